@@ -1,0 +1,95 @@
+package weir
+
+import (
+	"fmt"
+	"time"
+)
+
+// compiled is a policy made ready: immutable, shared by every request, replaced whole by Swap.
+type compiled struct {
+	policy Policy
+	named  map[string]*limiter
+	table  table
+}
+
+// A limiter is a Limiter with what each of its requests needs precomputed.
+type limiter struct {
+	Limiter
+	cost   int64
+	scopes [][]byte // for each window, the first bytes of its keys
+}
+
+// compile returns the policy ready to serve, and every problem it has; with problems, what it returns must not be used.
+func compile(p Policy, sources []string) (*compiled, []Problem) {
+	p = p.clone()
+	c := &compiled{
+		policy: p,
+		named:  make(map[string]*limiter, len(p.Limiters)),
+		table:  table{nodes: make(map[string]*node)},
+	}
+	check := checker{sources: sources}
+	names := make(map[string]int, len(p.Limiters))
+	if len(p.Limiters) == 0 {
+		check.limiter = -1
+		check.add("limiters", -1, "", "no limiters: a policy declares at least one")
+	}
+	for i := range p.Limiters {
+		l := &p.Limiters[i]
+		check.limiter = i
+		check.checkLimiter(l, names)
+		names[l.Name] = i
+		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1)}
+		for _, w := range l.Windows {
+			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), w.Key))
+		}
+		c.named[l.Name] = ready
+		for j := range l.Routes {
+			check.addRoute(&c.table, ready, &l.Routes[j], j)
+		}
+	}
+	return c, check.problems
+}
+
+func (c *checker) addRoute(t *table, l *limiter, r *Route, index int) {
+	if err := r.problem(); err != nil {
+		c.add("routes", index, r.String(), "route %q: %v", r.String(), err)
+		return
+	}
+	taken, ok := t.add(*r, Match{l, r})
+	if ok {
+		return
+	}
+	if taken.limiter == l {
+		c.add("routes", index, r.String(), "route %q is written twice: remove one", r)
+		return
+	}
+	c.add("routes", index, r.String(), "route %q is unreachable: limiter %q has %q already (letter case and trailing slashes make no difference)",
+		r, taken.limiter.Name, taken.route)
+}
+
+// clone copies everything that a caller could still change.
+func (p Policy) clone() Policy {
+	out := Policy{Limiters: append([]Limiter(nil), p.Limiters...)}
+	for i := range out.Limiters {
+		l := &out.Limiters[i]
+		l.Routes = append([]Route(nil), l.Routes...)
+		l.Windows = append([]Window(nil), l.Windows...)
+		for j := range l.Windows {
+			key := append(Key(nil), l.Windows[j].Key...)
+			for k := range key {
+				key[k] = append(Part(nil), key[k]...)
+			}
+			l.Windows[j].Key = key
+		}
+	}
+	return out
+}
+
+// limiterFor resolves a name that a request gave outright.
+func (c *compiled) limiterFor(name string) (*limiter, error) {
+	l := c.named[name]
+	if l == nil {
+		return nil, fmt.Errorf("decide: the policy has no limiter %q", name)
+	}
+	return l, nil
+}

@@ -1,0 +1,214 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// A remote is a store on another machine: a memstore that can be made to fail or to hang.
+type remote struct {
+	inner weir.Store
+	mode  atomic.Int32
+	takes atomic.Int32
+}
+
+const (
+	answers = iota
+	fails
+	hangs
+)
+
+var errDown = errors.New("connection refused")
+
+func (r *remote) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
+	r.takes.Add(1)
+	switch r.mode.Load() {
+	case fails:
+		return errDown
+	case hangs:
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.inner.Take(ctx, charges, receipt)
+}
+
+// A cluster is a Decider before a remote store, and what it was told of the store.
+type cluster struct {
+	*bench
+	store  *remote
+	events []bool
+}
+
+// newCluster must be called in a synctest bubble: its clock is the bubble's.
+func newCluster(t *testing.T, mode weir.FailureMode) *cluster {
+	t.Helper()
+	mem := func() *memstore.Store {
+		s, err := memstore.New(memstore.Options{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	c := &cluster{store: &remote{inner: mem()}}
+	l := limiter("l", "3 per minute by ip")
+	l.OnStoreFailure = mode
+	d, err := weir.New(policyOf(l), c.store, weir.Options{
+		Fallback:       mem(),
+		OnStoreFailure: func(_ error, failing bool) { c.events = append(c.events, failing) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.bench = &bench{TB: t, d: d}
+	return c
+}
+
+// D25, trap 29: what each mode answers while the store fails; never an error, never a wait beyond the deadline.
+func TestAFailingStoreFollowsTheLimitersPolicy(t *testing.T) {
+	for _, failure := range []int32{fails, hangs} {
+		synctest.Test(t, func(t *testing.T) {
+			local := newCluster(t, weir.FailLocal)
+			local.want(local.ask("l", 0, ip), "allowed 3 2 60 0")
+			local.store.mode.Store(failure)
+			start := time.Now()
+			local.want(local.ask("l", 0, ip), "allowed 3 2 60 0") // counted here, from the beginning
+			if waited := time.Since(start); waited > 100*time.Millisecond {
+				t.Errorf("waited %v for the store, over the deadline", waited)
+			}
+			local.want(local.ask("l", 0, ip), "allowed 3 1 60 0")
+			local.want(local.ask("l", 0, ip), "allowed 3 0 60 0")
+			d := local.ask("l", 0, ip)
+			local.want(d, "refused 3 0 60 60")
+			if d.Outcome != weir.CountedLocally {
+				t.Errorf("outcome %v, want CountedLocally", d.Outcome)
+			}
+
+			allow := newCluster(t, weir.FailAllow)
+			allow.store.mode.Store(failure)
+			for _, want := range []string{"allowed 3 2 60 0", "allowed 3 1 60 0", "allowed 3 0 60 0", "allowed 3 0 60 0"} {
+				allow.want(allow.ask("l", 0, ip), want)
+			}
+
+			deny := newCluster(t, weir.FailDeny)
+			deny.store.mode.Store(failure)
+			d = deny.ask("l", 0, ip)
+			deny.want(d, "refused 3 0 1 1")
+			if d.Outcome != weir.StoreUnavailable {
+				t.Errorf("outcome %v, want StoreUnavailable", d.Outcome)
+			}
+		})
+	}
+}
+
+// D25: the breaker stops the waiting after 20 failures, one request a second tries, and recovery is automatic.
+func TestTheBreakerStopsTheWaitingAndRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, weir.FailAllow)
+		c.store.mode.Store(hangs)
+		for range 20 {
+			c.ask("l", 0, ip)
+		}
+		asked, start := c.store.takes.Load(), time.Now()
+		for range 1000 {
+			c.ask("l", 0, ip)
+		}
+		if n := c.store.takes.Load() - asked; n != 0 || time.Since(start) != 0 {
+			t.Errorf("an open breaker asked the store %d times and waited %v", n, time.Since(start))
+		}
+		<-time.After(time.Second)
+		for range 50 {
+			c.ask("l", 0, ip)
+		}
+		if n := c.store.takes.Load() - asked; n != 1 {
+			t.Errorf("%d requests tried the store after a second, want 1", n)
+		}
+		c.store.mode.Store(answers)
+		<-time.After(2 * time.Second)
+		c.want(c.ask("l", 0, ip), "allowed 3 2 60 0")
+		if d := c.ask("l", 0, ip); d.Outcome != weir.Counted {
+			t.Errorf("outcome %v after recovery, want Counted", d.Outcome)
+		}
+		if len(c.events) != 2 || !c.events[0] || c.events[1] {
+			t.Errorf("told of %v, want failing once and recovered once", c.events)
+		}
+	})
+}
+
+// D25: over half of a second's takes failing opens the breaker as well.
+func TestTheBreakerOpensWhenMostTakesOfASecondFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, weir.FailAllow)
+		for i := range 30 {
+			c.store.mode.Store(fails)
+			if i%5 < 2 {
+				c.store.mode.Store(answers)
+			}
+			c.ask("l", 0, ip)
+		}
+		if n := c.store.takes.Load(); n >= 30 || n < 20 {
+			t.Errorf("the store was asked %d times of 30 with three in five failing, want the breaker open from about the 20th", n)
+		}
+		c.store.mode.Store(fails)
+		<-time.After(time.Second)
+		before := c.store.takes.Load()
+		for range 10 {
+			c.ask("l", 0, ip)
+		}
+		if n := c.store.takes.Load() - before; n != 1 {
+			t.Errorf("%d requests tried the store that failed again, want 1: a failed try keeps the breaker open", n)
+		}
+		<-time.After(time.Second)
+		c.ask("l", 0, ip)
+		if n := c.store.takes.Load() - before; n != 2 {
+			t.Errorf("the store was tried %d times in two seconds, want 2: a failed try is not the last one", n)
+		}
+	})
+}
+
+// Doubt refuses: with nothing to count in, nothing is admitted.
+func TestWithoutAFallbackAFailingStoreRefuses(t *testing.T) {
+	store := &remote{}
+	store.mode.Store(fails)
+	for mode := weir.FailLocal; mode <= weir.FailDeny; mode++ {
+		l := limiter("l", "3 per minute by ip")
+		l.OnStoreFailure = mode
+		d, err := weir.New(policyOf(l), store, weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip})
+		if err != nil || got.Allowed || got.Outcome != weir.StoreUnavailable {
+			t.Errorf("%v without a fallback gave %+v, %v", mode, got, err)
+		}
+	}
+}
+
+func TestAFallbackThatCanFailIsRefused(t *testing.T) {
+	store := &remote{}
+	if _, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), store, weir.Options{Fallback: store}); err == nil {
+		t.Error("a remote store was accepted as the fallback")
+	}
+}
+
+// D5: a caller that goes away is counted all the same, and does not look like a failing store.
+func TestACallerThatGoesAwayIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, weir.FailDeny)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.d.Decide(ctx, weir.Request{Limiters: []string{"l"}, Keys: ip}); err != nil {
+			t.Fatal(err)
+		}
+		c.want(c.ask("l", 0, ip), "allowed 3 1 60 0")
+	})
+}

@@ -1,0 +1,166 @@
+package weir
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+var units = []struct {
+	name string
+	per  time.Duration
+}{
+	{"day", 24 * time.Hour},
+	{"hour", time.Hour},
+	{"minute", time.Minute},
+	{"second", time.Second},
+}
+
+const windowForm = "a window is LIMIT per [N] UNIT by KEY, such as: 30 per minute by session or ip"
+
+// ParseWindow reads a window as a policy spells it: LIMIT per [N] UNIT by KEY, where UNIT is second, minute, hour or day,
+// singular or plural.
+func ParseWindow(s string) (Window, error) {
+	head, by, found := strings.Cut(s, " by ")
+	words := strings.Fields(head)
+	if !found || len(words) < 3 || len(words) > 4 || words[1] != "per" {
+		return Window{}, fmt.Errorf("window %q: %s", s, windowForm)
+	}
+	limit, err := parseCount(words[0])
+	if err != nil {
+		return Window{}, fmt.Errorf("window %q: limit %q %w", s, words[0], err)
+	}
+	n := int64(1)
+	if len(words) == 4 {
+		if n, err = parseCount(words[2]); err != nil {
+			return Window{}, fmt.Errorf("window %q: number of units %q %w", s, words[2], err)
+		}
+	}
+	unit, err := parseUnit(words[len(words)-1])
+	if err != nil {
+		return Window{}, fmt.Errorf("window %q: %w", s, err)
+	}
+	if n > int64(MaxPer/unit) {
+		return Window{}, fmt.Errorf("window %q: %d %s is longer than the longest window, 31 days", s, n, words[len(words)-1])
+	}
+	key, err := ParseKey(by)
+	if err != nil {
+		return Window{}, fmt.Errorf("window %q: %w", s, err)
+	}
+	return Window{Limit: limit, Per: time.Duration(n) * unit, Key: key}, nil
+}
+
+func parseCount(s string) (int64, error) {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, fmt.Errorf("is not a whole number from 1 to %d", MaxLimit)
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1 || n > MaxLimit {
+		return 0, fmt.Errorf("is out of range: a whole number from 1 to %d is allowed", MaxLimit)
+	}
+	return n, nil
+}
+
+func parseUnit(s string) (time.Duration, error) {
+	for _, u := range units {
+		if s == u.name || s == u.name+"s" {
+			return u.per, nil
+		}
+	}
+	return 0, fmt.Errorf("unit %q is unknown: second, minute, hour and day are allowed", s)
+}
+
+// String returns the window as a policy spells it, in the largest unit that divides its length.
+func (w Window) String() string {
+	for _, u := range units {
+		if n := w.Per / u.per; w.Per > 0 && w.Per%u.per == 0 {
+			if n == 1 {
+				return fmt.Sprintf("%d per %s by %s", w.Limit, u.name, w.Key)
+			}
+			return fmt.Sprintf("%d per %d %ss by %s", w.Limit, n, u.name, w.Key)
+		}
+	}
+	return fmt.Sprintf("%d per %v by %s", w.Limit, w.Per, w.Key)
+}
+
+// ParseFailureMode reads a FailureMode as a policy spells it: local, allow or deny.
+func ParseFailureMode(s string) (FailureMode, error) {
+	for m := FailLocal; m <= FailDeny; m++ {
+		if s == m.String() {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("on_store_failure %q is unknown: local, allow and deny are allowed", s)
+}
+
+// A Route is a set of requests: one path, or all paths with a prefix, with one method or any.
+type Route struct {
+	Method string // empty: any
+	Path   string // begins with a slash; without the star
+	Prefix bool   // whether everything that begins with Path is meant
+}
+
+const routeForm = "a route is [METHOD] /path, or [METHOD] /path* for everything that begins so"
+
+// ParseRoute reads a route as a policy spells it: an optional method and a path, which may end in a star.
+func ParseRoute(s string) (Route, error) {
+	words := strings.Fields(s)
+	var r Route
+	switch len(words) {
+	case 1:
+		r.Path = words[0]
+	case 2:
+		r.Method, r.Path = words[0], words[1]
+	default:
+		return Route{}, fmt.Errorf("route %q: %s", s, routeForm)
+	}
+	r.Path, r.Prefix = strings.CutSuffix(r.Path, "*")
+	if err := r.problem(); err != nil {
+		return Route{}, fmt.Errorf("route %q: %w", s, err)
+	}
+	return r, nil
+}
+
+func (r Route) problem() error {
+	for _, c := range []byte(r.Method) {
+		if c < 'A' || c > 'Z' {
+			return fmt.Errorf("method %q is not in capital letters (methods are case-sensitive: GET, POST)", r.Method)
+		}
+	}
+	if !strings.HasPrefix(r.Path, "/") {
+		return fmt.Errorf("path %q does not begin with a slash; %s", r.Path, routeForm)
+	}
+	if strings.Contains(r.Path, "*") {
+		return errors.New("a star is allowed at the end of the path only")
+	}
+	if i := strings.IndexAny(r.Path, "?#%\\;"); i >= 0 {
+		return fmt.Errorf("path %q holds %q: write the decoded path, without query, fragment or parameters", r.Path, r.Path[i])
+	}
+	for _, c := range r.Path {
+		if unicode.IsSpace(c) || unicode.IsControl(c) || c == utf8.RuneError {
+			return fmt.Errorf("path %q holds a blank, a control character or invalid UTF-8", r.Path)
+		}
+	}
+	if strings.Contains(r.Path, "//") || strings.Contains(r.Path+"/", "/./") || strings.Contains(r.Path+"/", "/../") {
+		return fmt.Errorf("path %q has an empty or a dot segment, which no canonical path has", r.Path)
+	}
+	return nil
+}
+
+// String returns the route as a policy spells it.
+func (r Route) String() string {
+	s := r.Path
+	if r.Prefix {
+		s += "*"
+	}
+	if r.Method != "" {
+		s = r.Method + " " + s
+	}
+	return s
+}

@@ -1,0 +1,115 @@
+package weir
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Problems returns everything that is wrong with the policy, in its order; none means that New accepts it. sources are
+// the known key sources; nil accepts any name.
+func (p Policy) Problems(sources []string) []Problem {
+	_, problems := compile(p, sources)
+	return problems
+}
+
+// Error lists every problem, one a line.
+func (e *PolicyError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, problem := range e.Problems {
+		lines[i] = problem.in(e.Policy)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (x Problem) in(p Policy) string {
+	if x.Limiter < 0 || x.Limiter >= len(p.Limiters) {
+		return "policy: " + x.Message
+	}
+	return fmt.Sprintf("limiter %q: %s", p.Limiters[x.Limiter].Name, x.Message)
+}
+
+// A checker collects the problems of one policy.
+type checker struct {
+	sources  []string
+	problems []Problem
+	limiter  int
+}
+
+func (c *checker) add(field string, index int, value, format string, args ...any) {
+	c.problems = append(c.problems, Problem{c.limiter, field, index, value, fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
+	if !isName(l.Name) {
+		c.add("name", -1, l.Name, "name %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", l.Name)
+	} else if _, taken := names[l.Name]; taken {
+		c.add("name", -1, l.Name, "name %q is taken by an earlier limiter: names are unique, since counts are kept under them", l.Name)
+	}
+	if len(l.Windows) == 0 {
+		c.add("windows", -1, "", "no windows: at least one is needed, such as: 60 per minute by ip")
+	}
+	if len(l.Windows) > MaxWindows {
+		c.add("windows", -1, "", "%d windows: at most %d are allowed", len(l.Windows), MaxWindows)
+	}
+	c.checkCost(l)
+	for i := range l.Windows {
+		c.checkWindow(l, i)
+	}
+	if l.OnStoreFailure > FailDeny {
+		c.add("on_store_failure", -1, l.OnStoreFailure.String(), "on_store_failure %v is unknown: local, allow and deny are allowed", l.OnStoreFailure)
+	}
+}
+
+func (c *checker) checkCost(l *Limiter) {
+	value := fmt.Sprint(l.Cost)
+	if l.Cost < 0 || l.Cost > MaxLimit {
+		c.add("cost", -1, value, "cost %d is out of range: 1 to %d is allowed", l.Cost, MaxLimit)
+		return
+	}
+	for _, w := range l.Windows {
+		if w.Limit > 0 && l.Cost > w.Limit {
+			c.add("cost", -1, value, "cost %d exceeds the limit of %q: no request could ever be served; lower the cost or raise the limit", l.Cost, w)
+			return
+		}
+	}
+}
+
+func (c *checker) checkWindow(l *Limiter, i int) {
+	w := l.Windows[i]
+	if w.Limit < 1 || w.Limit > MaxLimit {
+		c.add("windows", i, w.String(), "limit %d is out of range: 1 to %d is allowed", w.Limit, MaxLimit)
+	}
+	if w.Per < time.Second || w.Per > MaxPer || w.Per%time.Second != 0 {
+		c.add("windows", i, w.String(), "length %v is out of range: whole seconds, 1 second to 31 days, are allowed", w.Per)
+	}
+	if len(w.Key) == 0 {
+		c.add("windows", i, w.String(), "no key: say what is counted, such as: by ip")
+	}
+	for _, part := range w.Key {
+		if len(part) == 0 {
+			c.add("windows", i, w.String(), "an empty part of the key: say what is counted, such as: by ip")
+		}
+		for _, source := range part {
+			c.checkSource(i, source)
+		}
+	}
+	for j := range i {
+		if o := l.Windows[j]; o.Per == w.Per && o.Key.String() == w.Key.String() {
+			c.add("windows", i, w.String(), "%q and %q have the same length and key: only the lower limit would ever count; remove one", w, o)
+			return
+		}
+	}
+}
+
+func (c *checker) checkSource(window int, source string) {
+	if !isName(source) {
+		c.add("windows", window, source, "key source %q: lower-case letters, digits and dashes are allowed, a letter first", source)
+		return
+	}
+	if c.sources == nil || slices.Contains(c.sources, source) {
+		return
+	}
+	c.add("windows", window, source, "key source %q is unknown: %s are allowed", source, strings.Join(c.sources, ", "))
+}

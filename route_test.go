@@ -1,0 +1,231 @@
+package weir_test
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir"
+)
+
+// deciderFor returns a Decider with one limiter a route, each named after the route's place.
+func deciderFor(t testing.TB, routes map[string][]string) *weir.Decider {
+	t.Helper()
+	var p weir.Policy
+	for name, specs := range routes {
+		l := weir.Limiter{Name: name, Windows: windows("10 per minute by ip")}
+		for _, spec := range specs {
+			r, err := weir.ParseRoute(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Routes = append(l.Routes, r)
+		}
+		p.Limiters = append(p.Limiters, l)
+	}
+	return newDecider(t, p)
+}
+
+func name(m weir.Match) string {
+	if m.Limiter() == nil {
+		return ""
+	}
+	return m.Limiter().Name
+}
+
+var contractRoutes = map[string][]string{
+	"widget-init":         {"POST /api/v1/widget/init"},
+	"widget-session":      {"POST /api/v1/widget/messages*", "/api/v1/widget/events*", "/api/v1/widget/conversations*"},
+	"widget-leads":        {"POST /api/v1/widget/leads"},
+	"wp-plugin":           {"/v1/wp/*"},
+	"widget-typing":       {"POST /api/v1/widget/typing"},
+	"widget-satisfaction": {"POST /api/v1/widget/satisfaction"},
+	"widget-coupon":       {"POST /api/v1/widget/coupon/apply"},
+	"widget-other":        {"/api/v1/widget/*"},
+}
+
+// D8, D9, D10: which limiter each spelling of each endpoint is counted by.
+func TestEveryRequestFindsItsLimiter(t *testing.T) {
+	d := deciderFor(t, contractRoutes)
+	for _, test := range []struct{ method, path, want string }{
+		{"POST", "/api/v1/widget/init", "widget-init"},
+		{"POST", "/api/v1/widget/messages", "widget-session"},
+		{"POST", "/api/v1/widget/messages/42", "widget-session"},
+		{"POST", "/api/v1/widget/messages-x", "widget-session"},
+		{"GET", "/api/v1/widget/messages", "widget-other"},
+		{"GET", "/api/v1/widget/events", "widget-session"},
+		{"DELETE", "/api/v1/widget/conversations/1/close", "widget-session"},
+		{"POST", "/api/v1/widget/leads", "widget-leads"},
+		{"GET", "/api/v1/widget/leads", "widget-other"},
+		{"post", "/api/v1/widget/leads", "widget-other"},
+		{"POST", "/api/v1/widget/lead", "widget-other"},
+		{"POST", "/api/v1/widget/leadsx", "widget-other"},
+		{"POST", "/api/v1/widget", "widget-other"},
+		{"GET", "/api/v1/widgets", ""},
+		{"GET", "/v1/wp", "wp-plugin"},
+		{"GET", "/v1/wp/", "wp-plugin"},
+		{"PATCH", "/v1/wp/a/b/c", "wp-plugin"},
+		{"GET", "/v1/wp.json", "wp-plugin"},
+		{"GET", "/v1/wp;x", "wp-plugin"},
+		{"GET", "/api/v1/widget.json", "widget-other"},
+		{"GET", "/v1/wpx", ""},
+		{"GET", "/", ""},
+		{"GET", "", ""},
+		// spellings that some backend takes for leads
+		{"POST", "/api/v1/widget/leads/", "widget-leads"},
+		{"POST", "/api/v1/widget/leads//", "widget-leads"},
+		{"POST", "/api/v1/widget/Leads", "widget-leads"},
+		{"POST", "/API/V1/WIDGET/LEADS", "widget-leads"},
+		{"POST", "/api/v1/widget/leads;jsessionid=1", "widget-leads"},
+		{"POST", "/api/v1;a/widget;b/leads;c", "widget-leads"},
+		{"POST", "/api/v1/widget/leads.json", "widget-leads"},
+		{"POST", "/api/v1/widget/leads/x", "widget-leads"},
+		{"POST", "//api///v1/widget/./leads", "widget-leads"},
+		{"POST", "/x/../api/v1/widget/leads", "widget-leads"},
+		{"POST", "/../../api/v1/widget/leads", "widget-leads"},
+		{"POST", "/x/..;/api/v1/widget/leads", "widget-leads"},
+		{"POST", `\api\v1\widget\leads`, "widget-leads"},
+		{"POST", "/api/v1/widget/leadſ", "widget-leads"},      // the long s is an s to case-insensitive backends
+		{"POST", "/api/v1/w\u0131dget/leads", "widget-leads"}, // dotless i
+		{"POST", "/api/v1/W\u0130DGET/leads", "widget-leads"}, // capital i with a dot
+		{"POST", "/api/v1/widget/me\u00DFages", "widget-session"},
+		{"POST", "/api/v1/widget/sati\u017Ffaction", "widget-satisfaction"},
+		{"POST", "/api/v1/widget/\u212Aeads", "widget-other"}, // the Kelvin sign is a k, and that is no lead
+		{"POST", "/api/v1/widget/leads\xff", "widget-other"},
+		{"POST", "/api/v1/widget/" + strings.Repeat("a", 5000), "widget-other"},
+		{"POST", "/api/v1/widget/" + strings.Repeat("../widget/", 500) + "leads", "widget-leads"},
+	} {
+		if got := name(d.Match(test.method, test.path)); got != test.want {
+			t.Errorf("%s %.80q is counted by %q, want %q", test.method, test.path, got, test.want)
+		}
+	}
+}
+
+// D8: literal before prefix, longer before shorter, with a method before without.
+func TestTheMostSpecificRouteWins(t *testing.T) {
+	d := deciderFor(t, map[string][]string{
+		"all":        {"/*"},
+		"a":          {"/a*"},
+		"a-below":    {"/a/*"},
+		"a-post":     {"POST /a*"},
+		"ab":         {"/a/b"},
+		"ab-prefix":  {"/a/b*"},
+		"ab-get":     {"GET /a/b"},
+		"abc-prefix": {"/a/b/c*"},
+		"abd":        {"/a/b/d"},
+	})
+	for _, test := range []struct{ method, path, want string }{
+		{"GET", "/", "all"},
+		{"GET", "/z", "all"},
+		{"GET", "/ax", "a"},
+		{"POST", "/ax", "a-post"},
+		{"GET", "/a", "a-below"},
+		{"POST", "/a", "a-below"}, // "/a/*" is the longer prefix, and it covers its bare prefix
+		{"GET", "/a/x", "a-below"},
+		{"PUT", "/a/b", "ab"},
+		{"GET", "/a/b", "ab-get"},
+		{"HEAD", "/a/b", "ab-get"}, // whoever serves GET serves HEAD
+		{"GET", "/a/bx", "ab-prefix"},
+		{"PUT", "/a/b.json", "ab"}, // a literal covers what follows it, before a prefix of the same length
+		{"PUT", "/a/b/x", "ab"},
+		{"PUT", "/a/b/c", "abc-prefix"},
+		{"PUT", "/a/b/cx", "abc-prefix"},
+		{"PUT", "/a/b/d", "abd"},
+		{"PUT", "/a/b/d/e", "abd"},
+	} {
+		if got := name(d.Match(test.method, test.path)); got != test.want {
+			t.Errorf("%s %s is counted by %q, want %q", test.method, test.path, got, test.want)
+		}
+	}
+}
+
+// D9, D10: what a surface counts when nothing more is known of a request.
+func TestTheFallbackIsTheLeastSpecificRoute(t *testing.T) {
+	d := deciderFor(t, contractRoutes)
+	for path, want := range map[string]string{
+		"/api/v1/widget/leads":      "widget-other",
+		"/api/v1/widget":            "widget-other",
+		"/api/v1/widget/messages/x": "widget-other",
+		"/v1/wp/documents":          "wp-plugin",
+		"/elsewhere":                "",
+	} {
+		if got := name(d.Fallback(path)); got != want {
+			t.Errorf("the fallback of %s is %q, want %q", path, got, want)
+		}
+	}
+	only := deciderFor(t, map[string][]string{"only": {"POST /only"}})
+	if got := name(only.Fallback("/only/x")); got != "only" {
+		t.Errorf("where every route has a method, the fallback is %q, want only", got)
+	}
+}
+
+// A respelling is a change that D10 says makes no difference to the limiter.
+var respellings = []func(*rapid.T, string) string{
+	func(_ *rapid.T, p string) string { return strings.ToUpper(p) },
+	func(_ *rapid.T, p string) string { return p + "/" },
+	func(_ *rapid.T, p string) string { return p + ";x=y" },
+	func(_ *rapid.T, p string) string { return "/x/.." + p },
+	func(t *rapid.T, p string) string { return atSlash(t, p, "//") },
+	func(t *rapid.T, p string) string { return atSlash(t, p, "/./") },
+	func(t *rapid.T, p string) string { return atSlash(t, p, ";v=1/") },
+	func(t *rapid.T, p string) string { return atSlash(t, p, "/y/../") },
+	func(t *rapid.T, p string) string { return atSlash(t, p, `\`) },
+}
+
+func atSlash(t *rapid.T, p, replacement string) string {
+	n := rapid.IntRange(1, strings.Count(p, "/")).Draw(t, "slash")
+	i := 0
+	for ; n > 0; n-- {
+		i += strings.IndexByte(p[i:], '/') + 1
+	}
+	if i == 1 && replacement[0] == ';' {
+		return p
+	}
+	return p[:i-1] + replacement + p[i:]
+}
+
+// D10: no spelling of an endpoint comes under another limiter.
+func TestNoRespellingChangesTheLimiter(t *testing.T) {
+	d := deciderFor(t, contractRoutes)
+	rapid.Check(t, func(t *rapid.T) {
+		path := rapid.SampledFrom([]string{
+			"/api/v1/widget/init", "/api/v1/widget/messages", "/api/v1/widget/leads", "/api/v1/widget/typing",
+			"/api/v1/widget/satisfaction", "/api/v1/widget/coupon/apply", "/v1/wp/documents", "/api/v1/widget/other",
+		}).Draw(t, "path")
+		want := name(d.Match("POST", path))
+		spelled := path
+		for _, respell := range rapid.SliceOfN(rapid.SampledFrom(respellings), 1, 4).Draw(t, "respellings") {
+			spelled = respell(t, spelled)
+		}
+		if got := name(d.Match("POST", spelled)); got != want {
+			t.Fatalf("%q is counted by %q, and %q by %q", spelled, got, path, want)
+		}
+	})
+}
+
+func FuzzMatch(f *testing.F) {
+	f.Add("POST", "/api/v1/widget/leads")
+	f.Add("POST", "//x/..;/api\\v1/Widget/leads;a/b.json")
+	f.Add("", "\xff\x00%2f")
+	d := deciderFor(f, contractRoutes)
+	f.Fuzz(func(t *testing.T, method, path string) {
+		m := d.Match(method, path)
+		again := d.Match(method, path+"/")
+		if name(m) != name(again) {
+			t.Errorf("%q is counted by %q, with a trailing slash by %q", path, name(m), name(again))
+		}
+	})
+}
+
+func BenchmarkMatch(b *testing.B) {
+	d := deciderFor(b, contractRoutes)
+	for _, path := range []string{"/api/v1/widget/leads", "/api/v1/widget/messages/0190a7c4", "/api/v1/widget/else", "/healthz"} {
+		b.Run(path[1:], func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				d.Match("POST", path)
+			}
+		})
+	}
+}

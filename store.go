@@ -1,0 +1,49 @@
+package weir
+
+import "context"
+
+// A Store keeps the counts of all windows. Implementations must pass storetest.Run and be safe for concurrent use.
+type Store interface {
+	// Take charges every window or none, in one step and one round trip, and fills receipt in. It judges all charges at
+	// one instant of its own clock. The keys of the charges are distinct. Charges and receipt belong to the caller and
+	// must not be used after Take returns. Take returns promptly once ctx is done; an error means that the outcome is
+	// unknown (the units may or may not have been spent) and that receipt holds nothing.
+	Take(ctx context.Context, charges []Charge, receipt *Receipt) error
+}
+
+// A Charge asks for Cost units of one window.
+type Charge struct {
+	// Key is unique to the window and whoever it counts: length-prefixed parts, each with its source's name. Stores hash
+	// it; they never parse it.
+	Key []byte
+	// Key[:Scope] names the limiter and the window, Key[Scope:Subject] is the first part of who is counted. Charges of
+	// one Take that share the subject can be kept on one machine.
+	Scope, Subject int
+
+	Limit int64 // 1 to MaxLimit
+	Per   int64 // length of the window in seconds
+	Cost  int64 // units; 0 reads without spending and is always allowed
+}
+
+// A Receipt is a store's answer to one Take.
+type Receipt struct {
+	// Allowed says that every charge fitted and was spent. Otherwise nothing was spent.
+	Allowed bool
+	// Now is the store's clock in whole Unix seconds, rounded down.
+	Now int64
+	// Used holds, for each charge and in the same order, the window as it stands after the take.
+	Used [MaxCharges]Used
+}
+
+// Used is what has been spent of one window. The zero value is a window that is not open.
+type Used struct {
+	Count int64 // units spent
+	Reset int64 // Unix seconds at which the window ends; 0 where none is open
+}
+
+// An InProcess store answers from this process's memory and never waits: Decide asks it without a deadline and without a
+// circuit breaker.
+type InProcess interface {
+	Store
+	InProcess()
+}

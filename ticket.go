@@ -1,0 +1,159 @@
+package weir
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Scratch is the working memory of a decision, opaque and ready when zero. It keeps nothing alive but its buffer, and must
+// not be copied once it was used.
+type Scratch struct{ ticket ticket }
+
+// A ticket is the working memory of one decision.
+type ticket struct {
+	n        int
+	charges  [MaxCharges]Charge
+	limiters [MaxCharges]*limiter
+	windows  [MaxCharges]*Window
+	ends     [MaxCharges]int // where each key ends in keys
+	keys     []byte          // begins in room; longer ones move out
+	room     [192]byte       // for the keys of nearly every request
+	receipt  Receipt
+	cost     int64
+}
+
+func (t *ticket) reset() {
+	if t.keys == nil {
+		t.keys = t.room[:0]
+	}
+	t.n, t.cost, t.keys = 0, 0, t.keys[:0]
+}
+
+// fill writes the charges of r.
+func (d *Decider) fill(t *ticket, r *Request) error {
+	if r.Cost < Peek || r.Cost > MaxLimit {
+		return fmt.Errorf("decide: cost %d is out of range: 1 to %d, 0 for the limiter's own and Peek are allowed", r.Cost, MaxLimit)
+	}
+	if len(r.Limiters) > 0 {
+		return t.addNamed(d.compiled.Load(), r)
+	}
+	m := r.Match
+	if m.limiter == nil {
+		m = d.Match(r.Method, r.Path)
+	}
+	if m.limiter == nil {
+		return nil
+	}
+	if err := t.add(m.limiter, r); err != nil {
+		return err
+	}
+	t.sliceKeys()
+	return nil
+}
+
+func (t *ticket) addNamed(c *compiled, r *Request) error {
+	for i, name := range r.Limiters {
+		l, err := c.limiterFor(name)
+		if err != nil {
+			return err
+		}
+		for _, before := range r.Limiters[:i] {
+			if before == name {
+				return fmt.Errorf("decide: limiter %q is named twice", name)
+			}
+		}
+		if err := t.add(l, r); err != nil {
+			return err
+		}
+	}
+	t.sliceKeys()
+	return nil
+}
+
+// add charges every window of l. The keys share one buffer that may still move, so they are sliced afterwards.
+func (t *ticket) add(l *limiter, r *Request) error {
+	if t.n+len(l.Windows) > MaxCharges {
+		return fmt.Errorf("decide: the named limiters have more than %d windows together", MaxCharges)
+	}
+	cost := r.Cost
+	switch cost {
+	case 0:
+		cost = l.cost
+	case Peek:
+		cost = 0
+	}
+	for i := range l.Windows {
+		w := &l.Windows[i]
+		if cost > w.Limit {
+			return fmt.Errorf("decide: cost %d exceeds the limit of %q of limiter %q: it could never be served", cost, w, l.Name)
+		}
+		c := &t.charges[t.n]
+		c.Limit, c.Per, c.Cost = w.Limit, int64(w.Per/time.Second), cost
+		c.Scope = len(l.scopes[i])
+		start := len(t.keys)
+		t.keys = append(t.keys, l.scopes[i]...)
+		for j, part := range w.Key {
+			t.keys = appendPart(t.keys, part, r.Keys)
+			if j == 0 {
+				c.Subject = len(t.keys) - start
+			}
+		}
+		t.ends[t.n] = len(t.keys)
+		t.limiters[t.n], t.windows[t.n] = l, w
+		t.n++
+	}
+	t.cost = max(t.cost, cost)
+	return nil
+}
+
+func (t *ticket) sliceKeys() {
+	start := 0
+	for i := range t.n {
+		t.charges[i].Key = t.keys[start:t.ends[i]:t.ends[i]]
+		start = t.ends[i]
+	}
+}
+
+// decide reads the receipt: one standing a window, the binding one first.
+func (t *ticket) decide(outcome Outcome, d *Decision) {
+	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = t.receipt.Allowed, outcome, t.receipt.Now, t.cost, t.n
+	d.many = nil
+	if t.n > len(d.few) {
+		d.many = make([]Standing, t.n)
+	}
+	standings, best := d.Standings(), 0
+	for i := range t.n {
+		c, used := &t.charges[i], t.receipt.Used[i]
+		s := &standings[i]
+		s.Limiter, s.Window = &t.limiters[i].Limiter, t.windows[i]
+		s.Remaining, s.Refused = max(c.Limit-used.Count, 0), false
+		s.Reset = used.Reset
+		if s.Reset == 0 {
+			s.Reset = d.Now + c.Per
+		}
+		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
+			s.Refused, s.Remaining = true, 0
+		}
+		if i > 0 && s.binds(&standings[best]) {
+			best = i
+		}
+	}
+	if best > 0 {
+		standings[0], standings[best] = standings[best], standings[0]
+	}
+}
+
+// binds reports whether s, rather than o, is the window that the headers describe (D4). The order of a policy's windows
+// makes no difference.
+func (s *Standing) binds(o *Standing) bool {
+	if s.Refused != o.Refused {
+		return s.Refused
+	}
+	if !s.Refused && s.Remaining != o.Remaining {
+		return s.Remaining < o.Remaining
+	}
+	if s.Reset != o.Reset {
+		return s.Reset > o.Reset
+	}
+	return s.Window.Limit < o.Window.Limit
+}
