@@ -1,0 +1,128 @@
+package identity
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A verifiedCache remembers credentials that verified, so that a repeat costs no cryptography. Only what verified ever
+// enters, whoever finds an entry checks that it still holds, and a look-up compares the whole credential. It is bounded by
+// two generations: when the young one is full it becomes the old one, whose entries move back as they are used. The zero
+// value is empty and ready.
+type verifiedCache[V any] struct {
+	shards [cacheShards]cacheShard[V]
+}
+
+const (
+	cacheShards = 16
+	// generationBytes bounds one generation of one shard: 16 shards, two generations, 32 MiB in all, with what belongs to
+	// an entry beside its credential.
+	generationBytes = 1 << 20
+	entryOverhead   = 256
+)
+
+type cacheShard[V any] struct {
+	mu         sync.RWMutex
+	young, old map[string]*V
+	bytes      int // what young has taken
+	_          [64]byte
+}
+
+// shard goes by the credential's end, which is its signature or checksum.
+func (c *verifiedCache[V]) shard(credential string) *cacheShard[V] {
+	h := uint32(2166136261)
+	for i := max(0, len(credential)-8); i < len(credential); i++ {
+		h = (h ^ uint32(credential[i])) * 16777619
+	}
+	return &c.shards[(h>>16)%cacheShards]
+}
+
+// find returns what was kept for credential; nil where nothing is.
+func (c *verifiedCache[V]) find(credential string) *V {
+	s := c.shard(credential)
+	s.mu.RLock()
+	v, old := s.young[credential], false
+	if v == nil {
+		v, old = s.old[credential], true
+	}
+	s.mu.RUnlock()
+	if v != nil && old {
+		c.keep(credential, v)
+	}
+	return v
+}
+
+// keep remembers v for credential, which is copied.
+func (c *verifiedCache[V]) keep(credential string, v *V) {
+	s := c.shard(credential)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.young == nil || s.bytes > generationBytes {
+		s.old, s.young, s.bytes = s.young, make(map[string]*V), 0
+	}
+	if _, there := s.young[credential]; !there {
+		s.bytes += len(credential) + entryOverhead
+		if v, ok := any(v).(interface{ weight() int }); ok {
+			s.bytes += v.weight()
+		}
+	}
+	s.young[string(append([]byte(nil), credential...))] = v
+}
+
+// drop forgets credential.
+func (c *verifiedCache[V]) drop(credential string) {
+	s := c.shard(credential)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.young, credential)
+	delete(s.old, credential)
+}
+
+// A spentTable holds addresses that have spent the fallback budget of a limiter. It is bounded like verifiedCache: an
+// address that drops out early only has its next credentials checked again. The zero value is empty and ready.
+type spentTable struct {
+	size       atomic.Int64
+	mu         sync.Mutex
+	young, old map[spentKey]time.Time
+}
+
+type spentKey struct {
+	limiter string
+	addr    netip.Addr
+}
+
+const maxSpent = 1 << 15 // a generation
+
+func (t *spentTable) empty() bool { return t.size.Load() == 0 }
+
+func (t *spentTable) add(k spentKey, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.young == nil || len(t.young) >= maxSpent {
+		t.old, t.young = t.young, make(map[spentKey]time.Time)
+	}
+	if until.After(t.young[k]) {
+		t.young[k] = until
+	}
+	t.size.Store(int64(len(t.young) + len(t.old)))
+}
+
+// holds reports whether k is spent at now, and forgets it when it no longer is.
+func (t *spentTable) holds(k spentKey, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range []map[spentKey]time.Time{t.young, t.old} {
+		until, ok := m[k]
+		if !ok {
+			continue
+		}
+		if now.Before(until) {
+			return true
+		}
+		delete(m, k)
+		t.size.Store(int64(len(t.young) + len(t.old)))
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+package identity
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// entries returns how many a cache holds, and the bytes of their credentials.
+func (c *verifiedCache[V]) entries() (n, bytes int) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		for _, m := range []map[string]*V{s.young, s.old} {
+			for k := range m {
+				n, bytes = n+1, bytes+len(k)
+			}
+		}
+	}
+	return n, bytes
+}
+
+func TestAFloodOfVerifiedCredentialsStaysBounded(t *testing.T) { // trap 44
+	const bound = 2 * cacheShards * (generationBytes + maxBearer + entryOverhead)
+	for _, length := range []int{61, 400, maxBearer} {
+		var c verifiedCache[int]
+		v, flood := 7, bound/length+20_000
+		padding := strings.Repeat("x", length)
+		for i := range min(flood, 200_000) {
+			s := fmt.Sprintf("%s%08d", padding, i)
+			c.keep(s[len(s)-length:], &v)
+		}
+		if n, bytes := c.entries(); bytes+n*entryOverhead > bound || n < 1000 {
+			t.Errorf("%d credentials of %d bytes: %d bytes, at most %d are allowed", n, length, bytes+n*entryOverhead, bound)
+		}
+	}
+}
+
+func TestWhatASessionSaysCountsAgainstTheBound(t *testing.T) { // trap 44: 8 KiB of token can hold 100 KiB of small values
+	var few, many verifiedCache[SessionClaims]
+	list := make([]any, 2000)
+	for i := range list {
+		list[i] = map[string]any{}
+	}
+	for i := range 10_000 {
+		s := fmt.Sprintf("%08d", i)
+		few.keep(s, &SessionClaims{})
+		many.keep(s, &SessionClaims{Claims: map[string]any{"list": list}})
+	}
+	if n, _ := few.entries(); n != 10_000 {
+		t.Fatalf("%d small sessions are kept, want all: the test is too large to tell", n)
+	}
+	if n, _ := many.entries(); n*len(list)*64 > 2*cacheShards*generationBytes*2 {
+		t.Errorf("%d sessions with %d values each are kept", n, len(list))
+	}
+}
+
+func TestACredentialInUseSurvivesAFlood(t *testing.T) { // trap 44: it moves to the young generation as it is used
+	var c verifiedCache[int]
+	hot, v := 1, 7
+	c.keep("hot", &hot)
+	c.keep("cold", &v)
+	for i := range 300_000 {
+		c.keep(fmt.Sprintf("%08d", i), &v)
+		if i%1000 == 0 && c.find("hot") != &hot {
+			t.Fatalf("forgotten after %d others", i)
+		}
+	}
+	if c.find("cold") != nil {
+		t.Error("one that nobody used is still there: the flood was too small to tell")
+	}
+}
+
+func TestAKeptCredentialIsFoundByTheWholeOfIt(t *testing.T) {
+	var c verifiedCache[int]
+	a, b := 1, 2
+	c.keep("payload1.signature", &a)
+	c.keep("payload2.signature", &b)
+	if c.find("payload1.signature") != &a || c.find("payload2.signature") != &b || c.find("payload3.signature") != nil || c.find("signature") != nil || c.find("") != nil {
+		t.Error("another credential's entry was found")
+	}
+	c.drop("payload1.signature")
+	if c.find("payload1.signature") != nil || c.find("payload2.signature") != &b {
+		t.Error("drop dropped another one, or none")
+	}
+}
+
+func TestACacheIsSharedByManyRequests(t *testing.T) { // for the race detector, across generations
+	var c verifiedCache[int]
+	v, large := 7, strings.Repeat("x", 4<<10)
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 2_000 {
+				k := fmt.Sprintf("%s%d/%d", large, i, g%2)
+				c.keep(k, &v)
+				if found := c.find(k); found != nil && found != &v {
+					t.Error("another entry was found")
+				}
+				if i%10 == 0 {
+					c.drop(k)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAMillionSpentAddressesStayBounded(t *testing.T) { // D16, trap 44
+	var s spentTable
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	key := func(i int) spentKey {
+		return spentKey{"chat", netip.AddrFrom4([4]byte{byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)})}
+	}
+	for i := range 1_000_000 {
+		s.add(key(i), now.Add(time.Minute))
+	}
+	if n := len(s.young) + len(s.old); n > 2*maxSpent || int64(n) != s.size.Load() {
+		t.Errorf("%d entries, %d counted, at most %d are allowed", n, s.size.Load(), 2*maxSpent)
+	}
+	for i := 1_000_000 - maxSpent; i < 1_000_000; i++ {
+		if !s.holds(key(i), now.Add(time.Minute-1)) {
+			t.Fatalf("the one %d before the last is forgotten", 1_000_000-i)
+		}
+	}
+	if s.holds(key(0), now) {
+		t.Error("the first of a million is still there")
+	}
+	for i := range 1_000_000 {
+		if s.holds(key(i), now.Add(time.Minute)) {
+			t.Fatal("one is spent beyond its reset")
+		}
+	}
+	if !s.empty() {
+		t.Errorf("%d are kept beyond their reset", s.size.Load())
+	}
+}
+
+func TestAnAddressSpentAgainIsSpentUntilTheLaterReset(t *testing.T) { // D16: two windows of one limiter
+	var s spentTable
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	k := spentKey{"chat", netip.MustParseAddr("203.0.113.7")}
+	s.add(k, now.Add(time.Hour))
+	s.add(k, now.Add(time.Minute))
+	if !s.holds(k, now.Add(time.Minute)) || s.holds(k, now.Add(time.Hour)) {
+		t.Error("the shorter span ended the longer")
+	}
+}

@@ -1,0 +1,296 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// A Caller is whoever sent one request. Its owner keeps the memory, Start fills it; it is not for concurrent use, and its
+// answers hold for as long as the request does.
+type Caller struct {
+	resolver *Resolver
+	request  Request
+	limiter  string
+
+	known   uint8 // which of the answers below have been worked out
+	addr    netip.Addr
+	agent   string
+	session *SessionClaims
+	token   *TokenClaims
+	errs    [2]error // why there is no session, no token
+}
+
+const (
+	knowsAddr = 1 << iota
+	knowsAgent
+	knowsSession
+	knowsToken
+)
+
+var (
+	// ErrNone says that the request carries no credential of that kind.
+	ErrNone = errors.New("no credential")
+	// ErrUnverifiable says that this deployment has no key to verify such a credential with.
+	ErrUnverifiable = errors.New("credentials of this kind are not verified here")
+	// ErrNotChecked says that the credential was not looked at, because its address has spent the budget of those whose
+	// credential does not verify (D16).
+	ErrNotChecked = errors.New("too many unverified requests from this address: the credential was not checked")
+)
+
+// Start makes c the caller of req. Nothing is worked out yet.
+func (r *Resolver) Start(c *Caller, req Request) {
+	c.resolver, c.request, c.limiter, c.known = r, req, "", 0 // the answers count only once they are known
+}
+
+// Request returns what the caller was started with.
+func (c *Caller) Request() Request { return c.request }
+
+// Limiter says which limiter is about to ask, so that its spent addresses are known (see Resolver.Spent). A credential that
+// was not checked for another limiter is looked at again.
+func (c *Caller) Limiter(name string) {
+	if name == c.limiter {
+		return
+	}
+	c.limiter = name
+	if c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked {
+		c.known &^= knowsSession
+	}
+	if c.known&knowsToken != 0 && c.errs[1] == ErrNotChecked {
+		c.known &^= knowsToken
+	}
+}
+
+// AppendKey appends the value of a key source to dst; ok is false where this caller has none. It allocates nothing for an
+// address, nor for a credential that has been seen before.
+func (c *Caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	switch source {
+	case IP:
+		return c.appendAddr(dst)
+	case Agent:
+		return append(dst, c.Agent()...), true
+	case Session:
+		if s, _ := c.sessionClaims(); s != nil {
+			return append(dst, s.Key...), true
+		}
+		return dst, false
+	case Token:
+		if t, _ := c.tokenClaims(); t != nil {
+			return append(dst, t.ID...), true
+		}
+		return dst, false
+	}
+	if extra := c.resolver.options.Extra[source]; extra != nil {
+		v, ok := extra(c.request)
+		if ok {
+			dst = append(dst, v...)
+		}
+		return dst, ok
+	}
+	return dst, false
+}
+
+// appendAddr appends four bytes for IPv4, sixteen for IPv6 with everything after the network cleared.
+func (c *Caller) appendAddr(dst []byte) ([]byte, bool) {
+	if c.Addr(); c.addr.Is4() {
+		b := c.addr.As4()
+		return append(dst, b[:]...), true
+	}
+	a := c.network()
+	if !a.IsValid() {
+		return dst, false
+	}
+	b := a.As16()
+	return append(dst, b[:]...), true
+}
+
+// network returns what of the address is counted.
+func (c *Caller) network() netip.Addr {
+	a := c.Addr()
+	if a.Is6() {
+		if p, err := a.Prefix(c.resolver.options.IPv6Prefix); err == nil {
+			return p.Addr()
+		}
+	}
+	return a
+}
+
+// Addr returns the client's address, IPv4 unmapped and without a zone; the zero Addr where the connection has none.
+func (c *Caller) Addr() netip.Addr {
+	if c.known&knowsAddr == 0 {
+		c.known |= knowsAddr
+		c.addr = c.resolver.clientAddr(c.request, nil)
+	}
+	return c.addr
+}
+
+// Chain returns what a backend is told in X-Forwarded-For: the decided client, then each trusted hop up to the peer.
+func (c *Caller) Chain() string {
+	if len(c.resolver.options.TrustedProxies) == 0 {
+		a := c.Addr()
+		if !a.IsValid() {
+			return ""
+		}
+		return a.String()
+	}
+	var hops []string
+	c.resolver.clientAddr(c.request, func(hop netip.Addr) { hops = append(hops, hop.String()) })
+	for i, j := 0, len(hops)-1; i < j; i, j = i+1, j-1 {
+		hops[i], hops[j] = hops[j], hops[i]
+	}
+	return strings.Join(hops, ", ")
+}
+
+// Agent returns the id of the assistant that the widget embeds, or the User-Agent where none is named; it may be empty.
+func (c *Caller) Agent() string {
+	if c.known&knowsAgent == 0 {
+		c.known |= knowsAgent
+		c.agent = agentOf(c.request)
+	}
+	return c.agent
+}
+
+// Session returns the verified visitor session, or why there is none: ErrNone, ErrUnverifiable, ErrNotChecked, or what is
+// wrong with the credential, in words for its bearer.
+func (c *Caller) Session() (SessionClaims, error) {
+	s, err := c.sessionClaims()
+	if err != nil {
+		return SessionClaims{}, err
+	}
+	return *s, nil
+}
+
+func (c *Caller) sessionClaims() (*SessionClaims, error) {
+	if c.known&knowsSession == 0 {
+		c.known |= knowsSession
+		c.session, c.errs[0] = c.verifySession()
+	}
+	return c.session, c.errs[0]
+}
+
+func (c *Caller) verifySession() (*SessionClaims, error) {
+	r := c.resolver
+	if r.options.Sessions == nil {
+		return nil, ErrUnverifiable
+	}
+	credential, err := bearer(c.request)
+	if err != nil {
+		return nil, err
+	}
+	now := r.options.Now()
+	seen := r.sessions.find(credential)
+	if seen != nil {
+		if err := r.options.Sessions.holds(seen, now); err != nil {
+			return nil, err
+		}
+		if !r.options.Sessions.isStale(seen, now) {
+			return seen, nil
+		}
+	} else if c.isSpent(now) { // one that was seen before keeps working (D16)
+		return nil, ErrNotChecked
+	}
+	s, err := r.options.Sessions.verify(credential, now)
+	if err != nil {
+		if seen != nil {
+			r.sessions.drop(credential) // its key was withdrawn
+		}
+		return nil, err
+	}
+	r.sessions.keep(credential, s)
+	return s, nil
+}
+
+// Token returns the verified API token, or why there is none, as Session does.
+func (c *Caller) Token() (TokenClaims, error) {
+	t, err := c.tokenClaims()
+	if err != nil {
+		return TokenClaims{}, err
+	}
+	return *t, nil
+}
+
+func (c *Caller) tokenClaims() (*TokenClaims, error) {
+	if c.known&knowsToken == 0 {
+		c.known |= knowsToken
+		c.token, c.errs[1] = c.verifyToken()
+	}
+	return c.token, c.errs[1]
+}
+
+func (c *Caller) verifyToken() (*TokenClaims, error) {
+	r := c.resolver
+	if r.options.Tokens == nil {
+		return nil, ErrUnverifiable
+	}
+	credential, err := bearer(c.request)
+	if err != nil {
+		return nil, err
+	}
+	now := r.options.Now()
+	if t := r.tokens.find(credential); t != nil {
+		if err := t.stillStands(r.options.Tokens, now); err != nil {
+			if err == errTokenRefused {
+				r.tokens.drop(credential)
+			}
+			return nil, err
+		}
+		return t.claims.Load(), nil
+	}
+	if c.isSpent(now) {
+		return nil, ErrNotChecked
+	}
+	t, err := checkToken(r.options.Tokens, credential, now)
+	if err != nil {
+		return nil, err
+	}
+	r.tokens.keep(credential, t)
+	return t.claims.Load(), nil
+}
+
+// maxBearer is the longest credential that is looked at.
+const maxBearer = 8 << 10
+
+// bearer returns the one credential of an Authorization field with the scheme Bearer (RFC 6750, section 2.1).
+func bearer(req Request) (string, error) {
+	lines := req.Header("Authorization")
+	switch len(lines) {
+	case 0:
+		return "", ErrNone
+	case 1:
+	default:
+		return "", fmt.Errorf("%d Authorization fields: send one", len(lines))
+	}
+	const scheme = "Bearer "
+	line := lines[0]
+	if line == "" || strings.EqualFold(line, scheme[:len(scheme)-1]) {
+		return "", ErrNone
+	}
+	if len(line) < len(scheme) || !strings.EqualFold(line[:len(scheme)], scheme) {
+		return "", errors.New("the Authorization field has another scheme: send Bearer, a blank, and the token")
+	}
+	credential := strings.Trim(line[len(scheme):], " ")
+	if credential == "" {
+		return "", ErrNone
+	}
+	if len(credential) > maxBearer {
+		return "", fmt.Errorf("the token has %d bytes: at most %d are read", len(credential), maxBearer)
+	}
+	return credential, nil
+}
+
+// Spent notes that the caller's address has spent the fallback budget of limiter for that long: until then, credentials
+// from there that have not been seen before are not verified for it (D16).
+func (r *Resolver) Spent(c *Caller, limiter string, span time.Duration) {
+	if a := c.network(); a.IsValid() {
+		r.spent.add(spentKey{limiter, a}, r.options.Now().Add(span))
+	}
+}
+
+func (c *Caller) isSpent(now time.Time) bool {
+	if c.limiter == "" || c.resolver.spent.empty() {
+		return false
+	}
+	return c.resolver.spent.holds(spentKey{c.limiter, c.network()}, now)
+}

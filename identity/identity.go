@@ -1,0 +1,139 @@
+// Package identity answers who is calling: the client's address behind trusted proxies, the agent that a widget embeds, the
+// visitor session, the workspace API token.
+//
+// A [Resolver] holds what is configured once: which proxies are trusted, which keys verify. A [Caller] is one request's
+// view of it. It works lazily, each answer at most once: a limiter that counts by address never looks at a credential.
+// What cannot be verified is anonymous, and a caller without a credential is its address.
+//
+// The package reads a request through the narrow interface [Request], of which [HTTPRequest] is one implementation.
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The key sources that every caller can be asked for (contract, section 5).
+const (
+	IP      = "ip"      // the client's address; IPv6 by its network (D12)
+	Agent   = "agent"   // the assistant that the widget embeds, chosen by the caller (D13)
+	Session = "session" // the visitor session, a verified JWT (D14)
+	Token   = "token"   // the id of a verified workspace API token (D15)
+)
+
+// Sources returns the names of the key sources that are built in.
+func Sources() []string {
+	return []string{IP, Agent, Session, Token}
+}
+
+// A Request is what identity reads of a request. Implementations need not be safe for concurrent use.
+type Request interface {
+	// Peer returns the connection's other end as host:port, after a PROXY protocol header was taken off.
+	Peer() string
+	// Header returns the lines of a field by its canonical name, in order.
+	Header(name string) []string
+	// Query returns the first value of a query parameter.
+	Query(name string) (value string, ok bool)
+	// Body returns the first bytes of the body, at most limit, and leaves the whole body to the next reader.
+	Body(limit int) []byte
+}
+
+// Options are a Resolver's settings; the zero value trusts nobody and verifies nothing.
+type Options struct {
+	// TrustedProxies are the networks whose word about their own peer is believed; none by default.
+	TrustedProxies []netip.Prefix
+
+	// ClientIPHeader is the one field that trusted proxies write: X-Forwarded-For (also where it is empty), Forwarded or
+	// X-Real-IP.
+	ClientIPHeader string
+
+	// IPv6Prefix is how many bits of an IPv6 address are counted as one caller; 0 means 64.
+	IPv6Prefix int
+
+	// Sessions verifies visitor sessions; nil: they cannot be verified here, and nobody has one (D17).
+	Sessions *Sessions
+
+	// Tokens finds API tokens; nil: they cannot be verified here, and nobody has one (D17).
+	Tokens Tokens
+
+	// Extra are key sources of the embedding service's own, by name. A function returns false where the caller has none.
+	// It must not trust what the caller can choose, unless every key that uses it also counts by something verified.
+	Extra map[string]func(Request) (value string, ok bool)
+
+	// Now is the clock by which credentials expire; nil means time.Now.
+	Now func() time.Time
+}
+
+// A Resolver knows how to find out who is calling. It is safe for concurrent use.
+type Resolver struct {
+	options  Options
+	header   string
+	sessions verifiedCache[SessionClaims]
+	tokens   verifiedCache[checkedToken]
+	spent    spentTable
+}
+
+// New checks the options and returns a Resolver.
+func New(o Options) (*Resolver, error) {
+	r := &Resolver{options: o, header: "X-Forwarded-For"}
+	if o.ClientIPHeader != "" {
+		i := slices.IndexFunc(clientIPHeaders, func(h string) bool { return strings.EqualFold(h, o.ClientIPHeader) })
+		if i < 0 {
+			return nil, fmt.Errorf("new resolver: client IP header %q: %s are allowed", o.ClientIPHeader, strings.Join(clientIPHeaders, ", "))
+		}
+		r.header = canonicalHeaders[i]
+	}
+	if r.options.IPv6Prefix == 0 {
+		r.options.IPv6Prefix = 64
+	}
+	if p := r.options.IPv6Prefix; p < 1 || p > 128 {
+		return nil, fmt.Errorf("new resolver: IPv6 prefix %d: 1 to 128 bits are allowed, 64 by default", p)
+	}
+	for _, p := range o.TrustedProxies {
+		if !p.IsValid() {
+			return nil, errors.New("new resolver: a trusted proxy is no network, such as 192.0.2.0/24")
+		}
+	}
+	for name, find := range o.Extra {
+		if slices.Contains(Sources(), name) {
+			return nil, fmt.Errorf("new resolver: key source %q is built in: choose another name", name)
+		}
+		if find == nil {
+			return nil, fmt.Errorf("new resolver: key source %q has no function", name)
+		}
+	}
+	if r.options.Now == nil {
+		r.options.Now = time.Now
+	}
+	return r, nil
+}
+
+var (
+	clientIPHeaders  = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
+	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} // as net/http files them
+)
+
+// Sources returns the names of all key sources that callers of this Resolver can be asked for.
+func (r *Resolver) Sources() []string {
+	names := Sources()
+	for name := range r.options.Extra {
+		names = append(names, name)
+	}
+	slices.Sort(names[len(Sources()):])
+	return names
+}
+
+// Verifies reports whether source is a credential that can be verified here.
+func (r *Resolver) Verifies(source string) bool {
+	switch source {
+	case Session:
+		return r.options.Sessions != nil
+	case Token:
+		return r.options.Tokens != nil
+	}
+	return false
+}

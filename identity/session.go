@@ -1,0 +1,315 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// SessionClaims is what a verified visitor session says.
+type SessionClaims struct {
+	// Key is what a budget is counted by: the issuer (or the verifying key's id) with sid, else with jti, else a hash of
+	// what was signed. Two different sessions never have the same.
+	Key string
+
+	ID      string         // sid, else jti; may be empty
+	Issuer  string         // iss; may be empty
+	Subject string         // sub; may be empty
+	Expires time.Time      // exp
+	Claims  map[string]any // all of them, read only
+
+	notBefore time.Time // nbf; zero where there is none
+	verified  time.Time // when its signature was checked
+}
+
+// SessionsOptions say which visitor sessions are believed. Keys or Lookup is required.
+type SessionsOptions struct {
+	// Keys verify tokens, each for the one algorithm that it is for.
+	Keys []SessionKey
+
+	// Lookup, if set, is asked for a key beside Keys: for a key set that changes (package identity/jwks). It is never asked
+	// for HS256, must return a public key that is meant for alg, and must not block for long. A session that
+	// verified is believed for up to five minutes after its key is withdrawn.
+	Lookup func(kid, alg string) (key crypto.PublicKey, err error)
+
+	Issuer   string // iss must equal it; empty: any
+	Audience string // aud must hold it; empty: any
+
+	// Leeway is how far clocks may differ in judging exp and nbf; 0 by default.
+	Leeway time.Duration
+
+	// BudgetPerToken counts each token by itself, as the contract's "per JWT" reads literally, instead of each session.
+	BudgetPerToken bool
+}
+
+// Sessions verifies visitor sessions: JWTs under HS256, RS256, ES256 or EdDSA (D14). It is safe for concurrent use.
+type Sessions struct {
+	options SessionsOptions
+	methods []string
+}
+
+// NewSessions checks the options.
+func NewSessions(o SessionsOptions) (*Sessions, error) {
+	if len(o.Keys) == 0 && o.Lookup == nil {
+		return nil, errors.New("new sessions: no key to verify with: give key files or a key set")
+	}
+	if o.Leeway < 0 || o.Leeway > 10*time.Minute {
+		return nil, fmt.Errorf("new sessions: leeway %v: 0 to 10m is allowed", o.Leeway)
+	}
+	s := &Sessions{options: o}
+	for _, k := range o.Keys {
+		if k.alg == "" {
+			return nil, errors.New("new sessions: a key is empty: make it with LoadKey or NewSecretKey")
+		}
+		s.methods = append(s.methods, k.alg)
+	}
+	if o.Lookup != nil {
+		s.methods = append(s.methods, "RS256", "ES256", "EdDSA") // never a secret from a public key set
+	}
+	return s, nil
+}
+
+// trustVerified is how long a signature is taken as checked where keys can be withdrawn.
+const trustVerified = 5 * time.Minute
+
+// isStale reports whether a session that verified before must be verified again, since its key may have been withdrawn.
+func (s *Sessions) isStale(c *SessionClaims, now time.Time) bool {
+	return s.options.Lookup != nil && now.Sub(c.verified) > trustVerified
+}
+
+// holds reports whether a session that verified before is still within its time.
+func (s *Sessions) holds(c *SessionClaims, now time.Time) error {
+	if !now.Before(c.Expires.Add(s.options.Leeway)) {
+		return fmt.Errorf("the session expired at %s: begin a new one", c.Expires.UTC().Format(time.RFC3339))
+	}
+	if !c.notBefore.IsZero() && now.Add(s.options.Leeway).Before(c.notBefore) {
+		return fmt.Errorf("the session begins at %s", c.notBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// verify checks everything about a token and returns what it says.
+func (s *Sessions) verify(token string, now time.Time) (*SessionClaims, error) {
+	if err := checkSpelling(token); err != nil {
+		return nil, err
+	}
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(s.methods),
+		jwt.WithExpirationRequired(),
+		jwt.WithStrictDecoding(),
+		jwt.WithLeeway(s.options.Leeway),
+		jwt.WithTimeFunc(func() time.Time { return now }),
+	}
+	if s.options.Issuer != "" {
+		options = append(options, jwt.WithIssuer(s.options.Issuer))
+	}
+	if s.options.Audience != "" {
+		options = append(options, jwt.WithAudience(s.options.Audience))
+	}
+	var keys jwt.VerificationKeySet
+	var ids []string
+	parsed, err := jwt.NewParser(options...).Parse(token, func(t *jwt.Token) (any, error) {
+		var err error
+		keys, ids, err = s.keysFor(t)
+		return keys, err
+	})
+	if err != nil {
+		return nil, explain(err)
+	}
+	if err := checkTimes(parsed.Claims.(jwt.MapClaims)); err != nil {
+		return nil, err
+	}
+	claims := s.claims(parsed, token, ids[verifying(parsed, token, keys)])
+	claims.verified = now
+	if err := s.holds(claims, now); err != nil {
+		return nil, err
+	}
+	return claims, nil
+}
+
+// checkSpelling refuses what is no JWS in compact form before anything is decoded.
+func checkSpelling(token string) error {
+	dots := 0
+	for i := range len(token) {
+		switch c := token[i]; {
+		case c == '.':
+			dots++
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_':
+		default:
+			return errors.New("the token is no JWT: it holds a character outside base64url")
+		}
+	}
+	if dots != 2 {
+		return errors.New("the token is no JWT: it has three parts joined by dots")
+	}
+	return nil
+}
+
+// weight is about how many bytes the claims take: a short payload can hold very many small values.
+func (c *SessionClaims) weight() int {
+	return weigh(c.Claims)
+}
+
+func weigh(value any) int {
+	switch v := value.(type) {
+	case string:
+		return len(v) + 16
+	case []any:
+		n := 24
+		for _, e := range v {
+			n += 16 + weigh(e)
+		}
+		return n
+	case map[string]any:
+		n := 48
+		for name, e := range v {
+			n += 64 + len(name) + weigh(e)
+		}
+		return n
+	}
+	return 8
+}
+
+// checkTimes refuses times that are none (RFC 7519, section 2: seconds since 1970), up to the year 9999: the library would
+// let them wrap around, and a session that begins in the far future would have begun.
+func checkTimes(claims jwt.MapClaims) error {
+	const last = 253402300799
+	for _, name := range []string{"exp", "nbf"} {
+		if at, ok := claims[name].(float64); ok && !(0 <= at && at <= last) {
+			return fmt.Errorf("the token's %s is no time: %g", name, at)
+		}
+	}
+	return nil
+}
+
+// verifying returns which of keys verified t.
+func verifying(t *jwt.Token, token string, keys jwt.VerificationKeySet) int {
+	signed := token[:strings.LastIndexByte(token, '.')]
+	for i := range len(keys.Keys) - 1 {
+		if t.Method.Verify(signed, t.Signature, keys.Keys[i]) == nil {
+			return i
+		}
+	}
+	return len(keys.Keys) - 1 // one of them did
+}
+
+// keysFor returns the keys that may have signed t, those of its algorithm, which each key has one of, and their ids.
+func (s *Sessions) keysFor(t *jwt.Token) (set jwt.VerificationKeySet, ids []string, err error) {
+	if _, critical := t.Header["crit"]; critical {
+		return set, nil, errors.New("the token has critical extensions, and none is understood here")
+	}
+	alg := t.Method.Alg()
+	kid, _ := t.Header["kid"].(string)
+	for _, k := range s.options.Keys {
+		if k.alg == alg {
+			set.Keys = append(set.Keys, k.key)
+			ids = append(ids, k.id)
+		}
+	}
+	if s.options.Lookup != nil && alg != "HS256" {
+		key, lookupErr := s.options.Lookup(kid, alg)
+		if lookupErr == nil && algorithmOf(key) == alg {
+			set.Keys = append(set.Keys, key)
+			ids = append(ids, kid)
+		}
+		err = lookupErr
+	}
+	if len(set.Keys) == 0 {
+		if err == nil {
+			err = fmt.Errorf("no key here is for %s", alg)
+		}
+		return set, nil, fmt.Errorf("the token's key is unknown: %w", err)
+	}
+	return set, ids, nil
+}
+
+// algorithmOf returns the one algorithm that a public key is for; empty where it is none of ours.
+func algorithmOf(key crypto.PublicKey) string {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if k != nil && k.N != nil && k.N.BitLen() >= leastRSABits {
+			return "RS256"
+		}
+	case *ecdsa.PublicKey:
+		if k != nil && k.Curve == elliptic.P256() {
+			return "ES256"
+		}
+	case ed25519.PublicKey:
+		if len(k) == ed25519.PublicKeySize { // Verify panics on another
+			return "EdDSA"
+		}
+	}
+	return ""
+}
+
+// claims reads a verified token. Its key never comes from how the token is spelled: a signature can be re-encoded, and
+// every spelling would be a fresh budget.
+func (s *Sessions) claims(t *jwt.Token, token, keyID string) *SessionClaims {
+	all := t.Claims.(jwt.MapClaims)
+	text := func(name string) string { v, _ := all[name].(string); return v }
+	c := &SessionClaims{Issuer: text("iss"), Subject: text("sub"), Claims: all}
+	if exp, err := all.GetExpirationTime(); err == nil && exp != nil {
+		c.Expires = exp.Time
+	}
+	if nbf, err := all.GetNotBefore(); err == nil && nbf != nil {
+		c.notBefore = nbf.Time
+	}
+	who := appendNamed(nil, 'i', c.Issuer)
+	if c.Issuer == "" {
+		who = appendNamed(nil, 'k', keyID)
+	}
+	sid, jti := text("sid"), text("jti")
+	c.ID = sid
+	if c.ID == "" {
+		c.ID = jti
+	}
+	switch {
+	case s.options.BudgetPerToken || c.ID == "":
+		sum := sha256.Sum256([]byte(token[:strings.LastIndexByte(token, '.')]))
+		who = appendNamed(who, 'h', string(sum[:]))
+	case sid != "":
+		who = appendNamed(who, 's', sid)
+	default:
+		who = appendNamed(who, 'j', jti)
+	}
+	c.Key = string(who)
+	return c
+}
+
+// appendNamed appends a kind and a length-prefixed value, so that no two lists of them read the same.
+func appendNamed(dst []byte, kind byte, value string) []byte {
+	dst = append(dst, kind)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
+	return append(dst, value...)
+}
+
+// explain turns the library's errors into words for the token's bearer.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return errors.New("the session has expired: begin a new one")
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return errors.New("the session has not begun yet")
+	case errors.Is(err, jwt.ErrTokenInvalidIssuer):
+		return errors.New("the token has another issuer than is believed here")
+	case errors.Is(err, jwt.ErrTokenInvalidAudience):
+		return errors.New("the token is meant for another audience")
+	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
+		return errors.New("the token lacks a required claim: exp is always one")
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
+		return errors.New("the token's signature does not verify under any key here")
+	case errors.Is(err, jwt.ErrTokenUnverifiable):
+		return errors.New("the token cannot be verified: its key or an extension of it is unknown here")
+	}
+	return errors.New("the token is malformed")
+}

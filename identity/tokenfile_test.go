@@ -1,0 +1,249 @@
+package identity
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	idA, idB = "aaaaaaaaaa", "bbbbbbbbbb"
+	lineA    = idA + " 1111111111111111111111111111111111111111111111111111111111111111 acme\n"
+	lineB    = idB + " 2222222222222222222222222222222222222222222222222222222222222222\n"
+)
+
+// A watchedFile is a TokenFile on a clock of its own, whose file has the times that a test gives it.
+type watchedFile struct {
+	*TokenFile
+	t     *testing.T
+	clock time.Time
+	told  []string
+}
+
+func watch(t *testing.T, content string) *watchedFile {
+	w := &watchedFile{t: t, clock: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, w.clock.Add(-time.Hour), w.clock.Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := OpenTokenFile(path, func(err error) { w.told = append(w.told, err.Error()); w.Len() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.now = func() time.Time { return w.clock }
+	f.looked = w.clock
+	w.TokenFile = f
+	return w
+}
+
+// write replaces the content in place; modified is how long before the clock.
+func (w *watchedFile) write(content string, modified time.Duration) {
+	w.t.Helper()
+	if err := os.WriteFile(w.path, []byte(content), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Chtimes(w.path, time.Time{}, w.clock.Add(-modified)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// holds checks which tokens stand.
+func (w *watchedFile) holds(when string, a, b bool) {
+	w.t.Helper()
+	for id, want := range map[string]bool{idA: a, idB: b} {
+		_, err := w.Lookup(id)
+		if err != nil && !errors.Is(err, ErrUnknownToken) || (err == nil) != want {
+			w.t.Errorf("%s: the token %s stands: %v (%v), want %v", when, id, err == nil, err, want)
+		}
+	}
+}
+
+func TestAFileOfTokensIsRead(t *testing.T) { // D17
+	w := watch(t, "# ours\n\n  "+strings.ReplaceAll(lineA, " ", "\t ")+"\r\n"+strings.TrimSpace(lineB))
+	w.holds("at first", true, true)
+	if got, err := w.Lookup(idA); err != nil || got.Workspace != "acme" || got.ID != idA || got.Revoked || hex.EncodeToString(got.Hash[:2]) != "1111" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, _ := w.Lookup(idB); got.Workspace != "" {
+		t.Errorf("a workspace %q from nowhere", got.Workspace)
+	}
+	if w.Len() != 2 {
+		t.Errorf("%d tokens", w.Len())
+	}
+}
+
+func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) { // D15, D17
+	token, id, hash, err := NewToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, id+" "+strings.ToUpper(hex.EncodeToString(hash[:]))+"\n")
+	if _, err := checkToken(w, token, w.clock); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) { // D15: stores see only ids of our form
+	for _, id := range []string{"aaaaaaaaaA", "../../etc/", "aaaa\x00aaaaa", "aaaaaaaaa'"} {
+		body := tokenPrefix + id + "_" + strings.Repeat("a", tokenSecret)
+		if _, _, err := ParseToken(body + tokenSum(body)); err == nil {
+			t.Errorf("id %q is taken", id)
+		}
+	}
+	body := tokenPrefix + idA + "_" + strings.Repeat("A", tokenSecret)
+	if _, _, err := ParseToken(body + tokenSum(body)); err == nil {
+		t.Error("a secret in capitals is taken")
+	}
+}
+
+func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) { // D17
+	for _, c := range []struct{ name, content, want string }{
+		{"one word", lineA + "\nxyz\n", ":3: 1 words"},
+		{"four words", "a b c d", ":1: 4 words"},
+		{"a short id", "abc " + strings.Fields(lineA)[1], `:1: id "abc"`},
+		{"an id in capitals", strings.ToUpper(idA) + " " + strings.Fields(lineA)[1], ":1: id"},
+		{"a short hash", idA + " 1111", ":1: the hash of " + idA + " has 4 characters"},
+		{"a long hash", idA + " " + strings.Repeat("1", 66), ":1: the hash of " + idA + " has 66 characters"},
+		{"no hex", "#\n" + idA + " " + strings.Repeat("x", 64), ":2: the hash"},
+		{"twice", lineA + lineB + lineA, ":3: id \"" + idA + "\" stands twice"},
+		{"an endless line", lineA + strings.Repeat("x", 1<<17), ":2: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tokens")
+			os.WriteFile(path, []byte(c.content), 0o600)
+			if _, err := OpenTokenFile(path, nil); err == nil || !strings.Contains(err.Error(), path+c.want) {
+				t.Errorf("error %v, want …%s", err, c.want)
+			}
+		})
+	}
+	large := filepath.Join(t.TempDir(), "tokens")
+	os.WriteFile(large, nil, 0o600)
+	os.Truncate(large, maxTokenFile+1) // takes no room
+	if _, err := OpenTokenFile(large, nil); err == nil || !strings.Contains(err.Error(), "has 67108865 bytes: at most 67108864 are read") {
+		t.Errorf("a huge file: %v", err)
+	}
+	if _, err := OpenTokenFile(filepath.Join(t.TempDir(), "none"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) { // trap 42: somebody may paste the token where its hash belongs
+	token, id, _, _ := NewToken(rand.Reader)
+	path := filepath.Join(t.TempDir(), "tokens")
+	for _, content := range []string{id + " " + token, token, token + " " + id} {
+		os.WriteFile(path, []byte(content), 0o600)
+		if _, err := OpenTokenFile(path, nil); err == nil || strings.Contains(err.Error(), token[16:40]) {
+			t.Errorf("%q: error %v", content, err)
+		}
+	}
+}
+
+func TestAFileIsReadAgainWhenItChanges(t *testing.T) { // D15: a removed line revokes, within a second
+	w := watch(t, lineA)
+	w.write(lineA+lineB, 10*time.Second)
+	w.clock = w.clock.Add(fileLook - 1)
+	w.holds("before it is looked at", true, false)
+	w.clock = w.clock.Add(1)
+	w.holds("once it is", true, true)
+	w.write(lineB, 9*time.Second)
+	w.clock = w.clock.Add(fileLook)
+	w.holds("a line removed", false, true)
+	w.write("", 8*time.Second)
+	w.clock = w.clock.Add(fileLook)
+	w.holds("all removed", false, false)
+	if w.told != nil {
+		t.Errorf("reported %q", w.told)
+	}
+}
+
+func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) { // a file's time may be coarser than its changes
+	w := watch(t, lineA)
+	w.write(lineA+"# x\n", 0)
+	w.clock = w.clock.Add(fileLook)
+	w.holds("the first", true, false)
+	w.write(strings.ReplaceAll(lineA, "a", "c")+"# x\n", fileLook) // the same length and time
+	w.clock = w.clock.Add(fileLook)
+	w.holds("the second", false, false)
+}
+
+func TestAReplacedFileIsSeenWhateverItsTime(t *testing.T) { // cp -p and rename
+	w := watch(t, lineA)
+	info, _ := os.Stat(w.path)
+	other := w.path + ".new"
+	os.WriteFile(other, []byte(strings.ReplaceAll(lineA, "a", "c")), 0o600)
+	os.Chtimes(other, info.ModTime(), info.ModTime())
+	if err := os.Rename(other, w.path); err != nil {
+		t.Fatal(err)
+	}
+	w.clock = w.clock.Add(fileLook)
+	w.holds("replaced", false, false)
+}
+
+func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { // D17
+	w := watch(t, lineA)
+	w.write(lineB+"broken\n", time.Minute)
+	for range 5 {
+		w.clock = w.clock.Add(fileLook)
+		w.holds("broken", true, false)
+	}
+	if len(w.told) != 1 || !strings.Contains(w.told[0], ":2: 1 words") || !strings.Contains(w.told[0], "last good version stays") {
+		t.Errorf("reported %q, want once with its line", w.told)
+	}
+	w.write(lineB, time.Minute)
+	w.clock = w.clock.Add(fileLook)
+	w.holds("mended", false, true)
+	w.write("broken\n", time.Minute)
+	w.clock = w.clock.Add(fileLook)
+	w.holds("broken again", false, true)
+	if len(w.told) != 2 {
+		t.Errorf("reported %q, want the second break as well", w.told)
+	}
+}
+
+func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { // D17
+	w := watch(t, lineA)
+	os.Remove(w.path)
+	for range 5 {
+		w.clock = w.clock.Add(fileLook)
+		w.holds("gone", true, false)
+	}
+	if len(w.told) != 1 {
+		t.Errorf("reported %q, want once", w.told)
+	}
+	w.write(lineB, time.Minute)
+	w.clock = w.clock.Add(fileLook)
+	w.holds("back", false, true)
+}
+
+func TestAFileIsReadOnceItCanBe(t *testing.T) { // also with the time of the version before
+	w := watch(t, lineA)
+	info, _ := os.Stat(w.path)
+	content, _ := os.ReadFile(w.path)
+	os.Remove(w.path)
+	os.Mkdir(w.path, 0o700) // opens and cannot be read, whoever tests
+	w.clock = w.clock.Add(fileLook)
+	w.holds("unreadable", true, false)
+	os.Remove(w.path)
+	os.WriteFile(w.path, append(content, lineB...), 0o600)
+	os.Chtimes(w.path, info.ModTime(), info.ModTime())
+	w.clock = w.clock.Add(fileLook)
+	w.holds("readable", true, true)
+	if len(w.told) != 1 {
+		t.Errorf("reported %q, want once", w.told)
+	}
+}
+
+func TestAClockSetBackDoesNotStopTheLooking(t *testing.T) { // D15
+	w := watch(t, lineA)
+	w.clock = w.clock.Add(-24 * time.Hour)
+	w.write(lineB, time.Minute)
+	w.holds("set back", false, true)
+}
