@@ -1,0 +1,274 @@
+package policyfile
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/weirlimit/weir"
+)
+
+// The document as it is written. These types say which fields a policy file has: the reader and the JSON Schema are both
+// made from them. A field without omitempty is required; its tag "like" is what a hint and an editor show.
+
+type document struct {
+	Limiters []limiter `json:"limiters" like:"[{name: api, routes: [/*], windows: [60 per minute by ip]}]" jsonschema:"Every limiter of the policy. Their order has no effect."`
+}
+
+type limiter struct {
+	Name           name        `json:"name" like:"widget-leads" jsonschema:"Names the limiter in keys, headers, logs and metrics. Counts are kept under it: a renamed limiter starts at nothing."`
+	Routes         []route     `json:"routes,omitempty" like:"[POST /api/v1/widget/leads, /v1/wp/*]" jsonschema:"The requests that the limiter covers. The most specific route of all limiters wins."`
+	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"What each request is charged to: all of the windows, or none where one is full."`
+	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends, 1 unless said."`
+	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"Which text of the catalogue the 429 carries; the widget surface's unless said."`
+	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What happens while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
+}
+
+type (
+	name        string
+	route       string
+	window      string
+	message     string
+	failureMode string
+	units       int64
+)
+
+// laterFields are fields of a limiter that the design has and this version does not honour yet.
+var laterFields = map[string]string{
+	"mode":      "without it the limiter is enforced",
+	"exempt":    "without it the limiter counts everybody",
+	"overrides": "without it the limiter's windows hold for everybody",
+}
+
+// otherNames are words that people bring from elsewhere for fields of ours.
+var otherNames = map[string]string{
+	"limit": "windows", "limits": "windows", "rate": "windows", "rates": "windows", "quota": "windows", "per": "windows",
+	"by": "windows", "key": "windows", "keys": "windows", "period": "windows",
+	"path": "routes", "paths": "routes", "match": "routes", "method": "routes", "methods": "routes", "endpoints": "routes",
+	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
+	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
+}
+
+// read parses tokens into doc. It reports whether there is a document to look at; what is unusable in it is in d.failed.
+func (d *reading) read(tokens token.Tokens, doc *document) bool {
+	file, err := parse(tokens)
+	if err != nil {
+		if len(d.problems) > 0 {
+			return false // what was refused before may be why
+		}
+		var syntax *yaml.SyntaxError
+		if errors.As(err, &syntax) {
+			d.syntax(syntax.Token, syntax.Message)
+		} else {
+			d.tell(place{}, "", "", syntaxHint(""), "not YAML: %v", err)
+		}
+		return false
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil || file.Docs[0].Body.Type() == ast.NullType {
+		d.tell(place{}, "", "", "'weir policy show' prints a policy to start from", "the file is empty: a policy declares limiters")
+		return false
+	}
+	d.value(file.Docs[0].Body, reflect.ValueOf(doc).Elem(), "")
+	return !d.failed[""]
+}
+
+// parse turns a panic of the parser, which reads what strangers wrote, into an error.
+func parse(tokens token.Tokens) (file *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			file, err = nil, fmt.Errorf("the parser gave up (%v)", r)
+		}
+	}()
+	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+}
+
+// value reads n into v. Everything wrong is told, and the path of what cannot be used marked as failed.
+func (d *reading) value(n ast.Node, v reflect.Value, path string) {
+	n = bare(n)
+	d.at[path] = nodePlace(n)
+	if n == nil || n.Type() == ast.AliasType {
+		d.failed[path] = true // told when the tokens were looked at
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.fields(n, v, path)
+	case reflect.Slice:
+		d.items(n, v, path)
+	case reflect.Int64:
+		d.number(n, v, path)
+	default:
+		d.text(n, v, path)
+	}
+}
+
+// bare returns what stands behind anchors and tags, which were told when the tokens were looked at.
+func bare(n ast.Node) ast.Node {
+	for {
+		switch x := n.(type) {
+		case *ast.AnchorNode:
+			n = x.Value
+		case *ast.TagNode:
+			n = x.Value
+		default:
+			return n
+		}
+	}
+}
+
+func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
+	values, ok := mappingOf(n)
+	if !ok {
+		d.wrongType(n, path, "a mapping", "fields are written \""+fieldOf(v.Type(), 0).name+": …\"")
+		return
+	}
+	lines := make(map[string]int)
+	meant := make(map[string]bool) // fields that an unknown one is likely a slip of
+	for _, pair := range values {
+		key := pair.Key.GetToken()
+		if pair.Key.IsMergeKey() || pair.Key.Type() == ast.AliasType {
+			continue // told already
+		}
+		at := placeOf(key)
+		if first := lines[key.Value]; first > 0 {
+			d.tell(at, within(path, key.Value), key.Value, "remove one of the two", "%q is written twice: it stands on line %d already", excerpt(key.Value), first)
+			continue
+		}
+		lines[key.Value] = at.line
+		if f, ok := fieldNamed(v.Type(), key.Value); ok {
+			d.value(pair.Value, v.Field(f.index), within(path, f.name))
+			continue
+		}
+		meant[d.unknownField(at, within(path, key.Value), key.Value, v.Type())] = true
+	}
+	for i := range v.NumField() {
+		f := fieldOf(v.Type(), i)
+		if inner := within(path, f.name); f.required && lines[f.name] == 0 {
+			if d.failed[inner] = true; meant[f.name] {
+				continue
+			}
+			d.at[inner] = d.at[path]
+			d.fail(inner, "", fmt.Sprintf("add it, such as: %s: %s", f.name, f.like), "%q is missing: it is required", f.name)
+		}
+	}
+}
+
+// unknownField returns the field that is likely to be meant; empty where none is.
+func (d *reading) unknownField(at place, path, key string, t reflect.Type) string {
+	if without, ok := laterFields[key]; ok && t == reflect.TypeFor[limiter]() {
+		d.tell(at, path, key, "remove it; "+without, "%q is not supported yet by this version: it is refused, since it would be ignored", key)
+		return ""
+	}
+	if d.full() {
+		d.more++
+		return ""
+	}
+	allowed := fieldNames(t)
+	meant, hint := closest(key, allowed), didYouMean(key, allowed)
+	if f, ok := fieldNamed(t, otherNames[strings.ToLower(key)]); ok && meant == "" {
+		meant, hint = f.name, fmt.Sprintf("did you mean %q? such as: %s: %s", f.name, f.name, f.like)
+	}
+	d.tell(at, path, key, hint, "%q is not a field here: allowed: %s", excerpt(key), strings.Join(allowed, ", "))
+	return meant
+}
+
+func (d *reading) items(n ast.Node, v reflect.Value, path string) {
+	list, ok := n.(*ast.SequenceNode)
+	if !ok {
+		hint := "write each on a line of its own that begins with \"- \""
+		if text, ok := scalarText(n); ok && text != "" {
+			hint = fmt.Sprintf("put it in brackets: [%s]", excerpt(text))
+		}
+		d.wrongType(n, path, "a list", hint)
+		return
+	}
+	if allowed := d.room(v.Type(), len(list.Values)); allowed != "" {
+		d.fail(path, "", "generate fewer; a route /path* covers all that begin so", "%s has %d items: at most %s are allowed", lastField(path), len(list.Values), allowed)
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(list.Values), len(list.Values)))
+	for i, item := range list.Values {
+		d.value(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	}
+}
+
+// room takes the place of a list of type t with n items. Where there is not enough, it returns how many are allowed. The
+// windows of one limiter are counted by package weir; here it is only seen to that there are not too many to compare.
+func (d *reading) room(t reflect.Type, n int) (allowed string) {
+	switch {
+	case t == reflect.TypeFor[[]limiter]() && n > MaxLimiters:
+		return strconv.Itoa(MaxLimiters)
+	case t == reflect.TypeFor[[]window]() && n > 10*weir.MaxWindows:
+		return strconv.Itoa(weir.MaxWindows)
+	case t == reflect.TypeFor[[]route]():
+		if d.routes+n > MaxRoutes {
+			return fmt.Sprintf("%d in all limiters together", MaxRoutes)
+		}
+		d.routes += n
+	}
+	return ""
+}
+
+func (d *reading) text(n ast.Node, v reflect.Value, path string) {
+	text, ok := n.(*ast.StringNode)
+	if !ok {
+		hint := "write it as text"
+		if value, ok := scalarText(n); ok && value != "" {
+			hint = fmt.Sprintf("put it in quotes if that is what is meant: %q", excerpt(value))
+			if n.Type() == ast.IntegerType && v.Type() == reflect.TypeFor[window]() {
+				hint = "a window is such as: 60 per minute by ip; in brackets a comma ends an item, so write 1000, not 1,000"
+			}
+		}
+		d.wrongType(n, path, "text", hint)
+		return
+	}
+	switch {
+	case strings.ContainsAny(strings.TrimSpace(text.Token.Origin), "\r\n"):
+		d.fail(path, text.Value, "write it on one line; is a colon or a dash missing on the line below?", "%s goes on over several lines: a text stands on one", lastField(path))
+	case len(text.Value) > MaxText:
+		d.fail(path, text.Value, "shorten it", "%s is %d bytes long: at most %d are allowed", lastField(path), len(text.Value), MaxText)
+	default:
+		v.SetString(text.Value)
+	}
+}
+
+func (d *reading) number(n ast.Node, v reflect.Value, path string) {
+	value, _ := scalarText(n)
+	if n.Type() != ast.IntegerType {
+		hint := "write it in digits, such as: 1"
+		if i, err := strconv.ParseInt(value, 10, 32); err == nil && i > 0 {
+			hint = fmt.Sprintf("write it without quotes: %d", i)
+		}
+		d.wrongType(n, path, "a whole number", hint)
+		return
+	}
+	i, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || strconv.FormatInt(i, 10) != value {
+		d.fail(path, value, "write it in digits, such as: 1", "%s %q: a whole number in plain digits is allowed, 1 to %d", lastField(path), excerpt(value), weir.MaxLimit)
+		return
+	}
+	v.SetInt(i)
+}
+
+func (d *reading) wrongType(n ast.Node, path, wanted, hint string) {
+	value, _ := scalarText(n)
+	what := lastField(path)
+	if path == "" {
+		what = "the file"
+	}
+	is := kindOf(n)
+	if value != "" {
+		is = fmt.Sprintf("%s (%s)", is, excerpt(value))
+	}
+	if n.Type() == ast.NullType && value == "" {
+		is, hint = "empty", "give it a value"+exampleOf(path)
+	}
+	d.fail(path, value, hint, "%s is %s: %s is needed", what, is, wanted)
+}

@@ -1,0 +1,139 @@
+package policyfile_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// What YAML parsers spend quadratic time or memory on, each repeated to the largest size a file may have.
+var hostile = []string{
+	"[", "]", "{", "}", "[]", "[a,", "{a: ", "{a,", "{{}: ", "[{", "- ", "- - ", "? ", "? ?\n", "a: ", "a:\n", ":", ": ", ",", "-", "\\",
+	"\"\t", "'", "\"", "\"a\" : ", "\"a\",", "a\n", " ", "\t", "\n", "\r", "\r\n", "#\n", "# a", "# \"|\n", "#\"\n", "-\n",
+	"a: |\n  b\n", "|\n", "| ", "|1\n", ">\n\n", "a: >\n ", "- |\n\n", "...|\n", "@|\n\n",
+	"&a ", "*a ", "!a ", "!!str a: ", "!!map ", "&a\n", "a: &a\n- ", "<<: ", "---\n", "...\n", "%a ", "%a\n",
+	"a: b\n", "- a\n", "- a: b\n", "- {}\n", "- name: a\n", "- [/a]\n", " a\n  b\n", "a: a a\n  a\n", "a: [\n", "a: '", "a: \"\n", "a: - ",
+	"@", "`", "\xff", "\u00e9", "\u202e", "\x00", "null\n", "~,", "1,", "1.5e1,", "0x", "- /*\n", "x: [/a, /b]\n",
+}
+
+// Before each run of it, what may change what the run means.
+var openings = []string{"", "\"", "'", "a: ", "[", "limiters: [", "limiters:\n- ", "limiters: [{routes: [", "limiters:\n- name: a\n  windows: [", "a: |\n "}
+
+// A quadratic case of 192 KiB takes minutes or many GiB; what is linear takes a fraction of a second, and less than this.
+const (
+	hostileSize   = 192 << 10
+	insideSize    = 16 << 10
+	hostileMemory = 300 << 20
+	hostileTime   = 30 * time.Second
+)
+
+func TestHostileFilesCostNoMoreThanTheirSize(t *testing.T) {
+	for _, opening := range openings {
+		size := insideSize
+		if opening == "" {
+			size = hostileSize
+		}
+		for _, piece := range hostile {
+			source := []byte(opening + strings.Repeat(piece, (size-len(opening))/len(piece)))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			started := time.Now()
+			f, err := policyfile.Parse("hostile.yaml", source)
+			spent := time.Since(started)
+			runtime.ReadMemStats(&after)
+			if err == nil {
+				t.Errorf("%q and %q again and again: accepted as %d limiters", opening, piece, len(f.Policy.Limiters))
+			}
+			if memory := after.TotalAlloc - before.TotalAlloc; memory > hostileMemory || spent > hostileTime {
+				t.Errorf("%q and %q again and again: took %v and %d MiB", opening, piece, spent, memory>>20)
+			}
+		}
+	}
+}
+
+// Documents that are well formed, and would be costly for code that compares everything with everything.
+func costly() map[string]string {
+	var methods, fields, paths, same strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&methods, "%s /a,", letters(i))
+		fmt.Fprintf(&same, "/a,")
+	}
+	for range 500 {
+		fields.WriteString("- {")
+		for j := range 90 {
+			fmt.Fprintf(&fields, "f%d: 1,", j)
+		}
+		fields.WriteString("}\n")
+	}
+	for i := range policyfile.MaxRoutes {
+		fmt.Fprintf(&paths, "POST /a/%d/b,", i)
+	}
+	limiter := func(routes, windows string) string {
+		return "limiters: [{name: a, routes: [" + routes + "], windows: [" + windows + "]}]"
+	}
+	return map[string]string{
+		"windows to compare":          limiter("/*", strings.Repeat("1 per day by ip,", 40_000)),
+		"bad windows":                 limiter("/*", strings.Repeat("1/d,", 40_000)),
+		"routes of one path":          limiter(methods.String(), "1 per day by ip"),
+		"as many as may be":           limiter(methods.String()[:strings.Index(methods.String(), letters(policyfile.MaxRoutes)+" /a")], "1 per day by ip"),
+		"routes that are all alike":   limiter(same.String(), "1 per day by ip"),
+		"alike, as many as may be":    limiter(strings.Repeat("/a,", policyfile.MaxRoutes), "1 per day by ip"),
+		"holes under many prefixes":   limiter(paths.String(), "1 per day by ip"),
+		"fields that nobody knows":    "limiters:\n" + fields.String(),
+		"limiters without anything":   "limiters: [" + strings.Repeat("{},", policyfile.MaxLimiters) + "]",
+		"limiters, many times beyond": "limiters: [" + strings.Repeat("{},", 30_000) + "]",
+	}
+}
+
+// letters returns the i-th word of capital letters.
+func letters(i int) string {
+	word := ""
+	for range 4 {
+		word += string(rune('A' + i%26))
+		i /= 26
+	}
+	return word
+}
+
+func TestCostlyDocumentsTakeNoLongerThanOthers(t *testing.T) {
+	for name, source := range costly() {
+		started := time.Now()
+		f, err := policyfile.Parse("costly.yaml", []byte(source))
+		if spent := time.Since(started); spent > hostileTime {
+			t.Errorf("%s: took %v", name, spent)
+		}
+		if valid := name == "as many as may be" || name == "holes under many prefixes"; valid != (err == nil) {
+			t.Errorf("%s: %v, %v", name, f, err)
+		}
+	}
+}
+
+func TestAFileBeyondTheLimitIsNotLookedAt(t *testing.T) {
+	_, err := policyfile.Parse("big.yaml", append([]byte("limiters: []\n"), make([]byte, policyfile.MaxSize)...))
+	if err == nil || !strings.Contains(err.Error(), "big.yaml: the file is too large: at most 1048576 bytes (1 MiB) are allowed") {
+		t.Errorf("a file of more than 1 MiB: %v", err)
+	}
+	if _, err := policyfile.Load("/dev/zero"); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("a file without an end: %v", err)
+	}
+}
+
+func TestTheMostLimitersStillFit(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("limiters:\n")
+	for i := range policyfile.MaxLimiters {
+		fmt.Fprintf(&b, "  - name: the-limiter-number-%d\n    routes: [POST /api/v1/number-%d/messages*, /api/v1/events-%d*, /v1/other-%d/*]\n", i, i, i, i)
+		b.WriteString("    windows:\n      - 1000 per minute by ip+agent\n      - 30000 per hour by ip\n    cost: 2\n    message: bulk-sync\n    on_store_failure: deny\n")
+	}
+	f, err := policyfile.Parse("large.yaml", []byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Policy.Limiters) != policyfile.MaxLimiters {
+		t.Errorf("%d limiters", len(f.Policy.Limiters))
+	}
+}

@@ -1,0 +1,63 @@
+package policyfile
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/weirlimit/weir"
+)
+
+// Marshal writes p as a policy file. Fields at their default are left out. What [Parse] accepted comes back the same:
+// Parse(Marshal(p)) has the policy p. Of a policy with problems it writes what can be written.
+func Marshal(p weir.Policy) []byte {
+	var b bytes.Buffer
+	if len(p.Limiters) == 0 {
+		return []byte("limiters: []\n")
+	}
+	b.WriteString("limiters:\n")
+	for _, l := range p.Limiters {
+		fmt.Fprintf(&b, "  - name: %s\n", scalar(l.Name))
+		writeList(&b, "routes", l.Routes)
+		writeList(&b, "windows", l.Windows)
+		if l.Cost != 0 {
+			fmt.Fprintf(&b, "    cost: %d\n", l.Cost)
+		}
+		if l.Message != "" {
+			fmt.Fprintf(&b, "    message: %s\n", scalar(l.Message))
+		}
+		if l.OnStoreFailure != weir.FailLocal {
+			fmt.Fprintf(&b, "    on_store_failure: %s\n", scalar(l.OnStoreFailure.String()))
+		}
+	}
+	return b.Bytes()
+}
+
+// writeList writes a list of one in brackets, and a longer one on lines of its own.
+func writeList[T fmt.Stringer](b *bytes.Buffer, field string, items []T) {
+	switch len(items) {
+	case 0:
+	case 1:
+		fmt.Fprintf(b, "    %s: [%s]\n", field, scalar(items[0].String()))
+	default:
+		fmt.Fprintf(b, "    %s:\n", field)
+		for _, item := range items {
+			fmt.Fprintf(b, "      - %s\n", scalar(item.String()))
+		}
+	}
+}
+
+// plain matches text that every YAML reader takes for that text, in brackets and outside, keywords apart.
+var plain = regexp.MustCompile(`^(?:[A-Za-z]|/[A-Za-z0-9_.*/-]|[0-9]+ per )[A-Za-z0-9_.*+/ -]*$`)
+
+// keywords are words that some YAML reader takes for something else.
+var keywords = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+
+func scalar(s string) string {
+	if plain.MatchString(s) && !slices.Contains(keywords, s) && s[len(s)-1] != ' ' {
+		return s
+	}
+	return strconv.QuoteToGraphic(s)
+}

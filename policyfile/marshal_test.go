@@ -1,0 +1,122 @@
+package policyfile_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// anyPolicy draws a valid policy, as strange as package weir allows.
+func anyPolicy(t *rapid.T) weir.Policy {
+	nameGen := rapid.OneOf(rapid.StringMatching(`[a-z][a-z0-9-]{0,63}`), rapid.SampledFrom([]string{"null", "true", "off", "y", "no", "e5"}))
+	names := rapid.SliceOfNDistinct(nameGen, 1, 6, rapid.ID[string]).Draw(t, "names")
+	pathGen := rapid.OneOf(
+		rapid.StringMatching(`/[a-z0-9/._~!$&'()+,=:@|{}\[\]"<>^-]{0,20}`),
+		rapid.StringMatching(`/[\p{L}\p{M}\p{Cf}\p{Zs}\p{So}/]{1,8}`),
+		rapid.SampledFrom([]string{"/", "/null", "/- ", "/:", "/\u2028", "/\u0085", "/\u00a0", "/é", "/#", "/\u200d", "/'", "/\"", "/a|"}),
+	)
+	var p weir.Policy
+	for _, name := range names {
+		l := weir.Limiter{Name: name, OnStoreFailure: weir.FailureMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
+		for range rapid.IntRange(0, 4).Draw(t, "routes") {
+			r := weir.Route{
+				Method: rapid.SampledFrom([]string{"", "GET", "POST", "NULL"}).Draw(t, "method"),
+				Path:   pathGen.Draw(t, "path"),
+				Prefix: rapid.Bool().Draw(t, "prefix"),
+			}
+			if read, err := weir.ParseRoute(r.String()); err == nil && read == r { // a route that can be written at all
+				l.Routes = append(l.Routes, r)
+			}
+		}
+		for range rapid.IntRange(1, weir.MaxWindows).Draw(t, "windows") {
+			l.Windows = append(l.Windows, anyWindow(t))
+		}
+		l.Cost = rapid.Int64Range(0, l.Windows[0].Limit).Draw(t, "cost")
+		l.Message = rapid.SampledFrom([]string{"", "widget", "bulk-sync", "null"}).Draw(t, "message")
+		p.Limiters = append(p.Limiters, l)
+	}
+	return p
+}
+
+func anyWindow(t *rapid.T) weir.Window {
+	unit := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "unit")
+	w := weir.Window{
+		Limit: rapid.Int64Range(1, weir.MaxLimit).Draw(t, "limit"),
+		Per:   time.Duration(rapid.Int64Range(1, int64(weir.MaxPer/unit)).Draw(t, "n")) * unit,
+	}
+	for range rapid.IntRange(1, 3).Draw(t, "parts") {
+		part := rapid.SliceOfN(rapid.SampledFrom(identity.Sources()), 1, 3).Draw(t, "part")
+		w.Key = append(w.Key, slices.Clone(part))
+	}
+	return w
+}
+
+func TestWhatIsWrittenIsReadTheSame(t *testing.T) {
+	accepted := 0
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPolicy(t)
+		if len(p.Problems(identity.Sources())) > 0 {
+			return // accepted, below, says that some are drawn
+		}
+		accepted++
+		source := policyfile.Marshal(p)
+		f, err := policyfile.Parse("written.yaml", source)
+		if err != nil {
+			t.Fatalf("%v\nin:\n%s", err, source)
+		}
+		if !reflect.DeepEqual(f.Policy, p) {
+			t.Fatalf("read %+v\nwant %+v\nin:\n%s", f.Policy, p, source)
+		}
+	})
+	if accepted == 0 {
+		t.Error("no valid policy was drawn")
+	}
+}
+
+func TestAWrittenPolicyReadsLikeTheContract(t *testing.T) {
+	p := policyfile.Contract()
+	p = weir.Policy{Limiters: []weir.Limiter{p.Limiters[0], p.Limiters[3]}}
+	p.Limiters[1].Cost, p.Limiters[1].OnStoreFailure = 2, weir.FailDeny
+	const want = `limiters:
+  - name: widget-init
+    routes: [POST /api/v1/widget/init]
+    windows:
+      - 1000 per minute by ip+agent
+      - 30000 per hour by ip
+  - name: wp-plugin
+    routes: [/v1/wp/*]
+    windows: [60 per minute by token or ip]
+    cost: 2
+    message: bulk-sync
+    on_store_failure: deny
+`
+	if got := string(policyfile.Marshal(p)); got != want {
+		t.Errorf("%s\nwant:\n%s", got, want)
+	}
+}
+
+func ExampleMarshal() {
+	w, err := weir.ParseWindow("30 per minute by session or ip")
+	if err != nil {
+		panic(err)
+	}
+	p := weir.Policy{Limiters: []weir.Limiter{{
+		Name:    "leads",
+		Routes:  []weir.Route{{Method: "POST", Path: "/leads"}},
+		Windows: []weir.Window{w},
+	}}}
+	fmt.Printf("%s", policyfile.Marshal(p))
+	// Output:
+	// limiters:
+	//   - name: leads
+	//     routes: [POST /leads]
+	//     windows: [30 per minute by session or ip]
+}

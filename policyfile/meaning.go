@@ -1,0 +1,188 @@
+package policyfile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir"
+)
+
+// indexes say where in the document the parts of the policy stand: what could not be used has no place in the policy.
+type indexes struct {
+	limiters        []int
+	routes, windows [][]int // of each limiter of the policy
+}
+
+// policy returns what doc means, and tells what is wrong with that by package weir's rules.
+func (d *reading) policy(doc *document) weir.Policy {
+	var p weir.Policy
+	for i := range doc.Limiters {
+		path := fmt.Sprintf("limiters[%d]", i)
+		if d.failed[path] {
+			continue
+		}
+		d.policyAt.limiters = append(d.policyAt.limiters, i)
+		p.Limiters = append(p.Limiters, d.limiter(&doc.Limiters[i], path))
+	}
+	for _, x := range p.Problems(d.reader.sources()) {
+		d.place(p, doc, x)
+	}
+	return p
+}
+
+func (d *reading) limiter(l *limiter, path string) weir.Limiter {
+	out := weir.Limiter{Name: string(l.Name), Cost: int64(l.Cost), Message: string(l.Message)}
+	var routes, windows []int
+	for i, s := range l.Routes {
+		at := fmt.Sprintf("%s.routes[%d]", path, i)
+		if d.failed[at] {
+			continue
+		}
+		r, err := weir.ParseRoute(string(s))
+		if err != nil {
+			d.fail(at, string(s), routeHint(string(s)), "%v", err)
+			continue
+		}
+		out.Routes, routes = append(out.Routes, r), append(routes, i)
+	}
+	for i, s := range l.Windows {
+		at := fmt.Sprintf("%s.windows[%d]", path, i)
+		if d.failed[at] {
+			continue
+		}
+		w, err := weir.ParseWindow(string(s))
+		if err != nil {
+			d.fail(at, string(s), windowHint(string(s)), "%v", err)
+			continue
+		}
+		out.Windows, windows = append(out.Windows, w), append(windows, i)
+	}
+	d.policyAt.routes = append(d.policyAt.routes, routes)
+	d.policyAt.windows = append(d.policyAt.windows, windows)
+	d.options(l, &out, path)
+	return out
+}
+
+// wellFormed matches the name of a message in any catalogue.
+var wellFormed = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+
+// options reads the fields that have a default: what a policy cannot tell from "not written" is refused here.
+func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
+	if at := path + ".cost"; d.written(at) && l.Cost == 0 {
+		d.fail(at, "0", "leave it out where a request costs 1; a request that must not be counted belongs to no limiter",
+			"cost 0 is out of range: 1 to %d is allowed", weir.MaxLimit)
+	}
+	known := d.reader.Messages
+	switch at, m := path+".message", string(l.Message); {
+	case !d.written(at):
+	case known != nil && !slices.Contains(known, m):
+		d.fail(at, m, didYouMean(m, known), "message %q is unknown: %s are allowed", excerpt(m), strings.Join(known, ", "))
+	case !wellFormed.MatchString(m):
+		d.fail(at, m, "it is the name of a text in the catalogue, not the text", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(m))
+	}
+	if at := path + ".on_store_failure"; d.written(at) {
+		mode, err := weir.ParseFailureMode(string(l.OnStoreFailure))
+		if err != nil {
+			d.fail(at, string(l.OnStoreFailure), failureHint(string(l.OnStoreFailure)), "%v", err)
+		}
+		out.OnStoreFailure = mode
+	}
+}
+
+// written reports whether a usable value stands at path.
+func (d *reading) written(path string) bool {
+	_, ok := d.at[path]
+	return ok && !d.failed[path]
+}
+
+// place tells a problem of package weir at the lines it is about, unless it only follows from one told before.
+func (d *reading) place(p weir.Policy, doc *document, x weir.Problem) {
+	if d.full() {
+		d.more++
+		return
+	}
+	if x.Limiter < 0 {
+		if len(doc.Limiters) == 0 && !d.failed["limiters"] {
+			d.tell(d.at["limiters"], "limiters", x.Value, "'weir policy show' prints a policy to start from", "%s", x.Message)
+		}
+		return
+	}
+	l := p.Limiters[x.Limiter]
+	path := fmt.Sprintf("limiters[%d]", d.policyAt.limiters[x.Limiter])
+	at := d.at[path]
+	if x.Field != "" {
+		path += "." + x.Field
+		if d.failed[path] {
+			return
+		}
+		if x.Field == "windows" && x.Index < 0 && len(l.Windows) < len(doc.Limiters[d.policyAt.limiters[x.Limiter]].Windows) {
+			return
+		}
+	}
+	switch {
+	case x.Index >= 0 && x.Field == "routes":
+		path = fmt.Sprintf("%s[%d]", path, d.policyAt.routes[x.Limiter][x.Index])
+	case x.Index >= 0 && x.Field == "windows":
+		path = fmt.Sprintf("%s[%d]", path, d.policyAt.windows[x.Limiter][x.Index])
+	}
+	if inner, ok := d.at[path]; ok {
+		at = inner.of(x.Value)
+	}
+	d.tell(at, path, x.Value, d.hint(p, x), "%s", x.Message)
+}
+
+// hint says what to do about a problem of package weir.
+func (d *reading) hint(p weir.Policy, x weir.Problem) string {
+	switch {
+	case x.Field == "name":
+		for i, l := range p.Limiters[:x.Limiter] {
+			if l.Name == x.Value && x.Value != "" {
+				return fmt.Sprintf("the other stands on line %d", d.at[fmt.Sprintf("limiters[%d]", d.policyAt.limiters[i])].line)
+			}
+		}
+		if name := nameLike(x.Value); wellFormed.MatchString(name) {
+			return "such as: " + name
+		}
+	case x.Field == "windows" && x.Index >= 0 && !slices.Contains(d.reader.sources(), x.Value):
+		return didYouMean(x.Value, d.reader.sources())
+	case x.Field == "routes" && x.Index >= 0:
+		return d.sameRoute(p, x)
+	}
+	return ""
+}
+
+// sameRoute says where the route stands that a problem's route is the same as.
+func (d *reading) sameRoute(p weir.Policy, x weir.Problem) string {
+	same := func(a, b weir.Route) bool {
+		return a.Method == b.Method && a.Prefix == b.Prefix &&
+			strings.EqualFold(strings.TrimRight(a.Path, "/"), strings.TrimRight(b.Path, "/"))
+	}
+	route := p.Limiters[x.Limiter].Routes[x.Index]
+	for i, l := range p.Limiters[:x.Limiter+1] {
+		for j, r := range l.Routes {
+			if (i < x.Limiter || j < x.Index) && same(r, route) {
+				at := d.at[fmt.Sprintf("limiters[%d].routes[%d]", d.policyAt.limiters[i], d.policyAt.routes[i][j])]
+				return fmt.Sprintf("the other stands on line %d", at.line)
+			}
+		}
+	}
+	return ""
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// nameLike returns the name that is nearest to s.
+func nameLike(s string) string {
+	return strings.Trim(notInName.ReplaceAllString(strings.ToLower(s), "-"), "-")
+}
+
+// lines returns the line that each limiter of p begins on.
+func (d *reading) lines(p weir.Policy) []int {
+	lines := make([]int, len(p.Limiters))
+	for i := range lines {
+		lines[i] = d.at[fmt.Sprintf("limiters[%d]", d.policyAt.limiters[i])].line
+	}
+	return lines
+}

@@ -1,0 +1,142 @@
+package policyfile
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// What keeps a hostile file from costing more than its size: YAML parsers take quadratic time or worse for some of these.
+const (
+	maxMarks  = 100_000 // characters that may begin a token: 100 for each of MaxLimiters
+	maxNested = 16      // brackets within brackets; a policy needs 3
+	maxIndent = 64      // columns before a field or a list item; a policy needs 6
+	maxFields = 100     // fields of one mapping; a limiter has 6
+)
+
+// scan splits the source into tokens, if it is text that a parser may see.
+func (d *reading) scan(source []byte) (token.Tokens, bool) {
+	if len(source) > MaxSize {
+		d.tell(place{}, "", "", "split the policy, or generate fewer limiters",
+			"the file is too large: at most %d bytes (1 MiB) are allowed", MaxSize)
+		return nil, false
+	}
+	text, ok := d.decode(source)
+	if !ok || !d.scanLines(text) {
+		return nil, false
+	}
+	return d.scanTokens(text)
+}
+
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
+// decode checks that the source is UTF-8 of characters that show what they are.
+func (d *reading) decode(source []byte) (text string, ok bool) {
+	if bytes.HasPrefix(source, []byte("\xFF\xFE")) || bytes.HasPrefix(source, []byte("\xFE\xFF")) {
+		d.tell(place{1, 1, ""}, "", "", "save it as UTF-8", "the file is in UTF-16: a policy is UTF-8")
+		return "", false
+	}
+	if bytes.HasPrefix(source, byteOrderMark) {
+		d.tell(place{1, 1, ""}, "", "", "save it as \"UTF-8\", not as \"UTF-8 with BOM\"",
+			"the file begins with a byte order mark: a policy is UTF-8 without one")
+		source = source[len(byteOrderMark):]
+	}
+	line, column := 1, 1
+	for i := 0; i < len(source); {
+		r, size := utf8.DecodeRune(source[i:])
+		if r == utf8.RuneError && size == 1 {
+			d.tell(place{line, column, ""}, "", "", "save the file as UTF-8", "the byte 0x%02x is not UTF-8", source[i])
+			return "", false
+		}
+		crlf := r == '\r' && i+1 < len(source) && source[i+1] == '\n'
+		if r != '\n' && r != '\t' && !crlf && isHidden(r) {
+			d.hidden(place{line, column, ""}, r)
+			return "", false
+		}
+		i, column = i+size, column+1
+		if r == '\n' {
+			line, column = line+1, 1
+		}
+	}
+	return string(source), true
+}
+
+// isHidden reports whether r cannot be seen, or makes text show otherwise than it is read.
+func isHidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+}
+
+func (d *reading) hidden(at place, r rune) {
+	switch {
+	case r == '\r':
+		d.tell(at, "", "", "save the file with the line ends of this system", "a carriage return without a line feed: lines end in LF or CR LF")
+	case unicode.IsControl(r):
+		d.tell(at, "", "", "remove it", "the control character %U: only characters that can be seen are allowed", r)
+	default:
+		d.tell(at, "", "", fmt.Sprintf("remove it; a path that needs it is put in double quotes, with \\u%04x in its place", r),
+			"the invisible character %U: only characters that can be seen are allowed", r)
+	}
+}
+
+// scanLines refuses what makes the scanner slow, before it sees it, and what people get wrong in indentation.
+func (d *reading) scanLines(text string) bool {
+	var tab place
+	tabs, marks, number := 0, 0, 0
+	before := len(d.problems)
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimSuffix(line, "\n")
+		code, comment, _ := strings.Cut(line, "#")
+		if i := strings.IndexByte(code, '\t'); i >= 0 {
+			if tabs++; tabs == 1 {
+				tab = place{number, columnOf(line, i), ""}
+			}
+		}
+		for _, c := range []byte(line) {
+			if strings.IndexByte(",[]{}:-?\"'#&*!%", c) >= 0 {
+				marks++
+			}
+		}
+		marks++
+		if strings.Trim(code, " \t") == "" && !strings.ContainsAny(comment, `"'`) {
+			continue // a comment, and not the end of a text in quotes
+		}
+		if i := blockText(line); i >= 0 {
+			d.tell(place{number, columnOf(line, i), ""}, "", line[i:i+1], "write the text on the line itself; a comment that ends so goes on a line of its own",
+				"%q at the end of a line begins a text of several lines, which no field of a policy is", line[i:i+1])
+		}
+	}
+	if tabs > 0 {
+		d.tell(tab, "", "\t", "replace it by spaces", "a tab: YAML is laid out with spaces (%s)", countLines(tabs))
+	}
+	if marks > maxMarks {
+		d.tell(place{}, "", "", "split the policy, or generate fewer limiters",
+			"the file has too many fields and items: at most %d limiters are allowed", MaxLimiters)
+	}
+	return len(d.problems) == before
+}
+
+// blockText returns where "|" or ">" at the end of a line may begin a text of several lines, in quotes or not; -1 where
+// none does. In the midst of a word, or in an arrow, it does not.
+func blockText(line string) int {
+	for i, c := range []byte(line) {
+		if c != '|' && c != '>' || i > 0 && isWord(line[i-1]) {
+			continue
+		}
+		rest := strings.TrimLeft(strings.TrimLeft(line[i+1:], "-+0123456789"), " \t\r")
+		if rest == "" || rest[0] == '#' {
+			return i
+		}
+	}
+	return -1
+}
+
+func isWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("_/|>-", c) >= 0
+}
+
+func columnOf(line string, index int) int { return 1 + utf8.RuneCountInString(line[:index]) }

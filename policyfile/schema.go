@@ -1,0 +1,97 @@
+package policyfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/weirlimit/weir"
+)
+
+// Schema is [Reader.Schema] with what is built in.
+func Schema() []byte { return Reader{}.Schema() }
+
+// Schema returns a JSON Schema (draft 2020-12) of the policy files that r reads, for editors. It is made from the types
+// that files are read into. It accepts every file that Parse accepts, short of exotic spacing; what only the whole policy
+// shows, such as two limiters of one name, it cannot tell.
+func (r Reader) Schema() []byte {
+	s, err := jsonschema.For[document](&jsonschema.ForOptions{TypeSchemas: r.typeSchemas()})
+	if err != nil {
+		panic(err) // the types are fixed, and a test makes their schema
+	}
+	s.Schema = "https://json-schema.org/draft/2020-12/schema"
+	s.Title = "Weir policy"
+	s.Description = "All limiters of a rate-limiting edge. 'weir policy check FILE' tells everything that is wrong with one."
+	describe(s, reflect.TypeFor[document]())
+	limiters := s.Properties["limiters"]
+	bound(limiters, 1, MaxLimiters)
+	describe(limiters.Items, reflect.TypeFor[limiter]())
+	bound(limiters.Items.Properties["routes"], 0, MaxRoutes)
+	bound(limiters.Items.Properties["windows"], 1, weir.MaxWindows)
+	out, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		panic(err) // as above
+	}
+	return append(out, '\n')
+}
+
+// typeSchemas says what each type of the document may hold.
+func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
+	one, most := 1.0, float64(weir.MaxLimit)
+	part := alternatives(r.sources()) + `( +or +` + alternatives(r.sources()) + `)*`
+	text := func(pattern string) *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "string", Pattern: "^" + pattern + "$", MaxLength: jsonschema.Ptr(MaxText)}
+	}
+	schemas := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[name]():        text(`[a-z][a-z0-9-]{0,63}`),
+		reflect.TypeFor[route]():       text(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
+		reflect.TypeFor[window]():      text(` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s? +by +` + part + `( *\+ *` + part + `)* *`),
+		reflect.TypeFor[message]():     text(`[a-z][a-z0-9-]{0,63}`),
+		reflect.TypeFor[units]():       {Type: "integer", Minimum: &one, Maximum: &most},
+		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
+	}
+	if r.Messages != nil {
+		schemas[reflect.TypeFor[message]()] = &jsonschema.Schema{Type: "string", Enum: enum(r.Messages...)}
+	}
+	return schemas
+}
+
+func alternatives(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = regexp.QuoteMeta(w)
+	}
+	return "(" + strings.Join(quoted, "|") + ")"
+}
+
+func enum(words ...string) []any {
+	all := make([]any, len(words))
+	for i, w := range words {
+		all[i] = w
+	}
+	return all
+}
+
+// bound makes s a list of least to most items; a field that is written is never null.
+func bound(s *jsonschema.Schema, least, most int) {
+	s.Types, s.Type = nil, "array"
+	s.MinItems, s.MaxItems = &least, &most
+}
+
+// describe gives the fields of a type the examples that hints show.
+func describe(s *jsonschema.Schema, t reflect.Type) {
+	for i := range t.NumField() {
+		f := fieldOf(t, i)
+		property := s.Properties[f.name]
+		if property.Description == "" {
+			panic(fmt.Sprintf("field %q has no description", f.name))
+		}
+		if property.Type == "string" {
+			property.Examples = []any{f.like}
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package policyfile_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// beyondSchema are the mistakes in testdata/bad that a JSON Schema cannot see, and why.
+var beyondSchema = map[string]string{
+	"anchor-and-alias":    "the parser resolves them before a schema is asked",
+	"cost-above-limit":    "two fields compared",
+	"cost-not-plain":      "spelling; the schema refuses those that are no numbers",
+	"document-end":        "spelling, not data",
+	"duplicate-name":      "two limiters compared",
+	"equal-windows":       "two windows compared",
+	"merge-key":           "the parser resolves it before a schema is asked",
+	"several-documents":   "the first document alone is asked",
+	"tag":                 "spelling, not data",
+	"text-over-lines":     "spelling, not data",
+	"too-many-routes":     "counted over all limiters",
+	"unreachable-route":   "two routes compared",
+	"invisible-character": "bytes, not data",
+	"duplicate-key":       "the parser refuses it before a schema is asked",
+}
+
+func resolved(t *testing.T, source []byte) *jsonschema.Resolved {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal(source, &s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// data returns what a file says as a JSON value, ok where it is YAML at all.
+func data(t *testing.T, path string) (value any, ok bool) {
+	t.Helper()
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := yaml.YAMLToJSON(source)
+	if err != nil || json.Unmarshal(asJSON, &value) != nil {
+		return nil, false
+	}
+	return value, true
+}
+
+func TestTheSchemaAcceptsEveryGoodFile(t *testing.T) {
+	schema := resolved(t, reader.Schema())
+	for _, path := range append(files(t, "testdata/good", 8), files(t, "../examples/policies", 3)...) {
+		value, ok := data(t, path)
+		if !ok {
+			t.Errorf("%s is not YAML", path)
+			continue
+		}
+		if err := schema.Validate(value); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
+	schema := resolved(t, reader.Schema())
+	seen := 0
+	for _, path := range files(t, "testdata/bad", 60) {
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		value, ok := data(t, path)
+		if !ok {
+			continue // an editor says so without a schema
+		}
+		err := schema.Validate(value)
+		why, beyond := beyondSchema[name]
+		switch {
+		case beyond && err != nil:
+			t.Errorf("%s: the schema sees it (%v), though it is said not to (%s)", path, err, why)
+		case !beyond && err == nil:
+			t.Errorf("%s: the schema accepts it", path)
+		case !beyond:
+			seen++
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d mistakes were shown to the schema", seen)
+	}
+}
+
+func TestTheSchemaHelpsAnEditor(t *testing.T) {
+	schema := resolved(t, policyfile.Schema()).Schema()
+	limiter := schema.Properties["limiters"].Items
+	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"cost", "message", "name", "on_store_failure", "routes", "windows"}) {
+		t.Errorf("fields: %v", got)
+	}
+	if !slices.Equal(limiter.Required, []string{"name", "windows"}) {
+		t.Errorf("required: %v", limiter.Required)
+	}
+	for name, field := range limiter.Properties {
+		if field.Description == "" {
+			t.Errorf("%s has no description", name)
+		}
+	}
+	if got := limiter.Properties["on_store_failure"].Enum; !slices.Equal(got, []any{"local", "allow", "deny"}) {
+		t.Errorf("on_store_failure: %v", got)
+	}
+	if got := resolved(t, reader.Schema()).Schema().Properties["limiters"].Items.Properties["message"].Enum; !slices.Equal(got, []any{"bulk-sync", "widget"}) {
+		t.Errorf("message: %v", got)
+	}
+}
+
+func TestTheSchemaIsTheSameEachTime(t *testing.T) {
+	first := string(policyfile.Schema())
+	for range 20 {
+		if string(policyfile.Schema()) != first {
+			t.Fatal("two calls differ: the file in docs would change without a reason")
+		}
+	}
+}

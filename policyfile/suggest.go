@@ -1,0 +1,58 @@
+package policyfile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// didYouMean returns a hint with the one of allowed that word is likely to be a slip of; empty where none is close.
+func didYouMean(word string, allowed []string) string {
+	if best := closest(word, allowed); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return ""
+}
+
+// closest returns the one of allowed that is fewest slips away from word, letter case and separators aside; at most one
+// slip for each three letters.
+func closest(word string, allowed []string) string {
+	best, least := "", max(1, len(word)/3)+1
+	for _, candidate := range allowed {
+		if slips := distance(plainWord(word), plainWord(candidate)); slips < least && slips < len(candidate) {
+			best, least = candidate, slips
+		}
+	}
+	return best
+}
+
+func plainWord(s string) string {
+	if len(s) > 64 {
+		s = s[:64]
+	}
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
+}
+
+// distance counts the letters to add, drop, change or swap with their neighbour to turn a into b.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

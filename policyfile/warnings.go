@@ -1,0 +1,155 @@
+package policyfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// warnings returns what is valid in p but surprising, in the file's order.
+func (d *reading) warnings(p weir.Policy) []Problem {
+	w := &warner{reading: d, policy: p}
+	for i := range p.Limiters {
+		w.limiter(i)
+	}
+	w.holes()
+	sortProblems(w.found)
+	return w.found
+}
+
+type warner struct {
+	*reading
+	policy weir.Policy
+	found  []Problem
+}
+
+func (w *warner) warn(path, value, hint, format string, args ...any) {
+	w.found = append(w.found, w.problem(w.at[path].of(value), path, value, hint, fmt.Sprintf(format, args...)))
+}
+
+func (w *warner) limiter(i int) {
+	l := w.policy.Limiters[i]
+	path := fmt.Sprintf("limiters[%d]", w.policyAt.limiters[i])
+	if len(l.Routes) == 0 {
+		w.warn(path, "", "add routes, unless a caller of the library names it", "limiter %q has no routes: no HTTP request is ever charged to it", l.Name)
+	}
+	for j, r := range l.Routes {
+		w.route(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.routes[i][j]), r)
+	}
+	for j, window := range l.Windows {
+		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.windows[i][j])
+		if agentAlone(window.Key) {
+			w.warn(at, identity.Agent, "count by ip+agent, or add a window by ip",
+				"%q counts by agent alone: the caller chooses its agent, so it can take a new budget, or spend another's", window)
+		}
+		for _, other := range l.Windows[:j] {
+			w.pair(at, other, window)
+		}
+	}
+}
+
+// agentAlone reports whether nothing but the agent, which a caller chooses, splits the count (D17).
+func agentAlone(k weir.Key) bool {
+	return !slices.ContainsFunc(k, func(p weir.Part) bool { return !slices.Contains(p, identity.Agent) })
+}
+
+// pair warns of what two windows of one limiter do to each other. at is the later one's place.
+func (w *warner) pair(at string, earlier, later weir.Window) {
+	if first, second := earlier.Key[0], later.Key[0]; !slices.Equal(first, second) {
+		w.warn(at, later.Key.String(), "begin both keys with the same source, or give each a limiter of its own; on one server it makes no difference",
+			"%q and %q do not begin with the same key source: on a cluster they cannot be charged together, and a cluster store refuses such a policy",
+			earlier, later)
+	}
+	short, long := earlier, later
+	if short.Per > long.Per {
+		short, long = long, short
+	}
+	if short.Key.String() == long.Key.String() && short.Limit >= long.Limit {
+		w.warn(at, later.String(), fmt.Sprintf("remove %q, or change a limit", short), "%q never refuses anything: %q is full before it", short, long)
+	}
+}
+
+// methods are those that requests have (RFC 9110, RFC 5789).
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
+
+func (w *warner) route(path string, r weir.Route) {
+	if slip := closest(r.Method, methods); r.Method != "" && !slices.Contains(methods, r.Method) && slip != "" {
+		w.warn(path, r.Method, fmt.Sprintf("did you mean %q?", slip), "%q is a method that no usual client sends", r.Method)
+	}
+	for segment := range strings.SplitSeq(r.Path, "/") {
+		if strings.HasPrefix(segment, ":") || strings.HasPrefix(segment, "{") || strings.HasPrefix(segment, "<") {
+			before, _, _ := strings.Cut(r.Path, segment)
+			w.warn(path, segment, fmt.Sprintf("for anything in its place, end the route there: %s*", before),
+				"%q is read letter for letter: a route has no parameters", segment)
+			return
+		}
+	}
+}
+
+// A hole is a prefix that a route uses and no limiter covers.
+type hole struct{ prefix, path, example string }
+
+// holes warns of paths that no limiter covers under a prefix that routes use (D9): a front door that is counted beside a
+// side door that is not. Of prefixes within each other the shortest is told. The root is nobody's prefix.
+func (w *warner) holes() {
+	catching := w.catching()
+	var open []hole
+	prefixes := make(map[string]bool)
+	for i, l := range w.policy.Limiters {
+		for j, r := range l.Routes {
+			prefix := r.Path[:strings.LastIndexByte(r.Path, '/')+1]
+			if prefix == "/" || r.Method == "" && r.Prefix || isUnder(prefix, catching) {
+				continue
+			}
+			example := prefix + "anything-else"
+			if r.Method != "" {
+				example = otherMethod(r.Method) + " " + r.Path
+			}
+			if key := strings.ToLower(prefix); !prefixes[key] {
+				prefixes[key] = true
+				open = append(open, hole{prefix, fmt.Sprintf("limiters[%d].routes[%d]", w.policyAt.limiters[i], w.policyAt.routes[i][j]), example})
+			}
+		}
+	}
+	for _, h := range open {
+		if isUnder(h.prefix[:len(h.prefix)-1], prefixes) {
+			continue
+		}
+		w.warn(h.path, "", fmt.Sprintf("a limiter with the route %s* catches them, if they should be limited", h.prefix),
+			"requests under %s that no route names pass unlimited and without headers, such as: %s", h.prefix, h.example)
+	}
+}
+
+// catching returns the prefixes below which every request has a limiter, in lower case.
+func (w *warner) catching() map[string]bool {
+	all := make(map[string]bool)
+	for _, l := range w.policy.Limiters {
+		for _, r := range l.Routes {
+			if r.Method == "" && r.Prefix {
+				all[strings.ToLower(r.Path)] = true
+			}
+		}
+	}
+	return all
+}
+
+// isUnder reports whether path begins with one of prefixes.
+func isUnder(path string, prefixes map[string]bool) bool {
+	path = strings.ToLower(path)
+	for i := range len(path) + 1 {
+		if prefixes[path[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+func otherMethod(m string) string {
+	if m == "GET" {
+		return "POST"
+	}
+	return "GET"
+}

@@ -1,0 +1,86 @@
+package policyfile_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
+	tests := []struct {
+		name   string
+		source string
+		want   []string // the beginning of each warning
+	}{
+		{"D9: a hole under a prefix that a route uses",
+			"limiters:\n" +
+				"- {name: leads, routes: [POST /api/leads], windows: [30 per minute by ip]}\n" +
+				"- {name: events, routes: [/api/events], windows: [30 per minute by ip]}\n" +
+				"- {name: deep, routes: [/api/v1/deep/x], windows: [30 per minute by ip]}\n",
+			[]string{`2:26: requests under /api/ that no route names pass unlimited and without headers, such as: GET /api/leads`}},
+		{"D9: a prefix with one method leaves the others open",
+			"limiters: [{name: a, routes: [GET /api/*], windows: [30 per minute by ip]}]",
+			[]string{"1:31: requests under /api/ that no route names pass unlimited and without headers, such as: POST /api/"}},
+		{"D9: no hole where a limiter has all else, whatever the case",
+			"limiters:\n" +
+				"- {name: leads, routes: [POST /api/leads], windows: [30 per minute by ip]}\n" +
+				"- {name: rest, routes: [/API/*], windows: [30 per minute by ip]}\n",
+			nil},
+		{"the root is nobody's prefix",
+			"limiters: [{name: a, routes: [POST /login], windows: [30 per minute by ip]}]", nil},
+		{"a cluster cannot charge windows together that begin with different sources",
+			"limiters:\n- name: a\n  routes: [/*]\n  windows:\n  - 30 per minute by token\n  - 300 per hour by ip\n",
+			[]string{`6:21: "30 per minute by token" and "300 per hour by ip" do not begin with the same key source`}},
+		{"D17: the caller chooses its agent",
+			"limiters: [{name: a, routes: [/*], windows: [30 per minute by agent]}]",
+			[]string{`1:63: "30 per minute by agent" counts by agent alone`}},
+		{"D17: an alternative does not help, since the caller chooses whether it has an agent",
+			"limiters: [{name: a, routes: [/*], windows: [30 per minute by agent or ip]}]",
+			[]string{`1:63: "30 per minute by agent or ip" counts by agent alone`}},
+		{"D17: an agent that subdivides an address is no surprise",
+			"limiters: [{name: a, routes: [/*], windows: [30 per minute by ip+agent]}]", nil},
+		{"a window that another one always fills before",
+			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 100 per minute by ip]}]",
+			[]string{`1:66: "100 per minute by ip" never refuses anything: "100 per hour by ip" is full before it`}},
+		{"a limiter that nothing reaches",
+			"limiters: [{name: a, windows: [100 per hour by ip]}]",
+			[]string{`1:12: limiter "a" has no routes`}},
+		{"a slip in a method",
+			"limiters: [{name: a, routes: [PSOT /a, /*], windows: [100 per hour by ip]}]",
+			[]string{`1:31: "PSOT" is a method that no usual client sends`}},
+		{"parameters from other routers",
+			"limiters: [{name: a, routes: ['/users/:id/posts', '/posts/{id}', /*], windows: [100 per hour by ip]}]",
+			[]string{`1:39: ":id" is read letter for letter`, `1:59: "{id}" is read letter for letter`}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f, err := reader.Parse("w.yaml", []byte(test.source))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(f.Warnings) != len(test.want) {
+				t.Fatalf("warned of %v, want %d", f.Warnings, len(test.want))
+			}
+			for i, w := range f.Warnings {
+				if !strings.HasPrefix(w.String(), "w.yaml:"+test.want[i]) {
+					t.Errorf("%v\nwant w.yaml:%s…", w, test.want[i])
+				}
+				if w.Hint == "" {
+					t.Errorf("%v: no hint", w)
+				}
+			}
+		})
+	}
+}
+
+func TestTheExamplesHaveNeitherProblemsNorWarnings(t *testing.T) {
+	for _, path := range files(t, "../examples/policies", 3) {
+		f, err := reader.Load(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, w := range f.Warnings {
+			t.Errorf("%v (%s)", w, w.Hint)
+		}
+	}
+}
