@@ -1,0 +1,123 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/headers"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// A bareWriter is the least a ResponseWriter can be: what it costs is not what is measured.
+type bareWriter struct {
+	header http.Header
+	status int
+}
+
+func (w *bareWriter) Header() http.Header         { return w.header }
+func (w *bareWriter) WriteHeader(status int)      { w.status = status }
+func (w *bareWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (w *bareWriter) Flush()                      {}
+
+var okBody = []byte("ok\n")
+
+func okHandler(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(okBody) }
+
+func fourFields(w http.ResponseWriter, r *http.Request) {
+	h, value := w.Header(), okValue
+	for _, name := range [...]string{headers.Limit, headers.Remaining, headers.Reset, headers.Date} {
+		h[name] = value
+	}
+	okHandler(w, r)
+}
+
+var okValue = []string{"1800000060"}
+
+// perIP is what the figures are about: one window by address.
+func perIP(tb testing.TB, limit int64, o httplimit.Options) *httplimit.Middleware {
+	tb.Helper()
+	return perPolicy(tb, weir.Policy{Limiters: []weir.Limiter{{
+		Name:    "per-ip",
+		Routes:  []weir.Route{{Method: "POST", Path: "/api/v1/widget/typing"}},
+		Windows: []weir.Window{{Limit: limit, Per: time.Hour, Key: weir.Key{{"ip"}}}},
+	}}}, o)
+}
+
+// perPolicy limits by p with an embedded store and the machine's clock.
+func perPolicy(tb testing.TB, p weir.Policy, o httplimit.Options) *httplimit.Middleware {
+	tb.Helper()
+	store, err := memstore.New(memstore.Options{Memory: 16 << 20})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d, err := weir.New(p, store, weir.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	key, err := identity.NewSecretKey("test", []byte(secret))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	sessions, err := identity.NewSessions(identity.SessionsOptions{Keys: []identity.SessionKey{key}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if o.Identity, err = identity.New(identity.Options{Sessions: sessions}); err != nil {
+		tb.Fatal(err)
+	}
+	m, err := httplimit.New(d, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+func typing(tb testing.TB) *http.Request {
+	tb.Helper()
+	r, err := http.NewRequest("POST", "http://localhost/api/v1/widget/typing", http.NoBody)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.RemoteAddr = "192.0.2.7:50123"
+	return r
+}
+
+// The machine's noise is in every figure: compare within one run.
+func BenchmarkServeHTTP(b *testing.B) {
+	bare := http.HandlerFunc(okHandler)
+	for _, bench := range []struct {
+		name    string
+		handler http.Handler
+	}{
+		{"bare handler", bare},
+		{"bare handler that sets four fields", http.HandlerFunc(fourFields)}, // what the map costs, and clearing it
+		{"per address", perIP(b, weir.MaxLimit, httplimit.Options{}).Wrap(bare)},
+		{"per session seen before", perSession(b).Wrap(bare)},
+		{"per address, IETF fields", perIP(b, weir.MaxLimit, httplimit.Options{IETF: true}).Wrap(bare)},
+		{"refused", perIP(b, 1, httplimit.Options{}).Wrap(bare)},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			w, r := &bareWriter{header: http.Header{}}, typing(b)
+			r.Header.Set("Accept-Language", "de-CH, de;q=0.9, en;q=0.5")
+			r.Header.Set("Authorization", "Bearer "+mint(b, "alice", time.Now().Add(time.Hour)))
+			for b.Loop() {
+				clear(w.header)
+				bench.handler.ServeHTTP(w, r)
+			}
+			if !strings.HasPrefix(bench.name, "bare") && (w.status == http.StatusOK) == (bench.name == "refused") {
+				b.Fatalf("the status is %d", w.status)
+			}
+		})
+	}
+}
+
+func perSession(tb testing.TB) *httplimit.Middleware {
+	tb.Helper()
+	return perPolicy(tb, limiters(tb, map[string][]string{"l POST /api/v1/widget/typing": {"2147483647 per hour by session or ip"}}), httplimit.Options{})
+}

@@ -1,0 +1,203 @@
+package httplimit_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+)
+
+// D16: a missing or invalid credential is counted by address, under the same limiter, and answered 401.
+func TestAMissingOrInvalidCredentialIs401CountedByAddress(t *testing.T) {
+	e := setUp(t, ok)
+	valid := e.session("alice")
+	a := e.send("POST /api/v1/widget/leads").want(401, 3, 2, 60).wantFields("Content-Type", "application/json", "Cache-Control", "no-store",
+		"WWW-Authenticate", `Bearer realm="session"`, "Retry-After", "")
+	if want := `{"error":{"code":"unauthenticated","message":"This request needs a visitor session. POST /api/v1/widget/init answers one as \"token\"; send it as Authorization: Bearer <token>."}}`; a.body != want {
+		t.Errorf("the body is %s\nwant %s", a.body, want)
+	}
+	a = e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").want(401, 3, 1, 60).wantFields(
+		"WWW-Authenticate", `Bearer realm="session", error="invalid_token"`)
+	if !strings.HasPrefix(a.body, `{"error":{"code":"unauthenticated","message":"The visitor session was not accepted: `) {
+		t.Errorf("the body is %s", a.body)
+	}
+	e.send("POST /api/v1/widget/leads", valid).want(200, 3, 2, 60) // nobody's own budget was touched
+}
+
+// D16: once the fallback is spent the answer is 429; then no signature of that address is checked, while a credential
+// that was seen before goes on.
+func TestASpentFallbackStopsTheCheckingOfSignatures(t *testing.T) {
+	e := setUp(t, ok)
+	seen, unseen := e.session("seen"), e.session("unseen")
+	e.send("POST /api/v1/widget/leads", seen).want(200, 3, 2, 60)
+	for range 3 {
+		e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").wantFields("Retry-After", "")
+	}
+	e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").want(429, 3, 0, 60).wantFields("Retry-After", "60")
+	e.send("POST /api/v1/widget/leads", unseen).want(429, 3, 0, 60) // valid, and not looked at
+	e.send("POST /api/v1/widget/leads", seen).want(200, 3, 1, 60)
+	e.clock.Advance(time.Minute)
+	e.send("POST /api/v1/widget/leads", unseen).want(200, 3, 2, 120)
+}
+
+// D16: an address whose own budget is spent by valid credentials is not spent for anybody else.
+func TestAValidCallerThatIsRefusedLeavesItsAddressAlone(t *testing.T) {
+	e := setUp(t, ok)
+	alice := e.session("alice")
+	for range 3 {
+		e.send("POST /api/v1/widget/leads", alice)
+	}
+	e.send("POST /api/v1/widget/leads", alice).want(429, 3, 0, 60)
+	e.send("POST /api/v1/widget/leads", e.session("bob")).want(200, 3, 2, 60)
+}
+
+// D16: where the fallback counts by more than the address, one spent agent does not speak for the others behind it.
+func TestASpentAgentDoesNotSpeakForItsAddress(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
+		*p = limiters(t, map[string][]string{"l /": {"1 per minute by session or ip+agent"}})
+	})
+	e.send("GET /", "X-Agent-Id: a").want(401, 1, 0, 60)
+	e.send("GET /", "X-Agent-Id: a").want(429, 1, 0, 60)
+	e.send("GET /", "X-Agent-Id: b", e.session("bob")).want(200, 1, 0, 60)
+}
+
+// D15, D16: API tokens, with their own words.
+func TestAnAPITokenIsNeededWhereALimiterCountsByIt(t *testing.T) {
+	e := setUp(t, ok)
+	e.send("GET /v1/wp/status", e.token()).want(200, 4, 3, 60)
+	a := e.send("GET /v1/wp/status").want(401, 4, 3, 60).wantFields("WWW-Authenticate", `Bearer realm="token"`)
+	if !strings.Contains(a.body, "workspace API token") || !strings.Contains(a.body, "weir token create") {
+		t.Errorf("the body is %s", a.body)
+	}
+	e.send("GET /v1/wp/status", e.session("alice")).want(401, 4, 2, 60) // another surface's credential is none
+}
+
+// A service of one's own says how its credentials are got.
+func TestA401SaysHowToGetACredentialInTheServicesWords(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
+		o.Credentials = map[string]string{identity.Session: `Sign in at "/login".`}
+	})
+	if a := e.send("POST /api/v1/widget/leads").want(401, 3, 2, 60); a.body != `{"error":{"code":"unauthenticated","message":"This request needs a visitor session. Sign in at \"/login\"."}}` {
+		t.Errorf("the body is %s", a.body)
+	}
+}
+
+// D17: without a key Weir cannot tell good from bad; the request is counted by address and passed on.
+func TestCredentialsThatCannotBeVerifiedHerePass(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, who *identity.Options, _ *weir.Policy) {
+		who.Sessions, who.Tokens = nil, nil
+	})
+	e.send("POST /api/v1/widget/leads", e.session("alice")).want(200, 3, 2, 60)
+	e.send("POST /api/v1/widget/leads", e.session("bob")).want(200, 3, 1, 60)
+	e.send("GET /v1/wp/status").want(200, 4, 3, 60)
+}
+
+func TestAnonymousCallersPassWhereTheyMay(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) { o.PassAnonymous = true })
+	e.send("POST /api/v1/widget/leads").want(200, 3, 2, 60)
+}
+
+// One of several credentials is enough.
+func TestOneOfSeveralCredentialsIsEnough(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
+		*p = limiters(t, map[string][]string{"l /": {"3 per minute by session or token"}})
+	})
+	e.send("GET /", e.token()).want(200, 3, 2, 60)
+	e.send("GET /", e.session("alice")).want(200, 3, 2, 60)
+	e.send("GET /").want(401, 3, 2, 60).wantFields("WWW-Authenticate", `Bearer realm="session"`)
+}
+
+// D9, D10: what the gateway answers itself is charged, and needs no credential; what it only matched itself does.
+func TestAChargeNeedsNoCredential(t *testing.T) {
+	e := setUp(t, ok)
+	decider := e.decider
+	e.start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		match := decider.Match("GET", "/v1/wp/status")
+		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			httplimit.WriteError(w, http.StatusBadRequest, "invalid_request", "no safe reading")
+		})
+		if r.URL.Path == "/charge" {
+			e.middleware.Charge(w, r, match, next)
+		} else {
+			e.middleware.Serve(w, r, match, next)
+		}
+	}))
+	for i := range int64(3) {
+		e.send("GET /charge").want(400, 4, 3-i, 60)
+	}
+	e.send("GET /serve").want(401, 4, 0, 60)
+	e.send("GET /charge").want(429, 4, 0, 60)
+}
+
+// Handlers find who is calling and what was decided through whatever wraps their writer.
+func TestHandlersFindTheCallerAndTheDecision(t *testing.T) {
+	type wrapper struct{ http.ResponseWriter }
+	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, w := range []http.ResponseWriter{w, unwrapper{w}} {
+			c, found := httplimit.CallerOf(w)
+			if !found {
+				t.Fatal("there is no caller")
+			}
+			if s, err := c.Session(); err != nil || s.ID != "alice" || c.Addr().String() != "127.0.0.1" {
+				t.Errorf("the caller is %v %+v, %v", c.Addr(), s, err)
+			}
+			if d, found := httplimit.DecisionOf(w); !found || !d.Allowed || d.Binding().Limiter.Name != "widget-leads" {
+				t.Errorf("the decision is %+v, %v", d, found)
+			}
+		}
+		if _, found := httplimit.CallerOf(wrapper{w}); found {
+			t.Error("a writer that does not unwrap has a caller")
+		}
+		_, _ = io.WriteString(w, "ok")
+	})
+	e.send("POST /api/v1/widget/leads", e.session("alice")).want(200, 3, 2, 60)
+}
+
+type unwrapper struct{ http.ResponseWriter }
+
+func (u unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+// One hook: limiter, window, outcome, latency; never who.
+func TestTheObserverIsToldOfEveryDecision(t *testing.T) {
+	var seen []httplimit.Observation
+	e := setUp(t, ok, func(e *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
+		o.Observe = func(ob httplimit.Observation) {
+			if (ob.Decision == nil) != (ob.Outcome == httplimit.Unlimited) {
+				t.Errorf("outcome %v has the decision %+v", ob.Outcome, ob.Decision)
+			}
+			seen = append(seen, ob)
+		}
+		o.Now = func() time.Time { e.clock.Advance(time.Millisecond); return e.clock.Now() }
+	})
+	for _, target := range []string{"GET /else", "POST /api/v1/widget/typing", "POST /api/v1/widget/leads", "PUT /api/v1/widget/satisf", "PUT /api/v1/widget/satisf", "PUT /api/v1/widget/satisf"} {
+		e.send(target)
+	}
+	e.server.Close()
+	want := []struct {
+		limiter string
+		outcome httplimit.Outcome
+		text    string
+		status  int
+	}{
+		{"", httplimit.Unlimited, "unlimited", 0}, {"widget-typing", httplimit.Admitted, "admitted", 0},
+		{"widget-leads", httplimit.Unauthenticated, "unauthenticated", 401}, {"widget-satisfaction", httplimit.Admitted, "admitted", 0},
+		{"widget-satisfaction", httplimit.Admitted, "admitted", 0}, {"widget-satisfaction", httplimit.Refused, "refused", 429},
+	}
+	if len(seen) != len(want) {
+		t.Fatalf("it was told %d times, want %d", len(seen), len(want))
+	}
+	for i, w := range want {
+		got := seen[i]
+		if got.Limiter != w.limiter || got.Outcome != w.outcome || got.Outcome.String() != w.text || got.Status != w.status {
+			t.Errorf("%d: it was told %+v, want %+v", i, got, w)
+		}
+		if w.limiter != "" && (got.Window == nil || got.Latency != time.Millisecond) {
+			t.Errorf("%d: the window is %v, the latency %v", i, got.Window, got.Latency)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package httplimit_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+)
+
+// troubled are Tokens whose store can stop answering.
+type troubled struct {
+	identity.Tokens
+	trouble error
+}
+
+func (t *troubled) Lookup(id string) (identity.StoredToken, error) {
+	if t.trouble != nil {
+		return identity.StoredToken{}, t.trouble
+	}
+	return t.Tokens.Lookup(id)
+}
+
+// D15, D16: while nobody can say whether a token is good, its bearer is told just that, learns nothing of the cause, and
+// the address is not taken for a guesser's.
+func TestATokenThatCannotBeLookedUpIs503(t *testing.T) {
+	tokens := &troubled{}
+	e := setUp(t, ok, func(e *edge, _ *httplimit.Options, o *identity.Options, _ *weir.Policy) {
+		tokens.Tokens = o.Tokens
+		o.Tokens = tokens
+	})
+	seen, unseen := e.token(), e.token()
+	e.send("GET /v1/wp/status", seen).want(200, 4, 3, 60)
+	tokens.trouble = errors.New("disk I/O error at /var/lib")
+	e.clock.Advance(2 * time.Second)
+	for range 4 {
+		a := e.send("GET /v1/wp/status", seen).wantFields("WWW-Authenticate", "", "Retry-After", "")
+		if a.status != 503 || !strings.Contains(a.body, `"store_unavailable"`) || strings.Contains(a.body, "disk") {
+			t.Fatalf("a token that cannot be looked up is answered %d %s", a.status, a.body)
+		}
+	}
+	e.send("GET /v1/wp/status", seen).want(429, 4, 0, 62) // the address has spent what it has without a token
+	tokens.trouble = nil
+	e.clock.Advance(time.Second)
+	e.send("GET /v1/wp/status", seen).want(200, 4, 2, 60)
+	e.send("GET /v1/wp/status", unseen).want(200, 4, 3, 63) // looked at: the address is no guesser's
+}
+
+// D10: a handler that does not resolve dot segments is not reached by them.
+func TestDotSegmentsAreNotPassedOn(t *testing.T) {
+	reached := false
+	e := setUp(t, func(http.ResponseWriter, *http.Request) { reached = true })
+	for _, path := range []string{
+		"/v1/wp/status/../../../x", "/x/../v1/wp/status", "/v1/wp/./status", "/v1/wp/..;/x", "/v1/wp/%2e%2e/x",
+	} {
+		if a := e.send("GET " + path); a.status != 400 || a.field("X-RateLimit-Limit") == "" {
+			t.Errorf("%s is answered %d, with limit %q", path, a.status, a.field("X-RateLimit-Limit"))
+		}
+		e.clock.Advance(time.Minute)
+	}
+	if reached {
+		t.Error("a path with dot segments reached the handler")
+	}
+	if e.send("GET /elsewhere/../else"); !reached {
+		t.Error("a path that no route covers was not passed on untouched")
+	}
+}
+
+// D19: trailers say nothing of the limit either, also when as many fields went as came.
+func TestTrailersRepeatNoneOfOurFields(t *testing.T) {
+	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Trailer", "Date, X-RateLimit-Remaining, X-Good")
+		h.Set("X-Own", "1")
+		_, _ = io.WriteString(w, strings.Repeat("body ", 1000))
+		h.Del("X-Own")
+		h.Set("X-RateLimit-Remaining", "999")
+		h.Set("X-Good", "yes")
+	})
+	got := e.raw("GET /v1/wp/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + e.token() + "\r\n\r\n")
+	_, trailers, found := strings.Cut(got, "\r\n0\r\n")
+	if !found || strings.Contains(trailers, "999") || strings.Contains(trailers, "Date") || !strings.Contains(trailers, "X-Good: yes") {
+		t.Errorf("the trailers are %q", trailers)
+	}
+}

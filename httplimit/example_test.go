@@ -1,0 +1,46 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// Any net/http service can be limited in fifteen lines: a policy, a store, who is calling, and the middleware.
+func Example() {
+	route, _ := weir.ParseRoute("POST /api/v1/widget/satisfaction")
+	window, _ := weir.ParseWindow("2 per minute by ip")
+	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "widget-satisfaction", Routes: []weir.Route{route}, Windows: []weir.Window{window}}}}
+
+	store, err := memstore.New(memstore.Options{})
+	check(err)
+	decider, err := weir.New(policy, store, weir.Options{Sources: identity.Sources()})
+	check(err)
+	who, err := identity.New(identity.Options{}) // behind a proxy: TrustedProxies
+	check(err)
+	limit, err := httplimit.New(decider, httplimit.Options{Identity: who})
+	check(err)
+	handler := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "thanks") }))
+
+	for range 3 { // instead of http.ListenAndServe(":8080", handler)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/widget/satisfaction", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 thanks
+	// 200 thanks
+	// 429 {"error":{"code":"rate_limited","message":"Too many widget requests for this conversation. Please slow down."}}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

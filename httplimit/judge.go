@@ -1,0 +1,221 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// A Question is one request, as the limiter sees it.
+type Question struct {
+	Request identity.Request // required
+	Method  string           // case-sensitive, as received
+	Path    string           // decoded, without query; not used where Match is given
+
+	Match  weir.Match // the chosen limiter; the zero value is found by Method and Path
+	Cost   int64      // weir.Request.Cost: 0 is the limiter's own, weir.Peek spends nothing
+	Public bool       // what is asked for needs no credential: never 401
+}
+
+// An Answer is what the limiter says to one Question, as values: no HTTP engine is part of it. An engine
+//
+//   - sends Status, Fields and Body (but to HEAD) where Status is not 0;
+//   - else lets its handler answer, drops every field of it that Owns names, and sends Fields with it; where the handler's
+//     own status is 429, BackendRefused goes before;
+//   - does nothing at all where Decision.Outcome is weir.Unlimited.
+//
+// The zero value is ready for Judge, which can use it again.
+type Answer struct {
+	Decision weir.Decision
+	Outcome  Outcome
+	Status   int // 401, 429 or 503; 0: the request goes on to its handler
+
+	values     *fieldValues
+	retryAfter string                               // empty: not sent
+	ietf       *[fieldCount - fieldRateLimit]string // nil: switched off
+	refusal    *refusal                             // of an answer of our own
+}
+
+// fieldValues are the values of our fields up to Date, in the order of fieldNames. The slices of a header are made of them,
+// so they outlive the handler.
+type fieldValues [fieldDate + 1]string
+
+// Body returns the body of an answer of our own: JSON, shared between answers, read only. It is nil where Status is 0.
+func (a *Answer) Body() []byte {
+	if a.refusal == nil {
+		return nil
+	}
+	return a.refusal.body
+}
+
+// Judge decides one request and writes a; c becomes its caller. Both belong to the engine, and must not be used by two
+// requests at a time. ctx carries values to the store. It errs only where Question.Cost is out of the limiter's range; a
+// does not hold an answer then.
+func (m *Middleware) Judge(ctx context.Context, q Question, c *identity.Caller, a *Answer) error {
+	values := a.values
+	if values == nil {
+		values = new(fieldValues)
+	}
+	*values, a.values = fieldValues{}, values
+	match := q.Match
+	if match.Limiter() == nil {
+		match = m.decider.Match(q.Method, q.Path)
+	}
+	access := protected
+	if q.Public {
+		access = public
+	}
+	m.options.Identity.Start(c, q.Request)
+	return m.judge(ctx, &match, q.Cost, access, c, a, nil)
+}
+
+// judge is Judge for a caller that has started, and an Answer whose values are empty. What it is given comes in registers: a
+// struct that was written a moment ago and is copied whole costs a stall each time (40 ns here).
+func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, access access, c *identity.Caller, a *Answer, scratch *weir.Scratch) error {
+	r := weir.Request{Keys: c, Cost: cost, Match: *match, Scratch: scratch}
+	var start time.Time
+	if m.options.Observe != nil {
+		start = m.options.Now()
+	}
+	a.Outcome, a.Status, a.retryAfter, a.refusal, a.ietf = Unlimited, 0, "", nil, nil
+	l := match.Limiter()
+	if l == nil {
+		a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}
+		m.observe(a, start)
+		return nil
+	}
+	c.Limiter(l.Name)
+	if err := m.decider.DecideInto(ctx, &r, &a.Decision); err != nil {
+		return err
+	}
+	m.conclude(l, access, c, a)
+	m.say(a)
+	m.observe(a, start)
+	return nil
+}
+
+// access says whether what is asked for needs the credential that its limiter counts by.
+type access uint8
+
+const (
+	protected access = iota // without it, 401
+	public
+)
+
+// conclude makes a status of the decision.
+func (m *Middleware) conclude(l *weir.Limiter, access access, c *identity.Caller, a *Answer) {
+	d := &a.Decision
+	switch {
+	case d.Outcome == weir.StoreUnavailable:
+		a.Outcome, a.Status = Unavailable, http.StatusServiceUnavailable
+		a.refusal = &unavailable
+		return
+	case !d.Allowed:
+		a.Outcome, a.Status = Refused, http.StatusTooManyRequests
+		a.refusal = m.refusal(MessageOf(l), c.Request())
+		m.noteSpent(l, c, d)
+		return
+	}
+	a.Outcome = Admitted
+	if access == public || m.options.PassAnonymous {
+		return
+	}
+	source, err := m.unverified(l, c)
+	if errors.Is(err, identity.ErrUnreadable) { // it may well be good
+		a.Outcome, a.Status, a.refusal = Unavailable, http.StatusServiceUnavailable, &unreadable
+		return
+	}
+	if source != "" {
+		a.Outcome, a.Status = Unauthenticated, http.StatusUnauthorized
+		a.refusal = m.unauthenticated(source, err)
+	}
+}
+
+// unverified returns the first credential that l counts by and that c should have but has not, and why; empty where there
+// is none, or none that can be verified here (D16, D17).
+func (m *Middleware) unverified(l *weir.Limiter, c *identity.Caller) (source string, err error) {
+	for i := range l.Windows {
+		for _, part := range l.Windows[i].Key {
+			if source, err = m.unverifiedPart(part, c); source != "" {
+				return source, err
+			}
+		}
+	}
+	return "", nil
+}
+
+// unverifiedPart judges one part of a key: one of its credentials is enough, and one that nobody here can tell good from
+// bad gets the benefit of the doubt.
+func (m *Middleware) unverifiedPart(part weir.Part, c *identity.Caller) (missing string, why error) {
+	for _, source := range part {
+		var err error
+		switch source {
+		case identity.Session:
+			if !m.options.Identity.Verifies(source) {
+				return "", nil
+			}
+			_, err = c.Session()
+		case identity.Token:
+			if !m.options.Identity.Verifies(source) {
+				return "", nil
+			}
+			_, err = c.Token()
+		default:
+			continue
+		}
+		if err == nil {
+			return "", nil
+		}
+		if missing == "" {
+			missing, why = source, err
+		}
+	}
+	return missing, why
+}
+
+// noteSpent tells identity of an address that has spent the budget of those without a valid credential, so that it stops
+// checking signatures for it (D16). Only a window that then counts by the address alone says so: another caller behind
+// the same address must not be refused for this one's agent.
+func (m *Middleware) noteSpent(l *weir.Limiter, c *identity.Caller, d *weir.Decision) {
+	for _, s := range d.Standings() {
+		if !s.Refused || !byAddressAlone(s.Window.Key) {
+			continue
+		}
+		for _, part := range s.Window.Key {
+			if source, err := m.unverifiedPart(part, c); source != "" && !errors.Is(err, identity.ErrUnreadable) {
+				m.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
+				return
+			}
+		}
+	}
+}
+
+// byAddressAlone reports whether a caller without credentials is counted by nothing but its address.
+func byAddressAlone(k weir.Key) bool {
+	for _, part := range k {
+		for _, source := range part {
+			switch source {
+			case identity.IP, identity.Session, identity.Token:
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (m *Middleware) observe(a *Answer, start time.Time) {
+	if m.options.Observe == nil {
+		return
+	}
+	o := Observation{Outcome: a.Outcome, Status: a.Status, Latency: m.options.Now().Sub(start)}
+	if a.Outcome != Unlimited {
+		b := a.Decision.Binding()
+		o.Limiter, o.Window, o.Decision = b.Limiter.Name, b.Window, &a.Decision
+	}
+	m.options.Observe(o)
+}

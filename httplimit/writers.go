@@ -1,0 +1,179 @@
+package httplimit
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"reflect"
+	"sync/atomic"
+)
+
+// A handler asks its ResponseWriter for optional interfaces, and behaves as they are there or not: so what it gets has
+// exactly those of the writer it stands for. Each of the types below is one pointer and adds one method to another, which
+// makes all sixteen combinations; turning a single pointer into an interface allocates nothing.
+type (
+	withF    struct{ *response } // F: http.Flusher
+	withH    struct{ *response } // H: http.Hijacker
+	withR    struct{ *response } // R: io.ReaderFrom, by which io.Copy gets at sendfile
+	withP    struct{ *response } // P: http.Pusher
+	withFH   struct{ withF }
+	withFR   struct{ withF }
+	withHR   struct{ withH }
+	withFHR  struct{ withFH }
+	withFP   struct{ withF }
+	withHP   struct{ withH }
+	withRP   struct{ withR }
+	withFHP  struct{ withFH }
+	withFRP  struct{ withFR }
+	withHRP  struct{ withHR }
+	withFHRP struct{ withFHR }
+)
+
+func (x withF) Flush() { _ = x.FlushError() }
+
+func (x withH) Hijack() (net.Conn, *bufio.ReadWriter, error)  { return x.hijack() }
+func (x withFH) Hijack() (net.Conn, *bufio.ReadWriter, error) { return x.hijack() }
+
+func (x withR) ReadFrom(src io.Reader) (int64, error)   { return x.readFrom(src) }
+func (x withFR) ReadFrom(src io.Reader) (int64, error)  { return x.readFrom(src) }
+func (x withHR) ReadFrom(src io.Reader) (int64, error)  { return x.readFrom(src) }
+func (x withFHR) ReadFrom(src io.Reader) (int64, error) { return x.readFrom(src) }
+
+func (x withP) Push(target string, o *http.PushOptions) error    { return x.push(target, o) }
+func (x withFP) Push(target string, o *http.PushOptions) error   { return x.push(target, o) }
+func (x withHP) Push(target string, o *http.PushOptions) error   { return x.push(target, o) }
+func (x withRP) Push(target string, o *http.PushOptions) error   { return x.push(target, o) }
+func (x withFHP) Push(target string, o *http.PushOptions) error  { return x.push(target, o) }
+func (x withFRP) Push(target string, o *http.PushOptions) error  { return x.push(target, o) }
+func (x withHRP) Push(target string, o *http.PushOptions) error  { return x.push(target, o) }
+func (x withFHRP) Push(target string, o *http.PushOptions) error { return x.push(target, o) }
+
+const (
+	hasF = 1 << iota
+	hasH
+	hasR
+	hasP
+)
+
+// withInterfaces returns x as the type that has what the writer below has. Hijacker counts also where
+// http.ResponseController would unwrap to it: it must not pass us by.
+func (x *response) withInterfaces(seen *seenWriter) http.ResponseWriter {
+	has := seen.interfaces(x.ResponseWriter)
+	if has&hasP != 0 {
+		return x.withPusher(has)
+	}
+	f := withF{x}
+	switch has {
+	case hasF:
+		return f
+	case hasH:
+		return withH{x}
+	case hasR:
+		return withR{x}
+	case hasF | hasH:
+		return withFH{f}
+	case hasF | hasR:
+		return withFR{f}
+	case hasH | hasR:
+		return withHR{withH{x}}
+	case hasF | hasH | hasR:
+		return withFHR{withFH{f}}
+	}
+	return x
+}
+
+// interfacesOf returns which optional interfaces w has.
+func interfacesOf(w http.ResponseWriter) (has int) {
+	if _, ok := w.(http.Flusher); ok {
+		has |= hasF
+	}
+	if reaches[http.Hijacker](w) {
+		has |= hasH
+	}
+	if _, ok := w.(io.ReaderFrom); ok {
+		has |= hasR
+	}
+	if _, ok := w.(http.Pusher); ok {
+		has |= hasP
+	}
+	return has
+}
+
+// A seenWriter remembers what the last type of writer has: nearly all requests come with the server's own. A writer that
+// unwraps is looked at anew, since what it leads to can be any type.
+type seenWriter struct{ last atomic.Pointer[writerType] }
+
+type writerType struct {
+	of  reflect.Type
+	has int
+}
+
+func (s *seenWriter) interfaces(w http.ResponseWriter) int {
+	of := reflect.TypeOf(w)
+	if last := s.last.Load(); last != nil && last.of == of {
+		return last.has
+	}
+	has := interfacesOf(w)
+	if _, unwraps := w.(interface{ Unwrap() http.ResponseWriter }); !unwraps {
+		s.last.Store(&writerType{of, has})
+	}
+	return has
+}
+
+func (x *response) withPusher(has int) http.ResponseWriter {
+	f := withF{x}
+	switch has &^ hasP {
+	case hasF:
+		return withFP{f}
+	case hasH:
+		return withHP{withH{x}}
+	case hasR:
+		return withRP{withR{x}}
+	case hasF | hasH:
+		return withFHP{withFH{f}}
+	case hasF | hasR:
+		return withFRP{withFR{f}}
+	case hasH | hasR:
+		return withHRP{withHR{withH{x}}}
+	case hasF | hasH | hasR:
+		return withFHRP{withFHR{withFH{f}}}
+	}
+	return withP{x}
+}
+
+// hijack hands the connection over. Our fields are in the header then: httputil.ReverseProxy writes its 101 with them.
+func (x *response) hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(x.ResponseWriter).Hijack()
+	if err == nil {
+		x.hijacked = true
+		if !x.wrote {
+			x.stamp(x.Header(), http.StatusSwitchingProtocols)
+		}
+	}
+	return c, rw, err
+}
+
+// readFrom leaves the header until the first bytes are there, as the server's own ReadFrom does: a handler that copies the
+// request's body needs its 100 Continue first, which nobody sends once the header is written.
+func (x *response) readFrom(src io.Reader) (n int64, err error) {
+	if !x.wrote {
+		const first = 512 // what net/http looks at before it takes to sendfile
+		n, err = io.CopyN(writerOnly{x}, src, first)
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	rest, err := x.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	return n + rest, err
+}
+
+// writerOnly hides everything but Write from io.Copy.
+type writerOnly struct{ io.Writer }
+
+func (x *response) push(target string, o *http.PushOptions) error {
+	return x.ResponseWriter.(http.Pusher).Push(target, o)
+}
