@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An upstream that stops in the middle of a body whose length it has said is let go; one that streams may be quiet.
+func TestAnUpstreamThatStallsInsideABodyIsLetGo(t *testing.T) {
+	release := make(chan struct{})
+	e := open(t, nil, func(o *Options) {
+		rawUpstream(t, func(c net.Conn) {
+			readHead(c)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("half", 10<<10))
+			<-release
+		})(o)
+		o.Limits.Stall = 100 * time.Millisecond
+	})
+	defer close(release)
+	c := e.dial()
+	fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
+	if answer, _ := io.ReadAll(c); !strings.Contains(string(answer), "half") { // up to the end of the connection
+		t.Errorf("%q", answer)
+	}
+}
+
+// What the upstream did not declare is not guessed: a browser told not to sniff must not be told otherwise.
+func TestAnUndeclaredTypeStaysUndeclared(t *testing.T) {
+	e := open(t, nil, rawUpstream(t, func(c net.Conn) {
+		readHead(c)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html><script>x")
+	}))
+	res := e.ask("GET /v1/wp/status")
+	if got, there := res.Header["Content-Type"]; there {
+		t.Errorf("the answer has Content-Type %q", got)
+	}
+	if body := text(t, res); body != "<html><script>x" {
+		t.Errorf("the body is %q", body)
+	}
+}
+
+// D19: a trailer of ours that an upstream announces is neither sent nor announced.
+func TestATrailerThatIsNotSentIsNotAnnounced(t *testing.T) {
+	e := open(t, nil, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-RateLimit-Limit, X-Good, Retry-After")
+		_, _ = io.WriteString(w, "body")
+		w.Header().Set("X-RateLimit-Limit", "1")
+		w.Header().Set("X-Good", "yes")
+		w.Header().Set("Retry-After", "1")
+	}))
+	res := e.ask("GET /v1/wp/status")
+	text(t, res)
+	if len(res.Trailer) != 1 || res.Trailer.Get("X-Good") != "yes" {
+		t.Errorf("the trailers are %v", res.Trailer)
+	}
+}
+
+// An HTTP/2 client that is refused while it still sends gets its answer, not a reset stream.
+func TestARefusedBodyOverHTTP2IsReadToItsEnd(t *testing.T) {
+	rest, refused := io.Pipe()
+	e := open(t, &recorder{}, nil)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequest("POST", e.url("/api/v1/widget/%5c"), rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := refused.Write(make([]byte, 100_000)) // all of it is taken, though nobody wants it
+		sent <- err
+		refused.Close()
+	}()
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := text(t, res); res.StatusCode != http.StatusBadRequest || body == "" {
+		t.Errorf("answered %d %q", res.StatusCode, body)
+	}
+	if err := <-sent; err != nil {
+		t.Errorf("the body was cut off: %v", err)
+	}
+}
+
+// One line says that addresses may not be what they seem; not one a request.
+func TestAnUntrustedForwarderIsMentionedOnce(t *testing.T) {
+	e := open(t, &recorder{}, nil)
+	for range 3 {
+		e.ask("GET /v1/wp/status", "X-Forwarded-For: 192.0.2.1")
+	}
+	if n := strings.Count(e.log.String(), "no proxy is trusted"); n != 1 {
+		t.Errorf("said %d times in %q", n, e.log.String())
+	}
+}
+
+// A pair that could not be read is tried again though no stamp has changed since: permissions leave none.
+func TestACertificateThatCouldNotBeReadIsTriedAgain(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certificateFiles(t, certFile, keyFile)
+	log := new(lockedText)
+	now := time.Unix(1_800_000_000, 0)
+	c, err := loadCertificate(certFile, keyFile, textLog(log), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := c.get(nil)
+	certificateFiles(t, certFile, keyFile)
+	good, err := os.ReadFile(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restamp := func(key []byte) { // with the same size and time, as a change of permissions leaves them
+		if err := os.WriteFile(keyFile, key, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(keyFile, info.ModTime(), info.ModTime()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restamp(make([]byte, len(good)))
+	for range 3 {
+		now = now.Add(2 * time.Second)
+		if got, _ := c.get(nil); got != first {
+			t.Fatal("a key that cannot be read took the place of a good one")
+		}
+	}
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
+		t.Errorf("said %d times in %q", n, log.String())
+	}
+	restamp(good)
+	now = now.Add(2 * time.Second)
+	if got, _ := c.get(nil); got == first {
+		t.Error("the pair is not served, though it can be read now")
+	}
+}
+
+func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

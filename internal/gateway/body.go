@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A requestBody lets a sender take its time but not stall: each read has a deadline.
+type requestBody struct {
+	io.ReadCloser
+	deadline readDeadline
+	patience time.Duration
+	http2    bool
+	armed    time.Time
+
+	mu       sync.Mutex // guards finished and err: a proxy reads in a goroutine of its own
+	finished bool
+	err      error // what ended the body, but for its end
+}
+
+type readDeadline interface{ SetReadDeadline(time.Time) error }
+
+// paceBody puts the body of r, if there is one, under deadlines. It returns a copy of r then: the server looks at its own
+// Request.Body for what is left to discard, and whether the client still waits for 100 Continue.
+func (x *exchange) paceBody(r *http.Request) *http.Request {
+	deadline, ok := x.ResponseWriter.(readDeadline)
+	if !ok || r.Body == nil || r.Body == http.NoBody {
+		return r
+	}
+	b := &x.body
+	b.ReadCloser, b.deadline, b.patience, b.http2 = r.Body, deadline, x.gateway.limits.Stall, x.http2
+	if !b.http2 {
+		// Also for a body that nobody reads: the server discards it, before the answer.
+		b.arm(x.start)
+	}
+	paced := new(http.Request)
+	*paced = *r
+	paced.Body = b
+	x.request = paced
+	return paced
+}
+
+func (b *requestBody) arm(now time.Time) {
+	b.armed = now
+	_ = b.deadline.SetReadDeadline(now.Add(b.patience))
+}
+
+func (b *requestBody) disarm() {
+	b.armed = time.Time{}
+	_ = b.deadline.SetReadDeadline(time.Time{})
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	if b.finished {
+		b.mu.Unlock()
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if now := time.Now(); now.Sub(b.armed) > b.patience/4 {
+		b.arm(now)
+	}
+	b.mu.Unlock()
+
+	n, err := b.ReadCloser.Read(p)
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	// HTTP/2's deadline would break a stream between two reads; HTTP/1's would go on to watch the connection once the
+	// body is read. After an error it stays, for the server, which would wait for the rest.
+	if !b.finished && (err == io.EOF || b.http2) {
+		b.disarm()
+	}
+	return n, err
+}
+
+// finish ends the deadlines' moving, with the last one in force for what the server still discards.
+func (b *requestBody) finish() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.finished = true
+}
+
+// What an HTTP/2 client may still send after it was refused, and for how long it is awaited.
+const (
+	mostDiscarded   = 256 << 10
+	discardPatience = time.Second
+)
+
+// discard reads what is left of a body that was refused unread. Over HTTP/2 the server would reset the stream instead, and
+// there are clients that then take the answer for lost (curl 7.88 does). HTTP/1's server discards by itself.
+func (b *requestBody) discard() {
+	if b.ReadCloser == nil || !b.http2 || b.failure() != nil {
+		return
+	}
+	_ = b.deadline.SetReadDeadline(time.Now().Add(discardPatience))
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, mostDiscarded)
+}
+
+// failure returns what ended the body before its end; nil where it has not.
+func (b *requestBody) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}

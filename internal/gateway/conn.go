@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	proxyproto "github.com/pires/go-proxyproto"
+)
+
+// A pacedConn gives every write a deadline of its own, so that a peer that stops reading is let go while a long stream to
+// one that reads slowly, or a quiet one, lives as long as it likes. Large writes go out in pieces for the same reason.
+type pacedConn struct {
+	net.Conn
+	patience time.Duration
+	moved    atomic.Int64 // when the write deadline was last moved, in Unix nanoseconds; 0: it must be, at the next write
+	explicit atomic.Bool  // whether somebody else has set it
+}
+
+// writePiece is the most that one deadline covers.
+const writePiece = 64 << 10
+
+func (c *pacedConn) Write(p []byte) (n int, err error) {
+	for {
+		if err := c.pace(); err != nil {
+			return n, err
+		}
+		m, err := c.Conn.Write(p[n:min(len(p), n+writePiece)])
+		n += m
+		if err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
+
+// pace moves the deadline once in a quarter of its length, which saves most of the cost: a write has at least three
+// quarters of it.
+func (c *pacedConn) pace() error {
+	if c.explicit.Load() {
+		return nil
+	}
+	now := time.Now()
+	if now.UnixNano()-c.moved.Load() < int64(c.patience/4) {
+		return nil
+	}
+	c.moved.Store(now.UnixNano())
+	return c.Conn.SetWriteDeadline(now.Add(c.patience))
+}
+
+// SetWriteDeadline puts an explicit deadline in the place of the pace; the zero time, which net/http sets after every
+// request, brings the pace back.
+func (c *pacedConn) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() {
+		if c.explicit.Swap(false) {
+			c.moved.Store(0)
+		}
+		return nil
+	}
+	c.explicit.Store(true)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline sets both deadlines.
+func (c *pacedConn) SetDeadline(t time.Time) error {
+	if err := c.SetWriteDeadline(t); err != nil {
+		return err
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// CloseWrite closes the sending half where the connection has halves, which a proxied upgrade makes use of.
+func (c *pacedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// A pacedListener paces the connections it accepts.
+type pacedListener struct {
+	net.Listener
+	patience time.Duration
+}
+
+func (l pacedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &pacedConn{Conn: c, patience: l.patience}, nil
+}
+
+// listener puts the layers around l: the PROXY protocol, then the pace of writing. TLS comes above, by net/http.
+func (g *Gateway) listener(l net.Listener) net.Listener {
+	if g.options.ProxyProtocol {
+		l = &proxyproto.Listener{
+			Listener:          l,
+			ConnPolicy:        g.proxyPolicy,
+			ValidateHeader:    checkProxyHeader,
+			ReadHeaderTimeout: g.limits.ProxyHeader,
+		}
+	}
+	return pacedListener{l, g.limits.Stall}
+}
+
+// proxyPolicy requires the header from trusted peers and refuses it from all others (D12).
+func (g *Gateway) proxyPolicy(c proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+	if peer, err := netip.ParseAddrPort(c.Upstream.String()); err == nil && g.trusts(peer.Addr()) {
+		return proxyproto.REQUIRE, nil
+	}
+	return proxyproto.REJECT, nil
+}
+
+func (g *Gateway) trusts(peer netip.Addr) bool {
+	peer = peer.Unmap().WithZone("")
+	return slices.ContainsFunc(g.options.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
+}
+
+// checkProxyHeader refuses a header that names no TCP peer. A LOCAL one, which a proxy's health check sends, names none
+// and leaves the connection's own peer.
+func checkProxyHeader(h *proxyproto.Header) error {
+	if h.Command.IsLocal() {
+		return nil
+	}
+	source, ok := h.SourceAddr.(*net.TCPAddr)
+	if !ok || source.IP == nil {
+		return fmt.Errorf("PROXY header: source %v is no TCP address", h.SourceAddr)
+	}
+	return nil
+}

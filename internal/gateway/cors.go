@@ -1,0 +1,173 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// crossOrigin is what browsers on other origins may do with the widget surface (D22): any origin unless some are listed,
+// never with credentials (cookies; a bearer token is a header like any other).
+type crossOrigin struct {
+	origins []string // allowed ones; nil allows any
+	expose  []string // the fields that a script may read
+
+	exposed, any []string // the values of the usual answer, shared by all of them: never changed, only replaced
+}
+
+// newCrossOrigin reads a list of origins; none, or "*", allow any.
+func newCrossOrigin(origins []string, ietf bool) (*crossOrigin, error) {
+	c := &crossOrigin{expose: []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "Date"}}
+	if ietf {
+		c.expose = append(c.expose, "RateLimit", "RateLimit-Policy")
+	}
+	c.exposed, c.any = []string{strings.Join(c.expose, ", ")}, []string{"*"}
+	if slices.Contains(origins, "*") {
+		if len(origins) > 1 {
+			return nil, fmt.Errorf("cors origins %q: * allows any origin, and stands alone", origins)
+		}
+		return c, nil
+	}
+	for _, o := range origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || o != u.Scheme+"://"+u.Host || o != strings.ToLower(o) {
+			return nil, fmt.Errorf("cors origin %q: an origin is a scheme and a host in small letters, with a port where it is not the usual one, and nothing after it: https://shop.example", o)
+		}
+		c.origins = append(c.origins, o)
+	}
+	return c, nil
+}
+
+// allow returns the Access-Control-Allow-Origin for a request from origin; empty where it is not allowed.
+func (c *crossOrigin) allow(origin string) string {
+	switch {
+	case c.origins == nil:
+		return "*"
+	case slices.Contains(c.origins, origin):
+		return origin
+	}
+	return ""
+}
+
+// complete writes the fields of an actual response: ours alone say who may read it, a backend's list of readable fields
+// is kept and extended. allowed is what allow returned.
+func (c *crossOrigin) complete(h http.Header, allowed string) {
+	delete(h, "Access-Control-Allow-Credentials")
+	c.writeOrigin(h, allowed)
+	own := h["Access-Control-Expose-Headers"]
+	if len(own) == 0 {
+		h["Access-Control-Expose-Headers"] = c.exposed
+		return
+	}
+	list := strings.Join(own, ", ")
+	for _, name := range c.expose {
+		if !listed(list, name) {
+			list += ", " + name
+		}
+	}
+	h["Access-Control-Expose-Headers"] = []string{list}
+}
+
+func (c *crossOrigin) writeOrigin(h http.Header, allowed string) {
+	switch allowed {
+	case "":
+		delete(h, "Access-Control-Allow-Origin")
+	case "*":
+		h["Access-Control-Allow-Origin"] = c.any
+	default:
+		h["Access-Control-Allow-Origin"] = []string{allowed}
+	}
+	if c.origins != nil && !listed(strings.Join(h["Vary"], ","), "Origin") {
+		h.Add("Vary", "Origin")
+	}
+}
+
+// listed reports whether a comma-separated list has a name.
+func listed(list, name string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.TrimSpace(item), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPreflight reports whether a browser asks for leave rather than for the thing itself.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// answer writes a preflight's answer. Every known method is allowed, and the headers asked for: what a request may do is
+// for the backend to say, once it is sent.
+func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	allowed := c.allow(r.Header.Get("Origin"))
+	c.writeOrigin(h, allowed)
+	if allowed != "" {
+		h.Set("Access-Control-Allow-Methods", allMethods)
+		h.Set("Access-Control-Max-Age", "7200")
+		h.Add("Vary", "Access-Control-Request-Headers")
+		if names := fieldNames(r.Header["Access-Control-Request-Headers"]); names != "" {
+			h.Set("Access-Control-Allow-Headers", names)
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// fieldNames returns a list of field names as it came, or nothing where it is not one.
+func fieldNames(lines []string) string {
+	list := strings.Join(lines, ",")
+	if len(list) > 2<<10 {
+		return ""
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.Trim(name, " "); strings.ContainsFunc(name, func(c rune) bool { return c > 0x7f || !isToken(byte(c)) }) {
+			return ""
+		}
+	}
+	return list
+}
+
+func isToken(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// A surface is one of the contract's two.
+type surface uint8
+
+const (
+	noSurface surface = iota
+	widgetSurface
+	syncSurface
+)
+
+// surfaceOf says which surface a decoded canonical path belongs to, whatever its letters' case. A path that only some
+// backends would read as one of them is told by the route that covers it.
+func (g *Gateway) surfaceOf(path string) surface {
+	switch {
+	case isUnder(path, "/api/v1/widget"):
+		return widgetSurface
+	case isUnder(path, "/v1/wp"):
+		return syncSurface
+	}
+	if strings.IndexByte(path, ';') < 0 {
+		return noSurface
+	}
+	switch route := g.options.Decider.Fallback(path).Route().Path; {
+	case isUnder(route, "/api/v1/widget"):
+		return widgetSurface
+	case isUnder(route, "/v1/wp"):
+		return syncSurface
+	}
+	return noSurface
+}
+
+// isUnder reports whether path is prefix, or goes on after it with a new segment, parameters or an extension.
+func isUnder(path, prefix string) bool {
+	if len(path) < len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix) {
+		return false
+	}
+	return len(path) == len(prefix) || strings.IndexByte("/;.", path[len(prefix)]) >= 0
+}

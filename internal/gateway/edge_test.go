@@ -1,0 +1,289 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// The contract's limiters, keyed by address throughout: these tests are about which limiter applies, not about who calls.
+// Every limit is a different number, so that X-RateLimit-Limit names the limiter.
+var testLimiters = []struct {
+	name   string
+	routes []string
+	window string
+}{
+	{"widget-init", []string{"POST /api/v1/widget/init"}, "1000000 per minute by ip"},
+	{"widget-session", []string{"POST /api/v1/widget/messages*", "/api/v1/widget/events*", "/api/v1/widget/conversations*"}, "1000001 per minute by ip"},
+	{"widget-leads", []string{"POST /api/v1/widget/leads"}, "1000002 per minute by ip"},
+	{"wp-plugin", []string{"/v1/wp/*"}, "1000003 per minute by ip"},
+	{"widget-typing", []string{"POST /api/v1/widget/typing"}, "1000004 per minute by ip"},
+	{"widget-satisfaction", []string{"POST /api/v1/widget/satisfaction"}, "1000005 per minute by ip"},
+	{"widget-coupon", []string{"POST /api/v1/widget/coupon/apply"}, "1000006 per minute by ip"},
+	{"widget-other", []string{"/api/v1/widget/*"}, "1000007 per minute by ip"},
+}
+
+const (
+	initLimit = "1000000"
+	leads     = "1000002"
+	wpPlugin  = "1000003"
+	other     = "1000007"
+)
+
+func testPolicy(t testing.TB) weir.Policy {
+	t.Helper()
+	var p weir.Policy
+	for _, l := range testLimiters {
+		limiter := weir.Limiter{Name: l.name}
+		for _, s := range l.routes {
+			r, err := weir.ParseRoute(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limiter.Routes = append(limiter.Routes, r)
+		}
+		w, err := weir.ParseWindow(l.window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limiter.Windows = []weir.Window{w}
+		p.Limiters = append(p.Limiters, limiter)
+	}
+	return p
+}
+
+func testDecider(t testing.TB, p weir.Policy) *weir.Decider {
+	t.Helper()
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := weir.New(p, store, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A lockedText collects what several goroutines write.
+type lockedText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// An edge is a gateway that listens.
+type edge struct {
+	t       testing.TB
+	gateway *Gateway
+	addr    string
+	log     *lockedText // what is not about one request
+	access  *lockedText
+	stop    func() // drains; returns what Serve does
+	result  chan error
+}
+
+// open starts a gateway before backend with the test policy; change may alter anything.
+func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
+	t.Helper()
+	e := &edge{t: t, log: new(lockedText), access: new(lockedText), result: make(chan error, 1)}
+	logger := slog.New(slog.NewTextHandler(e.log, nil))
+	access := NewAccessLog(e.access, LogText, logger)
+	o := Options{Backend: backend, Log: logger, AccessLog: access}
+	if change != nil {
+		change(&o)
+	}
+	if o.Decider == nil {
+		o.Decider = testDecider(t, testPolicy(t))
+	}
+	resolver, err := identity.New(identity.Options{TrustedProxies: o.TrustedProxies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Identity = resolver
+	if o.Upstream != nil {
+		o.Backend = nil
+	}
+	e.gateway, err = New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.result <- e.gateway.Serve(ctx, l)
+		_ = access.Close()
+	}()
+	e.stop = func() { cancel(); <-done }
+	t.Cleanup(e.stop)
+	return e
+}
+
+func (e *edge) url(path string) string { return "http://" + e.addr + path }
+
+// dial opens a connection that ends with the test, and fails rather than hangs.
+func (e *edge) dial() net.Conn {
+	e.t.Helper()
+	c, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+// send writes bytes as they are on a connection of their own and reads one answer.
+func (e *edge) send(raw string) *http.Response {
+	e.t.Helper()
+	c := e.dial()
+	defer c.Close()
+	if _, err := io.WriteString(c, raw); err != nil {
+		e.t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(raw, " ")
+	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	if err != nil {
+		e.t.Fatalf("%.200q: %v", raw, err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		e.t.Fatalf("%.200q: %v", raw, err)
+	}
+	res.Body = io.NopCloser(strings.NewReader(string(body)))
+	return res
+}
+
+// ask sends one request line with the least header.
+func (e *edge) ask(line string, header ...string) *http.Response {
+	e.t.Helper()
+	return e.send(line + " HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n" + strings.Join(append(header, ""), "\r\n") + "\r\n")
+}
+
+func text(t testing.TB, res *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// limitOf returns the X-RateLimit-Limit, whichever way the header map spells it.
+func limitOf(h http.Header) string { return h.Get("X-RateLimit-Limit") }
+
+// want checks the status, the code of the error if there is one, and the limiter by its limit.
+func want(t testing.TB, res *http.Response, status int, code, limit string) {
+	t.Helper()
+	body := text(t, res)
+	if res.StatusCode != status {
+		t.Errorf("status %d, want %d; body %q", res.StatusCode, status, body)
+	}
+	if code != "" && !strings.Contains(body, `"code":"`+code+`"`) {
+		t.Errorf("body %q, want the code %q", body, code)
+	}
+	if got := limitOf(res.Header); got != limit {
+		t.Errorf("X-RateLimit-Limit %q, want %q", got, limit)
+	}
+}
+
+// A recorder is a backend that remembers what it saw.
+type recorder struct {
+	mu   sync.Mutex
+	seen []sighting
+}
+
+type sighting struct {
+	method, path, escaped, query string
+	limiter                      string
+}
+
+func (b *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s := sighting{method: r.Method, path: r.URL.Path, escaped: r.URL.EscapedPath(), query: r.URL.RawQuery}
+	if d, ok := httplimit.DecisionOf(w); ok && d.Binding().Limiter != nil {
+		s.limiter = d.Binding().Limiter.Name
+	}
+	b.mu.Lock()
+	b.seen = append(b.seen, s)
+	b.mu.Unlock()
+}
+
+// last returns and forgets what was seen; ok is false where that is not exactly one request.
+func (b *recorder) last() (s sighting, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.seen) == 1 {
+		s, ok = b.seen[0], true
+	}
+	b.seen = nil
+	return s, ok
+}
+
+// upstream starts a server for --upstream.
+func upstream(t testing.TB, h http.HandlerFunc) func(*Options) {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return before(t, s.URL)
+}
+
+func before(t testing.TB, rawURL string) func(*Options) {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options) { o.Upstream = u }
+}
+
+var loopback = []netip.Prefix{mustPrefix("127.0.0.0/8")}
+
+func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+// eventually waits for something that another goroutine is about to do and that has no event to wait for.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited in vain: %s", what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+)
+
+// An exchange is one request under way: the ResponseWriter that everything behind writes to, the request's body, and
+// what the access log will say. It is the one allocation that the gateway makes for a request.
+type exchange struct {
+	http.ResponseWriter // the server's own
+	gateway             *Gateway
+	request             *http.Request // as the handlers get it
+	start               time.Time
+
+	path     string // canonical, escaped; as received where it has no canonical form
+	status   int    // 0: nothing is written
+	written  int64  // bytes of the body
+	hijacked bool
+	aborted  bool // the answer ends early, and the connection with it
+	gone     bool // the client went away before there was an answer
+
+	client     netip.Addr
+	identified bool   // client is known
+	limiter    string // empty: none
+	reached    bool   // the limiter let the request through to the backend
+
+	cors      *crossOrigin // nil: not a surface that browsers call
+	origin    string       // the Origin that the answer allows
+	preflight bool         // the answer is one to a preflight, complete as it is
+
+	http2   bool
+	pending int // HTTP/2: bytes that the server holds back, at most
+
+	body requestBody
+}
+
+// Unwrap is for http.ResponseController.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// WriteHeader completes the header with the fields for browsers. Informational answers pass as they are.
+func (x *exchange) WriteHeader(status int) {
+	if status >= 200 && x.status == 0 {
+		x.status = status
+		h := x.Header()
+		if x.cors != nil && !x.preflight {
+			x.cors.complete(h, x.origin)
+		}
+		if _, typed := h["Content-Type"]; !typed && x.gateway.proxy != nil {
+			h["Content-Type"] = nil // what the upstream did not declare is not guessed here
+		}
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+func (x *exchange) Write(p []byte) (int, error) {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	if x.http2 {
+		// The server holds back up to 4 KiB: until then nothing can stall.
+		if x.pending += len(p); x.pending >= 4<<10 {
+			x.pending = 0
+			defer x.paceStream()()
+		}
+	}
+	n, err := x.ResponseWriter.Write(p)
+	if x.request.Method != http.MethodHead {
+		x.written += int64(n)
+	}
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (x *exchange) Flush() { _ = x.FlushError() }
+
+// FlushError is what http.ResponseController flushes by.
+func (x *exchange) FlushError() error {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	if x.http2 {
+		x.pending = 0
+		defer x.paceStream()()
+	}
+	return http.NewResponseController(x.ResponseWriter).Flush()
+}
+
+// paceStream gives one write to an HTTP/2 stream a deadline: a peer that reads the connection can still starve a stream
+// of its window. Between writes there is none, so that a quiet stream lives. (HTTP/1 is paced by its connection.)
+func (x *exchange) paceStream() (done func()) {
+	deadline := http.NewResponseController(x.ResponseWriter)
+	_ = deadline.SetWriteDeadline(time.Now().Add(x.gateway.limits.Stall))
+	return func() { _ = deadline.SetWriteDeadline(time.Time{}) }
+}
+
+// Hijack implements http.Hijacker. The connection is closed when the gateway has drained.
+func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(x.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	x.hijacked = true
+	if x.status == 0 {
+		x.status = http.StatusSwitchingProtocols
+	}
+	x.gateway.conns.add(c)
+	x.body.finish()
+	_ = c.SetReadDeadline(time.Time{})
+	return &hijackedConn{Conn: c, conns: &x.gateway.conns}, rw, nil
+}
+
+// finish is called once the handlers are done.
+func (x *exchange) finish() {
+	if x.http2 {
+		// What the server still holds back goes out after us, under this deadline; it dies with the stream.
+		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.gateway.limits.Stall))
+	}
+	if !x.hijacked {
+		x.body.finish()
+	}
+	if !x.reached && !x.aborted {
+		x.body.discard()
+	}
+	if form := x.request.MultipartForm; form != nil {
+		_ = form.RemoveAll() // the server would, had it seen it
+	}
+}
+
+// exchangeOf finds the exchange under whatever has been wrapped around it.
+func exchangeOf(w http.ResponseWriter) *exchange {
+	for {
+		if x, ok := w.(*exchange); ok {
+			return x
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = u.Unwrap()
+	}
+}
+
+// A connSet holds the connections that handlers took over.
+type connSet struct {
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+func (s *connSet) add(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns == nil {
+		s.conns = make(map[net.Conn]struct{})
+	}
+	s.conns[c] = struct{}{}
+}
+
+func (s *connSet) remove(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// closeAll closes every connection that is still there.
+func (s *connSet) closeAll() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for c := range s.conns {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// A hijackedConn leaves the set when it is closed.
+type hijackedConn struct {
+	net.Conn
+	conns *connSet
+}
+
+func (c *hijackedConn) Close() error {
+	c.conns.remove(c.Conn)
+	return c.Conn.Close()
+}
+
+// CloseWrite closes the sending half, where there are halves.
+func (c *hijackedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// coverBy notes what the request is charged to.
+func (x *exchange) coverBy(m weir.Match) {
+	if l := m.Limiter(); l != nil {
+		x.limiter = l.Name
+	}
+}
+
+// identify finds out who is calling, from the writer that the innermost handler was given or, where none was reached,
+// anew. It returns what an upstream is told in X-Forwarded-For.
+func (x *exchange) identify(w http.ResponseWriter) (chain string) {
+	x.identified = true
+	caller, ok := httplimit.CallerOf(w)
+	if !ok {
+		caller = new(identity.Caller)
+		x.gateway.options.Identity.Start(caller, &identity.HTTPRequest{Request: x.request})
+	}
+	x.client = caller.Addr()
+	if x.gateway.proxy == nil {
+		return ""
+	}
+	return caller.Chain()
+}
+
+// outcome is what the access log says of the limiter. The handlers' own 429 is an admitted request too.
+func (x *exchange) outcome() httplimit.Outcome {
+	switch {
+	case x.limiter == "":
+		return httplimit.Unlimited
+	case x.reached:
+		return httplimit.Admitted
+	case x.status == http.StatusUnauthorized:
+		return httplimit.Unauthenticated
+	case x.status == http.StatusServiceUnavailable:
+		return httplimit.Unavailable
+	case x.status == http.StatusTooManyRequests:
+		return httplimit.Refused
+	}
+	return httplimit.Admitted // to an answer of the gateway's own
+}
+
+func writeError(w http.ResponseWriter, status int, code, message string) {
+	httplimit.WriteError(w, status, code, message)
+}

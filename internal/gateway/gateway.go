@@ -1,0 +1,372 @@
+// Package gateway is the edge itself: it listens, brings each request to one safe form, asks httplimit, and passes what
+// is admitted to the sample backend or to an upstream. One request, in order:
+//
+//	conn.go       PROXY protocol, a deadline for every write
+//	exchange.go   what is known of one request while it is under way
+//	body.go       a deadline for every read of its body
+//	gateway.go    path, preflight, method, limiter, backend
+//	canonical.go  the one form of a path, or 400
+//	cors.go       browsers on other origins
+//	proxy.go      the upstream
+//	accesslog.go  one line
+//	serve.go      start, readiness, drain
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+)
+
+// A Gateway serves one policy before one backend. Make one with New.
+type Gateway struct {
+	options Options
+	limits  Limits
+	log     *slog.Logger
+
+	limit   *httplimit.Middleware
+	backend http.Handler // serveBackend
+	refuse  http.Handler // 400
+	method  http.Handler // 405
+	ask     http.Handler // preflights
+
+	cors      *crossOrigin
+	proxy     *httputil.ReverseProxy // nil: Backend
+	transport *http.Transport
+	cert      *certificate // nil: cleartext
+
+	draining      atomic.Bool
+	toldForwarded atomic.Bool // that somebody forwards, and nobody is trusted to
+	ready         readiness
+	conns         connSet
+	active        tally
+}
+
+// New checks the options and returns a Gateway that does not listen yet.
+func New(o Options) (*Gateway, error) {
+	if o.Decider == nil || o.Identity == nil {
+		return nil, errors.New("new gateway: Decider and Identity are required")
+	}
+	if (o.Backend == nil) == (o.Upstream == nil) {
+		return nil, errors.New("new gateway: one of Backend and Upstream is required, not both")
+	}
+	if o.ProxyProtocol && len(o.TrustedProxies) == 0 {
+		return nil, errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
+	}
+	g := &Gateway{options: o, limits: o.Limits.withDefaults(o.Upstream != nil), log: o.Log}
+	if g.log == nil {
+		g.log = slog.Default()
+	}
+	var err error
+	if g.cors, err = newCrossOrigin(o.CORSOrigins, o.IETF); err != nil {
+		return nil, fmt.Errorf("new gateway: %w", err)
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		if g.cert, err = loadCertificate(o.CertFile, o.KeyFile, g.log, time.Now); err != nil {
+			return nil, fmt.Errorf("new gateway: %w", err)
+		}
+	}
+	if o.Upstream != nil {
+		if g.proxy, g.transport, err = g.newProxy(o.Upstream); err != nil {
+			return nil, fmt.Errorf("new gateway: %w", err)
+		}
+	}
+	if g.limit, err = httplimit.New(o.Decider, httplimit.Options{
+		Identity:    o.Identity,
+		IETF:        o.IETF,
+		Credentials: o.Credentials,
+		Observe:     o.Observe,
+	}); err != nil {
+		return nil, fmt.Errorf("new gateway: %w", err)
+	}
+	g.backend = http.HandlerFunc(g.serveBackend)
+	g.refuse = http.HandlerFunc(refusePath)
+	g.method = http.HandlerFunc(refuseMethod)
+	g.ask = http.HandlerFunc(g.answerPreflight)
+	return g, nil
+}
+
+// Handler serves one request after another, without the listeners' part (time-outs of headers, PROXY protocol, TLS).
+func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serve) }
+
+// serve is one request from end to end.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{ResponseWriter: w, gateway: g, request: r, start: time.Now(), http2: r.ProtoMajor == 2}
+	g.active.add(1)
+	defer x.end()
+	g.mindForwarded(r)
+	g.route(x, x.paceBody(r))
+}
+
+// mindForwarded says once that requests come through a proxy that is not trusted: then everybody behind it is one address.
+func (g *Gateway) mindForwarded(r *http.Request) {
+	if len(g.options.TrustedProxies) > 0 || r.Header[forwardedFor] == nil || !g.toldForwarded.CompareAndSwap(false, true) {
+		return
+	}
+	g.log.Warn("a request came with X-Forwarded-For, and no proxy is trusted to say so: where one stands before this server, "+
+		"all its clients are counted as one address until it is named as a trusted proxy", "peer", r.RemoteAddr)
+}
+
+// end says what became of the request, and lets nothing else out of the handlers.
+func (x *exchange) end() {
+	g := x.gateway
+	defer g.active.add(-1)
+	failure := recover()
+	switch {
+	case failure == http.ErrAbortHandler || x.gone:
+		x.aborted = true
+	case failure != nil:
+		g.log.Error("a handler panicked", "method", x.request.Method, "path", x.path, "panic", failure, "stack", string(debug.Stack()))
+		if x.status != 0 {
+			x.aborted = true
+			break
+		}
+		writeError(x, http.StatusInternalServerError, "internal", internalMessage)
+	}
+	x.finish()
+	if g.options.AccessLog != nil {
+		x.log()
+	}
+	if x.aborted && !x.hijacked {
+		panic(http.ErrAbortHandler) // net/http's way to end the connection, or the stream, with nothing more said
+	}
+}
+
+const internalMessage = "Something went wrong on our side. Please try again later."
+
+// statusGone is what the access log says of a client that went away before the answer, as others do.
+const statusGone = 499
+
+func (x *exchange) log() {
+	if !x.identified {
+		x.identify(x)
+	}
+	e := entry{
+		start:    x.start,
+		client:   x.client,
+		method:   x.request.Method,
+		path:     x.path,
+		status:   x.status,
+		bytes:    x.written,
+		duration: time.Since(x.start),
+		limiter:  x.limiter,
+		outcome:  x.outcome(),
+		host:     x.request.Host,
+		proto:    x.request.Proto,
+		aborted:  x.aborted,
+	}
+	switch {
+	case x.gone:
+		e.status = statusGone
+	case e.status == 0:
+		e.status = http.StatusOK
+	}
+	x.gateway.options.AccessLog.add(&e)
+}
+
+// route finds out what is asked for, and who answers.
+func (g *Gateway) route(x *exchange, r *http.Request) {
+	if r.Method == http.MethodOptions && r.URL.Path == "*" {
+		x.path = "*"
+		x.Header().Set("Allow", allMethods)
+		x.WriteHeader(http.StatusNoContent)
+		return
+	}
+	ambiguous, err := makeCanonical(r)
+	if err != nil {
+		x.path = received(r)
+		g.serveUnreadable(x, r)
+		return
+	}
+	x.path = r.URL.Path
+	if r.URL.RawPath != "" {
+		x.path = r.URL.RawPath
+	}
+	where := g.surfaceOf(r.URL.Path)
+	if where == widgetSurface {
+		x.cors, x.origin = g.cors, g.cors.allow(r.Header.Get("Origin"))
+	}
+	switch {
+	case where == noSurface && isHealth(r.URL.Path):
+		g.serveHealth(x, r)
+	case where != noSurface && isPreflight(r):
+		x.preflight = true
+		g.charge(x, r, g.preflights(r.URL.Path), g.ask)
+	case !isKnown(r.Method):
+		g.charge(x, r, g.match(r, ambiguous), g.method)
+	default:
+		m := g.match(r, ambiguous)
+		x.coverBy(m)
+		g.limit.Serve(x, r, m, g.backend)
+	}
+}
+
+// makeCanonical brings the target of r to its one form. ambiguous says that some backends would cut a part of the path
+// off that others keep.
+func makeCanonical(r *http.Request) (ambiguous bool, err error) {
+	u := r.URL
+	if u.Opaque != "" || u.Scheme != "" && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return false, &PathError{u.Opaque, "is not the path of an http URL"}
+	}
+	if hasRawBlank(u.RawQuery) {
+		return false, &PathError{u.Path, `has a raw blank or "#" in its query`}
+	}
+	raw := u.RawPath
+	if raw == "" {
+		if isPlain(u.Path) {
+			return false, nil
+		}
+		raw = u.EscapedPath()
+	}
+	if isPlain(raw) {
+		return false, nil
+	}
+	escaped, decoded, err := canonical(raw)
+	if err != nil {
+		return false, err
+	}
+	u.Path, u.RawPath = decoded, escaped
+	return strings.ContainsAny(decoded, "?# "), nil
+}
+
+// hasRawBlank reports whether a query could end the request line, or the target, for the next reader. HTTP/2 lets it.
+func hasRawBlank(query string) bool {
+	for i := range len(query) {
+		if c := query[i]; c <= ' ' || c == '#' || c == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+// received returns the path as it came.
+func received(r *http.Request) string {
+	if r.URL.Opaque != "" {
+		return r.URL.Opaque
+	}
+	if r.URL.RawPath != "" {
+		return r.URL.RawPath
+	}
+	return r.URL.EscapedPath()
+}
+
+// match returns what covers r. Where a backend might cut an ambiguous path off at a decoded "?" or "#", or drop blanks
+// around a name, what is left counts.
+func (g *Gateway) match(r *http.Request, ambiguous bool) weir.Match {
+	if !ambiguous {
+		return g.options.Decider.Match(r.Method, r.URL.Path)
+	}
+	segments := strings.Split(strings.NewReplacer("?", ";", "#", ";").Replace(r.URL.Path), "/")
+	for i, s := range segments {
+		name, _, _ := strings.Cut(s, ";")
+		for strings.Contains(name, " .") {
+			name = strings.ReplaceAll(name, " .", ".")
+		}
+		segments[i] = strings.Trim(name, " ")
+	}
+	return g.options.Decider.Match(r.Method, strings.Join(segments, "/"))
+}
+
+// preflights returns what preflights are counted by: never a visitor's or a token's own budget (D9).
+func (g *Gateway) preflights(path string) weir.Match {
+	if m := g.options.Decider.Named("widget-other"); m.Limiter() != nil {
+		return m
+	}
+	return g.options.Decider.Fallback(path)
+}
+
+// charge lets next answer under a limiter that the gateway chose. It is an answer of the gateway's own, which needs no
+// credential.
+func (g *Gateway) charge(x *exchange, r *http.Request, m weir.Match, next http.Handler) {
+	x.coverBy(m)
+	g.limit.Charge(x, r, m, next)
+}
+
+// serveUnreadable answers a path with no safe reading, on the account of the surface it was probably meant for (D10).
+func (g *Gateway) serveUnreadable(x *exchange, r *http.Request) {
+	path := guess(x.path)
+	covered := g.options.Decider.Fallback(path)
+	if covered.Limiter() == nil {
+		// Dot segments lead out of every surface, but they may not be ones to every backend.
+		path, _, _ = strings.Cut(path, "/..")
+		covered = g.options.Decider.Fallback(path)
+	}
+	if g.surfaceOf(path) == widgetSurface {
+		x.cors, x.origin = g.cors, g.cors.allow(r.Header.Get("Origin"))
+	}
+	g.charge(x, r, covered, g.refuse)
+}
+
+func refusePath(w http.ResponseWriter, _ *http.Request) {
+	writeError(w, http.StatusBadRequest, "invalid_request",
+		"The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters or doubly escaped characters.")
+}
+
+const allMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
+func isKnown(method string) bool {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
+		return true
+	}
+	return false
+}
+
+func refuseMethod(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", allMethods)
+	writeError(w, http.StatusMethodNotAllowed, "method_not_allowed",
+		"This method is not known here. Methods are written in capital letters: "+allMethods+".")
+}
+
+func (g *Gateway) answerPreflight(w http.ResponseWriter, r *http.Request) {
+	if g.surfaceOf(r.URL.Path) == widgetSurface {
+		g.cors.answer(w, r)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveBackend passes on what is admitted.
+func (g *Gateway) serveBackend(w http.ResponseWriter, r *http.Request) {
+	x := exchangeOf(w)
+	defer g.contain(w, x)
+	x.reached = true
+	chain := x.identify(w)
+	if limit := g.limits.Body; limit > 0 && r.ContentLength != 0 {
+		if r.ContentLength > limit {
+			bodyFailed(w, &http.MaxBytesError{Limit: limit})
+			return
+		}
+		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, limit)
+	}
+	if g.proxy == nil {
+		g.options.Backend.ServeHTTP(w, r)
+		return
+	}
+	g.serveUpstream(w, r, chain)
+}
+
+// contain turns a panic of a handler into a 500 with the fields of its limiter, while that can still be said.
+func (g *Gateway) contain(w http.ResponseWriter, x *exchange) {
+	if x.status != 0 || x.hijacked {
+		return // too late: end says so
+	}
+	switch failure := recover(); failure {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(failure)
+	default:
+		g.log.Error("a handler panicked", "method", x.request.Method, "path", x.path, "panic", failure, "stack", string(debug.Stack()))
+		clear(w.Header())
+		writeError(w, http.StatusInternalServerError, "internal", internalMessage)
+	}
+}

@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+)
+
+// Options are what a Gateway is made of. Decider, Identity and one of Backend and Upstream are required.
+type Options struct {
+	Decider  *weir.Decider
+	Identity *identity.Resolver
+
+	// Backend receives what is admitted, in canonical form; it finds the caller by httplimit.CallerOf.
+	Backend http.Handler
+	// Upstream receives it instead: scheme, host, and a base path that is put before every path.
+	Upstream *url.URL
+
+	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any (D22).
+	CORSOrigins []string
+	// IETF adds the RateLimit and RateLimit-Policy fields (D23).
+	IETF bool
+
+	// CertFile and KeyFile, PEM, switch TLS and HTTP/2 by ALPN on. They are read again when they change.
+	CertFile, KeyFile string
+
+	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others (D12).
+	ProxyProtocol  bool
+	TrustedProxies []netip.Prefix
+
+	// Ready says why the backend cannot serve yet; nil means that it always can. It is asked at most once a second.
+	Ready func(context.Context) error
+
+	// AccessLog gets a line a request; nil means none. Whoever made it closes it, after Serve.
+	AccessLog *AccessLog
+	// Log gets what is not about one request; nil means slog.Default().
+	Log *slog.Logger
+
+	// Credentials says how to get a credential, as the end of a 401's message, by key source; what is missing here gets the
+	// contract's words.
+	Credentials map[string]string
+
+	// Observe, if set, is told of every decision.
+	Observe func(httplimit.Observation)
+
+	Limits Limits
+}
+
+// Limits bound what one peer can hold. A zero field means its default.
+type Limits struct {
+	Header      time.Duration // for a request's header and the TLS handshake to arrive; 10 s
+	ProxyHeader time.Duration // for the PROXY protocol header to arrive; 5 s
+	Stall       time.Duration // for a peer, either side, that makes no progress reading or writing; 30 s
+	Idle        time.Duration // between two requests of a connection; 75 s
+	Drain       time.Duration // for requests under way when Serve's context ends; 30 s
+	Connect     time.Duration // to the upstream; 5 s
+	Upstream    time.Duration // for the header of an upstream's answer, once the request is sent; 60 s
+
+	HeaderBytes int   // of a request's header; 64 KiB
+	Body        int64 // of a request's body: 16 MiB before Backend, no bound before Upstream; negative: no bound
+	Streams     int   // at a time on one HTTP/2 connection; 128
+}
+
+func (l Limits) withDefaults(upstream bool) Limits {
+	for _, d := range []struct {
+		field    *time.Duration
+		fallback time.Duration
+	}{
+		{&l.Header, 10 * time.Second}, {&l.ProxyHeader, 5 * time.Second}, {&l.Stall, 30 * time.Second},
+		{&l.Idle, 75 * time.Second}, {&l.Drain, 30 * time.Second}, {&l.Connect, 5 * time.Second}, {&l.Upstream, time.Minute},
+	} {
+		if *d.field == 0 {
+			*d.field = d.fallback
+		}
+	}
+	if l.HeaderBytes == 0 {
+		l.HeaderBytes = 64 << 10
+	}
+	if l.Streams == 0 {
+		l.Streams = 128
+	}
+	if l.Body == 0 && !upstream {
+		l.Body = 16 << 20
+	}
+	return l
+}

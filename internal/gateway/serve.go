@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Serve accepts connections from l until ctx ends, and then drains: /readyz says no, nothing more is accepted, requests
+// under way may finish within Limits.Drain, then what is left is cut off, taken-over connections (websockets) last. It
+// returns nil once that is done, and an error only where serving itself was not possible. It closes l.
+func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	server := g.server(base)
+	ended := make(chan error, 1)
+	go func() {
+		if g.cert != nil {
+			ended <- server.ServeTLS(g.listener(l), "", "")
+			return
+		}
+		ended <- server.Serve(g.listener(l))
+	}()
+	select {
+	case err := <-ended:
+		return errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), server.Close())
+	case <-ctx.Done():
+	}
+	g.drain(server, cut)
+	<-ended
+	return nil
+}
+
+func (g *Gateway) server(base context.Context) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)            // by ALPN
+	protocols.SetUnencryptedHTTP2(true) // by prior knowledge; there is no Upgrade to it
+	s := &http.Server{
+		Handler:                      g.Handler(),
+		Protocols:                    protocols,
+		ReadHeaderTimeout:            g.limits.Header,
+		IdleTimeout:                  g.limits.Idle,
+		MaxHeaderBytes:               g.limits.HeaderBytes,
+		DisableGeneralOptionsHandler: true,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: g.limits.Streams,
+			SendPingTimeout:      g.limits.Stall,
+			WriteByteTimeout:     g.limits.Stall,
+		},
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    log.New(serverLog{g.log}, "", 0),
+	}
+	if g.cert != nil {
+		s.TLSConfig = g.cert.config()
+	}
+	return s
+}
+
+// drain ends every connection, with grace first.
+func (g *Gateway) drain(server *http.Server, cut context.CancelFunc) {
+	g.draining.Store(true)
+	grace, cancel := context.WithTimeout(context.Background(), g.limits.Drain)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		g.log.Warn("requests are cut off, they did not end in time", "time", g.limits.Drain, "requests", g.active.n.Load())
+	}
+	_ = server.Close()
+	_ = g.conns.closeAll() // they are being abandoned
+	cut()
+	if !g.active.wait(lastWait) {
+		g.log.Error("handlers do not end though their connections are closed", "requests", g.active.n.Load())
+	}
+	if g.transport != nil {
+		g.transport.CloseIdleConnections()
+	}
+}
+
+// lastWait is for handlers to notice that their connections are closed, and for the access log's last lines.
+const lastWait = 5 * time.Second
+
+// A serverLog receives what net/http has to say: what any stranger can cause is for debugging alone.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	for _, prefix := range []string{"http: TLS handshake error", "http2: "} {
+		if bytes.HasPrefix(line, []byte(prefix)) {
+			level = slog.LevelDebug
+		}
+	}
+	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+// A tally counts requests under way.
+type tally struct {
+	n    atomic.Int64
+	mu   sync.Mutex
+	zero chan struct{} // not nil: somebody waits
+}
+
+func (t *tally) add(delta int64) {
+	if t.n.Add(delta) > 0 || delta > 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.zero != nil {
+		close(t.zero)
+		t.zero = nil
+	}
+}
+
+// wait reports whether the count reached zero in time.
+func (t *tally) wait(most time.Duration) bool {
+	t.mu.Lock()
+	if t.zero == nil {
+		t.zero = make(chan struct{})
+	}
+	zero := t.zero
+	t.mu.Unlock()
+	if t.n.Load() == 0 {
+		return true
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-zero:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
+
+// serveHealth answers for load balancers, outside all limits: /healthz says that the process runs, /readyz that it wants
+// requests.
+func (g *Gateway) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "Only GET and HEAD are allowed here.")
+		return
+	}
+	status, text := http.StatusOK, "ok\n"
+	if r.URL.Path == "/readyz" {
+		if g.draining.Load() {
+			status, text = http.StatusServiceUnavailable, "not ready: draining\n"
+		} else if err := g.ready.ask(r.Context(), g.options.Ready); err != nil {
+			status, text = http.StatusServiceUnavailable, "not ready: "+err.Error()+"\n"
+		}
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+// readiness remembers an answer for a second, so that strangers cannot keep the backend busy with the question.
+type readiness struct {
+	mu    sync.Mutex
+	asked time.Time
+	err   error
+}
+
+const readyTimeout = 2 * time.Second
+
+func (a *readiness) ask(ctx context.Context, ready func(context.Context) error) error {
+	if ready == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.asked) >= time.Second {
+		// The answer is for everybody: it does not depend on whether this asker stays.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+		defer cancel()
+		a.err = ready(ctx)
+		a.asked = time.Now()
+	}
+	return a.err
+}

@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
+	arrived, proceed := make(chan bool), make(chan bool)
+	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/wp/slow" {
+			return
+		}
+		arrived <- true
+		<-proceed
+		_, _ = io.WriteString(w, "finished")
+	}), nil)
+	idle := e.dial()
+	ready := bufio.NewReader(idle)
+	fmt.Fprint(idle, "GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
+	if res, err := http.ReadResponse(ready, nil); err != nil || res.StatusCode != http.StatusOK || text(t, res) != "ok\n" {
+		t.Fatalf("%v, %v", res, err)
+	}
+	slow := e.dial()
+	fmt.Fprint(slow, "GET /v1/wp/slow HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-arrived
+
+	stopped := make(chan bool)
+	go func() { e.stop(); close(stopped) }()
+	eventually(t, "nothing more is accepted", func() bool {
+		c, err := net.Dial("tcp", e.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	if !e.gateway.draining.Load() {
+		t.Error("it stopped accepting before it said that it is not ready")
+	}
+	if _, err := ready.ReadByte(); err != io.EOF {
+		t.Errorf("the idle connection: %v, want its end", err)
+	}
+	select {
+	case <-stopped:
+		t.Fatal("it did not wait for the request under way")
+	default:
+	}
+	proceed <- true
+	res, err := http.ReadResponse(bufio.NewReader(slow), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := text(t, res); body != "finished" || !res.Close {
+		t.Errorf("%q, close %v", body, res.Close)
+	}
+	<-stopped
+	if err := <-e.result; err != nil {
+		t.Errorf("Serve returned %v, want nil", err)
+	}
+	if !strings.Contains(e.access.String(), "path=/v1/wp/slow status=200 bytes=8") {
+		t.Errorf("the last line is missing: %q", e.access.String())
+	}
+}
+
+func TestReadyzSaysNoWhileDraining(t *testing.T) {
+	e := open(t, new(recorder), nil)
+	e.gateway.draining.Store(true)
+	res := e.ask("GET /readyz")
+	if body := text(t, res); res.StatusCode != http.StatusServiceUnavailable || body != "not ready: draining\n" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+	want(t, e.ask("GET /healthz"), http.StatusOK, "", "")
+}
+
+func TestADrainIsBounded(t *testing.T) {
+	arrived := make(chan bool)
+	e := open(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- true
+		<-r.Context().Done()
+	}), func(o *Options) { o.Limits.Drain = 20 * time.Millisecond })
+	c := e.dial()
+	fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-arrived
+	e.stop() // hangs if the request is not cut off
+	if !strings.Contains(e.log.String(), "cut off") {
+		t.Errorf("log %q", e.log.String())
+	}
+	if n := e.gateway.active.n.Load(); n != 0 {
+		t.Errorf("%d requests are still under way", n)
+	}
+}
+
+func TestServeSaysWhyItCannot(t *testing.T) {
+	e := open(t, new(recorder), nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := e.gateway.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("%v, want it to name the address", err)
+	}
+}
+
+func TestAnAccessLogOutlivesTheGatewaysThatShareIt(t *testing.T) {
+	// The access log belongs to whoever made it: two gateways may share one.
+	var out lockedText
+	access := NewAccessLog(&out, LogText, nil)
+	for range 2 {
+		e := open(t, new(recorder), func(o *Options) { o.AccessLog = access })
+		e.ask("GET /v1/wp/status")
+		e.stop()
+	}
+	if err := access.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, out.String())
+	}
+}
