@@ -1,0 +1,199 @@
+package sample
+
+import (
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A form is one JSON object that a caller sent. Each field is asked for once, by its exact name and with what is allowed
+// there; problems gather meanwhile, and done returns them all. A field that is null counts as absent.
+type form struct {
+	values   map[string]json.RawMessage
+	asked    map[string]bool
+	problems []string
+}
+
+// newForm reads an object from valid JSON. The error is one that the caller may see.
+func newForm(object json.RawMessage) (*form, error) {
+	if kind(object) != "an object" {
+		return nil, fmt.Errorf("want an object in braces, this is %s", kind(object))
+	}
+	values, err := members(object)
+	if err != nil {
+		return nil, err
+	}
+	return &form{values: values, asked: map[string]bool{}}, nil
+}
+
+// mostNamed is how many unknown fields a message names.
+const mostNamed = 5
+
+// done returns every problem, unknown fields among them; none means that the object is as it should be.
+func (f *form) done() []string {
+	var unknown []string
+	for name := range f.values {
+		if !f.asked[name] {
+			unknown = append(unknown, show(name))
+		}
+	}
+	sort.Strings(unknown)
+	if more := len(unknown) - mostNamed; more > 0 {
+		unknown = append(unknown[:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	if len(unknown) > 0 {
+		known := []string{}
+		for name := range f.asked {
+			known = append(known, strconv.Quote(name))
+		}
+		sort.Strings(known)
+		allowed := "the object must be empty"
+		if len(known) > 0 {
+			allowed = "allowed are " + strings.Join(known, ", ")
+		}
+		f.problem("unknown field %s: %s", strings.Join(unknown, ", "), allowed)
+	}
+	return f.problems
+}
+
+func (f *form) problem(format string, args ...any) {
+	f.problems = append(f.problems, fmt.Sprintf(format, args...))
+}
+
+// take returns the value of a field, and whether it is there.
+func (f *form) take(name string) (json.RawMessage, bool) {
+	f.asked[name] = true
+	value, ok := f.values[name]
+	return value, ok && string(value) != "null"
+}
+
+// text returns a text of min to max bytes, line breaks and tabs included. With a min of 0 it may be absent; with more,
+// white space alone is not enough.
+func (f *form) text(name string, min, max int) string {
+	return f.string(name, min, max, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) })
+}
+
+// line is text in one line.
+func (f *form) line(name string, min, max int) string {
+	return f.string(name, min, max, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' })
+}
+
+func (f *form) string(name string, min, max int, bad func(rune) bool) string {
+	want := fmt.Sprintf("want a string of %d to %d bytes", min, max)
+	raw, ok := f.take(name)
+	if !ok {
+		if min > 0 {
+			f.problem("field %q is missing: %s", name, want)
+		}
+		return ""
+	}
+	if kind(raw) != "a string" {
+		f.problem("field %q is %s: %s", name, kind(raw), want)
+		return ""
+	}
+	s, err := unquote(raw)
+	switch at := strings.IndexFunc(s, bad); {
+	case err != nil:
+		f.problem("field %q %v", name, err)
+	case len(s) > max:
+		f.problem("field %q has %d bytes: at most %d are allowed", name, len(s), max)
+	case len(s) < min || min > 0 && strings.TrimSpace(s) == "":
+		f.problem("field %q is empty: %s", name, want)
+	case at >= 0:
+		r, _ := utf8.DecodeRuneInString(s[at:])
+		f.problem("field %q has the control character %U at byte %d: it must not", name, r, at)
+	default:
+		return s
+	}
+	return ""
+}
+
+// integer returns a whole number from min to max, and whether it is there.
+func (f *form) integer(name string, min, max int64) (int64, bool) {
+	raw, ok := f.take(name)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < min || n > max {
+		f.problem("field %q is %s: want a whole number from %d to %d", name, show(string(raw)), min, max)
+		return 0, false
+	}
+	return n, true
+}
+
+// flag returns true or false, and whether it is there.
+func (f *form) flag(name string) (value, ok bool) {
+	raw, ok := f.take(name)
+	if ok && kind(raw) != "a boolean" {
+		f.problem("field %q is %s: want true or false", name, kind(raw))
+		return false, false
+	}
+	return string(raw) == "true", ok
+}
+
+// require notes that a field which is no string is missing. A field with a problem already is not.
+func (f *form) require(name string, want string) {
+	if raw, ok := f.values[name]; !ok || string(raw) == "null" {
+		f.problem("field %q is missing: want %s", name, want)
+	}
+}
+
+// object returns an object of at most max bytes, as compact JSON; nil where it is absent.
+func (f *form) object(name string, max int) json.RawMessage {
+	raw, ok := f.take(name)
+	if !ok {
+		return nil
+	}
+	if kind(raw) != "an object" {
+		f.problem("field %q is %s: want an object", name, kind(raw))
+		return nil
+	}
+	raw = compact(raw)
+	if len(raw) > max {
+		f.problem("field %q has %d bytes: at most %d are allowed", name, len(raw), max)
+		return nil
+	}
+	if err := sound(raw, 1); err != nil {
+		f.problem("field %q: %v", name, err)
+		return nil
+	}
+	return raw
+}
+
+// list returns the elements of a list of at most max; nil where there is a problem.
+func (f *form) list(name string, max int) []json.RawMessage {
+	want := fmt.Sprintf("want a list of at most %d objects", max)
+	raw, ok := f.take(name)
+	if !ok {
+		f.problem("field %q is missing: %s", name, want)
+		return nil
+	}
+	if kind(raw) != "a list" {
+		f.problem("field %q is %s: %s", name, kind(raw), want)
+		return nil
+	}
+	all := elements(raw, max+1)
+	if len(all) > max {
+		f.problem("field %q has more than %d elements: send them in several requests", name, max)
+		return nil
+	}
+	return all
+}
+
+// show quotes what a caller sent for an answer or a log line: on one line, and no more of it than helps.
+func show(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return strconv.Quote(s)
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strconv.Quote(s[:cut] + "…")
+}

@@ -1,0 +1,106 @@
+package sample
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/sample/sqlite"
+)
+
+// A refusal is an error that the caller is told.
+type refusal struct {
+	status  int
+	message string
+	items   []itemProblem // what is wrong with a bulk request, item by item
+}
+
+// An itemProblem is one thing wrong with one item of a bulk request.
+type itemProblem struct {
+	Index  int    `json:"index"`        // from 0
+	ID     string `json:"id,omitempty"` // as sent, where it could be read
+	Reason string `json:"reason"`
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status: status, message: fmt.Sprintf(format, args...)}
+}
+
+// codes are the error codes of the statuses that this backend answers (D21).
+var codes = map[int]string{
+	http.StatusBadRequest:            "invalid_request",
+	http.StatusUnauthorized:          "unauthenticated",
+	http.StatusNotFound:              "not_found",
+	http.StatusMethodNotAllowed:      "method_not_allowed",
+	http.StatusConflict:              "conflict",
+	http.StatusRequestEntityTooLarge: "payload_too_large",
+	http.StatusUnsupportedMediaType:  "unsupported_media_type",
+	http.StatusUnprocessableEntity:   "unprocessable",
+	http.StatusInternalServerError:   "internal",
+	http.StatusServiceUnavailable:    "store_unavailable",
+	http.StatusInsufficientStorage:   "storage_full",
+}
+
+// fail answers err: a refusal as it is, the database's troubles by their name, anything else without its cause, which
+// goes to the log.
+func (b *Backend) fail(r *request, err error) {
+	told := b.explain(r, err)
+	if len(told.items) == 0 {
+		httplimit.WriteError(r.w, told.status, codes[told.status], told.message)
+		return
+	}
+	var answer struct {
+		Error struct {
+			Code    string        `json:"code"`
+			Message string        `json:"message"`
+			Items   []itemProblem `json:"items"`
+		} `json:"error"`
+	}
+	answer.Error.Code, answer.Error.Message, answer.Error.Items = codes[told.status], told.message, told.items
+	r.answer(told.status, answer)
+}
+
+func (b *Backend) explain(r *request, err error) *refusal {
+	var told *refusal
+	switch {
+	case errors.As(err, &told):
+		return told
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return refuse(http.StatusServiceUnavailable, "the request ended before it could be answered; nothing was stored") // the client has left
+	case errors.Is(err, sqlite.ErrBusy):
+		b.log.Warn("sample backend: database busy", "route", r.route.String(), "error", err)
+		return refuse(http.StatusServiceUnavailable, "the database is busy and nothing was stored: send the request again")
+	case errors.Is(err, sqlite.ErrFull):
+		b.log.Error("sample backend: storage full", "route", r.route.String(), "error", err)
+		return refuse(http.StatusInsufficientStorage, "the server's storage is full and nothing was stored: its operator must make room")
+	}
+	b.log.Error("sample backend: request failed", "route", r.route.String(), "error", err)
+	return refuse(http.StatusInternalServerError, "the server could not answer this request; its log says why")
+}
+
+// answer writes value as JSON. Answers hold what is someone's own, so that no cache may keep them.
+func (r *request) answer(status int, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	h := r.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	r.w.WriteHeader(status)
+	_, _ = r.w.Write(append(body, '\n')) // the client has left, or it has the answer
+	return nil
+}
+
+// empty answers 204.
+func (r *request) empty() error {
+	r.w.Header().Set("Cache-Control", "no-store")
+	r.w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,171 @@
+package sample
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/sample/sqlite"
+)
+
+// A request is what an endpoint works with: one request whose route, caller and instant are known.
+type request struct {
+	*http.Request
+	w          http.ResponseWriter
+	now        time.Time // one instant for all that the request stores
+	route      *route
+	parameters []string             // of the path, in order
+	session    sqlite.Session       // where the route needs one
+	token      identity.TokenClaims // likewise; its workspace is the caller's
+	query      url.Values
+}
+
+// parseQuery refuses what a route does not know, so that a misspelt cursor is not an answer from the start. agent_id may
+// stand on every request: callers are counted by it.
+func (r *request) parseQuery() error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "the query %s cannot be read: %v", show(r.URL.RawQuery), err)
+	}
+	for name, values := range query {
+		switch {
+		case name == "agent_id":
+		case !slices.Contains(r.route.query, name):
+			return refuse(http.StatusBadRequest, "unknown query parameter %s: %s", show(name), allowed(r.route.query))
+		case len(values) > 1:
+			return refuse(http.StatusBadRequest, "query parameter %q appears %d times: give it once", name, len(values))
+		}
+	}
+	r.query = query
+	return nil
+}
+
+func allowed(names []string) string {
+	if len(names) == 0 {
+		return "this endpoint takes none"
+	}
+	return "allowed are " + strings.Join(names, ", ")
+}
+
+// limit is how many rows a page may have at most.
+func (r *request) limit(usual, most int) (int, error) {
+	given := r.query.Get("limit")
+	if given == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 1 || n > most {
+		return 0, refuse(http.StatusBadRequest, "query parameter \"limit\" is %s: want a whole number from 1 to %d", show(given), most)
+	}
+	return n, nil
+}
+
+// form reads the body as one JSON object. The problems of the form are the endpoint's to report, with check.
+func (r *request) form() (*form, error) {
+	body, err := r.json()
+	if err != nil {
+		return nil, err
+	}
+	if body == nil {
+		return nil, refuse(http.StatusBadRequest, "the body is empty: want a JSON object")
+	}
+	f, err := newForm(body)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "the body: %v", err)
+	}
+	return f, nil
+}
+
+// optionalForm is form for an endpoint that can do without a body.
+func (r *request) optionalForm() (*form, error) {
+	body, err := r.json()
+	if err != nil {
+		return nil, err
+	}
+	if body == nil {
+		body = json.RawMessage("{}")
+	}
+	f, err := newForm(body)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "the body: %v", err)
+	}
+	return f, nil
+}
+
+// check turns the problems of a form into one refusal.
+func check(f *form) error {
+	if problems := f.done(); len(problems) > 0 {
+		return refuse(http.StatusBadRequest, "%s", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// json reads the body, which must be JSON in UTF-8, uncompressed, and no larger than the route allows; nil where there
+// is none.
+func (r *request) json() (json.RawMessage, error) {
+	if r.ContentLength > r.route.body {
+		return nil, tooLarge(r.route.body)
+	}
+	if encoding := r.Header.Values("Content-Encoding"); len(encoding) > 0 { // "identity" too: it has no place there (RFC 9110, section 8.4)
+		r.w.Header().Set("Accept-Encoding", "identity")
+		return nil, refuse(http.StatusUnsupportedMediaType, "Content-Encoding is %s: send the body as it is", show(strings.Join(encoding, ", ")))
+	}
+	if r.ContentLength > 0 {
+		if err := r.mediaType(); err != nil {
+			return nil, err
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, r.route.body))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, tooLarge(r.route.body)
+	case r.Context().Err() != nil:
+		return nil, r.Context().Err()
+	case err != nil:
+		return nil, refuse(http.StatusBadRequest, "the body ended early: it must have the length that its header gives, and arrive in time")
+	case len(body) == 0:
+		return nil, nil
+	}
+	if err := r.mediaType(); err != nil { // its length was not known before
+		return nil, err
+	}
+	if err := grammar(body); err != nil {
+		return nil, refuse(http.StatusBadRequest, "the body %v", err)
+	}
+	return body, nil
+}
+
+func tooLarge(most int64) error {
+	return refuse(http.StatusRequestEntityTooLarge, "the body is larger than the %d bytes that this endpoint takes", most)
+}
+
+// mediaType refuses a body that does not say that it is JSON.
+func (r *request) mediaType() error {
+	given := r.Header.Values("Content-Type")
+	if len(given) == 1 {
+		media, parameters, err := mime.ParseMediaType(given[0])
+		charset, ok := parameters["charset"]
+		if err == nil && media == "application/json" && (!ok || strings.EqualFold(charset, "utf-8")) {
+			return nil
+		}
+	}
+	sent := "missing"
+	if len(given) > 0 {
+		sent = show(strings.Join(given, ", "))
+	}
+	return refuse(http.StatusUnsupportedMediaType, "Content-Type is %s: want application/json in UTF-8", sent)
+}
+
+// stamp is how answers tell a time.
+func stamp(t time.Time) string {
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}

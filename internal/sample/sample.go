@@ -1,0 +1,148 @@
+// Package sample is the built-in backend of the Widget and Bulk-Sync API: real rows in SQLite, so that both surfaces can
+// be used, developed against and load-tested without writing one.
+//
+//	routes.go            every endpoint in one table; 405, Allow and OPTIONS derive from it
+//	server.go            one request in order: path, method, caller, query, endpoint
+//	form.go json.go      what callers send, read strictly
+//	refusal.go           what they are told when it is not right
+//	<resource>.go        one file per resource
+//	tokens.go secret.go  what signs and admits callers
+//	sqlite/              the rows; all SQL is there
+//
+// Every error is {"error":{"code","message"}}. A bulk request that has anything wrong with its items is 422, stores
+// nothing, and lists each problem beside them: "items":[{"index","id","reason"}], index from 0, id where it could be read.
+package sample
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/sample/sqlite"
+)
+
+// Options say where a Backend keeps its rows and what it is run with.
+type Options struct {
+	Dir         string           // the data directory, made with mode 0700 where it is missing; required
+	Now         func() time.Time // nil: time.Now
+	Log         *slog.Logger     // nil: slog.Default()
+	BusyTimeout time.Duration    // how long a write waits for other writers before it answers 503; 0 = 2 s
+	MaxData     int64            // largest size of the database in bytes, beyond which writes answer 507; 0 = no bound
+}
+
+// A Backend serves both surfaces from one data directory, which other processes may use at the same time. It is safe for
+// concurrent use.
+type Backend struct {
+	db        *sqlite.DB
+	now       func() time.Time
+	log       *slog.Logger
+	secret    []byte // signs sessions
+	sessions  *identity.Sessions
+	tokens    *Tokens
+	resolver  *identity.Resolver // for requests that come past the middleware
+	resources []*resource
+}
+
+// databaseFile holds the rows, in the data directory.
+const databaseFile = "sample.db"
+
+// demo is the workspace that a new data directory starts with.
+const demo = "demo"
+
+// Open opens the data directory, and makes workspace "demo" where there is no workspace yet. The error says what stands in
+// the way: a directory that cannot be written, a file that is damaged, another program's or made by a newer weir.
+func Open(ctx context.Context, o Options) (*Backend, error) {
+	tokens, err := OpenTokens(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, resources: resources(routes())}
+	if err := b.prepare(ctx, o.Dir); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("open data directory %s: %w", o.Dir, err)
+	}
+	return b, nil
+}
+
+// prepare reads or makes what a Backend has beyond tokens.
+func (b *Backend) prepare(ctx context.Context, dir string) error {
+	made, err := b.db.AddFirstWorkspace(ctx, demo, b.now())
+	if err != nil {
+		return err
+	}
+	if made {
+		b.log.Info("sample backend: made workspace", "workspace", demo)
+	}
+	if b.secret, err = sessionSecret(ctx, b.db, dir); err != nil {
+		return err
+	}
+	key, err := identity.NewSecretKey(keyID, b.secret)
+	if err != nil {
+		return err
+	}
+	b.sessions, err = identity.NewSessions(identity.SessionsOptions{Keys: []identity.SessionKey{key}, Issuer: issuer})
+	if err != nil {
+		return err
+	}
+	b.resolver, err = identity.New(identity.Options{Sessions: b.sessions, Tokens: b.tokens, Now: b.now})
+	return err
+}
+
+// openDir makes the data directory, and opens the database in it.
+func openDir(ctx context.Context, o Options) (*sqlite.DB, error) {
+	if o.Dir == "" {
+		return nil, errors.New("open data directory: none is named")
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory %s: %w; choose one that can be written", o.Dir, reason(err))
+	}
+	probe, err := os.CreateTemp(o.Dir, ".writable-*")
+	if err != nil {
+		return nil, fmt.Errorf("write to data directory %s: %w; choose one that can be written", o.Dir, reason(err))
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return nil, err
+	}
+	return sqlite.Open(ctx, filepath.Join(o.Dir, databaseFile), sqlite.Options{BusyTimeout: o.BusyTimeout, MaxBytes: o.MaxData})
+}
+
+// reason is a file error without the path, where the path is told already.
+func reason(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// Sessions verifies this data directory's session tokens.
+func (b *Backend) Sessions() *identity.Sessions { return b.sessions }
+
+// Tokens is the workspaces' API tokens.
+func (b *Backend) Tokens() *Tokens { return b.tokens }
+
+// Ready says whether rows can be read.
+func (b *Backend) Ready(ctx context.Context) error {
+	if err := b.db.Ready(ctx); err != nil {
+		return fmt.Errorf("sample backend: %w", err)
+	}
+	return nil
+}
+
+// Close lets go of the data directory. No request may be under way.
+func (b *Backend) Close() error { return b.db.Close() }
+
+// Handler serves canonical paths: whoever calls it has resolved dot segments, empty segments and needless escapes. It
+// finds the caller that the rate-limiting middleware verified, or verifies by itself where there was none.
+func (b *Backend) Handler() http.Handler { return http.HandlerFunc(b.serve) }
+
+// newID returns a random id of 128 bits and more, with a prefix that says what of.
+func newID(prefix string) string { return prefix + "_" + rand.Text() }

@@ -1,0 +1,108 @@
+package sample
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/sample/sqlite"
+)
+
+// serve answers one request: path, method, caller, query, endpoint, in that order.
+func (b *Backend) serve(w http.ResponseWriter, hr *http.Request) {
+	r := &request{Request: hr, w: w, now: b.now()}
+	if err := b.dispatch(r); err != nil {
+		b.fail(r, err)
+	}
+}
+
+func (b *Backend) dispatch(r *request) error {
+	found, parameters := b.find(r.URL.Path)
+	if found == nil {
+		return refuse(http.StatusNotFound, "no such endpoint: %s; this server has %s and %s", show(r.URL.Path), widget, wp)
+	}
+	if r.Method == http.MethodOptions {
+		r.w.Header().Set("Allow", found.allow)
+		return r.empty()
+	}
+	if r.route = found.route(r.Method); r.route == nil {
+		r.w.Header().Set("Allow", found.allow)
+		return refuse(http.StatusMethodNotAllowed, "method %s is not allowed here: allowed are %s", show(r.Method), found.allow)
+	}
+	r.parameters = parameters
+	if err := b.admit(r); err != nil {
+		return err
+	}
+	if err := r.parseQuery(); err != nil {
+		return err
+	}
+	return r.route.serve(b, r)
+}
+
+// find returns the resource at a path, nil where there is none, and the path's parameters.
+func (b *Backend) find(path string) (*resource, []string) {
+	segments := strings.Split(path, "/")
+	for _, res := range b.resources {
+		if parameters, ok := res.match(segments); ok {
+			return res, parameters
+		}
+	}
+	return nil, nil
+}
+
+// admit finds whose request it is. What a route needs and the caller lacks is a 401.
+func (b *Backend) admit(r *request) (err error) {
+	switch r.route.access {
+	case bySession:
+		r.session, err = b.sessionOf(r)
+	case byToken:
+		r.token, err = b.tokenOf(r)
+	}
+	return err
+}
+
+// caller is who the middleware found, or who the request says, verified here.
+func (b *Backend) caller(r *request) *identity.Caller {
+	if c, ok := httplimit.CallerOf(r.w); ok {
+		return c
+	}
+	c := new(identity.Caller)
+	b.resolver.Start(c, &identity.HTTPRequest{Request: r.Request})
+	return c
+}
+
+// tokenOf finds the caller's API token, and with it the workspace that every row of the answer belongs to.
+func (b *Backend) tokenOf(r *request) (identity.TokenClaims, error) {
+	claims, err := b.caller(r).Token()
+	var unread *lookupError
+	switch {
+	case errors.As(err, &unread):
+		return claims, unread.cause // no fault of the caller's
+	case err != nil:
+		return claims, b.unauthenticated(r, "no valid API token: %v; send Authorization: Bearer with one that weir token create printed", err)
+	case claims.Workspace == "":
+		return claims, errors.New("a token of no workspace")
+	}
+	return claims, nil
+}
+
+// sessionOf finds the caller's session: its token holds, and it is one of this data directory's.
+func (b *Backend) sessionOf(r *request) (sqlite.Session, error) {
+	const how = "send Authorization: Bearer with the token that POST /api/v1/widget/init answers"
+	claims, err := b.caller(r).Session()
+	if err != nil {
+		return sqlite.Session{}, b.unauthenticated(r, "no valid session: %v; %s", err, how)
+	}
+	s, err := b.db.Session(r.Context(), claims.ID)
+	if errors.Is(err, sqlite.ErrNotFound) {
+		return s, b.unauthenticated(r, "the session is not known here any more; %s", how)
+	}
+	return s, err
+}
+
+func (b *Backend) unauthenticated(r *request, format string, args ...any) error {
+	r.w.Header().Set("WWW-Authenticate", "Bearer")
+	return refuse(http.StatusUnauthorized, format, args...)
+}

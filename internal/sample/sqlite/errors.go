@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+)
+
+// What a caller of this package may want to tell apart. Everything else is a fault of the machine or of ours.
+var (
+	ErrNotFound = errors.New("no such row")
+	ErrClosed   = errors.New("the conversation is closed")
+	ErrNoneOpen = errors.New("no conversation of this session is open")
+	ErrFuture   = errors.New("the cursor lies beyond the newest event")
+	ErrBusy     = errors.New("the database is busy")
+	ErrFull     = errors.New("the disk or the database's size limit is full")
+	ErrCorrupt  = errors.New("the file is damaged or is no SQLite database: move it away, or put a copy in its place")
+	ErrForeign  = errors.New("the file is another program's SQLite database: choose another data directory")
+	ErrNewer    = errors.New("the database was made by a newer weir: use that one, or another data directory")
+)
+
+// explain gives the errors of SQLite that a caller can do something about one of the names above, and keeps the cause.
+func explain(err error) error {
+	var e *driver.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrNoRows):
+		return ErrNotFound
+	case !errors.As(err, &e):
+		return err
+	}
+	switch e.Code() {
+	case codes.SQLITE_IOERR_WRITE, codes.SQLITE_IOERR_SHMSIZE: // a quota or file size limit, which SQLite cannot tell from a bad disk
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	switch e.Code() & 0xff { // the primary code
+	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case codes.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	case codes.SQLITE_INTERRUPT:
+		return fmt.Errorf("%w: %w", context.Canceled, err)
+	}
+	return err
+}

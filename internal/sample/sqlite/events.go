@@ -1,0 +1,142 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+)
+
+// Whom an event comes from.
+const (
+	FromVisitor = "visitor" // reported through the API
+	FromServer  = "server"
+)
+
+// An Event is one entry of a conversation's feed.
+type Event struct {
+	N       int64 // 1, 2, 3 … within the conversation, without a gap; set by the database
+	Source  string
+	Type    string
+	Data    json.RawMessage // nil: none
+	Created time.Time
+}
+
+// Report appends an event to an open conversation of the session (empty: its newest open one) and returns that
+// conversation's id and the event's number. ErrNotFound, ErrClosed, ErrNoneOpen.
+func (d *DB) Report(ctx context.Context, session, conversation string, e Event) (id string, n int64, err error) {
+	err = d.write(ctx, func(tx *sql.Tx) error {
+		c, err := open(ctx, tx, session, conversation)
+		if err != nil {
+			return err
+		}
+		id = c.ID
+		n, err = tell(ctx, tx, c.n, e)
+		return err
+	})
+	return id, n, err
+}
+
+// SetTyping notes whether the visitor is typing in an open conversation of the session (empty: its newest open one).
+// The feed learns of changes only. ErrNotFound, ErrClosed, ErrNoneOpen.
+func (d *DB) SetTyping(ctx context.Context, session, conversation string, typing bool, now time.Time) error {
+	var c Conversation
+	var before bool
+	err := d.read(ctx, func(tx *sql.Tx) (err error) { // most pings change nothing, and need no turn at writing
+		if c, err = open(ctx, tx, session, conversation); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT typing FROM conversations WHERE n = ?`, c.n).Scan(&before)
+	})
+	if err != nil || before == typing {
+		return err
+	}
+	data, err := json.Marshal(map[string]bool{"typing": typing})
+	if err != nil {
+		return err
+	}
+	return d.write(ctx, func(tx *sql.Tx) error {
+		now := Event{Source: FromServer, Type: "visitor.typing", Data: data, Created: now}
+		news, err := changed(tx.ExecContext(ctx,
+			`UPDATE conversations SET typing = ?1 WHERE n = ?2 AND closed_at IS NULL AND typing <> ?1`, typing, c.n))
+		if err != nil || !news {
+			return err // another ping said the same meanwhile
+		}
+		_, err = tell(ctx, tx, c.n, now)
+		return err
+	})
+}
+
+// A Rating is what a visitor thought of a conversation.
+type Rating struct {
+	ID      string
+	Score   int // 1 to 5
+	Comment string
+	Created time.Time
+}
+
+// Rate stores a rating of a conversation of the session, open or closed (empty: its newest). ErrNotFound.
+func (d *DB) Rate(ctx context.Context, session, conversation string, r Rating) error {
+	data, err := json.Marshal(map[string]int{"score": r.Score})
+	if err != nil {
+		return err
+	}
+	return d.write(ctx, func(tx *sql.Tx) error {
+		c, err := one(ctx, tx, session, conversation)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO ratings (id, conversation, score, comment, created_at) VALUES (?, ?, ?, ?, ?)`,
+			r.ID, c.n, r.Score, maybe(r.Comment), moment(r.Created))
+		if err != nil {
+			return err
+		}
+		_, err = tell(ctx, tx, c.n, Event{Source: FromServer, Type: "satisfaction.given", Data: data, Created: r.Created})
+		return err
+	})
+}
+
+// Events returns the id of a conversation of the session (empty: its newest) and up to limit events of its feed after
+// number after, oldest first. ErrNotFound; ErrFuture where after lies beyond the newest event.
+func (d *DB) Events(ctx context.Context, session, conversation string, after int64, limit int) (id string, page []Event, more bool, err error) {
+	err = d.read(ctx, func(tx *sql.Tx) error {
+		c, err := one(ctx, tx, session, conversation)
+		if err != nil {
+			return err
+		}
+		if after > c.events {
+			return ErrFuture
+		}
+		id = c.ID
+		rows, err := tx.QueryContext(ctx, `
+			SELECT n, source, type, data, created_at FROM events
+			WHERE conversation = ? AND n > ? ORDER BY n LIMIT ?`, c.n, after, limit+1)
+		return collect(rows, err, func() error {
+			var e Event
+			var created int64
+			var data sql.NullString
+			if err := rows.Scan(&e.N, &e.Source, &e.Type, &data, &created); err != nil {
+				return err
+			}
+			if data.Valid {
+				e.Data = json.RawMessage(data.String)
+			}
+			e.Created = instant(created)
+			page = append(page, e)
+			return nil
+		})
+	})
+	page, more = cut(page, limit)
+	return id, page, more, err
+}
+
+// tell appends e to the conversation's feed and returns its number.
+func tell(ctx context.Context, tx *sql.Tx, conversation int64, e Event) (n int64, err error) {
+	err = tx.QueryRowContext(ctx, `UPDATE conversations SET events = events + 1 WHERE n = ? RETURNING events`, conversation).Scan(&n)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO events (conversation, n, source, type, data, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		conversation, n, e.Source, e.Type, maybe(string(e.Data)), moment(e.Created))
+	return n, err
+}

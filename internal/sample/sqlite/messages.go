@@ -1,0 +1,103 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+)
+
+// Who wrote a message.
+const (
+	Visitor   = "visitor"
+	Assistant = "assistant"
+)
+
+// A Message is one of a conversation's.
+type Message struct {
+	ID           string
+	Conversation string // set where a message is read or stored
+	Author       string // Visitor or Assistant
+	Text         string
+	Sources      []Source // what an answer rests on
+	Created      time.Time
+}
+
+// A Source is a document that an answer rests on.
+type Source struct {
+	Title string `json:"title"`
+	URL   string `json:"url"`
+}
+
+// AddMessages stores messages one after the other in an open conversation of the session (empty: its newest open one)
+// and returns that conversation's id. ErrNotFound, ErrClosed, ErrNoneOpen.
+func (d *DB) AddMessages(ctx context.Context, session, conversation string, messages ...Message) (id string, err error) {
+	err = d.write(ctx, func(tx *sql.Tx) error {
+		c, err := open(ctx, tx, session, conversation)
+		if err != nil {
+			return err
+		}
+		id = c.ID
+		for i, m := range messages {
+			if err := add(ctx, tx, c.n, c.Messages+int64(i)+1, m); err != nil {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE conversations SET messages = messages + ? WHERE n = ?`, len(messages), c.n)
+		return err
+	})
+	return id, err
+}
+
+func add(ctx context.Context, tx *sql.Tx, conversation, n int64, m Message) error {
+	sources, err := json.Marshal(append([]Source{}, m.Sources...))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO messages (conversation, n, id, author, text, sources, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		conversation, n, m.ID, m.Author, m.Text, string(sources), moment(m.Created))
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(map[string]string{"message_id": m.ID, "author": m.Author})
+	if err != nil {
+		return err
+	}
+	_, err = tell(ctx, tx, conversation, Event{Source: FromServer, Type: "message.created", Data: data, Created: m.Created})
+	return err
+}
+
+// Messages returns up to limit messages of a conversation of the session, oldest first, after the one of that id (empty:
+// from the first), the conversation, and whether there are more. ErrNotFound where there is no such conversation, or no
+// such message in it.
+func (d *DB) Messages(ctx context.Context, session, conversation, after string, limit int) (c Conversation, page []Message, more bool, err error) {
+	err = d.read(ctx, func(tx *sql.Tx) error {
+		if c, err = one(ctx, tx, session, conversation); err != nil {
+			return err
+		}
+		from := int64(0)
+		if after != "" {
+			err := tx.QueryRowContext(ctx, `SELECT n FROM messages WHERE id = ? AND conversation = ?`, after, c.n).Scan(&from)
+			if err != nil {
+				return err
+			}
+		}
+		rows, err := tx.QueryContext(ctx, `
+			SELECT id, author, text, sources, created_at FROM messages
+			WHERE conversation = ? AND n > ? ORDER BY n LIMIT ?`, c.n, from, limit+1)
+		return collect(rows, err, func() error {
+			m := Message{Conversation: c.ID}
+			var created int64
+			var sources []byte
+			if err := rows.Scan(&m.ID, &m.Author, &m.Text, &sources, &created); err != nil {
+				return err
+			}
+			m.Created = instant(created)
+			page = append(page, m)
+			return json.Unmarshal(sources, &page[len(page)-1].Sources)
+		})
+	})
+	page, more = cut(page, limit)
+	return c, page, more, err
+}

@@ -1,0 +1,221 @@
+// Package sqlite keeps the rows of the sample backend: SQL and nothing of HTTP.
+//
+// One connection writes, several read (WAL). Every method that changes something does it in one transaction: all of it
+// is there afterwards, or nothing. Rows survive a killed process; a power cut may take the last moments, but never half a
+// transaction, and never a token's creation or revocation. Several processes may use one database at once.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver named "sqlite"
+)
+
+// Options bound a DB. The zero value is useful.
+type Options struct {
+	BusyTimeout time.Duration // how long a write waits for other writers before ErrBusy; 0 = 2 s
+	MaxBytes    int64         // largest size of the database, beyond which writes answer ErrFull; 0 = no bound
+}
+
+// A DB is an open database. It is safe for concurrent use.
+type DB struct {
+	path     string
+	patience time.Duration
+	writer   *sql.DB // one connection; a transaction locks the database when it begins
+	reader   *sql.DB // cannot write
+}
+
+// readers is the number of connections that read. Reading is short work, done by at most as many cores as there are.
+const readers = 8
+
+// Open opens the database at path and brings its schema up to date; where there is no file it makes one with mode 0600.
+// The errors say what stands in the way: ErrNewer, ErrForeign, ErrCorrupt, ErrBusy, ErrFull, or the file system's own.
+func Open(ctx context.Context, path string, o Options) (*DB, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := private(path); err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	patience := o.BusyTimeout
+	if patience <= 0 {
+		patience = 2 * time.Second
+	}
+	d := &DB{path: path, patience: patience}
+	if d.writer, err = sql.Open("sqlite", d.source(o.MaxBytes)); err != nil {
+		return nil, err
+	}
+	d.writer.SetMaxOpenConns(1)
+	if d.reader, err = sql.Open("sqlite", d.source(0)+"&_pragma=query_only(1)"); err != nil {
+		d.writer.Close()
+		return nil, err
+	}
+	d.reader.SetMaxOpenConns(readers)
+	d.reader.SetMaxIdleConns(readers)
+	if err := d.migrate(ctx); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// private makes sure that the database exists and that only its owner can read it. SQLite gives its side files the mode
+// of the database. An existing file is not opened here: closing it would end the locks that this process has on it.
+func private(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Mode().Perm()&0o077 != 0:
+		return os.Chmod(path, 0o600)
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another process was faster
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// pageSize is SQLite's default, and what MaxBytes is counted in.
+const pageSize = 4096
+
+// source is the data source name of one connection, pragmas and all.
+func (d *DB) source(maxBytes int64) string {
+	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
+		"busy_timeout(" + strconv.FormatInt(max(1, d.patience.Milliseconds()), 10) + ")",
+		"journal_mode(WAL)",
+		"synchronous(NORMAL)",
+		"foreign_keys(1)",
+		"trusted_schema(0)",
+		"journal_size_limit(67108864)",
+	}}
+	if maxBytes > 0 {
+		q.Add("_pragma", "max_page_count("+strconv.FormatInt(max(1, maxBytes/pageSize), 10)+")")
+	}
+	return (&url.URL{Scheme: "file", Path: d.path, RawQuery: q.Encode()}).String()
+}
+
+// Close ends every connection.
+func (d *DB) Close() error {
+	return errors.Join(d.reader.Close(), d.writer.Close())
+}
+
+// Ready says whether rows can be read, and that the file is still the one at the path that was opened.
+func (d *DB) Ready(ctx context.Context) error {
+	if _, err := os.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("database %s is gone", d.path)
+	}
+	var n int
+	err := d.reader.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM workspaces LIMIT 1)`).Scan(&n)
+	return explain(err)
+}
+
+// Alone runs f while no other process or goroutine writes to the database: a lock between processes that ends with them.
+func (d *DB) Alone(ctx context.Context, f func() error) error {
+	return d.write(ctx, func(*sql.Tx) error { return f() })
+}
+
+// write runs f in a transaction that holds the write lock from its first moment, and commits it if f returns nil.
+func (d *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
+	conn, err := d.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return transact(ctx, conn, f)
+}
+
+// writeDurably is write for what must survive a power cut once it has been reported done.
+func (d *DB) writeDurably(ctx context.Context, f func(*sql.Tx) error) error {
+	conn, err := d.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, `PRAGMA synchronous = FULL`); err != nil {
+		return explain(err)
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), `PRAGMA synchronous = NORMAL`) // a lost connection has it by itself
+	return transact(ctx, conn, f)
+}
+
+// turn waits for this process's one writing connection, as long as for another process's lock.
+func (d *DB) turn(ctx context.Context) (*sql.Conn, error) {
+	wait, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	conn, err := d.writer.Conn(wait)
+	if err != nil && ctx.Err() == nil && wait.Err() != nil {
+		return nil, fmt.Errorf("%w: other writers held it for %v", ErrBusy, d.patience)
+	}
+	return conn, explain(err)
+}
+
+func transact(ctx context.Context, conn *sql.Conn, f func(*sql.Tx) error) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return explain(err)
+	}
+	defer tx.Rollback() // after a commit this does nothing
+	if err = f(tx); err == nil {
+		err = tx.Commit()
+	}
+	return ended(ctx, err)
+}
+
+// ended explains how a transaction ended. One whose context is done was rolled back, whichever error tells of it first.
+func ended(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return explain(err)
+}
+
+// read runs f on one unchanging view of the database.
+func (d *DB) read(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := d.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return explain(err)
+	}
+	defer tx.Rollback() // nothing was written
+	return ended(ctx, f(tx))
+}
+
+// errEnough ends collect before the last row.
+var errEnough = errors.New("enough")
+
+// collect runs scan on every row, until it returns errEnough, and closes rows.
+func collect(rows *sql.Rows, err error, scan func() error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(); err == errEnough {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// moment and instant carry times in and out of the database.
+func moment(t time.Time) int64 { return t.UnixMilli() }
+
+func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// maybe is NULL for the empty string.
+func maybe(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// A Token is a workspace's API token as it is stored: never the secret.
+type Token struct {
+	ID        string
+	Workspace string
+	Hash      [32]byte
+	Created   time.Time
+	Revoked   time.Time // zero: in force
+}
+
+// Counts say how much a workspace has synced.
+type Counts struct {
+	Documents, Coupons int64
+}
+
+// HasWorkspace says whether there is a workspace of that id.
+func (d *DB) HasWorkspace(ctx context.Context, id string) (bool, error) {
+	var there bool
+	err := d.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?)`, id).Scan(&there)
+	return there, explain(err)
+}
+
+// AddFirstWorkspace makes a workspace if there is none at all, and says whether it did.
+func (d *DB) AddFirstWorkspace(ctx context.Context, id string, now time.Time) (made bool, err error) {
+	err = d.write(ctx, func(tx *sql.Tx) error {
+		made, err = changed(tx.ExecContext(ctx,
+			`INSERT INTO workspaces (id, created_at) SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM workspaces)`,
+			id, moment(now)))
+		return err
+	})
+	return made, err
+}
+
+// Counts counts what the workspace has.
+func (d *DB) Counts(ctx context.Context, workspace string) (c Counts, err error) {
+	err = d.reader.QueryRowContext(ctx, `
+		SELECT (SELECT count(*) FROM documents WHERE workspace_id = ?1),
+		       (SELECT count(*) FROM coupons WHERE workspace_id = ?1)`, workspace).Scan(&c.Documents, &c.Coupons)
+	return c, explain(err)
+}
+
+// AddToken stores t, and makes its workspace where there is none of that id, which newWorkspace says.
+func (d *DB) AddToken(ctx context.Context, t Token) (newWorkspace bool, err error) {
+	err = d.writeDurably(ctx, func(tx *sql.Tx) error {
+		newWorkspace, err = changed(tx.ExecContext(ctx,
+			`INSERT INTO workspaces (id, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, t.Workspace, moment(t.Created)))
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO tokens (id, workspace_id, hash, created_at) VALUES (?, ?, ?, ?)`,
+			t.ID, t.Workspace, t.Hash[:], moment(t.Created))
+		return err
+	})
+	return newWorkspace && err == nil, err
+}
+
+const tokenColumns = `SELECT id, workspace_id, hash, created_at, revoked_at FROM tokens `
+
+// Token returns the token of that id, revoked or not. ErrNotFound.
+func (d *DB) Token(ctx context.Context, id string) (Token, error) {
+	t, err := scanToken(d.reader.QueryRowContext(ctx, tokenColumns+`WHERE id = ?`, id))
+	return t, explain(err)
+}
+
+// Tokens returns every token, oldest first.
+func (d *DB) Tokens(ctx context.Context) (all []Token, err error) {
+	rows, err := d.reader.QueryContext(ctx, tokenColumns+`ORDER BY created_at, id`)
+	err = collect(rows, err, func() error {
+		t, err := scanToken(rows)
+		all = append(all, t)
+		return err
+	})
+	return all, explain(err)
+}
+
+// RevokeToken ends the token of that id. A token that was revoked before keeps its date. ErrNotFound.
+func (d *DB) RevokeToken(ctx context.Context, id string, now time.Time) error {
+	return d.writeDurably(ctx, func(tx *sql.Tx) error {
+		there, err := changed(tx.ExecContext(ctx,
+			`UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?`, moment(now), id))
+		if err == nil && !there {
+			err = ErrNotFound
+		}
+		return err
+	})
+}
+
+func scanToken(row interface{ Scan(...any) error }) (t Token, err error) {
+	var hash []byte
+	var created int64
+	var revoked sql.NullInt64
+	if err := row.Scan(&t.ID, &t.Workspace, &hash, &created, &revoked); err != nil {
+		return t, err
+	}
+	copy(t.Hash[:], hash)
+	t.Created = instant(created)
+	if revoked.Valid {
+		t.Revoked = instant(revoked.Int64)
+	}
+	return t, nil
+}
+
+// changed says whether a statement changed any row.
+func changed(result sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}

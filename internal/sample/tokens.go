@@ -1,0 +1,133 @@
+package sample
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/sample/sqlite"
+)
+
+// Tokens are the API tokens of a data directory. Other processes may create and revoke them at the same time. It
+// implements identity.Tokens, and is safe for concurrent use.
+type Tokens struct {
+	db  *sqlite.DB
+	now func() time.Time
+	log *slog.Logger
+}
+
+var _ identity.Tokens = (*Tokens)(nil)
+
+// OpenTokens opens the tokens of a data directory and nothing else: it makes no demo workspace and no session secret. It
+// is for the command line, and for a gateway that stands before an upstream.
+func OpenTokens(ctx context.Context, o Options) (*Tokens, error) {
+	db, err := openDir(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokens{db: db, now: o.Now, log: o.Log}
+	if t.now == nil {
+		t.now = time.Now
+	}
+	if t.log == nil {
+		t.log = slog.Default()
+	}
+	return t, nil
+}
+
+// Close lets go of the data directory. The Tokens of a Backend are closed with it.
+func (t *Tokens) Close() error { return t.db.Close() }
+
+// A NewToken is what Create answers.
+type NewToken struct {
+	Token        string // the credential itself, which is stored nowhere
+	ID           string // its public part
+	Workspace    string
+	NewWorkspace bool // the workspace was made along with the token
+}
+
+// A TokenInfo is what List tells of a token.
+type TokenInfo struct {
+	ID        string
+	Workspace string
+	Created   time.Time
+	Revoked   time.Time // zero: in force
+}
+
+// ErrNoToken means that no token has the id.
+var ErrNoToken = errors.New("no such token")
+
+// workspaceName is what may stand in a URL, a header and a shell without quoting.
+var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Create mints a token for a workspace, and makes the workspace where there is none of that name.
+func (t *Tokens) Create(ctx context.Context, workspace string) (NewToken, error) {
+	if !workspaceName.MatchString(workspace) {
+		return NewToken{}, fmt.Errorf("create token: workspace %s: want 1 to 64 letters, digits, dots, dashes and underscores, starting with a letter or digit", show(workspace))
+	}
+	token, id, hash, err := identity.NewToken(rand.Reader)
+	if err != nil {
+		return NewToken{}, fmt.Errorf("create token: %w", err)
+	}
+	made, err := t.db.AddToken(ctx, sqlite.Token{ID: id, Workspace: workspace, Hash: hash, Created: t.now()})
+	if err != nil {
+		return NewToken{}, fmt.Errorf("create token for workspace %q: %w", workspace, err)
+	}
+	return NewToken{Token: token, ID: id, Workspace: workspace, NewWorkspace: made}, nil
+}
+
+// List returns every token, revoked ones too, oldest first.
+func (t *Tokens) List(ctx context.Context) ([]TokenInfo, error) {
+	rows, err := t.db.Tokens(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	all := make([]TokenInfo, 0, len(rows))
+	for _, r := range rows {
+		all = append(all, TokenInfo{r.ID, r.Workspace, r.Created, r.Revoked})
+	}
+	return all, nil
+}
+
+// Revoke ends a token in every process that uses the data directory, within a second. A token that was revoked before
+// stays so. ErrNoToken.
+func (t *Tokens) Revoke(ctx context.Context, id string) error {
+	err := t.db.RevokeToken(ctx, id, t.now())
+	if errors.Is(err, sqlite.ErrNotFound) {
+		return fmt.Errorf("revoke token %s: %w", show(id), ErrNoToken)
+	}
+	if err != nil {
+		return fmt.Errorf("revoke token %s: %w", show(id), err)
+	}
+	return nil
+}
+
+// Lookup implements identity.Tokens, straight from the database.
+func (t *Tokens) Lookup(id string) (identity.StoredToken, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookupPatience)
+	defer cancel()
+	s, err := t.db.Token(ctx, id)
+	if errors.Is(err, sqlite.ErrNotFound) {
+		return identity.StoredToken{}, identity.ErrUnknownToken
+	}
+	if err != nil {
+		t.log.Error("sample backend: look a token up", "token", id, "error", err)
+		return identity.StoredToken{}, &lookupError{err}
+	}
+	return identity.StoredToken{ID: s.ID, Workspace: s.Workspace, Hash: s.Hash, Revoked: !s.Revoked.IsZero()}, nil
+}
+
+// lookupPatience is how long a request waits to learn whether its token is in force.
+const lookupPatience = 2 * time.Second
+
+// A lookupError says no more than a caller may read. Its cause is in the log.
+type lookupError struct{ cause error }
+
+func (e *lookupError) Error() string { return "the tokens cannot be read at the moment: try again" }
+
+func (e *lookupError) Unwrap() error { return e.cause }

@@ -1,0 +1,97 @@
+package sample
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The command line works on the data directory while a server runs.
+func TestTokensAreCreatedAndRevokedBesideARunningServer(t *testing.T) {
+	k := setUp(t)
+	cli, err := OpenTokens(t.Context(), Options{Dir: k.dir, Now: k.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cli.Close()
+
+	made, err := cli.Create(t.Context(), "acme")
+	if err != nil || !made.NewWorkspace || made.Workspace != "acme" || !strings.HasPrefix(made.Token, "wpt_"+made.ID+"_") {
+		t.Fatalf("Create says %+v, %v", made, err)
+	}
+	second, err := cli.Create(t.Context(), "acme")
+	if err != nil || second.NewWorkspace {
+		t.Fatalf("Create says %+v, %v: want a token of the same workspace", second, err)
+	}
+	k.send("GET /v1/wp/status", "Bearer "+made.Token, "").want(200).says("workspace", "acme").says("token_id", made.ID)
+	k.visitor("acme")
+
+	if err := cli.Revoke(t.Context(), made.ID); err != nil {
+		t.Fatal(err)
+	}
+	k.clock.pass(time.Second)
+	k.send("GET /v1/wp/status", "Bearer "+made.Token, "").wantError(401, "unauthenticated")
+	k.send("GET /v1/wp/status", "Bearer "+second.Token, "").want(200)
+
+	all, err := cli.List(t.Context())
+	if err != nil || len(all) != 3 { // the bench's own too
+		t.Fatalf("List says %v, %v: want 3", all, err)
+	}
+	revoked := map[string]time.Time{}
+	for _, i := range all {
+		revoked[i.ID] = i.Revoked
+	}
+	if revoked[made.ID].IsZero() || !revoked[second.ID].IsZero() {
+		t.Errorf("List says %v: want %s revoked alone", all, made.ID)
+	}
+	k.clock.pass(time.Hour)
+	if err := cli.Revoke(t.Context(), made.ID); err != nil {
+		t.Errorf("revoking again says %v", err)
+	}
+	if again, _ := cli.List(t.Context()); again[0].Revoked != all[0].Revoked || again[1].Revoked != all[1].Revoked {
+		t.Error("revoking again changed the date")
+	}
+	if err := cli.Revoke(t.Context(), "nothing"); !errors.Is(err, ErrNoToken) {
+		t.Errorf("revoking no token says %v", err)
+	}
+}
+
+func TestAWorkspaceNameIsOneWord(t *testing.T) {
+	k := setUp(t)
+	for _, name := range []string{"", "two words", "-x", "a/b", "a\nb", "é", strings.Repeat("x", 65)} {
+		if _, err := k.b.Tokens().Create(t.Context(), name); err == nil || !strings.Contains(err.Error(), "want 1 to 64") {
+			t.Errorf("Create(%q) says %v", name, err)
+		}
+	}
+	if k.rows("workspaces") != 1 {
+		t.Error("a workspace was made all the same")
+	}
+}
+
+func TestNoSecretOfATokenIsStored(t *testing.T) {
+	k := setUp(t)
+	secret := strings.Split(k.token, "_")[2]
+	if n := k.rows("tokens WHERE instr(hash, CAST('" + secret[:16] + "' AS BLOB)) OR instr(id, '" + secret[:8] + "')"); n != 0 {
+		t.Error("the secret stands in the database")
+	}
+}
+
+// demo is there for a newcomer, and does not appear beside a workspace that somebody chose.
+func TestDemoIsMadeOnlyWhereThereIsNoOtherWorkspace(t *testing.T) {
+	dir := t.TempDir()
+	cli, err := OpenTokens(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cli.Create(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cli.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k := benchOn(t, dir)
+	k.b = k.open(Options{Dir: dir})
+	k.send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).wantError(404, "not_found")
+	k.visitor("acme")
+}
