@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/sample"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// An edge is everything that weir serve has put together.
+type edge struct {
+	decider *weir.Decider
+	gateway *gateway.Gateway
+	trusted []netip.Prefix
+
+	// What start-up says of them.
+	backendLine, sessionsLine, tokensLine string
+	workspace                             string // one that the sample backend has
+
+	closers []func() error // in the order of opening
+}
+
+// serve runs the edge until ctx ends or the process is told to, and drains it.
+func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	log := newLogger(f, stderr)
+	running, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	told := make(chan struct{})
+	context.AfterFunc(running, func() {
+		defer close(told)
+		stop() // a second signal meets the default, which is to end at once
+		log.Info("draining: requests under way may finish; a second signal ends at once")
+	})
+	defer surviveHangUp(running, log)()
+	policy, err := readPolicy(stdin, f.policy)
+	if err != nil {
+		return printProblems(stderr, err)
+	}
+	for _, w := range policy.Warnings {
+		printProblem(stderr, "warning", w)
+	}
+	listener, err := net.Listen("tcp", string(f.listen))
+	if err != nil {
+		hint := "is another server running? --listen :0 takes any free port"
+		if errors.Is(err, os.ErrPermission) {
+			hint = "ports below 1024 are for privileged users; --listen :8080 is for everybody"
+		}
+		return no(fmt.Errorf("listen on %q: %w", f.listen, err), hint)
+	}
+	defer listener.Close()
+	e, err := assemble(ctx, f, policy.Policy, log, stderr, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	if err := e.announce(stdout, f, listener.Addr()); err != nil {
+		return no(fmt.Errorf("say what was started: %w", err), "")
+	}
+	log.Info("serving", "address", listener.Addr().String())
+	if err := e.gateway.Serve(running, listener); err != nil {
+		return no(err, "")
+	}
+	<-told
+	log.Info("drained, good-bye")
+	return nil
+}
+
+// surviveHangUp keeps a SIGHUP, which asks other servers to reload, from ending this one without a drain. The caller runs
+// what it returns once ctx has ended, or is to be forgotten.
+func surviveHangUp(ctx context.Context, log *slog.Logger) (stop func()) {
+	hangUps, done := make(chan os.Signal, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangUps:
+				log.Warn("SIGHUP changes nothing: the policy is read at start only; SIGTERM drains")
+			}
+		}
+	}()
+	return func() { signal.Stop(hangUps); cancel(); <-done }
+}
+
+// newLogger returns the log on standard error.
+func newLogger(f *serveFlags, stderr io.Writer) *slog.Logger {
+	if f.logFormat.value == "json" {
+		return slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(stderr, nil))
+}
+
+// assemble opens and connects everything, by one clock; nil is the machine's. What it returns must be closed.
+func assemble(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, stderr io.Writer, now func() time.Time) (*edge, error) {
+	e := &edge{trusted: f.trustedProxies}
+	if err := e.open(ctx, f, p, log, stderr, now); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return e, nil
+}
+
+func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, stderr io.Writer, now func() time.Time) error {
+	store, err := memstore.New(memstore.Options{Memory: int64(f.memory), Now: now})
+	if err != nil {
+		return no(err, "give it more with --memory, such as --memory 256MiB")
+	}
+	e.decider, err = weir.New(p, store, weir.Options{Sources: identity.Sources(), Deadline: f.storeDeadline.Duration})
+	if err != nil {
+		return no(err, "see 'weir policy check FILE'")
+	}
+	who := identity.Options{
+		TrustedProxies: f.trustedProxies,
+		ClientIPHeader: f.clientIPHeader,
+		IPv6Prefix:     f.ipv6Prefix.value,
+		Now:            now,
+	}
+	o := gateway.Options{
+		Decider:        e.decider,
+		CORSOrigins:    f.corsOrigins,
+		IETF:           bool(f.ietfHeaders),
+		CertFile:       f.tlsCert,
+		KeyFile:        f.tlsKey,
+		ProxyProtocol:  bool(f.proxyProtocol),
+		TrustedProxies: f.trustedProxies,
+		Log:            log,
+	}
+	if f.upstream.URL == nil {
+		err = e.openSample(ctx, f, log, now, &who, &o)
+	} else {
+		err = e.openUpstream(ctx, f, log, now, &who, &o)
+	}
+	if err != nil {
+		return err
+	}
+	if o.Identity, err = identity.New(who); err != nil {
+		return no(err, "")
+	}
+	if f.accessLog {
+		format := gateway.LogText
+		if f.logFormat.value == "json" {
+			format = gateway.LogJSON
+		}
+		o.AccessLog = gateway.NewAccessLog(stderr, format, log)
+		e.closers = append(e.closers, o.AccessLog.Close)
+	}
+	if e.gateway, err = gateway.New(o); err != nil {
+		var bad *gateway.CertificateError
+		if errors.As(err, &bad) {
+			return no(err, "--tls-cert and --tls-key want PEM files that belong together")
+		}
+		return misused("see 'weir serve --help'", "%w", err)
+	}
+	return nil
+}
+
+// close closes everything, the last opened first.
+func (e *edge) close() error {
+	var err error
+	for i := len(e.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, e.closers[i]())
+	}
+	e.closers = nil
+	return err
+}
+
+const dataHint = "say with --data DIR where to keep what must last; Weir must be allowed to write there"
+
+// openSample puts the sample backend behind the edge.
+func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options, o *gateway.Options) error {
+	backend, err := sample.Open(ctx, sample.Options{Dir: f.data, Now: now, Log: log})
+	if err != nil {
+		return no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
+	}
+	e.closers = append(e.closers, backend.Close)
+	who.Sessions, who.Tokens = backend.Sessions(), backend.Tokens()
+	o.Backend, o.Ready = backend.Handler(), backend.Ready
+
+	e.workspace = "demo"
+	if all, err := backend.Tokens().List(ctx); err == nil && len(all) > 0 {
+		e.workspace = all[0].Workspace
+	}
+	e.backendLine = "the sample backend, rows in " + absolute(f.data)
+	e.sessionsLine = "minted and verified here"
+	e.tokensLine = "those of 'weir token create', in " + absolute(f.data)
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// explain judges a request without sending it. target is a path as a client would send it, escapes and all.
+func explain(p weir.Policy, method, target string, who caller) (*explanation, error) {
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		return nil, err
+	}
+	d, err := weir.New(p, store, weir.Options{Sources: identity.Sources()})
+	if err != nil {
+		return nil, err
+	}
+	e := &explanation{Method: method, Path: target, Windows: []explainedWindow{}}
+	escaped, _, query := strings.Cut(target, "?")
+	if query {
+		e.because("the query plays no part in the choice")
+	}
+	path, err := gateway.Canonical(escaped)
+	if err != nil { // D10: no single safe reading
+		e.because(fmt.Sprintf("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err))
+		return e, e.fill(d.Fallback(likeliest(escaped)), who)
+	}
+	e.Canonical = path
+	decoded, err := url.PathUnescape(path)
+	if err != nil {
+		return nil, fmt.Errorf("decode the canonical path %q: %w", path, err)
+	}
+	if path != escaped {
+		e.because(fmt.Sprintf("%s is another spelling of %s: dot segments are resolved, empty segments folded, needless escapes undone; the backend receives this form", escaped, path))
+	}
+	match := d.Match(method, decoded)
+	if err := e.fill(match, who); err != nil {
+		return nil, err
+	}
+	e.explainRoute(p, method, decoded, match)
+	e.explainMethod(d, method, decoded)
+	return e, nil
+}
+
+// likeliest returns what a backend would most likely read in a path that has no single safe reading: every escape undone,
+// backslashes taken for slashes. It serves to find the surface that the path lies under, and nothing else.
+func likeliest(escaped string) string {
+	path := escaped
+	for range 8 {
+		once, err := url.PathUnescape(path)
+		if err != nil || once == path {
+			break
+		}
+		path = once
+	}
+	return strings.ReplaceAll(path, `\`, "/")
+}
+
+func (e *explanation) because(why string) { e.Why = append(e.Why, why) }
+
+// fill takes over the limiter of a match, if there is one.
+func (e *explanation) fill(m weir.Match, who caller) error {
+	l := m.Limiter()
+	if l == nil {
+		return nil
+	}
+	text, err := messageText(httplimit.MessageOf(l))
+	if err != nil {
+		return err
+	}
+	e.Limiter, e.Route, e.Cost = l.Name, m.Route().String(), max(l.Cost, 1)
+	e.Message = &messageJSON{Name: httplimit.MessageOf(l), Text: text}
+	for _, w := range l.Windows {
+		e.Windows = append(e.Windows, explainWindow(w, who))
+	}
+	return nil
+}
+
+// explainRoute says why the route of m covers path, and why it beat the others that do (D8, D9).
+func (e *explanation) explainRoute(p weir.Policy, method, path string, m weir.Match) {
+	if m.Limiter() == nil {
+		e.because("no route covers it")
+		return
+	}
+	won := m.Route()
+	switch {
+	case won.Path != path && !won.Prefix:
+		e.because(fmt.Sprintf("%s also covers what follows it after / or . or ;, in letters of any case: a backend may take that for the same endpoint", won))
+	case won.Prefix:
+		e.because(fmt.Sprintf("%s covers every path that begins with %s, and the bare prefix", won, won.Path))
+	}
+	for _, l := range p.Limiters {
+		for _, r := range l.Routes {
+			if r != won && covers(r, method, path) {
+				e.because(fmt.Sprintf("%s beats %s (%s): %s", won, r, l.Name, advantage(won, r)))
+			}
+		}
+	}
+}
+
+// covers says whether a route alone would match.
+func covers(r weir.Route, method, path string) bool {
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		return false
+	}
+	key, err := weir.ParseKey("ip")
+	if err != nil {
+		return false
+	}
+	alone := weir.Policy{Limiters: []weir.Limiter{{
+		Name: "alone", Routes: []weir.Route{r}, Windows: []weir.Window{{Limit: 1, Per: weir.MaxPer, Key: key}}}}}
+	d, err := weir.New(alone, store, weir.Options{})
+	return err == nil && d.Match(method, path).Limiter() != nil
+}
+
+// advantage names the rule by which won is the more specific of two routes that cover a path.
+func advantage(won, lost weir.Route) string {
+	switch {
+	case !won.Prefix && lost.Prefix:
+		return "a literal path beats a prefix"
+	case len(won.Path) > len(lost.Path):
+		return "the longer path beats the shorter one"
+	default:
+		return "a route with a method beats one without"
+	}
+}
+
+// explainMethod says what becomes of requests whose method is special (D9, D10).
+func (e *explanation) explainMethod(d *weir.Decider, method, path string) {
+	fallback := d.Fallback(path).Limiter()
+	switch {
+	case method == http.MethodOptions && fallback != nil:
+		e.because(fmt.Sprintf("with Origin and Access-Control-Request-Method it is a CORS preflight: answered by the gateway itself, and charged to %s", fallback.Name))
+	case method != strings.ToUpper(method):
+		e.because("methods are case-sensitive: " + method + " is not " + strings.ToUpper(method) + ", and is answered 405")
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/weirlimit/weir"
+
+// floors is the building: a package may import packages of lower floors only, so never one of its own floor.
+var floors = map[string]int{
+	"cmd/weir": 4,
+
+	"internal/gateway": 3, "internal/sample": 3, "internal/rls": 3, "internal/admin": 3, "internal/telemetry": 3,
+
+	"httplimit": 2, "internal/sample/sqlite": 2,
+
+	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1,
+
+	"": 0, "identity": 0, "headers": 0,
+}
+
+// floorOf returns a package's floor; examples stand on top, as users do.
+func floorOf(name string) (floor int, ok bool) {
+	if strings.HasPrefix(name, "examples/") {
+		return 4, true
+	}
+	floor, ok = floors[name]
+	return floor, ok
+}
+
+// A listed package is what go list says of one.
+type listed struct {
+	ImportPath, Dir, Name, Doc string
+	GoFiles                    []string
+	TestGoFiles, XTestGoFiles  []string
+	Imports, Deps              []string
+}
+
+// name is the package's path inside the module, empty for the root.
+func (p listed) name() string { return strings.Trim(strings.TrimPrefix(p.ImportPath, module), "/") }
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json", "./...")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 5 {
+		t.Fatalf("go list found %d packages; it looked in the wrong place", len(all))
+	}
+	return all
+}
+
+func standard(path string) bool { return !strings.Contains(strings.Split(path, "/")[0], ".") }
+
+func TestImportsPointDownwards(t *testing.T) {
+	for _, p := range packages(t) {
+		floor, ok := floorOf(p.name())
+		if !ok {
+			t.Errorf("package %q has no floor: give it one in floors, and in the picture of docs/architecture.md", p.name())
+			continue
+		}
+		for _, imported := range p.Imports {
+			if imported != module && !strings.HasPrefix(imported, module+"/") {
+				continue
+			}
+			below, ok := floorOf(listed{ImportPath: imported}.name())
+			if !ok || below >= floor {
+				t.Errorf("%s (floor %d) imports %s (floor %d): imports point down, so that each floor can be used without those above",
+					p.ImportPath, floor, imported, below)
+			}
+		}
+	}
+}
+
+func TestThePackagesThatServicesEmbedStayLean(t *testing.T) {
+	// What a floor-0 package may import beside the standard library.
+	allowed := map[string][]string{"": nil, "headers": nil, "identity": {"github.com/golang-jwt/jwt/v5"}}
+	for _, p := range packages(t) {
+		extra, ok := allowed[p.name()]
+		if !ok {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if !standard(imported) && !slices.Contains(extra, imported) {
+				t.Errorf("%s imports %s: a service that embeds the limiter compiles the standard library and no server", p.ImportPath, imported)
+			}
+		}
+		if p.name() == "" && slices.Contains(p.Deps, "net/http") {
+			t.Errorf("%s depends on net/http: the waist does not know who asks it", p.ImportPath)
+		}
+	}
+}
+
+func TestACallerCarriesNoServerCode(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.name() != "pacer" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, module) && imported != module && imported != module+"/headers" {
+				t.Errorf("%s imports %s: a caller needs the fields and the words, nothing that serves", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+func TestProtobufLivesInOnePackage(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, "google.golang.org/protobuf") && p.name() != "internal/rls" {
+				t.Errorf("%s imports %s: protobuf types live in internal/rls and nowhere else", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, p := range packages(t) {
+		want := "Package " + p.Name + " "
+		if p.Name == "main" {
+			want = "Command "
+		}
+		if !strings.HasPrefix(p.Doc, want) {
+			t.Errorf("%s has no package comment beginning with %q: a reader starts there", p.ImportPath, want)
+		}
+	}
+}
+
+// A house rule forbids a call or a declaration, for a reason.
+var houseRules = []struct {
+	pkg, name string // a function of an imported package; pkg empty: a function declared here
+	testsOnly bool
+	reason    string
+}{
+	{"", "init", false, "what runs before main cannot be passed anything, and cannot fail"},
+	{"time", "Sleep", true, "a test that sleeps is slow, and still fails on a slow machine; pass the time in, or use testing/synctest"},
+	{"t", "Skip", true, "a skipped test proves nothing and looks green; make test installs what it needs"},
+	{"t", "Skipf", true, "a skipped test proves nothing and looks green; make test installs what it needs"},
+	{"t", "SkipNow", true, "a skipped test proves nothing and looks green; make test installs what it needs"},
+	{"b", "Skip", true, "a skipped benchmark measures nothing and looks fine"},
+	{"f", "Skip", true, "a skipped fuzz target proves nothing and looks green"},
+}
+
+func TestHouseRules(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			checkHouseRules(t, filepath.Join(p.Dir, name))
+		}
+	}
+}
+
+func checkHouseRules(t *testing.T, path string) {
+	t.Helper()
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bubble := false // in which a sleep takes no time
+	for _, i := range f.Imports {
+		bubble = bubble || i.Path.Value == `"testing/synctest"`
+	}
+	complain := func(n ast.Node, pkg, name string) {
+		if bubble && name == "Sleep" {
+			return
+		}
+		for _, rule := range houseRules {
+			if rule.pkg == pkg && rule.name == name && (!rule.testsOnly || strings.HasSuffix(path, "_test.go")) {
+				t.Errorf("%v: %s: %s", files.Position(n.Pos()), strings.Trim(pkg+"."+name, "."), rule.reason)
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Recv == nil {
+				complain(n, "", n.Name.Name)
+			}
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok {
+				complain(n, x.Name, n.Sel.Name)
+			}
+		}
+		return true
+	})
+}
+
+func TestNoFileOutgrowsAScreenful(t *testing.T) {
+	const most, mostTest = 500, 600 // lines of a file; the aim is 400, tables of cases may run on
+	for _, p := range packages(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			files := token.NewFileSet()
+			f, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			allowed := most
+			if strings.HasSuffix(name, "_test.go") {
+				allowed = mostTest
+			}
+			if lines := files.File(f.Pos()).LineCount(); lines > allowed {
+				t.Errorf("%s has %d lines, more than %d: one file, one thing to read", filepath.Join(p.name(), name), lines, allowed)
+			}
+		}
+	}
+}

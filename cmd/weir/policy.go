@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+const policyLong = `Check, show and explain policies.
+
+A policy is a YAML file of limiters: each has routes, and windows such as "1000 per minute by ip+agent".
+'weir policy show' prints the built-in one, which is the contract; it is a good file to start from:
+
+  weir policy show > my-policy.yaml`
+
+func newPolicy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, show and explain policies",
+		Long:  policyLong,
+		Example: `  weir policy show
+  weir policy check my-policy.yaml
+  weir policy explain POST /api/v1/widget/leads --session abc`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(newPolicyCheck(), newPolicyShow(), newPolicyExplain())
+	return cmd
+}
+
+// contractName is what the built-in policy is called where a file would be named.
+const contractName = "the contract (built in)"
+
+// readPolicy reads the policy in the named file; "-" is standard input, and no name is the contract.
+func readPolicy(stdin io.Reader, name string) (*policyfile.File, error) {
+	reader := policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
+	switch name {
+	case "":
+		return reader.Parse(contractName, policyfile.ContractSource())
+	case "-":
+		source, err := io.ReadAll(io.LimitReader(stdin, 1<<20+1))
+		if err != nil {
+			return nil, no(fmt.Errorf("read the policy on standard input: %w", err), "")
+		}
+		return reader.Parse("standard input", source)
+	}
+	file, err := reader.Load(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, no(fmt.Errorf("there is no policy file %q", name), "'weir policy show > FILE' makes one to start from")
+	}
+	return file, err
+}
+
+// printProblems prints what is wrong with a policy, each at its file and line, and returns the failure to end with. An
+// error that is about something else is returned as it is.
+func printProblems(w io.Writer, err error) error {
+	var invalid *policyfile.Error
+	if !errors.As(err, &invalid) {
+		var f *failure
+		if errors.As(err, &f) {
+			return err
+		}
+		return no(err, "")
+	}
+	for _, p := range invalid.Problems {
+		printProblem(w, "error", p)
+	}
+	name := "the policy"
+	if len(invalid.Problems) > 0 {
+		name = invalid.Problems[0].File
+	}
+	return no(fmt.Errorf("%s: %s", name, count(len(invalid.Problems), "problem")), "")
+}
+
+func printProblem(w io.Writer, kind string, p policyfile.Problem) {
+	fmt.Fprintf(w, "%s: %s\n", kind, p)
+	if p.Hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", p.Hint)
+	}
+}
+
+// count says how many there are of a thing, in words that fit one and many.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

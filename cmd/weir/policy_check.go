@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/policyfile"
+)
+
+func newPolicyCheck() *cobra.Command {
+	var machine onOff
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say everything that is wrong with a policy file",
+		Long: `Say everything that is wrong with a policy file, each problem at its line with what is allowed.
+
+Warnings do not make a policy invalid: a path that no limiter covers under a prefix that others use, say.
+FILE may be - for standard input. Exit status 1: the policy is invalid.`,
+		Example: `  weir policy check my-policy.yaml
+  weir policy show | weir policy check -
+  weir policy check my-policy.yaml --json`,
+		Args: arguments("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := readPolicy(cmd.InOrStdin(), args[0])
+			if machine {
+				return printVerdict(cmd, file, err)
+			}
+			if err != nil {
+				return printProblems(cmd.ErrOrStderr(), err)
+			}
+			for _, w := range file.Warnings {
+				printProblem(cmd.ErrOrStderr(), "warning", w)
+			}
+			windows := 0
+			for _, l := range file.Policy.Limiters {
+				windows += len(l.Windows)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, %s with %s\n",
+				args[0], count(len(file.Policy.Limiters), "limiter"), count(windows, "window"))
+			return err
+		},
+	}
+	jsonFlag(cmd, &machine)
+	return cmd
+}
+
+// A verdict is what policy check --json prints.
+type verdict struct {
+	Valid    bool          `json:"valid"`
+	Problems []problemJSON `json:"problems"`
+	Warnings []problemJSON `json:"warnings"`
+}
+
+type problemJSON struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"` // 0: the file as a whole
+	Column  int    `json:"column"`
+	Path    string `json:"path"`
+	Value   string `json:"value"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func problemsJSON(problems []policyfile.Problem) []problemJSON {
+	all := make([]problemJSON, len(problems))
+	for i, p := range problems {
+		all[i] = problemJSON{p.File, p.Line, p.Column, p.Path, p.Value, p.Message, p.Hint}
+	}
+	return all
+}
+
+// printVerdict prints what readPolicy answered for a machine.
+func printVerdict(cmd *cobra.Command, file *policyfile.File, err error) error {
+	v := verdict{Valid: err == nil, Problems: []problemJSON{}, Warnings: []problemJSON{}}
+	var invalid *policyfile.Error
+	switch {
+	case err == nil:
+		v.Warnings = problemsJSON(file.Warnings)
+	case errors.As(err, &invalid):
+		v.Problems = problemsJSON(invalid.Problems)
+	default:
+		return printProblems(cmd.ErrOrStderr(), err)
+	}
+	if err := writeJSON(cmd.OutOrStdout(), v); err != nil {
+		return err
+	}
+	if !v.Valid {
+		return no(errSilent, "")
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+func newPolicyShow() *cobra.Command {
+	var machine onOff
+	cmd := &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Print a policy: the contract, or FILE as Weir reads it",
+		Long: `Print a policy.
+
+Without FILE it is the contract, word for word as it is built in: a file to start your own from.
+With FILE it is what Weir reads there, in one spelling; --json says every default too.`,
+		Example: `  weir policy show
+  weir policy show > my-policy.yaml
+  weir policy show my-policy.yaml --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return arguments("FILE")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && !bool(machine) {
+				_, err := cmd.OutOrStdout().Write(policyfile.ContractSource())
+				return err
+			}
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			file, err := readPolicy(cmd.InOrStdin(), name)
+			if err != nil {
+				return printProblems(cmd.ErrOrStderr(), err)
+			}
+			if machine {
+				return writeJSON(cmd.OutOrStdout(), map[string]any{"limiters": limitersJSON(file.Policy)})
+			}
+			_, err = cmd.OutOrStdout().Write(policyfile.Marshal(file.Policy))
+			return err
+		},
+	}
+	jsonFlag(cmd, &machine)
+	return cmd
+}
+
+// A limiterJSON is a limiter with its defaults said.
+type limiterJSON struct {
+	Name           string       `json:"name"`
+	Routes         []string     `json:"routes"`
+	Windows        []windowJSON `json:"windows"`
+	Cost           int64        `json:"cost"`
+	Message        string       `json:"message"`
+	OnStoreFailure string       `json:"on_store_failure"`
+}
+
+type windowJSON struct {
+	Window     string     `json:"window"`
+	Limit      int64      `json:"limit"`
+	PerSeconds int64      `json:"per_seconds"`
+	Key        [][]string `json:"key"` // parts, each its alternatives in order
+}
+
+func limitersJSON(p weir.Policy) []limiterJSON {
+	all := make([]limiterJSON, len(p.Limiters))
+	for i, l := range p.Limiters {
+		all[i] = limiterJSON{Name: l.Name, Routes: []string{}, Cost: max(l.Cost, 1), Message: httplimit.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String()}
+		for _, r := range l.Routes {
+			all[i].Routes = append(all[i].Routes, r.String())
+		}
+		for _, w := range l.Windows {
+			all[i].Windows = append(all[i].Windows, newWindowJSON(w))
+		}
+	}
+	return all
+}
+
+func newWindowJSON(w weir.Window) windowJSON {
+	v := windowJSON{Window: w.String(), Limit: w.Limit, PerSeconds: int64(w.Per.Seconds())}
+	for _, part := range w.Key {
+		v.Key = append(v.Key, part)
+	}
+	return v
+}

@@ -1,0 +1,39 @@
+package main
+
+import "github.com/spf13/cobra"
+
+const serveLong = `Run the edge.
+
+Without flags: the contract's limits, counted in this process's memory, before the built-in sample backend,
+which keeps its rows in ./weir-data. Start-up prints two blocks to paste into a shell; each ends in a 429.
+
+With --upstream URL Weir stands in front of your own backend instead. Sessions (--jwt-key, --jwks) and API
+tokens (--token-file, or those of 'weir token create') are verified here; what cannot be verified is counted
+by IP address and passed on, and start-up says so.
+
+SIGTERM or SIGINT lets running requests finish and exits 0; a second one ends at once.`
+
+const serveExample = `  weir serve
+  weir serve --listen 127.0.0.1:9000 --data /var/lib/weir
+  weir serve --upstream http://127.0.0.1:3000 --jwt-key secret.key --policy my-policy.yaml
+  weir serve --tls-cert cert.pem --tls-key key.pem --trusted-proxies 10.0.0.0/8
+  WEIR_LOG_FORMAT=json weir serve`
+
+func newServe() *cobra.Command {
+	f := defaultServeFlags()
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Run the edge",
+		Long:    serveLong,
+		Example: serveExample,
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), f, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.register(cmd)
+	return cmd
+}

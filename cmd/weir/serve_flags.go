@@ -1,0 +1,152 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// serveFlags are the flags of weir serve, as given.
+type serveFlags struct {
+	listen          listenAddr
+	tlsCert, tlsKey string
+
+	policy   string // empty: the contract
+	upstream endpoint
+
+	store         store
+	data          string
+	memory        size
+	storeDeadline span
+
+	trustedProxies prefixes
+	clientIPHeader string
+	proxyProtocol  onOff
+	ipv6Prefix     number
+
+	jwtKeys     paths
+	jwks        endpoint
+	jwtIssuer   string
+	jwtAudience string
+	jwtLeeway   span
+	tokenFile   string
+
+	corsOrigins origins
+	ietfHeaders onOff
+	logFormat   choice
+	accessLog   onOff
+}
+
+// defaultServeFlags is the contract, the embedded store, the sample backend and ./weir-data.
+func defaultServeFlags() *serveFlags {
+	return &serveFlags{
+		listen:         ":8080",
+		store:          "memory",
+		data:           "weir-data",
+		memory:         256 << 20,
+		storeDeadline:  span{Duration: 100 * time.Millisecond, min: time.Millisecond, max: time.Minute},
+		clientIPHeader: "X-Forwarded-For",
+		ipv6Prefix:     number{value: 64, min: 1, max: 128},
+		jwtLeeway:      span{max: time.Hour},
+		corsOrigins:    origins{"*"},
+		logFormat:      choice{value: "text", of: []string{"text", "json"}},
+		accessLog:      true,
+	}
+}
+
+func (f *serveFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(&f.listen, "listen", "where to listen")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain, PEM: serve TLS and HTTP/2")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
+	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
+	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
+	flags.Var(&f.store, "store", "where counts are kept: memory")
+	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last; several weir commands may use it at once")
+	flags.Var(&f.memory, "memory", "bound of the embedded store, in B, KiB, MiB or GiB")
+	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
+	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
+	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in: X-Forwarded-For, Forwarded or X-Real-IP")
+	switchFlag(cmd, &f.proxyProtocol, "proxy-protocol", "trusted proxies begin each connection with a PROXY protocol header")
+	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address are one caller")
+	flags.Var(&f.jwtKeys, "jwt-key", "a key of visitor sessions minted elsewhere: a secret of 32 bytes or more, or a PEM public key; repeatable; only with --upstream")
+	flags.Var(&f.jwks, "jwks", "where such keys are published; only with --upstream")
+	flags.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `ISS` that sessions must name; only with --upstream")
+	flags.StringVar(&f.jwtAudience, "jwt-audience", "", "the `AUD` that sessions must name; only with --upstream")
+	flags.Var(&f.jwtLeeway, "jwt-leeway", "how far the clock that minted a session may be off; only with --upstream")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` of ids and hashes of API tokens minted elsewhere (default the tokens in --data); only with --upstream")
+	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
+	switchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
+	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
+	switchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query")
+
+	file := func(names ...string) {
+		for _, name := range names {
+			must(cmd.MarkFlagFilename(name))
+		}
+	}
+	file("tls-cert", "tls-key", "policy", "jwt-key", "token-file")
+	must(cmd.MarkFlagDirname("data"))
+	words := func(name string, of ...string) {
+		must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	words("store", "memory")
+	words("client-ip-header", clientIPHeaders...)
+	words("log-format", f.logFormat.of...)
+	words("cors-origins", "*")
+	for _, name := range []string{"proxy-protocol", "ietf-headers", "access-log"} {
+		words(name, "on", "off")
+	}
+}
+
+// must panics on an error that only a misspelt flag of ours can cause.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+var clientIPHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
+
+// onlyWithUpstream are the flags about credentials minted elsewhere: the sample backend mints its own.
+var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file"}
+
+// check finds what the flags say together and should not.
+func (f *serveFlags) check(cmd *cobra.Command) error {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	hint := "see 'weir serve --help'"
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		return misused("give both or neither", "--tls-cert and --tls-key go together")
+	}
+	if f.upstream.URL == nil {
+		for _, name := range onlyWithUpstream {
+			if given(name) {
+				return misused("the sample backend mints its own sessions and tokens; give --upstream URL, or leave it out",
+					"%s is only for --upstream", spelled(cmd, name))
+			}
+		}
+	}
+	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
+		return misused(hint, "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", spelled(cmd, "client-ip-header"), f.clientIPHeader)
+	}
+	if len(f.trustedProxies) == 0 {
+		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
+			if given(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
+				return misused("give --trusted-proxies too: nobody is believed by default", "%s means nothing without --trusted-proxies", spelled(cmd, name))
+			}
+		}
+	}
+	if f.jwks.URL == nil && len(f.jwtKeys) == 0 {
+		for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
+			if given(name) {
+				return misused("give --jwt-key FILE or --jwks URL too", "%s means nothing without a key to verify sessions with", spelled(cmd, name))
+			}
+		}
+	}
+	if f.data == "" {
+		return misused(hint, "--data must name a directory")
+	}
+	return nil
+}

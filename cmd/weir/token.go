@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/sample"
+)
+
+const tokenLong = `Manage the API tokens of the bulk-sync surface, /v1/wp.
+
+They live in the data directory, as hashes; a server that uses the directory knows of a new or revoked
+one within a second, without a restart.`
+
+func newToken() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Create, list and revoke API tokens",
+		Long:  tokenLong,
+		Example: `  weir token create --workspace demo
+  weir token list
+  weir token revoke 3f9a…`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
+	return cmd
+}
+
+// dataFlag adds --data to a command about what is kept there.
+func dataFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "data", "weir-data", "`DIR` that the server was given as its --data")
+	must(cmd.MarkFlagDirname("data"))
+}
+
+// openTokens opens the tokens of a directory.
+func openTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
+	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: dir})
+	if err != nil {
+		return nil, no(fmt.Errorf("open the tokens in %q: %w", dir, err), "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
+	}
+	return tokens, nil
+}
+
+// openOldTokens is openTokens for a directory that must be there already.
+func openOldTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, no(fmt.Errorf("there is no data directory %q", dir), "say with --data DIR where 'weir serve' keeps its data; 'weir token create' makes one too")
+	}
+	return openTokens(ctx, dir)
+}
+
+// workspaceName is what a workspace may be called: it stands in URLs, logs and widgets.
+var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func newTokenCreate() *cobra.Command {
+	var dir, workspace string
+	var machine onOff
+	cmd := &cobra.Command{
+		Use:   "create --workspace NAME",
+		Short: "Mint a token and print it, once",
+		Long: `Mint an API token for a workspace, which is made where there is none of that name.
+
+The token alone is printed on standard output, once: only its hash is kept.`,
+		Example: `  weir token create --workspace demo
+  TOKEN=$(weir token create --workspace demo)
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/wp/status`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !workspaceName.MatchString(workspace) {
+				return misused("for example: weir token create --workspace demo",
+					"--workspace %q: want 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit", workspace)
+			}
+			return createToken(cmd, dir, workspace, bool(machine))
+		},
+	}
+	cmd.Flags().StringVar(&workspace, "workspace", "", "`NAME` of the workspace, its widgets' agent_id")
+	dataFlag(cmd, &dir)
+	jsonFlag(cmd, &machine)
+	return cmd
+}
+
+func createToken(cmd *cobra.Command, dir, workspace string, machine bool) error {
+	tokens, err := openTokens(cmd.Context(), dir)
+	if err != nil {
+		return err
+	}
+	defer tokens.Close()
+	made, err := tokens.Create(cmd.Context(), workspace)
+	if err != nil {
+		return no(fmt.Errorf("create a token for workspace %q: %w", workspace, err), "")
+	}
+	if made.NewWorkspace {
+		fmt.Fprintf(cmd.ErrOrStderr(), "workspace %q is new\n", workspace)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of workspace %q; it is shown this once\n", made.ID, workspace)
+	if machine {
+		return writeJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace})
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
+	return err
+}
+
+func newTokenList() *cobra.Command {
+	var dir string
+	var machine onOff
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the tokens, without their secrets",
+		Example: "  weir token list\n  weir token list --json",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			tokens, err := openOldTokens(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			defer tokens.Close()
+			all, err := tokens.List(cmd.Context())
+			if err != nil {
+				return no(fmt.Errorf("list the tokens in %q: %w", dir, err), "")
+			}
+			if machine {
+				return writeJSON(cmd.OutOrStdout(), tokenRows(all))
+			}
+			return printTokens(cmd, all)
+		},
+	}
+	dataFlag(cmd, &dir)
+	jsonFlag(cmd, &machine)
+	return cmd
+}
+
+// A tokenRow is a token as --json lists it.
+type tokenRow struct {
+	ID        string     `json:"id"`
+	Workspace string     `json:"workspace"`
+	Created   time.Time  `json:"created"`
+	Revoked   *time.Time `json:"revoked"` // null: in force
+}
+
+func tokenRows(all []sample.TokenInfo) []tokenRow {
+	rows := make([]tokenRow, len(all))
+	for i, t := range all {
+		rows[i] = tokenRow{ID: t.ID, Workspace: t.Workspace, Created: t.Created.UTC()}
+		if !t.Revoked.IsZero() {
+			revoked := t.Revoked.UTC()
+			rows[i].Revoked = &revoked
+		}
+	}
+	return rows
+}
+
+func printTokens(cmd *cobra.Command, all []sample.TokenInfo) error {
+	if len(all) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no tokens yet; 'weir token create --workspace NAME' mints one")
+		return nil
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tWORKSPACE\tCREATED\tSTATE")
+	for _, row := range tokenRows(all) {
+		state := "in force"
+		if row.Revoked != nil {
+			state = "revoked " + row.Revoked.Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", row.ID, row.Workspace, row.Created.Format(time.RFC3339), state)
+	}
+	return w.Flush()
+}
+
+func newTokenRevoke() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "End a token; servers refuse it within a second",
+		Example: "  weir token list\n  weir token revoke 3f9a…",
+		Args:    arguments("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tokens, err := openOldTokens(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			defer tokens.Close()
+			switch err := tokens.Revoke(cmd.Context(), args[0]); {
+			case errors.Is(err, sample.ErrNoToken):
+				return no(fmt.Errorf("no token has the id %q", redactToken(args[0])), "'weir token list' shows the ids")
+			case err != nil:
+				return no(fmt.Errorf("revoke token %q: %w", args[0], err), "")
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "token %s is revoked\n", args[0])
+			return nil
+		},
+	}
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+// redactToken keeps a whole token, given where an id was meant, out of the terminal's scrollback.
+func redactToken(s string) string {
+	const prefix = "wpt_"
+	if len(s) > len(prefix) && s[:len(prefix)] == prefix {
+		return prefix + "…"
+	}
+	return s
+}

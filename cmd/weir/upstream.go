@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/identity/jwks"
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/sample"
+)
+
+// openUpstream puts the operator's backend behind the edge, with what its callers' credentials are verified by (D17).
+func (e *edge) openUpstream(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options, o *gateway.Options) error {
+	o.Upstream = f.upstream.URL
+	o.Credentials = map[string]string{
+		identity.Session: "Begin a session with the service behind this address; send its token as Authorization: Bearer <token>.",
+		identity.Token:   "Whoever runs this service hands them out; send yours as Authorization: Bearer <token>.",
+	}
+	e.backendLine = f.upstream.String()
+	if err := e.openSessions(ctx, f, log, who); err != nil {
+		return err
+	}
+	return e.openTokens(ctx, f, log, now, who)
+}
+
+// unverified is what start-up says of credentials that cannot be told apart.
+const unverified = "not verified: requests are counted by IP address and passed on; %s"
+
+// refusing is what start-up says of the others.
+const refusing = "; without one, a request that a limiter counts by it is counted by IP address and answered 401"
+
+func (e *edge) openSessions(ctx context.Context, f *serveFlags, log *slog.Logger, who *identity.Options) error {
+	if len(f.jwtKeys) == 0 && f.jwks.URL == nil {
+		e.sessionsLine = fmt.Sprintf(unverified, "--jwt-key or --jwks gives the key")
+		return nil
+	}
+	o := identity.SessionsOptions{Issuer: f.jwtIssuer, Audience: f.jwtAudience, Leeway: f.jwtLeeway.Duration}
+	var by []string
+	for _, path := range f.jwtKeys {
+		key, err := identity.LoadKey(path)
+		if err != nil {
+			return no(fmt.Errorf("read the key of --jwt-key %q: %w", path, err), "it holds either a secret of 32 bytes or more, or a public key in PEM")
+		}
+		o.Keys = append(o.Keys, key)
+		by = append(by, filepath.Base(path))
+	}
+	if f.jwks.URL != nil {
+		fetching, stop := context.WithCancel(ctx)
+		set, err := jwks.New(fetching, f.jwks.String(), jwks.Options{Report: func(err error) {
+			if err != nil {
+				log.Error("the sessions' keys cannot be fetched, the last good ones stay in force", "url", f.jwks.String(), "error", err)
+				return
+			}
+			log.Info("the sessions' keys are fetched again", "url", f.jwks.String())
+		}})
+		if err != nil {
+			stop()
+			return no(fmt.Errorf("fetch the keys of --jwks %s: %w", f.jwks.String(), err), "want an https URL, or http to this machine itself")
+		}
+		e.closers = append(e.closers, func() error { stop(); set.Wait(); return nil })
+		o.Lookup = set.Lookup
+		by = append(by, f.jwks.String())
+	}
+	sessions, err := identity.NewSessions(o)
+	if err != nil {
+		return no(fmt.Errorf("verify sessions: %w", err), "")
+	}
+	who.Sessions = sessions
+	e.sessionsLine = "verified by " + strings.Join(by, ", ") + refusing
+	return nil
+}
+
+func (e *edge) openTokens(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options) error {
+	if f.tokenFile != "" {
+		tokens, err := identity.OpenTokenFile(f.tokenFile, func(err error) {
+			log.Error("the changed token file cannot be read, its last good tokens stay in force", "file", f.tokenFile, "error", err)
+		})
+		if err != nil {
+			return no(fmt.Errorf("read the tokens of --token-file %q: %w", f.tokenFile, err), "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace")
+		}
+		who.Tokens = tokens
+		e.tokensLine = fmt.Sprintf("verified by %s, %s", filepath.Base(f.tokenFile), count(tokens.Len(), "token")) + refusing
+		return nil
+	}
+	// The tokens in the data directory are ours only if there are any: else whatever this backend's callers send would be
+	// refused.
+	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: f.data, Now: now, Log: log})
+	if err != nil {
+		return no(fmt.Errorf("open the tokens in %q: %w", f.data, err), dataHint)
+	}
+	e.closers = append(e.closers, tokens.Close)
+	all, err := tokens.List(ctx)
+	if err != nil {
+		return no(fmt.Errorf("list the tokens in %q: %w", f.data, err), "")
+	}
+	if len(all) == 0 {
+		e.tokensLine = fmt.Sprintf(unverified, "--token-file, or 'weir token create' before the start, gives some")
+		return nil
+	}
+	who.Tokens = tokens
+	e.tokensLine = fmt.Sprintf("verified by those of 'weir token create', in %s", absolute(f.data)) + refusing
+	return nil
+}
