@@ -1,0 +1,70 @@
+# Weir: one command runs it, one command tests it.
+#
+#	go run ./cmd/weir serve     the Widget and Bulk-Sync API on :8080, limited as the contract says
+#	make test                   the proof, on a bare Debian machine too
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Pinned here and run by its version, so that go.mod of a service that embeds Weir never sees it.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.0
+
+# How long each fuzz target runs.
+FUZZTIME ?= 5s
+# How often `make soak` repeats the tests, and how long it fuzzes each target.
+SOAK ?= 20
+SOAKFUZZ ?= 10m
+
+export CGO_ENABLED ?= 1
+
+.PHONY: help
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## bin/weir
+	go build -trimpath -o bin/weir ./cmd/weir
+
+.PHONY: test
+test: deps fmt vet staticcheck race fuzz ## everything below, in this order; what CI runs
+	@echo "make test: all of it passed"
+
+.PHONY: deps
+deps: ## what the tests need beside Go: installed when root on Debian, else named
+	@scripts/deps
+
+.PHONY: fmt
+fmt: ## gofmt has nothing to say
+	@unformatted=$$(gofmt -l .); if [[ -n "$$unformatted" ]]; then \
+		echo "error: not formatted:" $$unformatted >&2; echo "hint: gofmt -w ." >&2; exit 1; fi
+	@echo "gofmt: nothing to say"
+
+.PHONY: vet
+vet: ## go vet, for Linux, macOS and Windows
+	GOOS=linux go vet ./...
+	GOOS=darwin CGO_ENABLED=0 go vet ./...
+	GOOS=windows CGO_ENABLED=0 go vet ./...
+	cd bench && go vet ./...
+
+.PHONY: staticcheck
+staticcheck: ## staticcheck, at the version pinned above
+	go run $(STATICCHECK) -checks 'inherit,-SA1008' ./... # SA1008: the contract's spelling of the fields is not Go's
+
+.PHONY: race
+race: ## every test with -race: packages, command-line scripts, end to end with curl and nginx
+	go test -race -count=1 -timeout 10m ./...
+
+.PHONY: fuzz
+fuzz: ## FUZZTIME (5s) of each fuzz target there is
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## the benchmarks of each package, then Weir beside its peers (bench/)
+	go test -run '^$$' -bench . -benchmem ./...
+	cd bench && go run .
+
+.PHONY: soak
+soak: deps ## the long run, outside CI: the tests SOAK (20) times, then SOAKFUZZ (10m) of each fuzz target
+	go test -race -count=$(SOAK) -timeout 0 ./...
+	scripts/fuzz $(SOAKFUZZ)
