@@ -31,7 +31,7 @@ func (d *DB) Report(ctx context.Context, session, conversation string, e Event) 
 			return err
 		}
 		id = c.ID
-		n, err = tell(ctx, tx, c.n, e)
+		n, err = d.tell(ctx, tx, c.n, e)
 		return err
 	})
 	return id, n, err
@@ -62,7 +62,7 @@ func (d *DB) SetTyping(ctx context.Context, session, conversation string, typing
 		if err != nil || !news {
 			return err // another ping said the same meanwhile
 		}
-		_, err = tell(ctx, tx, c.n, now)
+		_, err = d.tell(ctx, tx, c.n, now)
 		return err
 	})
 }
@@ -91,7 +91,7 @@ func (d *DB) Rate(ctx context.Context, session, conversation string, r Rating) e
 		if err != nil {
 			return err
 		}
-		_, err = tell(ctx, tx, c.n, Event{Source: FromServer, Type: "satisfaction.given", Data: data, Created: r.Created})
+		_, err = d.tell(ctx, tx, c.n, Event{Source: FromServer, Type: "satisfaction.given", Data: data, Created: r.Created})
 		return err
 	})
 }
@@ -130,12 +130,15 @@ func (d *DB) Events(ctx context.Context, session, conversation string, after int
 	return id, page, more, err
 }
 
-// tell appends e to the conversation's feed and returns its number.
-func tell(ctx context.Context, tx *sql.Tx, conversation int64, e Event) (n int64, err error) {
-	err = tx.QueryRowContext(ctx, `UPDATE conversations SET events = events + 1 WHERE n = ? RETURNING events`, conversation).Scan(&n)
+// tell appends e to the conversation's feed and returns its number. Whoever listens is told of it when the transaction
+// has ended.
+func (d *DB) tell(ctx context.Context, tx *sql.Tx, conversation int64, e Event) (n int64, err error) {
+	var id string
+	err = tx.QueryRowContext(ctx, `UPDATE conversations SET events = events + 1 WHERE n = ? RETURNING events, id`, conversation).Scan(&n, &id)
 	if err != nil {
 		return 0, err
 	}
+	d.told = append(d.told, news{id, n})
 	_, err = tx.ExecContext(ctx, `INSERT INTO events (conversation, n, source, type, data, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		conversation, n, e.Source, e.Type, maybe(string(e.Data)), moment(e.Created))
 	return n, err

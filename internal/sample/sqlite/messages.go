@@ -39,7 +39,7 @@ func (d *DB) AddMessages(ctx context.Context, session, conversation string, mess
 		}
 		id = c.ID
 		for i, m := range messages {
-			if err := add(ctx, tx, c.n, c.Messages+int64(i)+1, m); err != nil {
+			if err := d.add(ctx, tx, c.n, c.Messages+int64(i)+1, m); err != nil {
 				return err
 			}
 		}
@@ -49,7 +49,7 @@ func (d *DB) AddMessages(ctx context.Context, session, conversation string, mess
 	return id, err
 }
 
-func add(ctx context.Context, tx *sql.Tx, conversation, n int64, m Message) error {
+func (d *DB) add(ctx context.Context, tx *sql.Tx, conversation, n int64, m Message) error {
 	sources, err := json.Marshal(append([]Source{}, m.Sources...))
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func add(ctx context.Context, tx *sql.Tx, conversation, n int64, m Message) erro
 	if err != nil {
 		return err
 	}
-	_, err = tell(ctx, tx, conversation, Event{Source: FromServer, Type: "message.created", Data: data, Created: m.Created})
+	_, err = d.tell(ctx, tx, conversation, Event{Source: FromServer, Type: "message.created", Data: data, Created: m.Created})
 	return err
 }
 

@@ -38,7 +38,7 @@ func (d *DB) StartSession(ctx context.Context, s Session, conversation string) e
 		if !there {
 			return ErrNotFound
 		}
-		return start(ctx, tx, s.ID, conversation, s.Created)
+		return d.start(ctx, tx, s.ID, conversation, s.Created)
 	})
 }
 
@@ -53,10 +53,10 @@ func (d *DB) Session(ctx context.Context, id string) (s Session, err error) {
 
 // StartConversation adds an open conversation to the session.
 func (d *DB) StartConversation(ctx context.Context, session, id string, now time.Time) error {
-	return d.write(ctx, func(tx *sql.Tx) error { return start(ctx, tx, session, id, now) })
+	return d.write(ctx, func(tx *sql.Tx) error { return d.start(ctx, tx, session, id, now) })
 }
 
-func start(ctx context.Context, tx *sql.Tx, session, id string, now time.Time) error {
+func (d *DB) start(ctx context.Context, tx *sql.Tx, session, id string, now time.Time) error {
 	result, err := tx.ExecContext(ctx, `INSERT INTO conversations (id, session_id, created_at) VALUES (?, ?, ?)`,
 		id, session, moment(now))
 	if err != nil {
@@ -66,7 +66,7 @@ func start(ctx context.Context, tx *sql.Tx, session, id string, now time.Time) e
 	if err != nil {
 		return err
 	}
-	_, err = tell(ctx, tx, n, Event{Source: FromServer, Type: "conversation.started", Created: now})
+	_, err = d.tell(ctx, tx, n, Event{Source: FromServer, Type: "conversation.started", Created: now})
 	return err
 }
 
@@ -110,7 +110,7 @@ func (d *DB) CloseConversation(ctx context.Context, session, id string, now time
 			return err
 		}
 		c.Closed = instant(moment(now))
-		_, err := tell(ctx, tx, c.n, Event{Source: FromServer, Type: "conversation.closed", Created: now})
+		_, err := d.tell(ctx, tx, c.n, Event{Source: FromServer, Type: "conversation.closed", Created: now})
 		return err
 	})
 	return c, err

@@ -32,6 +32,9 @@ type DB struct {
 	patience time.Duration
 	writer   *sql.DB // one connection; a transaction locks the database when it begins
 	reader   *sql.DB // cannot write
+
+	listener func(conversation string, n int64) // nil: nobody listens
+	told     []news                             // of the transaction under way: whoever has the writing connection has this too
 }
 
 // readers is the number of connections that read. Reading is short work, done by at most as many cores as there are.
@@ -135,7 +138,7 @@ func (d *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
 		return err
 	}
 	defer conn.Close()
-	return transact(ctx, conn, f)
+	return d.transact(ctx, conn, f)
 }
 
 // writeDurably is write for what must survive a power cut once it has been reported done.
@@ -149,7 +152,7 @@ func (d *DB) writeDurably(ctx context.Context, f func(*sql.Tx) error) error {
 		return explain(err)
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), `PRAGMA synchronous = NORMAL`) // a lost connection has it by itself
-	return transact(ctx, conn, f)
+	return d.transact(ctx, conn, f)
 }
 
 // turn waits for this process's one writing connection, as long as for another process's lock.
@@ -163,7 +166,8 @@ func (d *DB) turn(ctx context.Context) (*sql.Conn, error) {
 	return conn, explain(err)
 }
 
-func transact(ctx context.Context, conn *sql.Conn, f func(*sql.Tx) error) error {
+func (d *DB) transact(ctx context.Context, conn *sql.Conn, f func(*sql.Tx) error) error {
+	defer d.announce()
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return explain(err)
