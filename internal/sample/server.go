@@ -19,6 +19,9 @@ func (b *Backend) serve(w http.ResponseWriter, hr *http.Request) {
 }
 
 func (b *Backend) dispatch(r *request) error {
+	if p := findPage(r.URL.Path); p != nil {
+		return r.page(p)
+	}
 	found, parameters := b.find(r.URL.Path)
 	if found == nil {
 		return refuse(http.StatusNotFound, "no such endpoint: %s; this server has %s and %s", show(r.URL.Path), widget, wp)
