@@ -3,9 +3,11 @@ package sample
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -124,6 +126,33 @@ func (f *form) integer(name string, min, max int64) (int64, bool) {
 		return 0, false
 	}
 	return n, true
+}
+
+// rfc3339 is the grammar of a time, which time.Parse takes less strictly; time.Parse knows the calendar.
+var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// instant returns a moment in whole milliseconds, fractions of one cut off; zero where it is absent. What RFC 3339 writes
+// in other ways, a leap second and a year of five digits are no moments.
+func (f *form) instant(name string) time.Time {
+	raw, ok := f.take(name)
+	if !ok {
+		return time.Time{}
+	}
+	const want = "want a time from 1970 to 9999 in RFC 3339, with its offset, such as 2026-03-01T09:00:00+01:00"
+	if kind(raw) != "a string" {
+		f.problem("field %q is %s: %s", name, kind(raw), want)
+		return time.Time{}
+	}
+	s, err := unquote(raw)
+	var t time.Time
+	if err == nil {
+		t, err = time.Parse(time.RFC3339, s)
+	}
+	if t = t.UTC().Truncate(time.Millisecond); err != nil || !rfc3339.MatchString(s) || t.Year() < 1970 || t.Year() > 9999 {
+		f.problem("field %q is %s: %s", name, show(s), want)
+		return time.Time{}
+	}
+	return t
 }
 
 // flag returns true or false, and whether it is there.

@@ -38,6 +38,7 @@ var codes = map[int]string{
 	http.StatusNotFound:              "not_found",
 	http.StatusMethodNotAllowed:      "method_not_allowed",
 	http.StatusConflict:              "conflict",
+	http.StatusGone:                  "gone",
 	http.StatusRequestEntityTooLarge: "payload_too_large",
 	http.StatusUnsupportedMediaType:  "unsupported_media_type",
 	http.StatusUnprocessableEntity:   "unprocessable",

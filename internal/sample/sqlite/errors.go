@@ -15,6 +15,7 @@ var (
 	ErrNotFound = errors.New("no such row")
 	ErrClosed   = errors.New("the conversation is closed")
 	ErrNoneOpen = errors.New("no conversation of this session is open")
+	ErrUsedUp   = errors.New("the coupon's uses are used up")
 	ErrFuture   = errors.New("the cursor lies beyond the newest event")
 	ErrBusy     = errors.New("the database is busy")
 	ErrFull     = errors.New("the disk or the database's size limit is full")

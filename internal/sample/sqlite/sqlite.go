@@ -221,5 +221,10 @@ func moment(t time.Time) int64 { return t.UnixMilli() }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
+// maybeMoment is NULL for the zero time.
+func maybeMoment(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: moment(t), Valid: !t.IsZero()}
+}
+
 // maybe is NULL for the empty string.
 func maybe(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
