@@ -54,7 +54,7 @@ func TestAUseIsDecidedWhereItIsTaken(t *testing.T) {
 
 // What needs no turn at writing takes none: another process may hold it meanwhile.
 func TestAnUnlimitedCouponAndAHeldUseNeedNoWrite(t *testing.T) {
-	d, s := visited(t, Options{BusyTimeout: time.Millisecond})
+	d, s := visited(t, Options{})
 	second := Session{ID: "ses_2", Workspace: "demo", Created: noon, Expires: noon.Add(time.Hour)}
 	if err := d.StartSession(t.Context(), second, "cnv_2"); err != nil {
 		t.Fatal(err)
@@ -62,17 +62,17 @@ func TestAnUnlimitedCouponAndAHeldUseNeedNoWrite(t *testing.T) {
 	if _, err := d.PutCoupons(t.Context(), "demo", []Coupon{{Code: "ANY", Percent: 5}, {Code: "ONE", Percent: 5, MaxUses: 1}, {Code: "TWO", Percent: 5, MaxUses: 2}}, noon); err != nil {
 		t.Fatal(err)
 	}
-	use := func(s Session, code string) error {
+	use := func(d *DB, s Session, code string) error {
 		_, err := d.UseCoupon(t.Context(), s, code, noon, func(Coupon) error { return nil })
 		return err
 	}
 	for _, code := range []string{"ONE", "TWO"} {
-		if err := use(s, code); err != nil {
+		if err := use(d, s, code); err != nil {
 			t.Fatal(err)
 		}
 	}
-	other := opened(t, d.path, Options{})
-	err := other.Alone(t.Context(), func() error {
+	impatient := opened(t, d.path, Options{BusyTimeout: time.Millisecond})
+	err := d.Alone(t.Context(), func() error {
 		for _, c := range []struct {
 			s    Session
 			code string
@@ -81,7 +81,7 @@ func TestAnUnlimitedCouponAndAHeldUseNeedNoWrite(t *testing.T) {
 			{s, "ANY", nil}, {s, "ONE", nil}, {s, "TWO", nil}, {second, "ANY", nil}, {second, "ONE", ErrUsedUp},
 			{second, "TWO", ErrBusy}, // which it would have to write down
 		} {
-			if err := use(c.s, c.code); !errors.Is(err, c.want) {
+			if err := use(impatient, c.s, c.code); !errors.Is(err, c.want) {
 				t.Errorf("session %s is told %v of %s, want %v", c.s.ID, err, c.code, c.want)
 			}
 		}
