@@ -18,6 +18,10 @@ type Part []string
 // with everybody (D16).
 const fallbackSource = "ip"
 
+// sharedSource is the same for all callers, so that they share one budget. A key that names it beside others would promise
+// something else than it does, which is a problem of the policy.
+const sharedSource = "everyone"
+
 // ParseKey reads a key as a policy spells it: parts joined by "+", each with alternatives joined by "or", which binds
 // tighter: "session or ip+agent" has the parts "session or ip" and "agent".
 func ParseKey(s string) (Key, error) {

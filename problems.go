@@ -95,10 +95,26 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 			c.checkSource(i, source)
 		}
 	}
+	c.checkShared(i, w)
 	for j := range i {
 		if o := l.Windows[j]; o.Per == w.Per && o.Key.String() == w.Key.String() {
 			c.add("windows", i, w.String(), "%q and %q have the same length and key: only the lower limit would ever count; remove one", w, o)
 			return
+		}
+	}
+}
+
+// checkShared holds what all callers share to saying so: every caller has that source, so nothing after it is ever counted,
+// and beside another part it splits no count.
+func (c *checker) checkShared(index int, w Window) {
+	for _, part := range w.Key {
+		switch at := slices.Index(part, sharedSource); {
+		case at < 0:
+		case at < len(part)-1:
+			c.add("windows", index, sharedSource, "%q: everyone comes before %q, which can never be reached, since everyone is what all callers have; put it last, or leave the others out",
+				w, strings.Join(part[at+1:], " or "))
+		case at == 0 && len(w.Key) > 1:
+			c.add("windows", index, sharedSource, "%q: everyone beside other key sources changes nothing, since it is the same for all callers; leave it out, or give everyone a window of its own", w)
 		}
 	}
 }

@@ -89,6 +89,11 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 		return nil
 	}
 	c.Limiter(l.Name)
+	if access == protected && !m.options.PassAnonymous && shared(l) {
+		if source, _ := m.unverified(l, c); source != "" {
+			access, r.Keys = stranger, strangerKeys{c}
+		}
+	}
 	if err := m.decider.DecideInto(ctx, &r, &a.Decision); err != nil {
 		return err
 	}
@@ -104,7 +109,29 @@ type access uint8
 const (
 	protected access = iota // without it, 401
 	public
+	stranger // protected, and the caller is known to lack it
 )
+
+// strangerKeys are those of a caller that will be answered 401. It has no part in a budget that all share, and so is counted
+// by its address there too: whoever is turned away must not spend what is meant for those who are served (D16).
+type strangerKeys struct{ *identity.Caller }
+
+func (k strangerKeys) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	if source == identity.Everyone {
+		return dst, false
+	}
+	return k.Caller.AppendKey(dst, source)
+}
+
+// shared reports whether any window of l is one that all callers share.
+func shared(l *weir.Limiter) bool {
+	for i := range l.Windows {
+		if l.Windows[i].Key.Uses(identity.Everyone) {
+			return true
+		}
+	}
+	return false
+}
 
 // conclude makes a status of the decision.
 func (m *Middleware) conclude(l *weir.Limiter, access access, c *identity.Caller, a *Answer) {
@@ -117,7 +144,7 @@ func (m *Middleware) conclude(l *weir.Limiter, access access, c *identity.Caller
 	case !d.Allowed:
 		a.Outcome, a.Status = Refused, http.StatusTooManyRequests
 		a.refusal = m.refusal(MessageOf(l), c.Request())
-		m.noteSpent(l, c, d)
+		m.noteSpent(l, access, c, d)
 		return
 	}
 	a.Outcome = Admitted
@@ -180,9 +207,9 @@ func (m *Middleware) unverifiedPart(part weir.Part, c *identity.Caller) (missing
 // noteSpent tells identity of an address that has spent the budget of those without a valid credential, so that it stops
 // checking signatures for it (D16). Only a window that then counts by the address alone says so: another caller behind
 // the same address must not be refused for this one's agent.
-func (m *Middleware) noteSpent(l *weir.Limiter, c *identity.Caller, d *weir.Decision) {
+func (m *Middleware) noteSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
 	for _, s := range d.Standings() {
-		if !s.Refused || !byAddressAlone(s.Window.Key) {
+		if !s.Refused || !byAddressAlone(s.Window.Key, access) {
 			continue
 		}
 		for _, part := range s.Window.Key {
@@ -195,11 +222,15 @@ func (m *Middleware) noteSpent(l *weir.Limiter, c *identity.Caller, d *weir.Deci
 }
 
 // byAddressAlone reports whether a caller without credentials is counted by nothing but its address.
-func byAddressAlone(k weir.Key) bool {
+func byAddressAlone(k weir.Key, access access) bool {
 	for _, part := range k {
 		for _, source := range part {
 			switch source {
 			case identity.IP, identity.Session, identity.Token:
+			case identity.Everyone:
+				if access != stranger {
+					return false
+				}
 			default:
 				return false
 			}

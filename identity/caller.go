@@ -81,6 +81,8 @@ func (c *Caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 			return append(dst, t.ID...), true
 		}
 		return dst, false
+	case Everyone:
+		return dst, true // the source's name is the whole of it
 	}
 	if extra := c.resolver.options.Extra[source]; extra != nil {
 		v, ok := extra(c.request)

@@ -1,5 +1,5 @@
 // Package identity answers who is calling: the client's address behind trusted proxies, the agent that a widget embeds, the
-// visitor session, the workspace API token.
+// visitor session, the workspace API token; or that it makes no difference who.
 //
 // A [Resolver] holds what is configured once: which proxies are trusted, which keys verify. A [Caller] is one request's
 // view of it. It works lazily, each answer at most once: a limiter that counts by address never looks at a credential.
@@ -19,15 +19,16 @@ import (
 
 // The key sources that every caller can be asked for (contract, section 5).
 const (
-	IP      = "ip"      // the client's address; IPv6 by its network (D12)
-	Agent   = "agent"   // the assistant that the widget embeds, chosen by the caller (D13)
-	Session = "session" // the visitor session, a verified JWT (D14)
-	Token   = "token"   // the id of a verified workspace API token (D15)
+	IP       = "ip"       // the client's address; IPv6 by its network (D12)
+	Agent    = "agent"    // the assistant that the widget embeds, chosen by the caller (D13)
+	Session  = "session"  // the visitor session, a verified JWT (D14)
+	Token    = "token"    // the id of a verified workspace API token (D15)
+	Everyone = "everyone" // the same for all callers: one budget that they share
 )
 
 // Sources returns the names of the key sources that are built in.
 func Sources() []string {
-	return []string{IP, Agent, Session, Token}
+	return []string{IP, Agent, Session, Token, Everyone}
 }
 
 // A Request is what identity reads of a request. Implementations need not be safe for concurrent use.

@@ -23,3 +23,13 @@ func TestAKeySourceOfOnesOwnNeedsAFunctionAndANameOfItsOwn(t *testing.T) { // be
 		}
 	}
 }
+
+// One value for all callers, with or without an address or a credential.
+func TestEveryoneIsTheSameForAllCallers(t *testing.T) {
+	r := resolver(t, identity.Options{})
+	for _, req := range []*identity.HTTPRequest{request("192.0.2.1:1"), request("[2001:db8::1]:1", "X-Agent-Id", "a"), bearing("bad"), request("@")} {
+		if v, ok := key(caller(r, req), identity.Everyone); !ok || v != "" {
+			t.Errorf("%s: %q, %v", req.Peer(), v, ok)
+		}
+	}
+}

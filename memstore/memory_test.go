@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -234,6 +235,32 @@ func BenchmarkTake(b *testing.B) {
 				binary.BigEndian.PutUint64(c[0].Key[5:], (x>>20)%keys)
 				s.Take(context.Background(), c, &r)
 			}
+		})
+	}
+}
+
+// Everyone's budget is one key, and so one lock: what that costs where every processor asks for it. With GOMAXPROCS 2 a take
+// of the one key is 113 ns, of keys of each processor's own 63 ns (go test ./memstore -run - -bench Contention -cpu 2).
+func BenchmarkContention(b *testing.B) {
+	for _, test := range []struct {
+		name string
+		keys uint64 // of each processor
+	}{{"everyone", 1}, {"each-its-own", 1000}} {
+		b.Run(test.name, func(b *testing.B) {
+			s, _ := New(Options{})
+			var processors atomic.Uint64
+			b.RunParallel(func(pb *testing.PB) {
+				first := uint64(0)
+				if test.keys > 1 {
+					first = processors.Add(1) << 32
+				}
+				c := []weir.Charge{charge(0, weir.MaxLimit)}
+				var r weir.Receipt
+				for n := uint64(0); pb.Next(); n++ {
+					binary.BigEndian.PutUint64(c[0].Key[5:], first+n%test.keys)
+					s.Take(context.Background(), c, &r)
+				}
+			})
 		})
 	}
 }

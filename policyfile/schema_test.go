@@ -23,6 +23,7 @@ var beyondSchema = map[string]string{
 	"document-end":        "spelling, not data",
 	"duplicate-name":      "two limiters compared",
 	"equal-windows":       "two windows compared",
+	"everyone-not-alone":  "the parts of a key compared",
 	"merge-key":           "the parser resolves it before a schema is asked",
 	"several-documents":   "the first document alone is asked",
 	"tag":                 "spelling, not data",

@@ -59,7 +59,11 @@ func agentAlone(k weir.Key) bool {
 // pair warns of what two windows of one limiter do to each other. at is the later one's place.
 func (w *warner) pair(at string, earlier, later weir.Window) {
 	if first, second := earlier.Key[0], later.Key[0]; !slices.Equal(first, second) {
-		w.warn(at, later.Key.String(), "begin both keys with the same source, or give each a limiter of its own; on one server it makes no difference",
+		hint := "begin both keys with the same source, or give each a limiter of its own; on one server it makes no difference"
+		if earlier.Key.Uses(identity.Everyone) || later.Key.Uses(identity.Everyone) {
+			hint = "on one server it makes no difference; a budget that all share stands in one place, so on a cluster it is the only window of its limiter"
+		}
+		w.warn(at, later.Key.String(), hint,
 			"%q and %q do not begin with the same key source: on a cluster they cannot be charged together, and a cluster store refuses such a policy",
 			earlier, later)
 	}

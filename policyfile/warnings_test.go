@@ -1,8 +1,11 @@
 package policyfile_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir/policyfile"
 )
 
 func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
@@ -30,6 +33,9 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 		{"a cluster cannot charge windows together that begin with different sources",
 			"limiters:\n- name: a\n  routes: [/*]\n  windows:\n  - 30 per minute by token\n  - 300 per hour by ip\n",
 			[]string{`6:21: "30 per minute by token" and "300 per hour by ip" do not begin with the same key source`}},
+		{"a cluster cannot charge everyone's budget together with a caller's own",
+			"limiters: [{name: a, routes: [/*], windows: [600 per minute by everyone, 60 per minute by session or ip]}]",
+			[]string{`1:91: "600 per minute by everyone" and "60 per minute by session or ip" do not begin with the same key source`}},
 		{"D17: the caller chooses its agent",
 			"limiters: [{name: a, routes: [/*], windows: [30 per minute by agent]}]",
 			[]string{`1:63: "30 per minute by agent" counts by agent alone`}},
@@ -69,6 +75,33 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A limiter that counts everybody and each caller has windows that a cluster keeps apart; nothing else about it surprises.
+func TestCostlyEndpointsAreTheContractsWithTheClustersWarningAlone(t *testing.T) {
+	f, err := reader.Load("../examples/costly.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0].Message, "do not begin with the same key source") ||
+		!strings.Contains(f.Warnings[0].Hint, "on one server it makes no difference") {
+		t.Errorf("warnings: %v", f.Warnings)
+	}
+	own := map[string]bool{"widget-messages": true}
+	contract := map[string]string{}
+	for _, l := range policyfile.Contract().Limiters {
+		contract[l.Name] = fmt.Sprint(l.Routes, l.Windows, l.Cost, l.Message)
+	}
+	contract["widget-session"] = fmt.Sprint([]string{"/api/v1/widget/events*", "/api/v1/widget/conversations*"}, []string{"300 per minute by session or ip"}, 0, "")
+	for _, l := range f.Policy.Limiters {
+		if got := fmt.Sprint(l.Routes, l.Windows, l.Cost, l.Message); !own[l.Name] && got != contract[l.Name] {
+			t.Errorf("%s is %s\nwant the contract's %s", l.Name, got, contract[l.Name])
+		}
+		delete(contract, l.Name)
+	}
+	if len(contract) > 0 {
+		t.Errorf("the contract's limiters that are missing: %v", contract)
 	}
 }
 

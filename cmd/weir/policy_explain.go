@@ -107,6 +107,8 @@ func (c *caller) value(source string) (string, bool) {
 		return c.session, c.session != ""
 	case "token":
 		return c.token, c.token != ""
+	case "everyone":
+		return "alike", true
 	}
 	return "", false
 }
