@@ -98,7 +98,7 @@ type Middleware struct {
 	decider  *weir.Decider
 	options  Options
 	refusals map[string]*refusals
-	speaks   speaker
+	speaks   Speaker
 	dates    headers.DateCache
 	rulings  sync.Pool
 	writers  seenWriter
@@ -122,7 +122,7 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m := &Middleware{decider: d, options: o, refusals: newRefusals(), speaks: newSpeaker()}
+	m := &Middleware{decider: d, options: o, refusals: newRefusals(), speaks: NewSpeaker()}
 	m.rulings.New = func() any { return new(ruling) }
 	return m, nil
 }

@@ -102,9 +102,9 @@ const (
 	maxRange  = 35  // bytes of one of them (RFC 5646, section 4.4.1)
 )
 
-// A speaker finds the language of an answer. A browser says the same thing with every request, so the last answers are
+// A Speaker finds the language of an answer. A browser says the same thing with every request, so the last answers are
 // kept, in a table of fixed size: what a hostile header costs is bounded by the constants above, and so is the memory.
-type speaker struct {
+type Speaker struct {
 	matcher language.Matcher
 	seed    maphash.Seed
 	heard   *[256]atomic.Pointer[heard]
@@ -115,13 +115,18 @@ type heard struct {
 	index  int
 }
 
-func newSpeaker() speaker {
-	return speaker{language.NewMatcher(languages[:]), maphash.MakeSeed(), new([256]atomic.Pointer[heard])}
+// NewSpeaker returns a Speaker of the languages of the 429.
+func NewSpeaker() Speaker {
+	return Speaker{language.NewMatcher(languages[:]), maphash.MakeSeed(), new([256]atomic.Pointer[heard])}
 }
+
+// Language returns the one of the languages of the 429 (a tag like "de") that the lines of an Accept-Language field ask for;
+// "en" where they ask for none of them.
+func (s *Speaker) Language(lines []string) string { return languages[s.language(lines)].String() }
 
 // language returns the index of the language that the lines of an Accept-Language field ask for; 0, the default, where
 // they ask for none that we speak.
-func (s *speaker) language(lines []string) int {
+func (s *Speaker) language(lines []string) int {
 	if len(lines) == 0 {
 		return 0
 	}
@@ -143,7 +148,7 @@ func (s *speaker) language(lines []string) int {
 	return index
 }
 
-func (s *speaker) match(ranges []languageRange) int {
+func (s *Speaker) match(ranges []languageRange) int {
 	var tags []language.Tag
 	for _, r := range ranges[:min(len(ranges), maxRanges)] {
 		if r.name == "*" {

@@ -24,7 +24,7 @@ var floors = map[string]int{
 
 	"httplimit": 2, "internal/sample/sqlite": 2,
 
-	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1,
+	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/words": 1,
 
 	"": 0, "identity": 0, "headers": 0,
 }

@@ -11,7 +11,9 @@ import (
 // bodies are the endpoints that read JSON, each with a body that it accepts.
 func (k *bench) bodies() map[string]string {
 	conversation := k.send("POST /api/v1/widget/conversations", k.session, "").text("id") // to be closed; the first stays open
+	answer := k.send("POST /api/v1/widget/messages", k.session, `{"text":"hello"}`).text("reply.id")
 	return map[string]string{
+		"POST /api/v1/widget/messages/" + answer + "/feedback":         `{"helpful":true}`,
 		"POST /api/v1/widget/init":                                     `{"agent_id":"demo"}`,
 		"POST /api/v1/widget/messages":                                 `{"text":"hello"}`,
 		"POST /api/v1/widget/conversations":                            `{}`,
@@ -187,7 +189,7 @@ func TestPathsAndMethodsThatAreNotThere(t *testing.T) {
 	for _, target := range []string{
 		"POST /api/v2/widget/init", "POST /api/v1/widget/Init", "POST /api/v1/widget/init/", "GET /api/v1/widget", "GET /api/v1/widget/",
 		"GET /v1/wp", "GET /v1/wp/", "GET /v1/wp/nothing", "GET /", "GET /api/v1/widget/conversations//close",
-		"POST /api/v1/widget/messages/msg_1/feedback", "GET /api/v1/widget/conversations/a/b/c", "GET /api/v1/widget/leads.json",
+		"POST /api/v1/widget/messages/msg_1/praise", "GET /api/v1/widget/conversations/a/b/c", "GET /api/v1/widget/leads.json",
 	} {
 		k.send(target, k.session, "").wantError(404, "not_found", "no such endpoint")
 	}

@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -36,7 +35,7 @@ func (b *Backend) postMessage(r *request) error {
 		return err
 	}
 	said := sqlite.Message{ID: newID("msg"), Author: sqlite.Visitor, Text: text, Created: r.now}
-	reply, err := b.reply(r.Context(), r.session.Workspace, said)
+	reply, err := b.answerTo(r, said)
 	if err != nil {
 		return err
 	}
@@ -56,16 +55,6 @@ func (b *Backend) postMessage(r *request) error {
 	answer.Reply.message = showMessage(reply)
 	answer.Reply.Sources = append([]sqlite.Source{}, reply.Sources...)
 	return r.answer(http.StatusCreated, answer)
-}
-
-// reply is where answers come from: so far one plain sentence, whatever was said.
-func (b *Backend) reply(_ context.Context, _ string, said sqlite.Message) (sqlite.Message, error) {
-	return sqlite.Message{
-		ID:      newID("msg"),
-		Author:  sqlite.Assistant,
-		Text:    "Thank you. Your message is stored; this sample backend does not search its documents for an answer yet.",
-		Created: said.Created,
-	}, nil
 }
 
 // aboutConversation says what is wrong with the conversation that a caller named, or did not name.

@@ -40,6 +40,7 @@ func routes() []route {
 	return []route{
 		{"POST", widget + "init", anyone, nil, 16 << 10, (*Backend).startSession},
 		{"POST", widget + "messages", bySession, nil, 64 << 10, (*Backend).postMessage},
+		{"POST", widget + "messages/{id}/feedback", bySession, nil, 1 << 10, (*Backend).postFeedback},
 		{"GET", widget + "conversations", bySession, paging, 0, (*Backend).listConversations},
 		{"POST", widget + "conversations", bySession, nil, 1 << 10, (*Backend).startConversation},
 		{"GET", widget + "conversations/{id}", bySession, paging, 0, (*Backend).readConversation},

@@ -7,8 +7,10 @@
 //	form.go json.go      what callers send, read strictly
 //	refusal.go           what they are told when it is not right
 //	<resource>.go        one file per resource
+//	answers.go passage.go what a question is answered with
 //	tokens.go secret.go  what signs and admits callers
-//	sqlite/              the rows; all SQL is there
+//	sqlite/              the rows and the index; all SQL is there
+//	words/               what the index holds: text of any language as terms
 //
 // Every error is {"error":{"code","message"}}. A bulk request that has anything wrong with its items is 422, stores
 // nothing, and lists each problem beside them: "items":[{"index","id","reason"}], index from 0, id where it could be read.
@@ -26,6 +28,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
@@ -49,6 +52,7 @@ type Backend struct {
 	sessions  *identity.Sessions
 	tokens    *Tokens
 	resolver  *identity.Resolver // for requests that come past the middleware
+	speaks    httplimit.Speaker
 	resources []*resource
 }
 
@@ -65,7 +69,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, resources: resources(routes())}
+	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, speaks: httplimit.NewSpeaker(), resources: resources(routes())}
 	if err := b.prepare(ctx, o.Dir); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("open data directory %s: %w", o.Dir, err)
@@ -82,6 +86,9 @@ func (b *Backend) prepare(ctx context.Context, dir string) error {
 	if made {
 		b.log.Info("sample backend: made workspace", "workspace", demo)
 	}
+	if err := b.index(ctx); err != nil {
+		return err
+	}
 	if b.secret, err = sessionSecret(ctx, b.db, dir); err != nil {
 		return err
 	}
@@ -95,6 +102,20 @@ func (b *Backend) prepare(ctx context.Context, dir string) error {
 	}
 	b.resolver, err = identity.New(identity.Options{Sessions: b.sessions, Tokens: b.tokens, Now: b.now})
 	return err
+}
+
+// index makes sure that every document is found, which takes a while where a data directory is new to it.
+func (b *Backend) index(ctx context.Context) error {
+	pending, err := b.db.Pending(ctx)
+	if err != nil || pending == 0 {
+		return err
+	}
+	b.log.Info("sample backend: indexing documents, half a minute for every 10,000", "documents", pending)
+	if err := b.db.Index(ctx); err != nil {
+		return fmt.Errorf("index the documents: %w", err)
+	}
+	b.log.Info("sample backend: indexed documents", "documents", pending)
+	return nil
 }
 
 // openDir makes the data directory, and opens the database in it.

@@ -17,28 +17,63 @@ type Synced struct {
 	Created, Updated, Unchanged int
 }
 
-// PutDocuments creates or replaces every document by its id, or none. Repeating it changes nothing.
+// PutDocuments creates or replaces every document by its id, or none, in the index too: the next question is answered from
+// them. Repeating it changes nothing.
 func (d *DB) PutDocuments(ctx context.Context, workspace string, documents []Document, now time.Time) (s Synced, err error) {
 	err = d.write(ctx, func(tx *sql.Tx) error {
-		upsert, err := tx.PrepareContext(ctx, `
-			INSERT INTO documents (workspace_id, id, title, url, text, updated_at) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (workspace_id, id) DO UPDATE
-			SET title = excluded.title, url = excluded.url, text = excluded.text, updated_at = excluded.updated_at, version = version + 1
-			WHERE (title, url, text) IS NOT (excluded.title, excluded.url, excluded.text)
-			RETURNING version`)
+		s = Synced{}
+		x, err := newIndexer(ctx, tx, workspace)
 		if err != nil {
 			return err
 		}
-		defer upsert.Close()
 		for _, doc := range documents {
-			row := upsert.QueryRowContext(ctx, workspace, doc.ID, doc.Title, doc.URL, doc.Text, moment(now))
-			if err := s.count(row); err != nil {
+			if err := x.put(workspace, doc, now, &s); err != nil {
 				return err
 			}
 		}
-		return nil
+		return x.finish()
 	})
 	return s, err
+}
+
+// put creates or replaces one document, and counts which. What is there already is left alone, and so is the index where
+// neither title nor text is new.
+func (x *indexer) put(workspace string, doc Document, now time.Time, s *Synced) error {
+	n, old, err := x.document(workspace, doc.ID)
+	switch {
+	case err == sql.ErrNoRows:
+		s.Created++
+		err = x.tx.QueryRowContext(x.ctx, `
+			INSERT INTO documents (workspace_id, id, title, url, text, updated_at) VALUES (?, ?, ?, ?, ?, ?) RETURNING n`,
+			workspace, doc.ID, doc.Title, doc.URL, doc.Text, moment(now)).Scan(&n)
+		if err != nil {
+			return err
+		}
+		return x.add(n, doc)
+	case err != nil:
+		return err
+	case old.Title == doc.Title && old.URL == doc.URL && old.Text == doc.Text:
+		s.Unchanged++
+		return nil
+	}
+	s.Updated++
+	_, err = x.tx.ExecContext(x.ctx, `
+		UPDATE documents SET title = ?, url = ?, text = ?, updated_at = ?, version = version + 1 WHERE n = ?`,
+		doc.Title, doc.URL, doc.Text, moment(now), n)
+	if err != nil || old.Title == doc.Title && old.Text == doc.Text {
+		return err
+	}
+	if err := x.remove(n, old); err != nil {
+		return err
+	}
+	return x.add(n, doc)
+}
+
+// document reads a document of the workspace as it is before the change. sql.ErrNoRows.
+func (x *indexer) document(workspace, id string) (n int64, d Document, err error) {
+	err = x.tx.QueryRowContext(x.ctx, `SELECT n, title, url, text FROM documents WHERE workspace_id = ? AND id = ?`, workspace, id).
+		Scan(&n, &d.Title, &d.URL, &d.Text)
+	return n, d, err
 }
 
 // count notes the outcome of one upsert by the version it returned: 1 is new, more is changed, no row is neither.
@@ -83,24 +118,32 @@ func (d *DB) Documents(ctx context.Context, workspace, after string, limit, maxB
 	return page, more, explain(err)
 }
 
-// DeleteDocuments deletes the workspace's documents of those ids, all that are there, and says how many there were.
+// DeleteDocuments deletes the workspace's documents of those ids, all that are there, and says how many there were. No
+// answer rests on them from then on.
 func (d *DB) DeleteDocuments(ctx context.Context, workspace string, ids []string) (deleted int, err error) {
 	err = d.write(ctx, func(tx *sql.Tx) error {
-		remove, err := tx.PrepareContext(ctx, `DELETE FROM documents WHERE workspace_id = ? AND id = ?`)
+		deleted = 0
+		x, err := newIndexer(ctx, tx, workspace)
 		if err != nil {
 			return err
 		}
-		defer remove.Close()
 		for _, id := range ids {
-			there, err := changed(remove.ExecContext(ctx, workspace, id))
+			n, old, err := x.document(workspace, id)
+			if err == sql.ErrNoRows {
+				continue
+			}
+			if err == nil { // the index first: it is pending no more once the row is gone
+				err = x.remove(n, old)
+			}
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `DELETE FROM documents WHERE n = ?`, n)
+			}
 			if err != nil {
 				return err
 			}
-			if there {
-				deleted++
-			}
+			deleted++
 		}
-		return nil
+		return x.finish()
 	})
 	return deleted, err
 }

@@ -12,16 +12,18 @@ import (
 
 // What a caller of this package may want to tell apart. Everything else is a fault of the machine or of ours.
 var (
-	ErrNotFound = errors.New("no such row")
-	ErrClosed   = errors.New("the conversation is closed")
-	ErrNoneOpen = errors.New("no conversation of this session is open")
-	ErrUsedUp   = errors.New("the coupon's uses are used up")
-	ErrFuture   = errors.New("the cursor lies beyond the newest event")
-	ErrBusy     = errors.New("the database is busy")
-	ErrFull     = errors.New("the disk or the database's size limit is full")
-	ErrCorrupt  = errors.New("the file is damaged or is no SQLite database: move it away, or put a copy in its place")
-	ErrForeign  = errors.New("the file is another program's SQLite database: choose another data directory")
-	ErrNewer    = errors.New("the database was made by a newer weir: use that one, or another data directory")
+	ErrNotFound   = errors.New("no such row")
+	ErrClosed     = errors.New("the conversation is closed")
+	ErrOwnMessage = errors.New("the message is the visitor's own")
+	ErrNoneOpen   = errors.New("no conversation of this session is open")
+	ErrUsedUp     = errors.New("the coupon's uses are used up")
+	ErrFuture     = errors.New("the cursor lies beyond the newest event")
+	ErrBusy       = errors.New("the database is busy")
+	ErrFull       = errors.New("the disk or the database's size limit is full")
+	ErrCorrupt    = errors.New("the file is damaged or is no SQLite database: move it away, or put a copy in its place")
+	ErrForeign    = errors.New("the file is another program's SQLite database: choose another data directory")
+	ErrReindexed  = errors.New("another version of weir has indexed the documents anew: restart this one as that version")
+	ErrNewer      = errors.New("the database was made by a newer weir: use that one, or another data directory")
 )
 
 // explain gives the errors of SQLite that a caller can do something about one of the names above, and keeps the cause.

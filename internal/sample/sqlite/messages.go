@@ -68,6 +68,37 @@ func (d *DB) add(ctx context.Context, tx *sql.Tx, conversation, n int64, m Messa
 	return err
 }
 
+// SetHelpful notes whether an answer of one of the session's conversations, open or closed, was of help. The feed learns of
+// changes only. ErrNotFound, also where it is another session's; ErrOwnMessage.
+func (d *DB) SetHelpful(ctx context.Context, session, message string, helpful bool, now time.Time) error {
+	data, err := json.Marshal(struct {
+		Message string `json:"message_id"`
+		Helpful bool   `json:"helpful"`
+	}{message, helpful})
+	if err != nil {
+		return err
+	}
+	return d.write(ctx, func(tx *sql.Tx) error {
+		var conversation int64
+		var author string
+		err := tx.QueryRowContext(ctx, `
+			SELECT c.n, m.author FROM messages m JOIN conversations c ON c.n = m.conversation
+			WHERE m.id = ? AND c.session_id = ?`, message, session).Scan(&conversation, &author)
+		if err != nil {
+			return err
+		}
+		if author != Assistant {
+			return ErrOwnMessage
+		}
+		news, err := changed(tx.ExecContext(ctx, `UPDATE messages SET helpful = ?1 WHERE id = ?2 AND helpful IS NOT ?1`, helpful, message))
+		if err != nil || !news {
+			return err
+		}
+		_, err = d.tell(ctx, tx, conversation, Event{Source: FromServer, Type: "feedback.given", Data: data, Created: now})
+		return err
+	})
+}
+
 // Messages returns up to limit messages of a conversation of the session, oldest first, after the one of that id (empty:
 // from the first), the conversation, and whether there are more. ErrNotFound where there is no such conversation, or no
 // such message in it.

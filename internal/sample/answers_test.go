@@ -1,0 +1,215 @@
+package sample
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// A doc is a document for a test: what it says matters, and its URL is made from its id.
+type doc struct{ id, title, text string }
+
+func (k *bench) put(docs ...doc) {
+	k.Helper()
+	k.sync("PUT documents", items(docs...)).want(200)
+}
+
+func items(docs ...doc) string {
+	list := []map[string]string{}
+	for _, d := range docs {
+		list = append(list, map[string]string{"id": d.id, "title": d.title, "url": "https://example.org/" + d.id, "text": d.text})
+	}
+	body, _ := json.Marshal(map[string]any{"items": list})
+	return string(body)
+}
+
+func (k *bench) ask(question string, fields ...string) answer {
+	k.Helper()
+	body, _ := json.Marshal(map[string]string{"text": question})
+	return k.send("POST /api/v1/widget/messages", k.session, string(body), fields...).want(201)
+}
+
+// wantSource checks which document the answer quotes; empty: that nothing fits.
+func (a answer) wantSource(id string) answer {
+	a.Helper()
+	sources := a.at("reply.sources").([]any)
+	switch {
+	case id == "" && len(sources) != 0:
+		a.Errorf("%q is answered by %s, want that nothing fits", a.text("message.text"), a.text("reply.sources.0.url"))
+	case id != "" && len(sources) == 0:
+		a.Errorf("%q is answered %q, want document %s", a.text("message.text"), a.text("reply.text"), id)
+	case id != "":
+		if got := strings.TrimPrefix(a.text("reply.sources.0.url"), "https://example.org/"); got != id {
+			a.Errorf("%q is answered by document %s, want %s", a.text("message.text"), got, id)
+		}
+	}
+	return a
+}
+
+// shops are a small shop's pages in nine languages, with what visitors ask. Nobody told the backend which language is which.
+var shops = map[string]struct {
+	docs []doc
+	ask  map[string]string // each question and the document that answers it; empty: none does
+}{
+	"English": {
+		[]doc{
+			{"returns", "Returns and refunds", "You may return any item within 30 days of delivery.\nRefunds are paid to the card you used, usually within five working days. Shipping costs are not refunded."},
+			{"shipping", "Shipping", "We ship to all countries of the European Union. Delivery takes two to four days. Express shipping is available at checkout."},
+			{"warranty", "Warranty", "Every bicycle has a warranty of five years on its frame. Batteries are covered for two years."},
+			{"hours", "Opening hours", "Our shop is open from Monday to Saturday, 9 am to 6 pm. We are closed on public holidays."},
+		},
+		map[string]string{
+			"How do I get a refund?":                             "returns",
+			"can i send it back? returning":                      "returns",
+			"How long does delivery take":                        "shipping",
+			"Is the battery covered by the warranty?":            "warranty",
+			"when are you open on Saturdays":                     "hours",
+			"REFUNDS!!!":                                         "returns",
+			"What is the capital of France?":                     "",
+			"Who won the football world cup in 1998?":            "",
+			"how do I get the":                                   "",
+			"Please write me a poem about the sea and the stars": "",
+			"Hello!": "",
+			"Hi, I am Bartholomew. I bought a bicycle, and the frame has a crack": "warranty",
+		},
+	},
+	"German": {
+		[]doc{
+			{"rueckgabe", "Rückgabe und Erstattung", "Sie können jeden Artikel innerhalb von 30 Tagen zurückgeben. Die Erstattung erfolgt auf das ursprüngliche Zahlungsmittel."},
+			{"versand", "Versand", "Wir liefern nach Deutschland, Österreich und in die Schweiz. Die Lieferung dauert zwei bis vier Werktage."},
+			{"oeffnung", "Öffnungszeiten", "Unser Laden hat von Montag bis Samstag von 9 bis 18 Uhr geöffnet. An Feiertagen bleibt er geschlossen."},
+		},
+		map[string]string{
+			"Wie bekomme ich eine Erstattung?":            "rueckgabe",
+			"Kann ich die Artikel zurückgeben?":           "rueckgabe",
+			"Wie lange dauern Lieferungen?":               "versand",
+			"liefert ihr nach OSTERREICH":                 "versand",
+			"Habt ihr am Samstag geöffnet?":               "oeffnung",
+			"Wie hoch ist der Eiffelturm?":                "",
+			"Welche Farbe hat der Himmel über dem Meer?":  "",
+			"Was kann ich für dich tun, wenn du es bist?": "",
+		},
+	},
+	"Japanese": {
+		[]doc{
+			{"henpin", "返品について", "商品到着後30日以内であれば返品できます。返金はご利用のカードに行われます。"},
+			{"haisou", "配送について", "全国に配送いたします。お届けまで2日から4日かかります。送料は500円です。"},
+			{"eigyou", "営業時間", "営業時間は月曜日から土曜日の9時から18時までです。祝日はお休みです。"},
+		},
+		map[string]string{
+			"返品できますか？":      "henpin",
+			"返金はいつですか":      "henpin",
+			"送料はいくらですか？":    "haisou",
+			"土曜日は営業していますか":  "eigyou",
+			"フランスの首都はどこですか": "",
+			"こんにちは":         "",
+		},
+	},
+	"Chinese": {
+		[]doc{
+			{"tuihuo", "退货政策", "商品签收后30天内可以退货。退款将退回到您的付款账户。"},
+			{"peisong", "配送方式", "我们向全国配送，通常需要两到四天。运费为十元。"},
+			{"yingye", "营业时间", "本店周一至周六上午九点到下午六点营业，法定节假日休息。"},
+		},
+		map[string]string{
+			"怎么退货？":      "tuihuo",
+			"退款要多久":      "tuihuo",
+			"运费是多少？":     "peisong",
+			"周六营业吗":      "yingye",
+			"法国的首都是哪里？":  "",
+			"你好":         "",
+			"请写一首关于大海的诗": "",
+		},
+	},
+	"Arabic": {
+		[]doc{
+			{"irjaa", "الإرجاع والاسترداد", "يمكنك إرجاع أي منتج خلال ٣٠ يومًا من الاستلام. يتم استرداد المبلغ إلى بطاقتك."},
+			{"shahn", "الشحن والتوصيل", "نشحن إلى جميع الدول العربية. يستغرق التوصيل من يومين إلى أربعة أيام."},
+			{"saat", "ساعات العمل", "متجرنا مفتوح من السبت إلى الخميس من التاسعة صباحًا حتى السادسة مساءً."},
+		},
+		map[string]string{
+			"كيف يمكنني إرجاع المنتج؟":      "irjaa",
+			"هل يمكن استِرداد المبلغ":       "irjaa", // with a point
+			"كم يستغرق التوصيل؟":            "shahn",
+			"هل المتجر مفتوح يوم السبت؟":    "saat",
+			"خلال 30 يوم":                   "irjaa", // with other digits
+			"ما هي عاصمة فرنسا؟":            "",
+			"مرحبا كيف هذا":                 "",
+			"اكتب قصيدة عن البحر والنجوم":   "",
+			"من فاز بكأس العالم لكرة القدم": "",
+		},
+	},
+	"Hindi": {
+		[]doc{
+			{"vapasi", "वापसी और धनवापसी", "आप किसी भी उत्पाद को 30 दिनों के भीतर वापस कर सकते हैं। राशि आपके कार्ड पर लौटाई जाएगी।"},
+			{"dilivari", "डिलीवरी", "हम पूरे भारत में सामान भेजते हैं। डिलीवरी में दो से चार दिन लगते हैं।"},
+			{"samay", "दुकान का समय", "हमारी दुकान सोमवार से शनिवार सुबह नौ बजे से शाम छह बजे तक खुली रहती है।"},
+		},
+		map[string]string{
+			"मैं उत्पाद वापस कैसे करूँ?":  "vapasi",
+			"डिलीवरी में कितना समय लगेगा": "dilivari",
+			"दुकान शनिवार को खुली है?":    "samay",
+			"फ्रांस की राजधानी क्या है?":  "",
+			"नमस्ते": "",
+		},
+	},
+	"Turkish": {
+		[]doc{
+			{"iade", "İade ve para iadesi", "Ürünleri teslimattan sonra 30 gün içinde iade edebilirsiniz. Para iadesi kartınıza yapılır."},
+			{"kargo", "Kargo", "Türkiye'nin her yerine gönderim yapıyoruz. Kargo iki ile dört gün sürer."},
+			{"saat", "Çalışma saatleri", "Mağazamız pazartesiden cumartesiye 9 ile 18 arası açıktır. Resmî tatillerde kapalıyız."},
+		},
+		map[string]string{
+			"İADE nasıl yapılır?":           "iade",
+			"ürünümü iade etmek istiyorum":  "iade",
+			"kargonuz kaç gün sürer":        "kargo",
+			"Mağaza cumartesi AÇIK mı?":     "saat",
+			"Fransa'nın başkenti neresi?":   "",
+			"Merhaba, nasılsın?":            "",
+			"bana deniz hakkında şiir yaz?": "",
+		},
+	},
+	"Russian": {
+		[]doc{
+			{"vozvrat", "Возврат и возмещение", "Вы можете вернуть любой товар в течение 30 дней. Деньги возвращаются на вашу карту."},
+			{"dostavka", "Доставка", "Мы доставляем заказы по всей России. Доставка занимает от двух до четырёх дней."},
+			{"chasy", "Часы работы", "Наш магазин открыт с понедельника по субботу с 9 до 18 часов."},
+		},
+		map[string]string{
+			"Как оформить возврат товара?":  "vozvrat",
+			"сколько дней идёт доставка":    "dostavka",
+			"сроки доставки заказа":         "dostavka",
+			"Магазин работает в субботу?":   "chasy",
+			"Какая столица Франции?":        "",
+			"Здравствуйте":                  "",
+			"Напиши стихотворение про море": "",
+		},
+	},
+	"Thai": {
+		[]doc{
+			{"khuen", "การคืนสินค้า", "คุณสามารถคืนสินค้าได้ภายใน 30 วันหลังจากได้รับสินค้า เราจะคืนเงินเข้าบัตรของคุณ"},
+			{"songkhong", "การจัดส่ง", "เราจัดส่งทั่วประเทศไทย ใช้เวลาสองถึงสี่วัน ค่าจัดส่ง 50 บาท"},
+			{"wela", "เวลาทำการ", "ร้านเปิดวันจันทร์ถึงวันเสาร์ เวลาเก้าโมงถึงหกโมงเย็น ปิดวันหยุดนักขัตฤกษ์"},
+		},
+		map[string]string{
+			"คืนสินค้าได้อย่างไร":         "khuen",
+			"ค่าจัดส่งเท่าไหร่":           "songkhong",
+			"ร้านเปิดวันเสาร์ไหม":         "wela",
+			"เมืองหลวงของฝรั่งเศสคืออะไร": "",
+			"สวัสดีครับ":                  "",
+		},
+	},
+}
+
+// A question finds the page that answers it, and one that no page answers is told so, in whichever language.
+func TestQuestionsFindTheirPageAndOthersFindNone(t *testing.T) {
+	for language, shop := range shops {
+		t.Run(language, func(t *testing.T) {
+			k := setUp(t)
+			k.put(shop.docs...)
+			for question, id := range shop.ask {
+				k.ask(question).wantSource(id)
+			}
+		})
+	}
+}

@@ -1,0 +1,28 @@
+-- What visitors' questions are answered from, and what they thought of the answers. index.go and search.go say why.
+
+-- The terms of every workspace's documents, each with its workspace's number before it: "12_term". Rowids are documents.n.
+-- The text itself is not kept here once more. Terms come cut and folded, so that a token is what stands between spaces:
+-- to the tokenizer called ascii every character beyond ASCII is part of one.
+CREATE VIRTUAL TABLE search USING fts5 (
+	title, text, content = '', contentless_delete = 1, tokenize = "ascii tokenchars '_'"
+);
+
+CREATE TABLE search_version (version INTEGER NOT NULL) STRICT; -- of package words, one row; 0: nothing was indexed yet
+INSERT INTO search_version VALUES (0);
+
+CREATE TABLE search_workspaces (
+	n            INTEGER PRIMARY KEY AUTOINCREMENT, -- never given to another workspace
+	workspace_id TEXT    NOT NULL UNIQUE REFERENCES workspaces (id) ON DELETE CASCADE,
+	documents    INTEGER NOT NULL DEFAULT 0 -- how many are indexed
+) STRICT;
+
+CREATE TABLE search_terms (
+	workspace INTEGER NOT NULL REFERENCES search_workspaces (n) ON DELETE CASCADE,
+	term      TEXT    NOT NULL,
+	documents INTEGER NOT NULL, -- how many have it
+	PRIMARY KEY (workspace, term)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE search_pending (document INTEGER PRIMARY KEY REFERENCES documents (n) ON DELETE CASCADE) STRICT; -- not indexed yet
+
+ALTER TABLE messages ADD COLUMN helpful INTEGER CHECK (helpful IN (0, 1)); -- an answer's feedback; NULL: none
