@@ -189,7 +189,7 @@ func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, 
 	}
 	e.closers = append(e.closers, backend.Close)
 	who.Sessions, who.Tokens = backend.Sessions(), backend.Tokens()
-	o.Backend, o.Ready = backend.Handler(), backend.Ready
+	o.Backend, o.Ready, o.OnDrain = backend.Handler(), backend.Ready, backend.Drain
 
 	e.workspace = "demo"
 	if all, err := backend.Tokens().List(ctx); err == nil && len(all) > 0 {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -38,8 +39,9 @@ type exchange struct {
 	origin    string       // the Origin that the answer allows
 	preflight bool         // the answer is one to a preflight, complete as it is
 
-	http2   bool
-	pending int // HTTP/2: bytes that the server holds back, at most
+	http2    bool
+	explicit atomic.Bool // the handler has set a write deadline of its own
+	pending  int         // HTTP/2: bytes that the server holds back, at most
 
 	body requestBody
 }
@@ -98,9 +100,19 @@ func (x *exchange) FlushError() error {
 // paceStream gives one write to an HTTP/2 stream a deadline: a peer that reads the connection can still starve a stream
 // of its window. Between writes there is none, so that a quiet stream lives. (HTTP/1 is paced by its connection.)
 func (x *exchange) paceStream() (done func()) {
+	if x.explicit.Load() {
+		return func() {}
+	}
 	deadline := http.NewResponseController(x.ResponseWriter)
 	_ = deadline.SetWriteDeadline(time.Now().Add(x.gateway.limits.Stall))
 	return func() { _ = deadline.SetWriteDeadline(time.Time{}) }
+}
+
+// SetWriteDeadline is how http.ResponseController puts a handler's own deadline in the place of the pace; the zero time
+// brings the pace back.
+func (x *exchange) SetWriteDeadline(t time.Time) error {
+	x.explicit.Store(!t.IsZero())
+	return http.NewResponseController(x.ResponseWriter).SetWriteDeadline(t)
 }
 
 // Hijack implements http.Hijacker. The connection is closed when the gateway has drained.

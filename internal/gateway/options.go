@@ -38,6 +38,10 @@ type Options struct {
 	// Ready says why the backend cannot serve yet; nil means that it always can. It is asked at most once a second.
 	Ready func(context.Context) error
 
+	// OnDrain, if set, is called once when a drain begins: a backend ends then what it holds open, such as event streams. It
+	// must not wait for that.
+	OnDrain func()
+
 	// AccessLog gets a line a request; nil means none. Whoever made it closes it, after Serve.
 	AccessLog *AccessLog
 	// Log gets what is not about one request; nil means slog.Default().

@@ -69,6 +69,9 @@ func (g *Gateway) server(base context.Context) *http.Server {
 // drain ends every connection, with grace first.
 func (g *Gateway) drain(server *http.Server, cut context.CancelFunc) {
 	g.draining.Store(true)
+	if g.options.OnDrain != nil {
+		g.options.OnDrain()
+	}
 	grace, cancel := context.WithTimeout(context.Background(), g.limits.Drain)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
@@ -49,35 +50,121 @@ func (b *Backend) reportEvent(r *request) error {
 	}{n, id})
 }
 
-// readEvents answers GET /api/v1/widget/events: what the conversation's feed holds after an event, at once.
+// An eventPage is a part of a conversation's feed.
+type eventPage struct {
+	Conversation string  `json:"conversation_id"`
+	Items        []event `json:"items"`
+	Next         int64   `json:"next"` // the after of the next request
+	More         bool    `json:"more"` // whether it will find something by now
+}
+
+// A cursor is a place in a conversation's feed: after the event of that number. Without a conversation it is one of the
+// session's newest.
+type cursor struct {
+	conversation string
+	after        int64
+}
+
+// longestWait is how long an answer may be put off until there is an event.
+const longestWait = 25 * time.Second
+
+// readEvents answers GET /api/v1/widget/events: what the conversation's feed holds after an event, at once, as soon as
+// there is something, or as a stream that goes on.
 func (b *Backend) readEvents(r *request) error {
+	r.w.Header().Add("Vary", "Accept")
+	if prefersStream(r.Header.Values("Accept")) {
+		return b.streamEvents(r)
+	}
 	limit, err := r.limit(mostPage, 500)
 	if err != nil {
 		return err
 	}
-	after, err := int64(0), error(nil)
-	if given := r.query.Get("after"); given != "" {
-		if after, err = strconv.ParseInt(given, 10, 64); err != nil || after < 0 {
-			return refuse(http.StatusBadRequest, "query parameter \"after\" is %s: want the id of an event, or 0", show(given))
+	wait, err := r.wait()
+	if err != nil {
+		return err
+	}
+	from, err := r.cursor()
+	if err != nil {
+		return err
+	}
+	page, err := b.eventsAfter(r, from, limit)
+	if err != nil {
+		return err
+	}
+	if len(page.Items) == 0 && wait > 0 && r.Method != http.MethodHead {
+		from.conversation = page.Conversation // should a newer one be started meanwhile
+		if page, err = b.awaitEvents(r, from, limit, wait); err != nil {
+			return err
 		}
 	}
-	conversation := r.query.Get("conversation_id")
-	id, rows, more, err := b.db.Events(r.Context(), r.session.ID, conversation, after, limit)
+	return r.answer(http.StatusOK, page)
+}
+
+// awaitEvents is eventsAfter, put off until it finds something or its time is over.
+func (b *Backend) awaitEvents(r *request, from cursor, limit int, wait time.Duration) (eventPage, error) {
+	release, err := b.hold(r)
+	if err != nil {
+		return eventPage{}, err
+	}
+	defer release()
+	news := b.feed.listen(from.conversation)
+	defer news.leave()
+	over := time.NewTimer(min(wait, r.session.Expires.Sub(b.now())))
+	defer over.Stop()
+	for {
+		page, err := b.eventsAfter(r, from, limit)
+		if err != nil || len(page.Items) > 0 {
+			return page, err
+		}
+		select {
+		case <-news.wake:
+		case <-over.C:
+			return page, nil
+		case <-b.feed.draining:
+			return page, nil
+		case <-r.Context().Done():
+			return page, nil // to nobody
+		}
+	}
+}
+
+// eventsAfter reads up to limit events after a cursor.
+func (b *Backend) eventsAfter(r *request, from cursor, limit int) (eventPage, error) {
+	id, rows, more, err := b.db.Events(r.Context(), r.session.ID, from.conversation, from.after, limit)
 	if errors.Is(err, sqlite.ErrFuture) {
-		return refuse(http.StatusBadRequest, "query parameter \"after\" is %d, beyond the newest event: start again from 0", after)
+		return eventPage{}, refuse(http.StatusBadRequest, "event %d, after which to go on, lies beyond the newest: start again from 0", from.after)
 	}
 	if err != nil {
-		return aboutConversation(conversation, err)
+		return eventPage{}, aboutConversation(from.conversation, err)
 	}
-	answer := struct {
-		Conversation string  `json:"conversation_id"`
-		Items        []event `json:"items"`
-		Next         int64   `json:"next"` // the after of the next request
-		More         bool    `json:"more"` // whether it will find something by now
-	}{id, make([]event, 0, len(rows)), after, more}
+	page := eventPage{id, make([]event, 0, len(rows)), from.after, more}
 	for _, e := range rows {
-		answer.Items = append(answer.Items, event{e.N, e.Source, e.Type, e.Data, stamp(e.Created)})
-		answer.Next = e.N
+		page.Items = append(page.Items, event{e.N, e.Source, e.Type, e.Data, stamp(e.Created)})
+		page.Next = e.N
 	}
-	return r.answer(http.StatusOK, answer)
+	return page, nil
+}
+
+// wait is how long the answer may be put off.
+func (r *request) wait() (time.Duration, error) {
+	given := r.query.Get("wait")
+	if given == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(given)
+	if most := int(longestWait / time.Second); err != nil || n < 0 || n > most {
+		return 0, refuse(http.StatusBadRequest, "query parameter \"wait\" is %s: want whole seconds from 0 to %d", show(given), most)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// cursor is where the query says to go on: by default at the start of the newest conversation.
+func (r *request) cursor() (c cursor, err error) {
+	c.conversation = r.query.Get("conversation_id")
+	if given := r.query.Get("after"); given != "" {
+		if c.after, err = strconv.ParseInt(given, 10, 64); err != nil || c.after < 0 {
+			return c, refuse(http.StatusBadRequest, "query parameter \"after\" is %s: want the id of an event, or 0", show(given))
+		}
+	}
+	return c, nil
 }

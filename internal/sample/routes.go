@@ -45,7 +45,7 @@ func routes() []route {
 		{"POST", widget + "conversations", bySession, nil, 1 << 10, (*Backend).startConversation},
 		{"GET", widget + "conversations/{id}", bySession, paging, 0, (*Backend).readConversation},
 		{"POST", widget + "conversations/{id}/close", bySession, nil, 1 << 10, (*Backend).closeConversation},
-		{"GET", widget + "events", bySession, append([]string{"conversation_id"}, paging...), 0, (*Backend).readEvents},
+		{"GET", widget + "events", bySession, append([]string{"conversation_id", "wait"}, paging...), 0, (*Backend).readEvents},
 		{"POST", widget + "events", bySession, nil, 32 << 10, (*Backend).reportEvent},
 		{"POST", widget + "leads", bySession, nil, 32 << 10, (*Backend).postLead},
 		{"POST", widget + "typing", bySession, nil, 4 << 10, (*Backend).postTyping},

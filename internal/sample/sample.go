@@ -8,6 +8,8 @@
 //	refusal.go           what they are told when it is not right
 //	<resource>.go        one file per resource
 //	answers.go passage.go what a question is answered with
+//	feed.go held.go      who waits for events, and how many may
+//	stream.go            events as text/event-stream
 //	tokens.go secret.go  what signs and admits callers
 //	sqlite/              the rows and the index; all SQL is there
 //	words/               what the index holds: text of any language as terms
@@ -40,6 +42,9 @@ type Options struct {
 	Log         *slog.Logger     // nil: slog.Default()
 	BusyTimeout time.Duration    // how long a write waits for other writers before it answers 503; 0 = 2 s
 	MaxData     int64            // largest size of the database in bytes, beyond which writes answer 507; 0 = no bound
+	Heartbeat   time.Duration    // after which a quiet event stream shows that it lives; 0 = 15 s
+	Stall       time.Duration    // how long a client may take over one write to its event stream; 0 = 10 s
+	Watch       time.Duration    // between two looks for other processes' events, while anybody waits; 0 = 1 s
 }
 
 // A Backend serves both surfaces from one data directory, which other processes may use at the same time. It is safe for
@@ -54,6 +59,10 @@ type Backend struct {
 	resolver  *identity.Resolver // for requests that come past the middleware
 	speaks    httplimit.Speaker
 	resources []*resource
+
+	feed             *feed
+	held             *held
+	heartbeat, stall time.Duration
 }
 
 // databaseFile holds the rows, in the data directory.
@@ -70,11 +79,21 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, speaks: httplimit.NewSpeaker(), resources: resources(routes())}
+	b.heartbeat, b.stall = positive(o.Heartbeat, 15*time.Second), positive(o.Stall, 10*time.Second)
+	b.feed, b.held = newFeed(b.db, positive(o.Watch, time.Second), b.log), newHeld()
 	if err := b.prepare(ctx, o.Dir); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("open data directory %s: %w", o.Dir, err)
 	}
 	return b, nil
+}
+
+// positive is d, or the fallback where d says nothing.
+func positive(d, fallback time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return fallback
 }
 
 // prepare reads or makes what a Backend has beyond tokens.
@@ -159,8 +178,15 @@ func (b *Backend) Ready(ctx context.Context) error {
 	return nil
 }
 
+// Drain ends what is held open: event streams end, and who waits for events is answered with what there is. From then on
+// nothing is held any more. It does not wait for any of that, and may be called more than once.
+func (b *Backend) Drain() { b.feed.drain() }
+
 // Close lets go of the data directory. No request may be under way.
-func (b *Backend) Close() error { return b.db.Close() }
+func (b *Backend) Close() error {
+	b.feed.close()
+	return b.db.Close()
+}
 
 // Handler serves canonical paths: whoever calls it has resolved dot segments, empty segments and needless escapes. It
 // finds the caller that the rate-limiting middleware verified, or verifies by itself where there was none.

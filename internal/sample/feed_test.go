@@ -1,0 +1,124 @@
+package sample
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Another process on the same data directory reports events; whoever waits here hears of them.
+func TestAnotherProcessesEventsArrive(t *testing.T) {
+	k := setUpWith(t, Options{Watch: 5 * time.Millisecond})
+	other := *k
+	other.b = k.open(Options{Dir: k.dir})
+	p := k.listen(k.live(), k.session, "")
+	p.wantEvents(1, 1)
+	for n := int64(2); n < 30; n++ {
+		switch n % 3 {
+		case 0:
+			k.report(1)
+		default:
+			other.report(1)
+		}
+		p.wantEvents(n, n)
+	}
+	answered := make(chan answer)
+	go func() { answered <- k.widget("GET events?after=29&wait=25", "") }()
+	eventually(t, "it waits", func() bool { n, _, _, _ := k.holds(); return n == 2 })
+	other.report(1)
+	(<-answered).want(200).says("items.0.id", 30.0)
+	p.leave()
+	k.wantNobody()
+	eventually(t, "nobody watches", func() bool {
+		k.b.feed.mu.Lock()
+		defer k.b.feed.mu.Unlock()
+		return !k.b.feed.watching
+	})
+}
+
+// Whatever becomes of connections and of the server, each client is told of every event once, in order.
+func TestNothingIsLostOrToldTwice(t *testing.T) {
+	const clients, events, reopenings = 6, 400, 4
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			k := setUpWith(t, Options{Watch: 20 * time.Millisecond, BusyTimeout: patience})
+			conversation := k.widget("GET conversations", "").text("items.0.id")
+			other := *k // another process, which stays
+			other.b = k.open(Options{Dir: k.dir, BusyTimeout: patience})
+			var turn sync.RWMutex // for whoever uses the backend that comes and goes
+			var server atomic.Pointer[httptest.Server]
+			server.Store(httptest.NewServer(k.b.Handler()))
+
+			var all sync.WaitGroup
+			for i := range clients {
+				all.Go(func() { follow(k, &server, conversation, events, rand.New(rand.NewPCG(seed, uint64(i)))) })
+			}
+			for i, random := 1, rand.New(rand.NewPCG(seed, clients)); i < events; i++ {
+				if random.IntN(2) == 0 {
+					other.report(1)
+					continue
+				}
+				turn.RLock()
+				k.report(1)
+				turn.RUnlock()
+				if i%(events/reopenings) < 2 {
+					turn.Lock()
+					reopen(k, &server)
+					turn.Unlock()
+				}
+			}
+			all.Wait()
+			server.Load().Close()
+		})
+	}
+}
+
+// reopen ends the server and its backend, and begins others on the same rows.
+func reopen(k *bench, server *atomic.Pointer[httptest.Server]) {
+	k.b.Drain()
+	server.Load().CloseClientConnections()
+	server.Load().Close()
+	if err := k.b.Close(); err != nil {
+		k.Error(err)
+	}
+	k.b = k.open(Options{Dir: k.dir, Watch: 20 * time.Millisecond, BusyTimeout: patience})
+	server.Store(httptest.NewServer(k.b.Handler()))
+}
+
+// follow reads a feed until its last event over streams that end at random, each from where the one before it ended.
+func follow(k *bench, server *atomic.Pointer[httptest.Server], conversation string, last int64, random *rand.Rand) {
+	for at := int64(0); at < last; {
+		p, err := k.dial(server.Load().URL, k.session, "?conversation_id="+conversation,
+			"Accept", "text/event-stream", "Last-Event-ID", fmt.Sprintf("%s/%d", conversation, at))
+		if err != nil {
+			continue // the server is gone for the moment
+		}
+		if status := p.res.StatusCode; status == 409 {
+			p.leave() // the server has not noticed yet that earlier streams have ended
+			continue
+		} else if status != 200 {
+			p.leave()
+			k.Errorf("a stream after event %d is answered %d", at, status)
+			return
+		}
+		for range 1 + random.IntN(80) {
+			n := p.event()
+			if n == 0 {
+				break
+			}
+			if at++; n != at {
+				p.leave()
+				k.Errorf("after event %d comes %d", at-1, n)
+				return
+			}
+			if at == last {
+				break
+			}
+		}
+		p.leave()
+	}
+}
