@@ -25,6 +25,7 @@ type bench struct {
 	clock   *clock
 	session string // Authorization values
 	token   string
+	client  *http.Client // of what goes through a socket; nil: the default one
 }
 
 // A clock stands still until it is told otherwise.
@@ -233,6 +234,12 @@ func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Buffer.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
 }
 
 // exec changes the database behind the backend's back.

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -73,7 +74,7 @@ func (k *bench) dial(url, credential, query string, fields ...string) (*tape, er
 	for i := 0; i < len(fields); i += 2 {
 		r.Header.Set(fields[i], fields[i+1])
 	}
-	res, err := http.DefaultClient.Do(r)
+	res, err := cmp.Or(k.client, http.DefaultClient).Do(r)
 	if err != nil {
 		return nil, err
 	}
