@@ -69,6 +69,22 @@ func TestOptionsThatIsNoPreflightGoesToTheBackend(t *testing.T) {
 	}
 }
 
+// A browser that comes back to an event stream sends Last-Event-ID; Content-Type it may read of any answer.
+func TestAScriptMayResumeAnEventStream(t *testing.T) {
+	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+	}), nil)
+	asked := "authorization,last-event-id"
+	res := e.ask("OPTIONS /api/v1/widget/events", "Origin: https://shop.test", "Access-Control-Request-Method: GET", "Access-Control-Request-Headers: "+asked)
+	if got := res.Header.Get("Access-Control-Allow-Headers"); got != asked {
+		t.Errorf("allowed are %q, want %q", got, asked)
+	}
+	res = e.ask("GET /api/v1/widget/events", "Origin: https://shop.test", "Last-Event-ID: cnv_1/7")
+	if got := res.Header.Get("Access-Control-Allow-Origin"); got != "*" {
+		t.Errorf("may be read by %q", got)
+	}
+}
+
 // D22.
 func TestOnlyListedOriginsMayRead(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -68,6 +68,33 @@ func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A backend that holds requests open is told when to let them go: once, when /readyz says no already.
+func TestABackendIsToldOfTheDrain(t *testing.T) {
+	arrived, drains := make(chan bool), make(chan bool, 2)
+	var e *edge
+	e = open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- true
+		if draining := <-drains; !draining {
+			t.Error("the backend is told before the edge drains")
+		}
+		_, _ = io.WriteString(w, "what there is")
+	}), func(o *Options) { o.OnDrain = func() { drains <- e.gateway.draining.Load() } })
+	c := e.dial()
+	fmt.Fprint(c, "GET /v1/wp/held HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-arrived
+	e.stop() // hangs for Limits.Drain if nobody is told
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || text(t, res) != "what there is" {
+		t.Errorf("%v, %v", res, err)
+	}
+	if len(drains) != 0 {
+		t.Error("the backend is told twice")
+	}
+	if strings.Contains(e.log.String(), "cut off") {
+		t.Errorf("log %q", e.log.String())
+	}
+}
+
 func TestReadyzSaysNoWhileDraining(t *testing.T) {
 	e := open(t, new(recorder), nil)
 	e.gateway.draining.Store(true)
