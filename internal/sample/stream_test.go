@@ -229,7 +229,7 @@ func TestNothingIsHeldBeyondTheToken(t *testing.T) {
 			p := k.listen(url, k.session, "?after=1")
 			var waited *tape
 			if name == "timer" { // a wait is too short to look at the clock again
-				waited = k.ask(url, k.session, "?after=1&wait=25")
+				waited = k.get(url, k.session, "?after=1&wait=25")
 			}
 			k.clock.pass(c.left)
 			if comments := p.wantEnd(); !strings.Contains(comments, "expired") {
@@ -252,7 +252,7 @@ func TestADrainEndsWhatIsHeld(t *testing.T) {
 	p := k.listen(url, k.session, "")
 	p.wantEvents(1, 1)
 	answered := make(chan *tape)
-	go func() { answered <- k.ask(url, k.session, "?after=1&wait=25") }()
+	go func() { answered <- k.get(url, k.session, "?after=1&wait=25") }()
 	eventually(t, "both are held", func() bool { n, _, _, _ := k.holds(); return n == 2 })
 	k.b.Drain()
 	k.b.Drain()

@@ -41,7 +41,7 @@ type frame struct{ id, data, retry, comment string }
 // listen opens a stream and reads its first frame.
 func (k *bench) listen(url, credential, query string, fields ...string) *tape {
 	k.Helper()
-	p := k.ask(url, credential, query, append([]string{"Accept", "text/event-stream"}, fields...)...)
+	p := k.get(url, credential, query, append([]string{"Accept", "text/event-stream"}, fields...)...)
 	if p.res.StatusCode != 200 || p.res.Header.Get("Content-Type") != "text/event-stream" {
 		body, _ := io.ReadAll(p.res.Body)
 		k.Fatalf("the stream is answered %d %s %s", p.res.StatusCode, p.res.Header, body)
@@ -52,8 +52,8 @@ func (k *bench) listen(url, credential, query string, fields ...string) *tape {
 	return p
 }
 
-// ask sends a request for events; the answer's body is unread.
-func (k *bench) ask(url, credential, query string, fields ...string) *tape {
+// get sends a request for events; the answer's body is unread.
+func (k *bench) get(url, credential, query string, fields ...string) *tape {
 	k.Helper()
 	p, err := k.dial(url, credential, query, fields...)
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *bench) ask(url, credential, query string, fields ...string) *tape {
 	return p
 }
 
-// dial is ask where there may be no server.
+// dial is get where there may be no server.
 func (k *bench) dial(url, credential, query string, fields ...string) (*tape, error) {
 	ctx, leave := context.WithTimeout(context.Background(), patience)
 	k.Cleanup(leave)
