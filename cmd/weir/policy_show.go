@@ -9,17 +9,20 @@ import (
 )
 
 func newPolicyShow() *cobra.Command {
-	var machine onOff
+	var machine, exposed onOff
 	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print a policy: the contract, or FILE as Weir reads it",
 		Long: `Print a policy.
 
 Without FILE it is the contract, word for word as it is built in: a file to start your own from.
-With FILE it is what Weir reads there, in one spelling; --json says every default too.`,
+With FILE it is what Weir reads there, in one spelling; --json says every default too.
+
+` + exposureLong,
 		Example: `  weir policy show
   weir policy show > my-policy.yaml
-  weir policy show my-policy.yaml --json`,
+  weir policy show my-policy.yaml --json
+  weir policy show my-policy.yaml --exposure`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -27,7 +30,7 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 			return arguments("FILE")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && !bool(machine) {
+			if len(args) == 0 && !bool(machine) && !bool(exposed) {
 				_, err := cmd.OutOrStdout().Write(policyfile.ContractSource())
 				return err
 			}
@@ -39,13 +42,19 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 			if err != nil {
 				return printProblems(cmd.ErrOrStderr(), err)
 			}
-			if machine {
+			switch {
+			case bool(exposed) && bool(machine):
+				return writeJSON(cmd.OutOrStdout(), exposuresJSON(file.Policy))
+			case bool(exposed):
+				return printExposure(cmd.OutOrStdout(), file.Policy)
+			case bool(machine):
 				return writeJSON(cmd.OutOrStdout(), map[string]any{"limiters": limitersJSON(file.Policy)})
 			}
 			_, err = cmd.OutOrStdout().Write(policyfile.Marshal(file.Policy))
 			return err
 		},
 	}
+	switchFlag(cmd, &exposed, "exposure", "print how many requests can pass")
 	jsonFlag(cmd, &machine)
 	return cmd
 }
