@@ -71,9 +71,15 @@ func (w *warner) pair(at string, earlier, later weir.Window) {
 	if short.Per > long.Per {
 		short, long = long, short
 	}
-	if short.Key.String() == long.Key.String() && short.Limit >= long.Limit {
-		w.warn(at, later.String(), fmt.Sprintf("remove %q, or change a limit", short), "%q never refuses anything: %q is full before it", short, long)
+	if short.Key.String() != long.Key.String() || short.Limit < long.Limit {
+		return
 	}
+	hint := fmt.Sprintf("remove %q, or change a limit", short)
+	if short.Limit < 2*long.Limit-1 { // one long window but for what opened it, and the whole of the next, can fall into a short one
+		w.warn(at, later.String(), hint, "%q refuses nothing but around a reset of %q, which is full before it", short, long)
+		return
+	}
+	w.warn(at, later.String(), hint, "%q never refuses anything: %q is full before it", short, long)
 }
 
 // methods are those that requests have (RFC 9110, RFC 5789).

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -45,8 +46,11 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 		{"D17: an agent that subdivides an address is no surprise",
 			"limiters: [{name: a, routes: [/*], windows: [30 per minute by ip+agent]}]", nil},
 		{"a window that another one always fills before",
-			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 100 per minute by ip]}]",
-			[]string{`1:66: "100 per minute by ip" never refuses anything: "100 per hour by ip" is full before it`}},
+			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 199 per minute by ip]}]",
+			[]string{`1:66: "199 per minute by ip" never refuses anything: "100 per hour by ip" is full before it`}},
+		{"D1: up to twice the hour can pass around its reset, and the minute then still refuses",
+			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 198 per minute by ip]}]",
+			[]string{`1:66: "198 per minute by ip" refuses nothing but around a reset of "100 per hour by ip", which is full before it`}},
 		{"a limiter that nothing reaches",
 			"limiters: [{name: a, windows: [100 per hour by ip]}]",
 			[]string{`1:12: limiter "a" has no routes`}},
@@ -114,6 +118,27 @@ func TestTheExamplesHaveNeitherProblemsNorWarnings(t *testing.T) {
 		}
 		for _, w := range f.Warnings {
 			t.Errorf("%v (%s)", w, w.Hint)
+		}
+	}
+}
+
+// What is said of a window that never refuses, or only around a reset, is so: 99 at an hour's end, whose first request was
+// long before, and 100 at the next one's beginning fall into one minute. A limit of 198 refuses one of them, 199 none.
+func TestNearlyTwiceTheHourFallsIntoOneMinute(t *testing.T) {
+	for limit, want := range map[int64]int64{198: 198, 199: 199, 1000: 199} {
+		var hour, minute weir.Used
+		passed := map[int64]int64{}
+		for _, at := range []int64{0, 3599, 3600} {
+			for range map[int64]int{0: 1, 3599: 200, 3600: 200}[at] {
+				h, m := hour.At(at, 3600), minute.At(at, 60)
+				if h.Fits(1, 100) && m.Fits(1, limit) {
+					hour, minute = h.Spend(1, at, 3600), m.Spend(1, at, 60)
+					passed[at]++
+				}
+			}
+		}
+		if got := passed[3599] + passed[3600]; got != want {
+			t.Errorf("under %d a minute, %d passed around the reset, want %d", limit, got, want)
 		}
 	}
 }

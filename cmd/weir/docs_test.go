@@ -50,8 +50,10 @@ func documents(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all["docs/contract.md"] == "" || all["docs/policy.md"] == "" {
-		t.Fatal("docs/contract.md or docs/policy.md is missing")
+	for _, page := range []string{"docs/contract.md", "docs/policy.md", "docs/exactness.md"} {
+		if all[page] == "" {
+			t.Fatalf("%s is missing", page)
+		}
 	}
 	return all
 }
@@ -188,6 +190,23 @@ func TestEveryDecisionIsInTheContractPage(t *testing.T) {
 		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d(\.[0-9a-z]+)? `, section)).MatchString(text) {
 			t.Errorf("docs/contract.md has no row for section %d of the contract", section)
 		}
+	}
+}
+
+// The page on exactness is one page, and all that it claims is in tables with the column "Proof", which the tests above hold.
+func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
+	text := documents(t)["docs/exactness.md"]
+	if n := strings.Count(text, "\n"); n > 120 {
+		t.Errorf("docs/exactness.md has %d lines, more than a page", n)
+	}
+	tables, proofs := regexp.MustCompile(`(?m)^\|.*\|\n\|[-|]+\|$`).FindAllString(text, -1), 0
+	for _, head := range tables {
+		if first, _, _ := strings.Cut(head, "\n"); strings.HasSuffix(first, "| Proof |") {
+			proofs++
+		}
+	}
+	if proofs < 5 || proofs != len(tables) {
+		t.Errorf("of %d tables %d have the column Proof", len(tables), proofs)
 	}
 }
 
