@@ -136,18 +136,17 @@ func worth(documents, of int) float64 {
 
 // judge returns the documents that fit, the best first.
 func (q *query) judge(asked []term) (fits []int64, err error) {
-	known := asked[slices.IndexFunc(append(asked[:len(asked):len(asked)], term{documents: 1}), func(t term) bool { return t.documents > 0 }):]
+	unknown := 0
+	for unknown < len(asked) && asked[unknown].documents == 0 {
+		unknown++
+	}
+	known := asked[unknown:]
 	if len(known) == 0 {
 		return nil, nil
 	}
-	postings, n := 0, 0
-	for n < len(known) && n < mostAsked && postings+known[n].documents <= mostPostings {
-		postings += known[n].documents
-		n++
-	}
 	var found []int64
-	if n > 0 {
-		known = known[:n]
+	if few := affordable(known); len(few) > 0 {
+		known = few
 		found, err = q.rows(`SELECT rowid FROM search WHERE search MATCH ? ORDER BY bm25(search, 3, 1), rowid LIMIT ?`, q.any(known), candidates)
 	} else {
 		known = known[:min(len(known), mostCommon)]
@@ -167,6 +166,16 @@ func (q *query) judge(asked []term) (fits []int64, err error) {
 		}
 	}
 	return fits, nil
+}
+
+// affordable are the first terms that fit the budget, of those sorted by how rare they are; none where the first does not.
+func affordable(known []term) []term {
+	postings, n := 0, 0
+	for n < len(known) && n < mostAsked && postings+known[n].documents <= mostPostings {
+		postings += known[n].documents
+		n++
+	}
+	return known[:n]
 }
 
 // covers says whether the terms that document n has are worth enough together.

@@ -83,7 +83,7 @@ func kindOf(r rune) script {
 		return none
 	case r >= 0xc0 && r < 0x250 && r != 0xd7 && r != 0xf7:
 		return latin
-	case r == 0x640 || r == 0xad || r >= 0x200b && r <= 0x200f || r == 0x2060 || r == 0xfeff || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+	case r == 0x640 || r == 0xad || r >= 0x200c && r <= 0x200f || r == 0x2060 || r == 0xfeff || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
 		return clear // the tatweel too: it only stretches
 	case r == 0x30fc || r == 0xff70: // the long vowel of Katakana, of no script by itself
 		return spaceless

@@ -2,6 +2,7 @@ package words
 
 import (
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -19,14 +20,14 @@ type ending struct {
 }
 
 // endings are each script's, longest first.
-var endings = map[script][]ending{
+var endings = [...][]ending{
 	latin: {
 		{"ation", 4}, {"ments", 4}, {"iendo", 4},
 		{"ment", 4}, {"ions", 4}, {"ando", 4}, {"ungs", 4}, {"ings", 4}, {"lari", 4}, {"leri", 4},
 		{"ing", 4}, {"ies", 4}, {"ion", 4}, {"ung", 4}, {"lar", 4}, {"ler", 4}, {"dan", 4}, {"den", 4}, {"nin", 4}, {"nun", 4},
 		{"ed", 4}, {"es", 4}, {"en", 4}, {"er", 4}, {"em", 4}, {"ar", 4}, {"ir", 4}, {"im", 4}, {"in", 4}, {"um", 4}, {"un", 4},
 		{"da", 4}, {"de", 4}, {"ya", 4}, {"ye", 4}, {"yi", 4},
-		{"s", 3}, {"e", 4}, {"y", 4}, {"a", 4}, {"o", 4}, {"i", 4}, {"u", 4}, {"n", 5}, {"t", 5}, {"m", 5},
+		{"s", 3}, {"e", 4}, {"y", 4}, {"a", 4}, {"o", 4}, {"i", 4}, {"u", 4},
 	},
 	cyrillic: { // й is и here: its breve is a diacritic
 		{"иями", 4}, {"ами", 4}, {"ями", 4}, {"ого", 4}, {"его", 4}, {"ому", 4}, {"ему", 4}, {"ыми", 4}, {"ими", 4}, {"ешь", 4}, {"ишь", 4},
@@ -60,7 +61,7 @@ func stem(word string, k script) string {
 		return vowelless(word)
 	}
 	for {
-		shorter := shorten(word, endings[k])
+		shorter := shorten(word, k)
 		if k == latin {
 			shorter = single(shorter)
 		}
@@ -71,11 +72,23 @@ func stem(word string, k script) string {
 	}
 }
 
-func shorten(word string, all []ending) string {
-	if len(word) < 4 {
+// byLast are the endings by their last byte, which spares most words the comparison.
+var byLast = sync.OnceValue(func() *[len(endings)][256][]ending {
+	all := new([len(endings)][256][]ending)
+	for k, list := range endings {
+		for _, e := range list {
+			last := e.text[len(e.text)-1]
+			all[k][last] = append(all[k][last], e)
+		}
+	}
+	return all
+})
+
+func shorten(word string, k script) string {
+	if len(word) < 4 || int(k) >= len(endings) {
 		return word
 	}
-	for _, e := range all {
+	for _, e := range byLast()[k][word[len(word)-1]] {
 		if rest, ok := strings.CutSuffix(word, e.text); ok && (len(rest) >= 8 || utf8.RuneCountInString(rest) >= e.keep) {
 			return rest
 		}

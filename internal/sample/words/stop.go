@@ -25,18 +25,16 @@ var stops = sync.OnceValue(func() map[string]bool {
 })
 
 // Stop says whether a term says nothing of what a question is about: a word of the stop list, a letter or an ASCII
-// digit alone, or a pair of Hiragana, which is grammar more often than not.
+// digit alone, or a pair with Chinese or Japanese grammar in it: all Hiragana, or a character
+// that makes questions.
 func Stop(term string) bool {
 	if stops()[term] {
 		return true
 	}
-	n := 0
-	for _, r := range term {
-		if n++; !unicode.Is(unicode.Hiragana, r) && !unicode.IsMark(r) {
-			n = 1 << 20
-		}
+	if strings.ContainsAny(term, "的了吗嗎呢吧么麼怎们們您你我是") {
+		return true
 	}
-	if n < 1<<20 {
+	if strings.IndexFunc(term, func(r rune) bool { return !unicode.Is(unicode.Hiragana, r) && !unicode.IsMark(r) }) < 0 {
 		return true
 	}
 	r, size := utf8.DecodeRuneInString(term)

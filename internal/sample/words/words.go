@@ -39,9 +39,9 @@ type cutter struct {
 	yield   func(Term) bool
 	stopped bool
 
-	word   []byte // the word under way, and where it began
-	start  int
-	script script
+	word         []byte // the word under way, and where it stands so far
+	start, until int
+	script       script // of its last letter
 
 	before, now cluster // where words are pairs
 	paired      bool    // before is part of a pair already
@@ -77,7 +77,7 @@ func (c *cutter) run() {
 		}
 		at += c.unit(at)
 	}
-	c.end(len(c.text))
+	c.end()
 }
 
 // standsAlone says whether what rest begins with leaves the character before it as it is.
@@ -110,10 +110,10 @@ func (c *cutter) ascii(b byte, at int) {
 	case b >= 'A' && b <= 'Z':
 		b += 'a' - 'A'
 	default:
-		c.end(at)
+		c.end()
 		return
 	}
-	c.letter(at, latin)
+	c.letter(at, at+1, latin)
 	if len(c.word) < mostTerm {
 		c.word = append(c.word, b)
 	}
@@ -123,14 +123,14 @@ func (c *cutter) ascii(b byte, at int) {
 func (c *cutter) rune(r rune, i *info, start, end int) {
 	switch i.kind {
 	case none:
-		c.end(start)
+		c.end()
 	case clear:
 	case mark:
 		c.mark(r, end)
 	case spaceless:
 		c.character(r, start, end)
 	default:
-		c.letter(start, i.kind)
+		c.letter(start, end, i.kind)
 		if i.spelled != "" {
 			c.add(i.spelled)
 		} else if len(c.word)+utf8.RuneLen(i.fold) <= mostTerm {
@@ -140,16 +140,14 @@ func (c *cutter) rune(r rune, i *info, start, end int) {
 }
 
 // letter makes sure that a word is under way in which a letter at start belongs.
-func (c *cutter) letter(start int, k script) {
+func (c *cutter) letter(start, end int, k script) {
 	if c.now.end > 0 {
-		c.end(start)
+		c.end()
 	}
 	if len(c.word) == 0 {
-		c.start, c.script = start, k
+		c.start = start
 	}
-	if k != other || c.script == digit {
-		c.script = k
-	}
+	c.until, c.script = end, k
 }
 
 func (c *cutter) add(s string) {
@@ -163,7 +161,11 @@ func (c *cutter) mark(r rune, end int) {
 	switch {
 	case c.now.end > 0:
 		c.now.grow(r, end)
-	case len(c.word) > 0 && c.script == other && len(c.word)+utf8.RuneLen(r) <= mostTerm:
+	case len(c.word) == 0:
+	case c.script != other:
+		c.until = end
+	case len(c.word)+utf8.RuneLen(r) <= mostTerm:
+		c.until = end
 		c.word = utf8.AppendRune(c.word, r) // in Devanagari and its kin the marks are the vowels
 	}
 }
@@ -171,7 +173,7 @@ func (c *cutter) mark(r rune, end int) {
 // character takes a letter of a script without spaces.
 func (c *cutter) character(r rune, start, end int) {
 	if len(c.word) > 0 {
-		c.end(start)
+		c.end()
 	}
 	if c.now.end > 0 {
 		if c.now.leading || followsItsConsonant(r) {
@@ -195,8 +197,8 @@ func (c *cutter) pair() {
 	c.before = c.now
 }
 
-// end yields what is under way; the text before at has been read.
-func (c *cutter) end(at int) {
+// end yields what is under way.
+func (c *cutter) end() {
 	switch {
 	case c.now.end > 0:
 		c.pair()
@@ -205,7 +207,7 @@ func (c *cutter) end(at int) {
 		}
 		c.before, c.now, c.paired = cluster{}, cluster{}, false
 	case len(c.word) > 0:
-		c.emit(stem(string(c.word), c.script), c.start, at)
+		c.emit(stem(string(c.word), c.script), c.start, c.until)
 		c.word = c.word[:0]
 	}
 }
