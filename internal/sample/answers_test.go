@@ -1,9 +1,14 @@
 package sample
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // A doc is a document for a test: what it says matters, and its URL is made from its id.
@@ -212,4 +217,189 @@ func TestQuestionsFindTheirPageAndOthersFindNone(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAnAnswerQuotesItsFirstSource(t *testing.T) {
+	k := setUp(t)
+	k.put(shops["English"].docs...)
+	k.put(doc{"faq", "Questions", "Refund? See the page on refunds."}, doc{"terms", "Terms", "A refund is a refund. Refunds of a refund are none."}, doc{"more", "More", "refund refund refund"})
+	a := k.ask("How long does a refund to my card take?").wantSource("returns")
+	a.says("reply.text", "“Refunds are paid to the card you used, usually within five working days. Shipping costs are not refunded.”\n— Returns and refunds")
+	a.says("reply.sources.0.title", "Returns and refunds")
+	if n := len(k.ask("refund").at("reply.sources").([]any)); n != 3 {
+		t.Errorf("the answer names %d sources, want 3 of the 4 that fit", n)
+	}
+	read := k.widget("GET conversations/"+a.text("message.conversation_id"), "").want(200)
+	read.says("messages.items.1.text", a.text("reply.text")).says("messages.items.1.sources.0.url", "https://example.org/returns")
+	k.put(doc{"empty", "Zirconium rings", ""})
+	k.ask("zirconium").wantSource("empty").says("reply.text", "Zirconium rings")
+}
+
+// What was synced or deleted holds for the next question.
+func TestASyncChangesTheVeryNextAnswer(t *testing.T) {
+	k := setUp(t)
+	k.ask("zirconium").wantSource("")
+	k.put(doc{"a", "Rings", "Zirconium rings."})
+	k.ask("zirconium").wantSource("a")
+	k.put(doc{"a", "Rings", "Titanium rings."})
+	k.ask("zirconium").wantSource("")
+	k.ask("titanium").wantSource("a").says("reply.text", "“Titanium rings.”\n— Rings")
+	k.sync("DELETE documents", `{"items":[{"id":"a"}]}`).want(200)
+	k.ask("titanium").wantSource("")
+	k.put(doc{"a", "Rings", "Titanium rings."})
+	k.ask("titanium").wantSource("a")
+}
+
+// D20's languages, chosen as for the 429.
+func TestWhereNothingFitsItIsSaidInTheVisitorsLanguage(t *testing.T) {
+	k := setUp(t)
+	said := map[string]string{}
+	for accept, want := range map[string]string{
+		"": "en", "de-AT,de;q=0.9,en;q=0.8": "de", "es": "es", "fr-CA": "fr", "it": "it", "ja": "ja", "nl": "nl", "pl": "pl", "pt-BR": "pt", "tr": "tr",
+		"uk": "uk", "zh-TW": "zh", "ar-EG": "ar", "tlh": "en", "de;q=0": "en", "\x00;;": "en",
+	} {
+		a := k.ask("zirconium", "Accept-Language", accept).wantSource("")
+		if got := a.header.Get("Content-Language"); got != want || a.header.Get("Vary") != "Accept-Language" {
+			t.Errorf("Accept-Language %q is answered in %q, Vary %q: want %q", accept, got, a.header.Get("Vary"), want)
+		}
+		said[a.text("reply.text")] = want
+	}
+	if len(said) != 13 || said[""] != "" {
+		t.Errorf("there are %d different sentences, want 13: %v", len(said), said)
+	}
+	k.put(doc{"a", "Rings", "Zirconium rings."})
+	if a := k.ask("zirconium", "Accept-Language", "de"); a.header.Get("Content-Language") != "" {
+		t.Error("an answer that quotes a page claims to know its language")
+	}
+}
+
+// What a visitor writes is text, whatever it means to FTS5 or SQL.
+func TestNothingThatAVisitorWritesIsSyntax(t *testing.T) {
+	k := setUp(t)
+	k.put(doc{"a", "Rings", "Zirconium rings by the sea."}, doc{"b", "Other", "Something else."})
+	for _, question := range []string{
+		`"`, `""`, `"""`, `*`, `zirconium*`, `"zirconium`, `zirconium"`, `"zirconium" "rings"`, `NEAR(zirconium rings)`, `NEAR(zirconium rings, 2)`, `NEAR(`,
+		`zirconium AND rings`, `AND zirconium`, `zirconium AND`, `zirconium OR`, `NOT zirconium`, `zirconium NOT rings`, `zirconium - rings`, `^zirconium`,
+		`text:zirconium`, `title : zirconium`, `{text title}: zirconium`, `-text:zirconium`, `nosuchcolumn:zirconium`, `zirconium + rings`, `(zirconium`,
+		`zirconium)`, `'; DROP TABLE; -- zirconium`, `\zirconium\`, `zirconium_rings`, `1_zirconium`, `rank MATCH 'x' zirconium`, "zirconium\n\trings", `zirconium%`,
+	} {
+		a := k.ask(question)
+		if strings.Contains(question, "zirconium") {
+			a.wantSource("a")
+		} else {
+			a.wantSource("")
+		}
+	}
+}
+
+func TestAMessageWithoutWordsFitsNothing(t *testing.T) {
+	k := setUp(t)
+	k.put(shops["English"].docs...)
+	for _, question := range []string{"?", "…!?", "👋", "👩🏽‍🚀🇩🇪", "🙏🙏🙏", "---", "。、", "؟", "\u200d", "a", "$ € £", "\u202e"} {
+		k.ask(question).wantSource("")
+	}
+}
+
+func TestALongMessageIsAnsweredToo(t *testing.T) {
+	k := setUp(t)
+	k.put(shops["English"].docs...)
+	long := "My bicycle frame broke, is there a warranty on the frame? "
+	for i := 0; len(long) < mostText-40; i++ {
+		long += fmt.Sprintf("wort%dx ", i)
+	}
+	k.ask(long[:mostText-40]).wantSource("")
+	k.ask("My bicycle frame broke, is there a warranty on the frame? " + strings.Repeat("I have been a happy customer. ", 200)).wantSource("warranty")
+}
+
+// The message is not stored where it cannot be answered, and the visitor is told: it can be sent again.
+func TestAFailingSearchStoresNothingAndSaysSo(t *testing.T) {
+	k := setUp(t)
+	k.put(doc{"a", "Rings", "Zirconium rings."})
+	before := k.census()
+	k.exec(`UPDATE search_version SET version = 999`)
+	k.widget("POST messages", `{"text":"zirconium"}`).wantError(500, "internal")
+	if k.census() != before || !strings.Contains(k.log.String(), "another version of weir has indexed the documents anew") {
+		t.Errorf("rows of %v are %v, were %v; the log says %s", tables, k.census(), before, k.log.String())
+	}
+	again := k.open(Options{Dir: k.dir}) // as that version's start would
+	k.b = again
+	k.ask("zirconium").wantSource("a")
+}
+
+// Answers under concurrent syncs always fit one state of the documents.
+func TestQuestionsAndSyncsAtOnceSeeWholeStates(t *testing.T) {
+	k := setUpWith(t, Options{BusyTimeout: time.Minute})
+	states := []string{}
+	for i := range 4 {
+		states = append(states, items(doc{"a", "Rings", fmt.Sprintf("zirconium %d", i)}, doc{"b", "Bands", fmt.Sprintf("zirconium %d too", i)}))
+	}
+	k.sync("PUT documents", states[0]).want(200)
+	var group sync.WaitGroup
+	send := func(method, path, credential, body string) answer {
+		r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", credential)
+		return k.do(r)
+	}
+	for i := range 4 {
+		group.Go(func() {
+			for range 8 {
+				if a := send("PUT", "/v1/wp/documents", k.token, states[i]); a.status != 200 {
+					t.Errorf("a sync is answered %d %s", a.status, a.body)
+				}
+			}
+		})
+		group.Go(func() {
+			for range 8 {
+				a := send("POST", "/api/v1/widget/messages", k.session, `{"text":"zirconium"}`)
+				if a.status != 201 || strings.Count(string(a.body), `"url":"https://example.org/`) != 2 || !strings.Contains(string(a.body), "“zirconium ") {
+					t.Errorf("a question is answered %d %s", a.status, a.body)
+				}
+			}
+		})
+	}
+	group.Wait()
+	k.exec(`INSERT INTO search (search) VALUES ('integrity-check')`)
+}
+
+func TestATooLargeOrUnreadableMessageIsRefused(t *testing.T) {
+	k := setUp(t)
+	k.widget("POST messages", `{"text":"`+strings.Repeat("x", 10<<20)+`"}`).wantError(413, "payload_too_large")
+	for _, control := range []string{`\u0000`, `\u0007`, `\u001b`, `\u007f`, `\u0085`} {
+		k.widget("POST messages", `{"text":"zirconium `+control+`"}`).wantError(400, "invalid_request", "control character")
+	}
+}
+
+// Feedback is for answers of the session's own conversations; the feed learns of changes.
+func TestFeedbackIsKeptAndItsChangesAreTold(t *testing.T) {
+	k := setUp(t)
+	a := k.ask("hello")
+	said, reply := a.text("message.id"), a.text("reply.id")
+	send := func(id, body string) answer { return k.widget("POST messages/"+id+"/feedback", body) }
+	send(reply, `{"helpful":true}`).want(204)
+	send(reply, `{"helpful":true}`).want(204) // no news
+	k.widget("POST conversations/"+a.text("message.conversation_id")+"/close", "").want(200)
+	send(reply, `{"helpful":false}`).want(204)
+	send(reply, `{"helpful":false}`).want(204)
+	feed := k.widget("GET events?after=3", "").want(200).says("items.0.type", "feedback.given").says("items.0.source", "server")
+	feed.says("items.0.data.message_id", reply).says("items.0.data.helpful", true).says("items.2.data.helpful", false).says("next", 6.0)
+	if k.rows("messages WHERE helpful = 0") != 1 || k.rows("messages WHERE helpful IS NOT NULL") != 1 {
+		t.Error("the last feedback is not what is kept")
+	}
+
+	send(said, `{"helpful":true}`).wantError(422, "unprocessable", said, "visitor's own")
+	send("msg_none", `{"helpful":true}`).wantError(404, "not_found", "msg_none")
+	for _, stranger := range []string{k.visitor("demo"), ""} {
+		a := k.send("POST /api/v1/widget/messages/"+reply+"/feedback", stranger, `{"helpful":true}`)
+		if want := map[bool]int{true: 401, false: 404}[stranger == ""]; a.status != want {
+			t.Errorf("somebody else's feedback is answered %d, want %d", a.status, want)
+		}
+	}
+	for body, want := range map[string]string{
+		`{}`: `"helpful" is missing`, `{"helpful":1}`: "true or false", `{"helpful":"true"}`: "true or false", `{"helpful":null}`: `"helpful" is missing`,
+		`{"helpful":true,"score":5}`: `unknown field "score"`,
+	} {
+		send(reply, body).wantError(400, "invalid_request", want)
+	}
+	k.widget("GET events?after=6", "").want(200).says("more", false).says("next", 6.0)
 }

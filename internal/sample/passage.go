@@ -72,17 +72,16 @@ func opening(text string, from, to int) int {
 	return from
 }
 
-// closing returns where a passage ends that begins at from and has all up to to in it: after as many sentences as fit, but
-// once something is said, in the same paragraph.
+// closing returns where a passage ends that begins at from and has all up to to in it: after as many sentences of the
+// paragraph as fit. What does not end as a sentence does is a heading, and its paragraph is yet to come.
 func closing(text string, from, to int) int {
-	const said = 80 // bytes: a heading and the lines of an address are shorter
 	last := min(len(text), from+mostPassage)
 	end := -1
 	for at := to; at <= last; at++ {
 		if !words.Sentence(text, at) {
 			continue
 		}
-		if end = at; at > from+said && at > to && strings.HasPrefix(text[at:], "\n\n") {
+		if end = at; strings.HasPrefix(text[at:], "\n\n") && words.Ends(text[:at]) {
 			break
 		}
 	}

@@ -53,13 +53,26 @@ func Sentence(text string, at int) bool {
 	if at <= 0 || at >= len(text) || !Breaks(text, at) {
 		return at == 0 || at == len(text)
 	}
-	last, _ := utf8.DecodeLastRuneInString(strings.TrimRight(text[max(0, at-8):at], `"')]}”’»」』）`))
 	next, _ := utf8.DecodeRuneInString(text[at:])
-	switch last {
-	case '\n', '。', '！', '？', '｡':
+	switch stop := stopOf(text[:at]); {
+	case next == '\n' || text[at-1] == '\n':
 		return true
-	case '.', '!', '?', '…', '؟', '۔', '।', '॥', '።', '։':
-		return unicode.IsSpace(next)
+	case strings.ContainsRune("。！？｡", stop): // after which nobody writes a space
+		return true
+	default:
+		return stop != 0 && unicode.IsSpace(next)
 	}
-	return next == '\n'
+}
+
+// Ends says whether text ends as a sentence does, and not as a heading.
+func Ends(text string) bool { return stopOf(text) != 0 }
+
+// stopOf is the mark that ends the last sentence of text, quotes and brackets after it aside; 0 where none does.
+func stopOf(text string) rune {
+	text = strings.TrimRight(text[max(0, len(text)-8):], `"')]}”’»」』）`)
+	last, _ := utf8.DecodeLastRuneInString(text)
+	if strings.ContainsRune(".!?…؟۔।॥።։。！？｡", last) {
+		return last
+	}
+	return 0
 }
