@@ -29,7 +29,10 @@ func passage(text string, worth map[string]float64) string {
 func densest(text string, worth map[string]float64) (from, to int) {
 	var window []hit
 	count := map[string]int{}
-	sum, best := 0.0, 0.0
+	sum, best, most := 0.0, 0.0, 0.0
+	for _, w := range worth {
+		most += w
+	}
 	for t := range words.Of(text) {
 		if worth[t.Text] == 0 || t.End-t.Start > mostPassage {
 			continue
@@ -47,6 +50,9 @@ func densest(text string, worth map[string]float64) (from, to int) {
 		}
 		if sum > best+1e-9 {
 			from, to, best = window[0].start, t.End, sum
+		}
+		if best > most-1e-6 {
+			break // nowhere can more be said
 		}
 	}
 	if best == 0 {

@@ -15,7 +15,7 @@ import (
 // Found is what fits a question.
 type Found struct {
 	Documents []Document         // the best first; empty: nothing fits. Only the first has its Text
-	Worth     map[string]float64 // the terms that were looked for, each with how much it says: 1 is most
+	Worth     map[string]float64 // the question's terms that any document has, each with how much it says: 1 is most
 }
 
 // What one search may cost. bm25() walks the whole list of every term asked for to count it, and looks up the length of
@@ -51,7 +51,7 @@ func (d *DB) Search(ctx context.Context, workspace, question string, limit int) 
 		} else if version != words.Version {
 			return ErrReindexed
 		}
-		q := query{ctx: ctx, tx: tx}
+		q := query{ctx: ctx, tx: tx, postings: d.postings}
 		row := tx.QueryRowContext(ctx, `SELECT n, documents FROM search_workspaces WHERE workspace_id = ?`, workspace)
 		if err := row.Scan(&q.workspace, &q.documents); err == sql.ErrNoRows || err == nil && q.documents == 0 {
 			return nil
@@ -67,7 +67,9 @@ func (d *DB) Search(ctx context.Context, workspace, question string, limit int) 
 		}
 		f.Worth = map[string]float64{}
 		for _, t := range asked {
-			f.Worth[t.text] = t.worth
+			if t.documents > 0 {
+				f.Worth[t.text] = t.worth
+			}
 		}
 		f.Documents, err = q.read(fits, limit)
 		return err
@@ -95,7 +97,8 @@ type query struct {
 	ctx       context.Context
 	tx        *sql.Tx
 	workspace int64
-	documents int
+	documents int // that the workspace has
+	postings  int // that may be read
 }
 
 // weigh finds out how common each term is and what it is worth, and sorts them, the rarest first.
@@ -145,7 +148,7 @@ func (q *query) judge(asked []term) (fits []int64, err error) {
 		return nil, nil
 	}
 	var found []int64
-	if few := affordable(known); len(few) > 0 {
+	if few := affordable(known, q.postings); len(few) > 0 {
 		known = few
 		found, err = q.rows(`SELECT rowid FROM search WHERE search MATCH ? ORDER BY bm25(search, 3, 1), rowid LIMIT ?`, q.any(known), candidates)
 	} else {
@@ -169,10 +172,10 @@ func (q *query) judge(asked []term) (fits []int64, err error) {
 }
 
 // affordable are the first terms that fit the budget, of those sorted by how rare they are; none where the first does not.
-func affordable(known []term) []term {
-	postings, n := 0, 0
-	for n < len(known) && n < mostAsked && postings+known[n].documents <= mostPostings {
-		postings += known[n].documents
+func affordable(known []term, postings int) []term {
+	n := 0
+	for n < len(known) && n < mostAsked && known[n].documents <= postings {
+		postings -= known[n].documents
 		n++
 	}
 	return known[:n]

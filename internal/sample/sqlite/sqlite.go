@@ -30,6 +30,7 @@ type Options struct {
 type DB struct {
 	path     string
 	patience time.Duration
+	postings int     // what one search may read
 	writer   *sql.DB // one connection; a transaction locks the database when it begins
 	reader   *sql.DB // cannot write
 
@@ -54,7 +55,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	if patience <= 0 {
 		patience = 2 * time.Second
 	}
-	d := &DB{path: path, patience: patience}
+	d := &DB{path: path, patience: patience, postings: mostPostings}
 	if d.writer, err = sql.Open("sqlite", d.source(o.MaxBytes)); err != nil {
 		return nil, err
 	}
