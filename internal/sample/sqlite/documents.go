@@ -121,7 +121,7 @@ func (d *DB) Documents(ctx context.Context, workspace, after string, limit, maxB
 // DeleteDocuments deletes the workspace's documents of those ids, all that are there, and says how many there were. No
 // answer rests on them from then on.
 func (d *DB) DeleteDocuments(ctx context.Context, workspace string, ids []string) (deleted int, err error) {
-	err = d.write(ctx, func(tx *sql.Tx) error {
+	err = d.writeAnyway(ctx, func(tx *sql.Tx) error {
 		deleted = 0
 		x, err := newIndexer(ctx, tx, workspace)
 		if err != nil {

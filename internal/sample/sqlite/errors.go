@@ -20,6 +20,7 @@ var (
 	ErrFuture     = errors.New("the cursor lies beyond the newest event")
 	ErrBusy       = errors.New("the database is busy")
 	ErrFull       = errors.New("the disk or the database's size limit is full")
+	ErrSmall      = errors.New("the database's size limit is too small")
 	ErrCorrupt    = errors.New("the file is damaged or is no SQLite database: move it away, or put a copy in its place")
 	ErrForeign    = errors.New("the file is another program's SQLite database: choose another data directory")
 	ErrReindexed  = errors.New("another version of weir has indexed the documents anew: restart this one as that version")

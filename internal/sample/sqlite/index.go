@@ -197,10 +197,11 @@ func (d *DB) Index(ctx context.Context) error {
 	return err
 }
 
-// patiently is write for what nobody waits for: however long others write, it has its turn.
+// patiently is writeAnyway for what nobody waits for: however long others write, it has its turn, and however full the
+// database is, a document that is stored is found.
 func (d *DB) patiently(ctx context.Context, f func(*sql.Tx) error) error {
 	for {
-		if err := d.write(ctx, f); !errors.Is(err, ErrBusy) || ctx.Err() != nil {
+		if err := d.writeAnyway(ctx, f); !errors.Is(err, ErrBusy) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ func (d *DB) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.write(ctx, func(tx *sql.Tx) error {
+	return d.writeAnyway(ctx, func(tx *sql.Tx) error {
 		version, err := version(ctx, tx)
 		if err != nil {
 			return err
@@ -64,11 +64,13 @@ func (d *DB) upgrade(ctx context.Context) error {
 				return fmt.Errorf("apply %s: %w", files[i].Name(), err)
 			}
 		}
-		if version == len(files) {
-			return nil
+		if version < len(files) {
+			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", application, len(files)))
+			if err != nil {
+				return err
+			}
 		}
-		_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", application, len(files)))
-		return err
+		return d.bound.check(ctx, tx)
 	})
 }
 

@@ -23,7 +23,11 @@ import (
 // Options bound a DB. The zero value is useful.
 type Options struct {
 	BusyTimeout time.Duration // how long a write waits for other writers before ErrBusy; 0 = 2 s
-	MaxBytes    int64         // largest size of the database, beyond which writes answer ErrFull; 0 = no bound
+	MaxBytes    int64         // how much rows and indexes may take; what would store more answers ErrFull; 0 = no bound
+
+	// Near is called once, when more than four fifths of MaxBytes are in use, or all, by Open already where they were
+	// before. It must return at once. Nil: nobody is told.
+	Near func(used int64)
 }
 
 // A DB is an open database. It is safe for concurrent use.
@@ -34,15 +38,16 @@ type DB struct {
 	writer   *sql.DB // one connection; a transaction locks the database when it begins
 	reader   *sql.DB // cannot write
 
+	bound    bound                              // whoever has the writing connection has this too
 	listener func(conversation string, n int64) // nil: nobody listens
-	told     []news                             // of the transaction under way: whoever has the writing connection has this too
+	told     []news                             // of the transaction under way; likewise
 }
 
 // readers is the number of connections that read. Reading is short work, done by at most as many cores as there are.
 const readers = 8
 
 // Open opens the database at path and brings its schema up to date; where there is no file it makes one with mode 0600.
-// The errors say what stands in the way: ErrNewer, ErrForeign, ErrCorrupt, ErrBusy, ErrFull, or the file system's own.
+// The errors say what stands in the way: ErrNewer, ErrForeign, ErrCorrupt, ErrBusy, ErrFull, ErrSmall, or the file system's own.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -55,12 +60,12 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	if patience <= 0 {
 		patience = 2 * time.Second
 	}
-	d := &DB{path: path, patience: patience, postings: mostPostings}
-	if d.writer, err = sql.Open("sqlite", d.source(o.MaxBytes)); err != nil {
+	d := &DB{path: path, patience: patience, postings: mostPostings, bound: newBound(o)}
+	if d.writer, err = sql.Open("sqlite", d.source()); err != nil {
 		return nil, err
 	}
 	d.writer.SetMaxOpenConns(1)
-	if d.reader, err = sql.Open("sqlite", d.source(0)+"&_pragma=query_only(1)"); err != nil {
+	if d.reader, err = sql.Open("sqlite", d.source()+"&_pragma=query_only(1)"); err != nil {
 		d.writer.Close()
 		return nil, err
 	}
@@ -97,7 +102,7 @@ func private(path string) error {
 const pageSize = 4096
 
 // source is the data source name of one connection, pragmas and all.
-func (d *DB) source(maxBytes int64) string {
+func (d *DB) source() string {
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"busy_timeout(" + strconv.FormatInt(max(1, d.patience.Milliseconds()), 10) + ")",
 		"journal_mode(WAL)",
@@ -106,9 +111,6 @@ func (d *DB) source(maxBytes int64) string {
 		"trusted_schema(0)",
 		"journal_size_limit(67108864)",
 	}}
-	if maxBytes > 0 {
-		q.Add("_pragma", "max_page_count("+strconv.FormatInt(max(1, maxBytes/pageSize), 10)+")")
-	}
 	return (&url.URL{Scheme: "file", Path: d.path, RawQuery: q.Encode()}).String()
 }
 
@@ -129,11 +131,22 @@ func (d *DB) Ready(ctx context.Context) error {
 
 // Alone runs f while no other process or goroutine writes to the database: a lock between processes that ends with them.
 func (d *DB) Alone(ctx context.Context, f func() error) error {
-	return d.write(ctx, func(*sql.Tx) error { return f() })
+	return d.writeAnyway(ctx, func(*sql.Tx) error { return f() })
 }
 
-// write runs f in a transaction that holds the write lock from its first moment, and commits it if f returns nil.
+// write runs f in a transaction that holds the write lock from its first moment, and commits it if f returns nil and
+// what it stored has room.
 func (d *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
+	return d.writeAnyway(ctx, func(tx *sql.Tx) error {
+		if err := f(tx); err != nil {
+			return err
+		}
+		return d.bound.hold(ctx, tx)
+	})
+}
+
+// writeAnyway is write for what must be possible in a database that is full: to delete, above all.
+func (d *DB) writeAnyway(ctx context.Context, f func(*sql.Tx) error) error {
 	conn, err := d.turn(ctx)
 	if err != nil {
 		return err
@@ -142,7 +155,8 @@ func (d *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
 	return d.transact(ctx, conn, f)
 }
 
-// writeDurably is write for what must survive a power cut once it has been reported done.
+// writeDurably is writeAnyway for what must survive a power cut once it has been reported done: tokens, of which one must
+// be revocable however full the database is.
 func (d *DB) writeDurably(ctx context.Context, f func(*sql.Tx) error) error {
 	conn, err := d.turn(ctx)
 	if err != nil {

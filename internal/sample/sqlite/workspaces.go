@@ -29,7 +29,7 @@ func (d *DB) HasWorkspace(ctx context.Context, id string) (bool, error) {
 
 // AddFirstWorkspace makes a workspace if there is none at all, and says whether it did.
 func (d *DB) AddFirstWorkspace(ctx context.Context, id string, now time.Time) (made bool, err error) {
-	err = d.write(ctx, func(tx *sql.Tx) error {
+	err = d.writeAnyway(ctx, func(tx *sql.Tx) error {
 		made, err = changed(tx.ExecContext(ctx,
 			`INSERT INTO workspaces (id, created_at) SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM workspaces)`,
 			id, moment(now)))

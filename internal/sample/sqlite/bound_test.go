@@ -1,0 +1,237 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// inUse is how many bytes the database has in use.
+func inUse(t *testing.T, d *DB) int64 {
+	t.Helper()
+	var pages, free int64
+	if err := d.reader.QueryRow(`SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count`).Scan(&pages, &free); err != nil {
+		t.Fatal(err)
+	}
+	return (pages - free) * pageSize
+}
+
+// leastSize is what an empty database takes.
+func leastSize(t *testing.T) int64 {
+	t.Helper()
+	d := opened(t, filepath.Join(t.TempDir(), "rows.db"), Options{})
+	return inUse(t, d)
+}
+
+// pages are n documents of 20 000 bytes each.
+func pages(name string, n int) []Document {
+	all := make([]Document, n)
+	for i := range all {
+		all[i] = Document{ID: fmt.Sprintf("%s-%d", name, i), Title: "t", URL: "https://example.org", Text: strings.Repeat("x", 20_000)}
+	}
+	return all
+}
+
+func ids(documents []Document) []string {
+	all := make([]string, len(documents))
+	for i, d := range documents {
+		all[i] = d.ID
+	}
+	return all
+}
+
+// fill puts documents until there is no room for one more, and returns them.
+func fill(t *testing.T, d *DB) (stored []Document) {
+	t.Helper()
+	for i := range 1000 {
+		page := pages(fmt.Sprintf("fill%d", i), 1)
+		_, err := d.PutDocuments(t.Context(), "demo", page, noon)
+		if errors.Is(err, ErrFull) {
+			return stored
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, page...)
+	}
+	t.Fatal("the database never becomes full")
+	return nil
+}
+
+func TestAFullDatabaseIsNeverLargerThanItsBound(t *testing.T) {
+	most := leastSize(t) + 1<<20
+	d, _ := visited(t, Options{MaxBytes: most})
+	stored := fill(t, d)
+	if used := inUse(t, d); used > most || used < most-64<<10 {
+		t.Errorf("%d bytes are in use where %d may be: a document takes 28 KiB", used, most)
+	}
+	for range 20 { // a request that is far too large leaves nothing behind, in no file
+		if _, err := d.PutDocuments(t.Context(), "demo", pages("large", 400), noon); !errors.Is(err, ErrFull) {
+			t.Fatalf("400 documents more than there is room for: %v", err)
+		}
+	}
+	if info, err := os.Stat(d.path); err != nil || info.Size() > most {
+		t.Errorf("the file has %d bytes, %v: want at most %d", info.Size(), err, most)
+	}
+	if info, err := os.Stat(d.path + "-wal"); err != nil || info.Size() > 32<<20 {
+		t.Errorf("the log has %d bytes, %v: want those of a few transactions", info.Size(), err)
+	}
+	for round := range 5 { // what is deleted can be stored again, for ever
+		if n, err := d.DeleteDocuments(t.Context(), "demo", ids(stored)); err != nil || n != len(stored) {
+			t.Fatalf("round %d deletes %d of %d, %v", round, n, len(stored), err)
+		}
+		if _, err := d.PutDocuments(t.Context(), "demo", stored, noon); err != nil {
+			t.Fatalf("round %d: what there was room for has none any more: %v", round, err)
+		}
+	}
+}
+
+// What a full-text index gathers until the commit counts.
+func TestAnIndexIsHeldToTheBoundToo(t *testing.T) {
+	most := leastSize(t) + 160<<10
+	d, _ := visited(t, Options{MaxBytes: most})
+	err := d.write(t.Context(), func(tx *sql.Tx) error {
+		if _, err := tx.Exec(`CREATE VIRTUAL TABLE words USING fts5 (text, content = '')`); err != nil {
+			return err
+		}
+		for i := range 8_000 { // less than FTS5 writes before the end by itself
+			if _, err := tx.Exec(`INSERT INTO words (text) VALUES (?)`, fmt.Sprintf("%d%d", i*7919, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("an index beyond the bound is stored: %v, %d bytes are in use of %d", err, inUse(t, d), most)
+	}
+}
+
+// In a database that is full to the last page everything that makes room, ends a credential or only reads goes on.
+func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
+	d, s := visited(t, Options{MaxBytes: leastSize(t) + 512<<10})
+	if _, err := d.AddToken(t.Context(), Token{ID: "old", Workspace: "demo", Created: noon}); err != nil {
+		t.Fatal(err)
+	}
+	stored := fill(t, d)
+	leads := 0
+	for ; ; leads++ { // into what is left of the last pages
+		err := d.AddLead(t.Context(), s, Lead{ID: fmt.Sprint("led_", leads), Email: "ann@example.org", Note: strings.Repeat("x", 300), Created: noon})
+		if errors.Is(err, ErrFull) {
+			break
+		}
+		if err != nil || leads > 1000 {
+			t.Fatalf("%d leads: %v", leads, err)
+		}
+	}
+	if err := d.RevokeToken(t.Context(), "old", noon); err != nil {
+		t.Errorf("revoke a token of a full database: %v", err)
+	}
+	for i := range 200 { // enough for pages of their own
+		if _, err := d.AddToken(t.Context(), Token{ID: fmt.Sprint("new", i), Workspace: "acme", Created: noon}); err != nil {
+			t.Fatalf("create a token in a full database: %v", err)
+		}
+	}
+	if _, err := d.Session(t.Context(), s.ID); err != nil {
+		t.Errorf("a read of a full database says %v", err)
+	}
+	if err := d.Alone(t.Context(), func() error { return nil }); err != nil {
+		t.Errorf("the lock between processes needs room: %v", err)
+	}
+	for i := range stored { // one by one, each of which may need a page before it frees one
+		if _, err := d.DeleteDocuments(t.Context(), "demo", ids(stored[i:i+1])); err != nil {
+			t.Fatalf("delete document %d of a full database: %v", i, err)
+		}
+	}
+	if err := d.AddLead(t.Context(), s, Lead{ID: "led_last", Email: "x", Created: noon}); err != nil {
+		t.Errorf("a lead after room was made: %v", err)
+	}
+}
+
+// A database that outgrew the bound under another one is told of at the start; it can be read and emptied, and takes
+// rows again once it is below.
+func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
+	d, s := visited(t, Options{})
+	documents := pages("old", 100)
+	if _, err := d.PutDocuments(t.Context(), "demo", documents, noon); err != nil {
+		t.Fatal(err)
+	}
+	most := leastSize(t) + 1<<20
+	var told []int64
+	small := opened(t, d.path, Options{MaxBytes: most, Near: func(used int64) { told = append(told, used) }})
+	if len(told) != 1 || told[0] <= most {
+		t.Errorf("Open tells of %d bytes in use, want once more than the %d that may be", told, most)
+	}
+	lead := Lead{ID: "led_1", Email: "x", Created: noon}
+	if err := small.AddLead(t.Context(), s, lead); !errors.Is(err, ErrFull) {
+		t.Errorf("a write beyond the bound says %v", err)
+	}
+	if _, err := small.AddFirstWorkspace(t.Context(), "demo", noon); err != nil {
+		t.Errorf("a look for the first workspace says %v", err)
+	}
+	if err := d.AddLead(t.Context(), s, lead); err != nil { // another process, without a bound
+		t.Errorf("a write of a process without a bound says %v", err)
+	}
+	if n, err := small.DeleteDocuments(t.Context(), "demo", ids(documents[:40])); err != nil || n != 40 {
+		t.Errorf("a deletion beyond the bound deletes %d of 40, %v", n, err)
+	}
+	lead.ID = "led_2"
+	if err := small.AddLead(t.Context(), s, lead); !errors.Is(err, ErrFull) {
+		t.Errorf("a write while still beyond the bound says %v", err)
+	}
+	if _, err := small.DeleteDocuments(t.Context(), "demo", ids(documents)); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, small) // the free pages, wherever in the file they lie
+	if used := inUse(t, small); used > most || used < most-64<<10 {
+		t.Errorf("%d bytes are in use where %d may be", used, most)
+	}
+	if len(told) != 1 {
+		t.Errorf("the bound was told of %d times", len(told))
+	}
+}
+
+func TestFourFifthsAreToldOfOnce(t *testing.T) {
+	most := leastSize(t)*5/4 + 1<<20 // so that the empty database is not near
+	var told []int64
+	d, _ := visited(t, Options{MaxBytes: most, Near: func(used int64) { told = append(told, used) }})
+	if len(told) != 0 {
+		t.Fatalf("an empty database is told of: %v", told)
+	}
+	for range 2 {
+		if _, err := d.DeleteDocuments(t.Context(), "demo", ids(fill(t, d))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(told) != 1 || told[0] <= most/5*4-pageSize || told[0] > most/5*4+64<<10 {
+		t.Errorf("told of %v, want once, at four fifths of %d", told, most)
+	}
+}
+
+func TestABoundBelowTheSchemaIsAnErrorOfOpen(t *testing.T) {
+	least := leastSize(t)
+	path := filepath.Join(t.TempDir(), "rows.db")
+	for _, most := range []int64{1, pageSize, least / 2, least} {
+		d, err := Open(context.Background(), path, Options{MaxBytes: most})
+		if err == nil {
+			d.Close()
+		}
+		if !errors.Is(err, ErrSmall) || !strings.Contains(err.Error(), path) {
+			t.Errorf("Open with a bound of %d says %v, want ErrSmall and the file", most, err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > pageSize { // SQLite itself writes one
+		t.Errorf("the file has %d bytes, %v: want nothing stored", info.Size(), err)
+	}
+	d := opened(t, path, Options{MaxBytes: least + 16*pageSize})
+	if _, err := d.AddFirstWorkspace(t.Context(), "demo", noon); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open(context.Background(), path, Options{MaxBytes: least / 2}); !errors.Is(err, ErrSmall) { // also once there is one
+		t.Errorf("Open of an old database with a bound of %d says %v", least/2, err)
+	}
+}
