@@ -183,7 +183,10 @@ const dataHint = "say with --data DIR where to keep what must last; Weir must be
 
 // openSample puts the sample backend behind the edge.
 func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options, o *gateway.Options) error {
-	backend, err := sample.Open(ctx, sample.Options{Dir: f.data, Now: now, Log: log})
+	backend, err := sample.Open(ctx, sample.Options{Dir: f.data, Now: now, Log: log, MaxData: int64(f.maxData)})
+	if errors.Is(err, sample.ErrMaxData) {
+		return no(fmt.Errorf("open the data directory %q: %w", f.data, err), "give it more with --max-data, such as --max-data 1GiB")
+	}
 	if err != nil {
 		return no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
 	}
@@ -195,7 +198,7 @@ func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, 
 	if all, err := backend.Tokens().List(ctx); err == nil && len(all) > 0 {
 		e.workspace = all[0].Workspace
 	}
-	e.backendLine = "the sample backend, rows in " + absolute(f.data)
+	e.backendLine = fmt.Sprintf("the sample backend, up to %v in %s", &f.maxData, absolute(f.data))
 	e.sessionsLine = "minted and verified here"
 	e.tokensLine = "those of 'weir token create', in " + absolute(f.data)
 	return nil

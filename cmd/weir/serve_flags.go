@@ -17,6 +17,7 @@ type serveFlags struct {
 
 	store         store
 	data          string
+	maxData       size
 	memory        size
 	storeDeadline span
 
@@ -44,6 +45,7 @@ func defaultServeFlags() *serveFlags {
 		listen:         ":8080",
 		store:          "memory",
 		data:           "weir-data",
+		maxData:        1 << 30,
 		memory:         256 << 20,
 		storeDeadline:  span{Duration: 100 * time.Millisecond, min: time.Millisecond, max: time.Minute},
 		clientIPHeader: "X-Forwarded-For",
@@ -65,6 +67,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
 	flags.Var(&f.store, "store", "where counts are kept: memory")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last; several weir commands may use it at once")
+	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, in B, KiB, MiB or GiB; not with --upstream")
 	flags.Var(&f.memory, "memory", "bound of the embedded store, in B, KiB, MiB or GiB")
 	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
@@ -119,6 +122,10 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	hint := "see 'weir serve --help'"
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return misused("give both or neither", "--tls-cert and --tls-key go together")
+	}
+	if f.upstream.URL != nil && given("max-data") {
+		return misused("what a backend of your own may store is its own affair; leave it out",
+			"%s is only for the sample backend, and --upstream replaces it", spelled(cmd, "max-data"))
 	}
 	if f.upstream.URL == nil {
 		for _, name := range onlyWithUpstream {

@@ -78,7 +78,7 @@ func (b *Backend) explain(r *request, err error) *refusal {
 		return refuse(http.StatusServiceUnavailable, "the database is busy and nothing was stored: send the request again")
 	case errors.Is(err, sqlite.ErrFull):
 		b.log.Error("sample backend: storage full", "route", r.route.String(), "error", err)
-		return refuse(http.StatusInsufficientStorage, "the server's storage is full and nothing was stored: its operator must make room")
+		return refuse(http.StatusInsufficientStorage, "the server's storage is full and nothing was stored: documents must be deleted, or its operator must make room")
 	}
 	b.log.Error("sample backend: request failed", "route", r.route.String(), "error", err)
 	return refuse(http.StatusInternalServerError, "the server could not answer this request; its log says why")

@@ -41,7 +41,7 @@ type Options struct {
 	Now         func() time.Time // nil: time.Now
 	Log         *slog.Logger     // nil: slog.Default()
 	BusyTimeout time.Duration    // how long a write waits for other writers before it answers 503; 0 = 2 s
-	MaxData     int64            // largest size of the database in bytes, beyond which writes answer 507; 0 = no bound
+	MaxData     int64            // how many bytes rows and indexes may take, beyond which writes answer 507; 0 = no bound
 	Heartbeat   time.Duration    // after which a quiet event stream shows that it lives; 0 = 15 s
 	Stall       time.Duration    // how long a client may take over one write to its event stream; 0 = 10 s
 	Watch       time.Duration    // between two looks for other processes' events, while anybody waits; 0 = 1 s
@@ -64,6 +64,9 @@ type Backend struct {
 	held             *held
 	heartbeat, stall time.Duration
 }
+
+// ErrMaxData means that Options.MaxData is too small for an empty database.
+var ErrMaxData = sqlite.ErrSmall
 
 // databaseFile holds the rows, in the data directory.
 const databaseFile = "sample.db"
@@ -152,7 +155,20 @@ func openDir(ctx context.Context, o Options) (*sqlite.DB, error) {
 	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
 		return nil, err
 	}
-	return sqlite.Open(ctx, filepath.Join(o.Dir, databaseFile), sqlite.Options{BusyTimeout: o.BusyTimeout, MaxBytes: o.MaxData})
+	return sqlite.Open(ctx, filepath.Join(o.Dir, databaseFile), sqlite.Options{
+		BusyTimeout: o.BusyTimeout,
+		MaxBytes:    o.MaxData,
+		Near:        func(used int64) { warn(o, used) },
+	})
+}
+
+// warn tells the operator in time, or at the start, that the bound is near or passed.
+func warn(o Options, used int64) {
+	if used > o.MaxData {
+		o.Log.Warn("sample backend: more storage is in use than there may be: writes answer 507 until enough is deleted or the bound is raised", "used", used, "bound", o.MaxData)
+		return
+	}
+	o.Log.Warn("sample backend: four fifths of the storage are in use: at the bound writes answer 507", "used", used, "bound", o.MaxData)
 }
 
 // reason is a file error without the path, where the path is told already.

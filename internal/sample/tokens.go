@@ -26,18 +26,17 @@ var _ identity.Tokens = (*Tokens)(nil)
 // OpenTokens opens the tokens of a data directory and nothing else: it makes no demo workspace and no session secret. It
 // is for the command line, and for a gateway that stands before an upstream.
 func OpenTokens(ctx context.Context, o Options) (*Tokens, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 	db, err := openDir(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tokens{db: db, now: o.Now, log: o.Log}
-	if t.now == nil {
-		t.now = time.Now
-	}
-	if t.log == nil {
-		t.log = slog.Default()
-	}
-	return t, nil
+	return &Tokens{db: db, now: o.Now, log: o.Log}, nil
 }
 
 // Close lets go of the data directory. The Tokens of a Backend are closed with it.
