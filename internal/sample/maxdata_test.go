@@ -1,0 +1,123 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fill syncs documents until there is no room for one more, then sends leads until there is none for them either, and
+// returns how many documents there are.
+func (k *bench) fill() (stored int) {
+	k.Helper()
+	for ; ; stored++ {
+		body := fmt.Sprintf(`{"items":[{"id":"fill-%d","title":"T","url":"https://example.org","text":%q}]}`, stored, strings.Repeat("words ", 3000))
+		if a := k.sync("PUT documents", body); a.status != 200 {
+			a.wantError(507, "storage_full", "nothing was stored")
+			break
+		}
+	}
+	for leads := 0; ; leads++ {
+		a := k.widget("POST leads", fmt.Sprintf(`{"email":"ann@example.org","note":%q}`, strings.Repeat("x", 3000)))
+		if a.status != 201 {
+			a.wantError(507, "storage_full", "nothing was stored")
+			break
+		}
+	}
+	if stored == 0 || stored > 1000 {
+		k.Fatalf("%d documents fill the storage", stored)
+	}
+	return stored
+}
+
+// At the bound nothing more is stored, by halves neither; everything can be read, and deleted, and then it goes on.
+func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
+	k := setUpWith(t, Options{MaxData: 1 << 20})
+	conversation := k.widget("GET conversations", "").text("items.0.id")
+	k.sync("PUT coupons", `{"items":[{"code":"ANY","percent":5},{"code":"ONE","percent":5,"max_uses":1}]}`).want(200)
+	stored := k.fill()
+	before := k.census()
+	large := strings.Repeat("x", 8000)
+	for target, body := range map[string]string{
+		"POST messages":     `{"text":"` + large + `"}`,
+		"POST leads":        `{"email":"ann@example.org","note":"` + large[:4000] + `"}`,
+		"POST events":       `{"type":"x","data":{"x":"` + large[:4000] + `"}}`,
+		"POST satisfaction": `{"score":5,"comment":"` + large[:2000] + `"}`,
+	} {
+		for range 3 { // until what is left of its last page is full too
+			if a := k.widget(target, body); a.status != 201 && a.status != 202 {
+				a.wantError(507, "storage_full", "nothing was stored")
+			}
+		}
+		k.widget(target, body).wantError(507, "storage_full")
+	}
+	k.sync("PUT documents", documents(100, large)).wantError(507, "storage_full")
+	if after := k.census(); after[6] != before[6] || before[6] != stored {
+		t.Errorf("there are %d documents, and were %d of %d stored", after[6], before[6], stored)
+	}
+	for _, target := range []string{"GET conversations", "GET conversations/" + conversation, "GET events"} {
+		k.widget(target, "").want(200)
+	}
+	k.widget("POST coupon/apply", `{"code":"ANY"}`).want(200) // which stores nothing
+	k.sync("GET status", "").want(200).says("documents", float64(stored))
+	k.sync("GET documents", "").want(200)
+
+	made, err := k.b.Tokens().Create(t.Context(), "demo")
+	if err != nil {
+		t.Fatalf("create a token at the bound: %v", err)
+	}
+	if err := k.b.Tokens().Revoke(t.Context(), made.ID); err != nil {
+		t.Errorf("revoke a token at the bound: %v", err)
+	}
+	for i := range stored {
+		k.sync("DELETE documents", fmt.Sprintf(`{"items":[{"id":"fill-%d"}]}`, i)).want(200).says("deleted", 1.0)
+	}
+	k.widget("POST messages", `{"text":"`+large+`"}`).want(201)
+	k.widget("POST coupon/apply", `{"code":"ONE"}`).want(200)
+	if again := k.fill(); again < stored*3/4 {
+		t.Errorf("after everything was deleted there is room for %d documents, and was for %d", again, stored)
+	}
+	if n := strings.Count(k.log.String(), "four fifths"); n != 1 {
+		t.Errorf("the log warns %d times that the storage becomes full, want once: %s", n, k.log)
+	}
+}
+
+// The bound is each process's own: one that has a smaller one than the database is warns at the start, and only empties it.
+func TestADatabaseBeyondTheBoundIsServedAndSaid(t *testing.T) {
+	k := setUp(t)
+	k.sync("PUT documents", documents(100, strings.Repeat("x ", 10_000))).want(200)
+	small := *k
+	small.b = k.open(Options{Dir: k.dir, MaxData: 1 << 20})
+	if !strings.Contains(k.log.String(), "more storage is in use than there may be") {
+		t.Errorf("the log does not say it at the start: %s", k.log)
+	}
+	small.widget("POST leads", `{"email":"ann@example.org"}`).wantError(507, "storage_full")
+	small.send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).wantError(507, "storage_full")
+	small.widget("GET conversations", "").want(200)
+	k.widget("POST leads", `{"email":"ann@example.org"}`).want(201) // the one without a bound
+
+	small.sync("DELETE documents", documentIDs(100)).want(200).says("deleted", 100.0)
+	small.widget("POST leads", `{"email":"ann@example.org"}`).want(201)
+	small.sync("PUT documents", documents(100, strings.Repeat("x ", 10_000))).wantError(507, "storage_full")
+}
+
+func documentIDs(n int) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"id":"post-%03d"}`, i)
+	}
+	return `{"items":[` + strings.Join(items, ",") + `]}`
+}
+
+func TestABoundBelowTheEmptyDatabaseIsAnErrorOfOpen(t *testing.T) {
+	b, err := Open(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "weir-data"), MaxData: 64 << 10, Log: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		b.Close()
+	}
+	if !errors.Is(err, ErrMaxData) {
+		t.Errorf("Open with a bound of 64 KiB says %v, want ErrMaxData", err)
+	}
+}
