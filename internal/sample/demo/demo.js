@@ -100,7 +100,8 @@ async function ask(endpoint, path, options) {
   if (last) throw new Refusal(429, last.message, last.language); // without asking
   let response;
   try {
-    response = await fetch(`${api}/api/v1/widget/${path}`, { cache: "no-store", credentials: "omit", ...options });
+    // No cache mode: with one, browsers would ask leave anew before each request. The answers themselves say no-store.
+    response = await fetch(`${api}/api/v1/widget/${path}`, { credentials: "omit", ...options });
   } catch (err) {
     if (err.name === "AbortError") throw err;
     throw new Refusal(0, "The server cannot be reached.");
@@ -316,7 +317,7 @@ part("compose").addEventListener("submit", async (event) => {
   try {
     const response = await call("messages", (mine) => ["messages", json({ text, conversation_id: mine.conversation_id })]);
     const { message, reply } = await response.json();
-    if (draft.value === text) draft.value = "";
+    if (draft.value.startsWith(text)) draft.value = draft.value.slice(text.length); // more may have been typed meanwhile
     clearTimeout(stopped);
     if (typed > -Infinity) ping(false);
     part("notice").hidden = true;
@@ -401,7 +402,10 @@ function refuse(err, more = "") {
   write(part("notice-text"), err.message);
   part("notice-text").lang = err.language ?? "";
   part("retry").hidden = true;
+  const log = part("log");
+  const atEnd = log.scrollTop + log.clientHeight > log.scrollHeight - 8;
   part("notice").hidden = false;
+  if (atEnd) log.scrollTop = log.scrollHeight; // the notice has taken some of its height
   announce(more, err);
 }
 
@@ -427,6 +431,7 @@ function announce(text, err) {
 
 let typed = -Infinity; // when the last ping went
 let stopped = 0; // a timer
+let pinged = Promise.resolve(); // when the last ping has been answered
 
 draft.addEventListener("input", () => {
   clearTimeout(stopped);
@@ -435,11 +440,13 @@ draft.addEventListener("input", () => {
   if (!typing || performance.now() - typed > 3000) ping(typing);
 });
 
-// ping tells the other side that somebody is typing, at most every three seconds. Nobody waits for it.
+// ping tells the other side that somebody is typing, or no longer: at most every three seconds, and in that order. No
+// visitor waits for it.
 function ping(typing) {
   typed = typing ? performance.now() : -Infinity;
   if (session === null || spent("typing") > 0) return;
-  call("typing", (mine) => ["typing", json({ typing, conversation_id: mine.conversation_id })]).catch(() => {});
+  const say = () => call("typing", (mine) => ["typing", json({ typing, conversation_id: mine.conversation_id })]);
+  pinged = pinged.then(say).catch(() => {});
 }
 
 // ---- The other forms -----------------------------------------------------------------------------------------------
