@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +86,19 @@ func TestTheBlocksThatStartUpPrintsEarnA429Each(t *testing.T) {
 	s.end(t)
 }
 
+func TestTheDemoIsWhereStartUpSays(t *testing.T) {
+	s := serveWeir(t)
+	said := s.startup(t)
+	m := regexp.MustCompile(`(?m)^demo +(\S+)$`).FindStringSubmatch(said)
+	if m == nil {
+		t.Fatalf("start-up names no demo page:\n%s", said)
+	}
+	if page := curl(t, m[1]); page.status != http.StatusOK || !strings.Contains(page.body, "<title>Weir demo") {
+		t.Errorf("GET %s: %d %s", m[1], page.status, page.body)
+	}
+	s.end(t)
+}
+
 func TestTheBlocksFitTheDataDirectoryAndTLS(t *testing.T) {
 	// No demo workspace: somebody has made another before the first start. The directory's name needs quoting.
 	data := t.TempDir() + "/it's data"
@@ -131,6 +146,9 @@ func TestTheBlocksFollowThePolicy(t *testing.T) {
 func TestBeforeAnUpstreamStartUpSaysWhatItCannotVerify(t *testing.T) { // D17
 	s := serveWeir(t, "--upstream", "http://127.0.0.1:9")
 	said := s.startup(t)
+	if strings.Contains(said, "demo") {
+		t.Errorf("start-up names a demo page that this backend does not have:\n%s", said)
+	}
 	for _, want := range []string{
 		"sessions   not verified",
 		"API tokens not verified",

@@ -28,6 +28,7 @@ func (e *edge) announce(w io.Writer, f *serveFlags, addr net.Addr) error {
 	row("sessions", "%s", e.sessionsLine)
 	row("API tokens", "%s", e.tokensLine)
 	if f.upstream.URL == nil {
+		row("demo", "%s/demo", url)
 		e.printBlocks(&b, f, url)
 	}
 	b.WriteString("\nready\n")
