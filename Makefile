@@ -52,7 +52,7 @@ staticcheck: ## staticcheck, at the version pinned above
 	go run $(STATICCHECK) -checks 'inherit,-SA1008' ./... # SA1008: the contract's spelling of the fields is not Go's
 
 .PHONY: race
-race: ## every test with -race: packages, command-line scripts, end to end with curl and nginx
+race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
 	go test -race -count=1 -timeout 10m ./...
 
 .PHONY: fuzz
@@ -63,6 +63,11 @@ fuzz: ## FUZZTIME (5s) of each fuzz target there is
 bench: ## the benchmarks of each package, then Weir beside its peers (bench/)
 	go test -run '^$$' -bench . -benchmem ./...
 	cd bench && go run .
+
+.PHONY: screenshot
+screenshot: ## docs/demo.png, the README's picture of the demo, from the browser tests
+	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png
+	@ls -l docs/demo.png
 
 .PHONY: soak
 soak: deps ## the long run, outside CI: the tests SOAK (20) times, then SOAKFUZZ (10m) of each fuzz target

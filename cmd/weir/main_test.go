@@ -23,11 +23,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(cleaning{m}, map[string]func(){"weir": main})
 }
 
-// cleaning removes the binary that the end-to-end tests have built.
+// cleaning removes the binary that the end-to-end tests have built, and ends the browser that they have used.
 type cleaning struct{ *testing.M }
 
 func (c cleaning) Run() int {
 	defer os.RemoveAll(binDir)
+	defer chromium.close()
 	return c.M.Run()
 }
 
