@@ -19,8 +19,9 @@ The figures are the worst case, over every way to time the requests. A window of
 in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, all
 of the next at its beginning. In the long run it is 300 a minute. A cost divides: 600 units at a cost of 10
 are 60 requests. Whoever calls is taken to invent any number of agents, and to have any number of addresses,
-sessions and tokens beside the one thing that is said; an IPv6 /64 is one address. The figures hold while
-one process counts, and under on_store_failure: allow only while the store answers.`
+sessions and tokens beside the one thing that is said; an IPv6 /64 is one address. The figures hold where
+sessions and tokens are verified, while one process counts, and under on_store_failure: allow only while the
+store answers.`
 
 // An exposureJSON is what a limiter lets pass. A span that nothing bounds is null.
 type exposureJSON struct {
@@ -161,7 +162,7 @@ func writeLegend(b *strings.Builder, rows [][]cell) {
 			"           and tokens may be many. Another limiter may bound how fast sessions are begun.\n")
 	}
 	if uses(func(c cell) bool { return c.word == "-" }) {
-		b.WriteString("-: answered 401, since the limiter asks for another credential\n")
+		b.WriteString("-: answered 401 where credentials are verified, since the limiter asks for another\n")
 	}
 	if uses(func(c cell) bool { return strings.HasPrefix(c.minute, "≤") || strings.HasPrefix(c.hour, "≤") }) {
 		b.WriteString("≤: never more than the tightest window alone allows; several windows together may allow fewer\n")
