@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -197,6 +199,35 @@ server {
 		t.Errorf("the second request of 127.0.0.4 leaves %d, want 58", got)
 	}
 	s.end(t)
+}
+
+// nginx collects answers by default, and passes an event stream on as it comes: each event is read before the next is
+// reported, so that nothing else can have brought it.
+func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
+	s := serveWeir(t, "--trusted-proxies", "127.0.0.1")
+	addr, _ := nginx(t, fmt.Sprintf("server { listen LISTEN; location / { proxy_pass %s; } }", s.url))
+	visitor := session(t, s.url)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	f, err := openFeed(ctx, http.DefaultClient, "http://"+addr, visitor, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := int64(1); n <= 5; n++ {
+		if err := f.want(n, n); err != nil {
+			t.Fatal(err)
+		}
+		if err := reportEvent("http://"+addr, visitor, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.end(t)
+	if err := f.want(6, 6); err != nil { // the drain's end is passed on too
+		t.Error(err)
+	}
+	if _, err := f.next(); err != io.EOF {
+		t.Errorf("the stream ends with %v", err)
+	}
 }
 
 // D12: with --proxy-protocol its header is required from trusted peers, and refused from others.

@@ -88,18 +88,18 @@ func (b *Backend) streamEvents(r *request) error {
 	if err != nil {
 		return err
 	}
-	start, err := b.eventsAfter(r, from, 1) // or what is wrong with the cursor
-	if err != nil {
-		return err
-	}
-	from.conversation = start.Conversation
 	if r.Method != http.MethodHead {
-		release, err := b.hold(r)
+		release, err := b.hold(r) // before anything is read: a crowd that is refused should cost little
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
+	start, err := b.eventsAfter(r, from, 1) // or what is wrong with the cursor
+	if err != nil {
+		return err
+	}
+	from.conversation = start.Conversation
 	h := r.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
