@@ -182,7 +182,7 @@ func resident(t *testing.T, pid int) (kib int) {
 // Two clients never read their streams, while thousands of events are reported: reporting goes on, who reads is told of
 // everything, and those two are dropped. (That takes as long as one write may: 10 s.)
 func TestClientsThatNeverReadAreDropped(t *testing.T) {
-	const reported = 3000
+	const reported = 2000
 	s := serveWeir(t, "--policy", plentyPolicy(t))
 	visitor := session(t, s.url)
 	request := "GET " + eventsPath + " HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\nAuthorization: Bearer " + visitor + "\r\n\r\n"
