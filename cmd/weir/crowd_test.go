@@ -180,7 +180,7 @@ func resident(t *testing.T, pid int) (kib int) {
 }
 
 // Two clients never read their streams, while thousands of events are reported: reporting goes on, who reads is told of
-// everything, and those two are dropped. (That takes as long as one write may: 10 s.)
+// everything, and those two are dropped, which takes as long as one write may.
 func TestClientsThatNeverReadAreDropped(t *testing.T) {
 	const reported = 2000
 	s := serveWeir(t, "--policy", plentyPolicy(t))
@@ -201,9 +201,16 @@ func TestClientsThatNeverReadAreDropped(t *testing.T) {
 	read := make(chan error, 1)
 	go func() { read <- f.want(1, 1+reported) }()
 	data := `{"type":"test","data":{"x":"` + strings.Repeat("x", 4000) + `"}}`
-	for _, a := range flood(t, s.url, reported, call{method: http.MethodPost, path: eventsPath, body: data, header: map[string]string{"Authorization": "Bearer " + visitor}}) {
-		if a.status != http.StatusAccepted {
-			t.Fatalf("a report is answered %d", a.status)
+	report := call{method: http.MethodPost, path: eventsPath, body: data, header: map[string]string{"Authorization": "Bearer " + visitor}}
+	for left := reported; left > 0; {
+		for _, a := range flood(t, s.url, left, report) {
+			switch a.status {
+			case http.StatusAccepted:
+				left--
+			case http.StatusServiceUnavailable: // so many writers at once, on a slow machine: it is not stored
+			default:
+				t.Fatalf("a report is answered %d", a.status)
+			}
 		}
 	}
 	if err := <-read; err != nil {

@@ -187,7 +187,7 @@ func TestAWaitEndsWithTheFirstEventAfterIt(t *testing.T) {
 // Between the reading and the listening no event is overlooked: nothing but its own announcement wakes a wait here.
 func TestNoWakeUpIsMissed(t *testing.T) {
 	k := setUpWith(t, Options{Watch: time.Hour})
-	for i := range 300 {
+	for i := range 150 {
 		reported := make(chan struct{})
 		go func() {
 			defer close(reported)
