@@ -114,7 +114,7 @@ func items(n, bad int) string {
 
 func TestABulkUpsertIsAppliedWholeOrNotAtAll(t *testing.T) {
 	s := serveWeir(t)
-	api := apiToken(t, s.data, "demo")
+	api := apiToken(t, s.data, "shop")
 	put := func(body string) reply {
 		file := filepath.Join(t.TempDir(), "items.json")
 		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
@@ -124,7 +124,7 @@ func TestABulkUpsertIsAppliedWholeOrNotAtAll(t *testing.T) {
 			"-H", "Content-Type: application/json", "--data-binary", "@"+file)
 	}
 	db := database(t, s.data)
-	documents := func() int { return counted(t, db, "SELECT count(*) FROM documents") }
+	documents := func() int { return counted(t, db, "SELECT count(*) FROM documents WHERE workspace_id = 'shop'") }
 
 	r := put(items(500, 499))
 	if r.status != 422 || r.code(t) != "unprocessable" || !strings.Contains(r.body, "499") {

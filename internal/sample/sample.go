@@ -44,6 +44,7 @@ type Options struct {
 	MaxData     int64            // how many bytes rows and indexes may take, beyond which writes answer 507; 0 = no bound
 	Heartbeat   time.Duration    // after which a quiet event stream shows that it lives; 0 = 15 s
 	Stall       time.Duration    // how long a client may take over one write to its event stream; 0 = 10 s
+	Welcome     bool             // give workspace "demo", where it is made here, a few documents and a coupon to begin with
 	Watch       time.Duration    // between two looks for other processes' events, while anybody waits; 0 = 1 s
 }
 
@@ -84,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, speaks: httplimit.NewSpeaker(), resources: resources(routes())}
 	b.heartbeat, b.stall = positive(o.Heartbeat, 15*time.Second), positive(o.Stall, 10*time.Second)
 	b.feed, b.held = newFeed(b.db, positive(o.Watch, time.Second), b.log), newHeld()
-	if err := b.prepare(ctx, o.Dir); err != nil {
+	if err := b.prepare(ctx, o); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("open data directory %s: %w", o.Dir, err)
 	}
@@ -100,7 +101,7 @@ func positive(d, fallback time.Duration) time.Duration {
 }
 
 // prepare reads or makes what a Backend has beyond tokens.
-func (b *Backend) prepare(ctx context.Context, dir string) error {
+func (b *Backend) prepare(ctx context.Context, o Options) error {
 	made, err := b.db.AddFirstWorkspace(ctx, demo, b.now())
 	if err != nil {
 		return err
@@ -108,10 +109,15 @@ func (b *Backend) prepare(ctx context.Context, dir string) error {
 	if made {
 		b.log.Info("sample backend: made workspace", "workspace", demo)
 	}
+	if made && o.Welcome {
+		if err := b.greet(ctx, demo); err != nil {
+			return err
+		}
+	}
 	if err := b.index(ctx); err != nil {
 		return err
 	}
-	if b.secret, err = sessionSecret(ctx, b.db, dir); err != nil {
+	if b.secret, err = sessionSecret(ctx, b.db, o.Dir); err != nil {
 		return err
 	}
 	key, err := identity.NewSecretKey(keyID, b.secret)
