@@ -1,12 +1,13 @@
 package sample
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"fmt"
 	"net/http"
-	"time"
+	"strconv"
+	"strings"
+	"sync"
 )
 
 // A webPage is for people. It is answered to anybody, outside both surfaces, and built into the program: it needs no
@@ -14,20 +15,27 @@ import (
 type webPage struct {
 	path string
 	kind string // its Content-Type
-	file string // in pageFiles
+	read func() ([]byte, error)
 }
 
 // pageTable is every page there is. Pages name each other by relative addresses, so that a proxy may serve them under a
 // prefix.
 var pageTable = []webPage{
-	{"/demo", "text/html; charset=utf-8", "demo/index.html"},
-	{"/demo/demo.css", "text/css; charset=utf-8", "demo/demo.css"},
-	{"/demo/demo.js", "text/javascript; charset=utf-8", "demo/demo.js"},
-	{"/demo/icon.svg", "image/svg+xml", "demo/icon.svg"},
+	{"/openapi.yaml", "application/yaml", func() ([]byte, error) { return description, nil }},
+	{"/docs", "text/html; charset=utf-8", sync.OnceValues(docsPage)}, // made when it is first asked for
+	{"/docs/docs.css", "text/css; charset=utf-8", file("docs/docs.css")},
+	{"/demo", "text/html; charset=utf-8", file("demo/index.html")},
+	{"/demo/demo.css", "text/css; charset=utf-8", file("demo/demo.css")},
+	{"/demo/demo.js", "text/javascript; charset=utf-8", file("demo/demo.js")},
+	{"/demo/icon.svg", "image/svg+xml", file("demo/icon.svg")},
 }
 
-//go:embed demo
+//go:embed demo docs/docs.css
 var pageFiles embed.FS
+
+func file(name string) func() ([]byte, error) {
+	return func() ([]byte, error) { return pageFiles.ReadFile(name) }
+}
 
 const pageMethods = "GET, HEAD, OPTIONS"
 
@@ -57,17 +65,26 @@ func (r *request) page(p *webPage) error {
 		r.w.Header().Set("Allow", pageMethods)
 		return refuse(http.StatusMethodNotAllowed, "method %s is not allowed here: allowed are %s", show(r.Method), pageMethods)
 	}
-	body, err := pageFiles.ReadFile(p.file)
+	body, err := p.read()
 	if err != nil {
 		return err
 	}
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(body))
 	h := r.w.Header()
-	h.Set("Content-Type", p.kind)
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Content-Security-Policy", pagePolicy)
-	h.Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body)))
+	h.Set("ETag", tag)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-	http.ServeContent(r.w, r.Request, "", time.Time{}, bytes.NewReader(body))
+	if strings.Contains(r.Header.Get("If-None-Match"), tag) {
+		r.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", p.kind)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	r.w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = r.w.Write(body) // the client has left, or it has the page
+	}
 	return nil
 }

@@ -2,7 +2,9 @@
 // be used, developed against and load-tested without writing one.
 //
 //	routes.go            every endpoint in one table; 405, Allow and OPTIONS derive from it
-//	pages.go demo/       the pages for people
+//	openapi.yaml         the API as OpenAPI 3.1; the tests hold the server to it
+//	docs.go              /docs, made of it
+//	pages.go demo/ docs/ the pages for people
 //	server.go            one request in order: path, method, caller, query, endpoint
 //	form.go json.go      what callers send, read strictly
 //	refusal.go           what they are told when it is not right

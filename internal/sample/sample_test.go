@@ -137,9 +137,7 @@ func setTarget(r *http.Request, path string) error {
 }
 
 func (k *bench) do(r *http.Request) answer {
-	w := httptest.NewRecorder()
-	k.b.Handler().ServeHTTP(w, r)
-	return answer{k, w.Code, w.Result().Header, w.Body.Bytes()}
+	return k.exchange(k.b.Handler(), r, rateHeaders...)
 }
 
 func (k *bench) widget(target, body string) answer {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/openapitest"
 )
 
 // patience is how long a test waits for what must happen; no test that passes waits it out.
@@ -78,6 +80,7 @@ func (k *bench) dial(url, credential, query string, fields ...string) (*tape, er
 	if err != nil {
 		return nil, err
 	}
+	k.compare(openapitest.Exchange{Request: r, Status: res.StatusCode, Header: res.Header, Unread: true}, rateHeaders...)
 	return &tape{T: k.T, res: res, lines: bufio.NewReader(res.Body), leave: leave}, nil
 }
 
