@@ -15,6 +15,8 @@ FUZZTIME ?= 5s
 # How often `make soak` repeats the tests, and how long it fuzzes each target.
 SOAK ?= 20
 SOAKFUZZ ?= 10m
+# How many requests it makes from openapi.yaml, of a seed that the failure tells.
+SOAKREQUESTS ?= 100000
 
 export CGO_ENABLED ?= 1
 
@@ -70,6 +72,7 @@ screenshot: ## docs/demo.png, the README's picture of the demo, from the browser
 	@ls -l docs/demo.png
 
 .PHONY: soak
-soak: deps ## the long run, outside CI: the tests SOAK (20) times, then SOAKFUZZ (10m) of each fuzz target
+soak: deps ## the long run, outside CI: the tests SOAK (20) times, SOAKREQUESTS from openapi.yaml, then SOAKFUZZ (10m) of each fuzz target
 	go test -race -count=$(SOAK) -timeout 0 ./...
+	GENERATED_SEED=$$RANDOM GENERATED_REQUESTS=$(SOAKREQUESTS) go test -count=1 -timeout 0 -run 'TestNoGenerated' ./cmd/weir
 	scripts/fuzz $(SOAKFUZZ)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/openapitest"
 )
 
 // A call is a request to send many times.
@@ -43,7 +45,11 @@ func (c call) send(ctx context.Context, client *http.Client, url string) (standi
 		return standing{}, err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return standing{}, err
+	}
+	if err := asDescribed(r, c.body, response, answer); err != nil {
 		return standing{}, err
 	}
 	s := standing{status: response.StatusCode}
@@ -53,6 +59,15 @@ func (c call) send(ctx context.Context, client *http.Client, url string) (standi
 		}
 	}
 	return s, nil
+}
+
+// asDescribed holds what the sample backend answered to its document, the headers of its surface included.
+func asDescribed(r *http.Request, sent string, response *http.Response, answer []byte) error {
+	d, err := described()
+	if err != nil {
+		return err
+	}
+	return d.Check(openapitest.Exchange{Request: r, Sent: []byte(sent), Status: response.StatusCode, Header: response.Header, Body: answer})
 }
 
 // connections is how many connections the exact counts are taken over.
@@ -115,6 +130,9 @@ func post(t *testing.T, url, credential, body string, status int) []byte {
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := asDescribed(r, body, response, answer); err != nil {
+		t.Error(err)
 	}
 	if response.StatusCode != status {
 		t.Fatalf("POST %s: status %d, want %d: %s", url, response.StatusCode, status, answer)
