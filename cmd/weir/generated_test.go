@@ -132,11 +132,11 @@ func (k *harness) exhaust() {
 	}
 }
 
-// send sends a request and judges the answer.
-func (k *harness) send(v *visitor, d draft) {
+// send sends a request, judges the answer, and returns its status; 0 where no request can be made of it.
+func (k *harness) send(v *visitor, d draft) (status int) {
 	r, err := d.request()
 	if err != nil {
-		return
+		return 0
 	}
 	ctx, cancel := context.WithTimeout(k.Context(), patience)
 	defer cancel()
@@ -170,6 +170,7 @@ func (k *harness) send(v *visitor, d draft) {
 		k.kinds[fmt.Sprintf("%s %d %s", name, w.Code, media)]++
 	}
 	k.learn(v, r, w.Code, answer.Header, body)
+	return w.Code
 }
 
 // canonical is the form in which the document knows a path.
