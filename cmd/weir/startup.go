@@ -29,6 +29,7 @@ func (e *edge) announce(w io.Writer, f *serveFlags, addr net.Addr) error {
 	row("API tokens", "%s", e.tokensLine)
 	if f.upstream.URL == nil {
 		row("demo", "%s/demo", url)
+		row("docs", "%s/docs", url)
 		e.printBlocks(&b, f, url)
 	}
 	b.WriteString("\nready\n")

@@ -169,7 +169,8 @@ func limitsOf(schema node) []string {
 	say("at most %s characters", "maxLength")
 	say("at least %s", "minItems")
 	say("at most %s", "maxItems")
-	if pattern := schema.at("pattern").text(); pattern != "" && !strings.Contains(pattern, `{Cc}`) { // that one is said in words
+	pattern, isSaid := schema.at("pattern").text(), !schema.at("format").missing()
+	if pattern != "" && !isSaid && !strings.Contains(pattern, `{Cc}`) { // which is said in words
 		all = append(all, "pattern "+pattern)
 	}
 	return all
