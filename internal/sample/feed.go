@@ -95,15 +95,16 @@ func (l *listener) leave() {
 	}
 }
 
-// announce wakes whoever listens to a conversation, unless they were woken for its event n, or a newer one, before.
+// announce wakes whoever listens to a conversation, unless they were woken for its event n, or a newer one, before. Where n is
+// 0 nobody knows whether there is one.
 func (f *feed) announce(conversation string, n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.topics[conversation]
-	if t == nil || n <= t.newest {
+	if t == nil || n != 0 && n <= t.newest {
 		return
 	}
-	t.newest = n
+	t.newest = max(t.newest, n)
 	for l := range t.listeners {
 		select {
 		case l.wake <- struct{}{}:

@@ -40,6 +40,36 @@ func TestAnotherProcessesEventsArrive(t *testing.T) {
 	})
 }
 
+// A transaction that was rolled back must not make the next event, which has its number, look like old news.
+func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
+	k := setUp(t)
+	l := k.b.feed.listen("cnv")
+	defer l.leave()
+	for _, c := range []struct {
+		n    int64
+		wake bool
+	}{
+		{4, true},
+		{0, true}, // event 5 was rolled back, perhaps
+		{5, true},
+		{5, false}, // told again by the look for other processes' events
+		{4, false},
+		{0, true},
+		{6, true},
+	} {
+		k.b.feed.announce("cnv", c.n)
+		woken := false
+		select {
+		case <-l.wake:
+			woken = true
+		default:
+		}
+		if woken != c.wake {
+			t.Errorf("event %d wakes: %t, want %t", c.n, woken, c.wake)
+		}
+	}
+}
+
 // Whatever becomes of connections and of the server, each client is told of every event once, in order.
 func TestNothingIsLostOrToldTwice(t *testing.T) {
 	const clients, events, reopenings = 6, 400, 4

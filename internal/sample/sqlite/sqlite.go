@@ -191,6 +191,9 @@ func (d *DB) transact(ctx context.Context, conn *sql.Conn, f func(*sql.Tx) error
 	if err = f(tx); err == nil {
 		err = tx.Commit()
 	}
+	if err != nil {
+		d.doubt()
+	}
 	return ended(ctx, err)
 }
 

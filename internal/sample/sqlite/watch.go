@@ -13,12 +13,11 @@ type news struct {
 }
 
 // Listen has f called after each commit of this DB that appended to a feed, with the conversation and the number of its
-// newest event; sometimes also where there was no commit after all. f must return at once. Listen comes before the DB is
-// used by anybody else.
+// newest event; after what was no commit too, perhaps, with 0 for a number: the numbers of a transaction that was rolled back
+// are other events' later. f must return at once. Listen comes before the DB is used by anybody else.
 func (d *DB) Listen(f func(conversation string, n int64)) { d.listener = f }
 
-// announce tells of what the transaction that has just ended appended. One that was rolled back may be told of too: that
-// a commit took place is not always known, and a listener only looks for itself.
+// announce tells of what the transaction that has just ended appended.
 func (d *DB) announce() {
 	if d.listener != nil {
 		for _, t := range d.told {
@@ -27,6 +26,14 @@ func (d *DB) announce() {
 	}
 	clear(d.told)
 	d.told = d.told[:0]
+}
+
+// doubt takes the numbers from what announce will tell: that a commit took place is not always known, so whoever listens
+// looks for itself.
+func (d *DB) doubt() {
+	for i := range d.told {
+		d.told[i].n = 0
+	}
 }
 
 // A Version stands for what other processes have committed so far. Versions are compared with ==; the zero Version is

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -32,6 +34,35 @@ func TestAListenerIsToldOfWhatItCanRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"cnv_1/2", "cnv_1/3", "cnv_2/1", "cnv_1/4"}; !slices.Equal(heard, want) {
+		t.Errorf("heard %v, want %v", heard, want)
+	}
+}
+
+// The numbers of a transaction that was rolled back are other events' later, and a listener that had been told of them would
+// take those for old: it is told that there may be something, and no number.
+func TestAListenerIsToldNoNumberOfWhatWasRolledBack(t *testing.T) {
+	d, s := visited(t, Options{})
+	var heard []string
+	d.Listen(func(conversation string, n int64) { heard = append(heard, fmt.Sprint(conversation, "/", n)) })
+	event := Event{Source: FromVisitor, Type: "x", Created: noon}
+	full := errors.New("no room")
+	err := d.write(t.Context(), func(tx *sql.Tx) error {
+		c, err := open(t.Context(), tx, s.ID, "")
+		if err != nil {
+			return err
+		}
+		if _, err := d.tell(t.Context(), tx, c.n, event); err != nil {
+			return err
+		}
+		return full
+	})
+	if !errors.Is(err, full) {
+		t.Fatal(err)
+	}
+	if _, n, err := d.Report(t.Context(), s.ID, "", event); err != nil || n != 2 {
+		t.Fatalf("event %d, %v; want 2", n, err)
+	}
+	if want := []string{"cnv_1/0", "cnv_1/2"}; !slices.Equal(heard, want) {
 		t.Errorf("heard %v, want %v", heard, want)
 	}
 }
