@@ -155,6 +155,8 @@ func TestABadValueIsRefusedByNameAndNothingIsStored(t *testing.T) {
 		{"POST satisfaction", `{"score":99999999999999999999999999}`, `"score" is`},
 		{"POST coupon/apply", `{}`, `"code" is missing`},
 		{"POST coupon/apply", `{"code":"' OR 1=1"}`, `"code" is`},
+		{"POST coupon/apply", `{"code":"\u017fale"}`, `"code" is`}, // ſ, whose upper case is S
+		{"POST coupon/apply", `{"code":"\u0131t"}`, `"code" is`},   // ı, whose upper case is I
 		{"POST coupon/apply", `{"code":"X","total":-1}`, `"total" is "-1"`},
 		{"POST coupon/apply", `{"code":"X","total":1e3}`, `"total" is "1e3"`},
 		{"POST conversations", `{"title":"x"}`, "the object must be empty"},

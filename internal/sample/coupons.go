@@ -18,7 +18,7 @@ const (
 )
 
 var (
-	couponCode = regexp.MustCompile(`^[A-Z0-9][A-Z0-9_-]*$`)
+	couponCode = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 	currency   = regexp.MustCompile(`^[A-Z]{3}$`)
 )
 
@@ -90,11 +90,11 @@ func readCoupon(f *form) (c sqlite.Coupon, id string) {
 
 // codeOf reads the field code. People type it as they like, so its case does not matter.
 func codeOf(f *form) string {
-	code := strings.ToUpper(f.line("code", 1, mostCode))
-	if code != "" && !couponCode.MatchString(code) {
-		f.problem("field \"code\" is %s: want letters, digits, dashes and underscores", show(code))
+	code := f.line("code", 1, mostCode)
+	if code != "" && !couponCode.MatchString(code) { // as it was typed: the upper case of "ſ" and "ı" is an ASCII letter
+		f.problem("field \"code\" is %s: want letters from A to Z, digits, dashes and underscores", show(code))
 	}
-	return code
+	return strings.ToUpper(code)
 }
 
 // currencyOf reads the field currency, which may be absent.
