@@ -183,7 +183,7 @@ const dataHint = "say with --data DIR where to keep what must last; Weir must be
 
 // openSample puts the sample backend behind the edge.
 func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options, o *gateway.Options) error {
-	backend, err := sample.Open(ctx, sample.Options{Dir: f.data, Now: now, Log: log, MaxData: int64(f.maxData), Welcome: true})
+	backend, err := sample.Open(ctx, sample.Options{Dir: f.data, Now: now, Log: log, MaxData: int64(f.maxData), Welcome: true, Callers: *who})
 	if errors.Is(err, sample.ErrMaxData) {
 		return no(fmt.Errorf("open the data directory %q: %w", f.data, err), "give it more with --max-data, such as --max-data 1GiB")
 	}

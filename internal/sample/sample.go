@@ -44,6 +44,7 @@ type Options struct {
 	Log         *slog.Logger     // nil: slog.Default()
 	BusyTimeout time.Duration    // how long a write waits for other writers before it answers 503; 0 = 2 s
 	MaxData     int64            // how many bytes rows and indexes may take, beyond which writes answer 507; 0 = no bound
+	Callers     identity.Options // how a caller's address is found where no limiter covers a request; Sessions, Tokens and Now are ours
 	Heartbeat   time.Duration    // after which a quiet event stream shows that it lives; 0 = 15 s
 	Stall       time.Duration    // how long a client may take over one write to its event stream; 0 = 10 s
 	Welcome     bool             // give workspace "demo", where it is made here, a few documents and a coupon to begin with
@@ -130,7 +131,8 @@ func (b *Backend) prepare(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	b.resolver, err = identity.New(identity.Options{Sessions: b.sessions, Tokens: b.tokens, Now: b.now})
+	o.Callers.Sessions, o.Callers.Tokens, o.Callers.Now = b.sessions, b.tokens, b.now
+	b.resolver, err = identity.New(o.Callers)
 	return err
 }
 
