@@ -103,7 +103,7 @@ func TestWithNginxBehindIt(t *testing.T) {
 	s := serveWeir(t, "--upstream", "http://"+addr)
 
 	t.Run("the limits are the contract's, and the fields ours", func(t *testing.T) { // D19
-		wantExactly(t, s.url, 60, call{method: http.MethodPost, path: "/api/v1/widget/satisfaction", body: "{}"}, 200)
+		wantExactly(t, s.url, 60, call{method: http.MethodPost, path: "/api/v1/widget/satisfaction", body: "{}", foreign: true}, 200)
 		wantRefusal(t, curl(t, s.url+"/api/v1/widget/satisfaction", "-d", "{}"), 60, time.Minute, widgetMessage)
 		r := curl(t, s.url+"/api/v1/widget/typing", "-d", "{}")
 		wantStanding(t, r, 600, 60)
