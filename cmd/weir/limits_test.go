@@ -27,14 +27,14 @@ func contractLimits(t *testing.T, s *server) []struct {
 		served  int
 		message string
 	}{
-		{"widget-leads", 30, call{http.MethodPost, "/api/v1/widget/leads", `{"email":"ada@example.com"}`, visitor()}, 201, widgetMessage},
-		{"wp-plugin", 60, call{http.MethodGet, "/v1/wp/status", "", sync}, 200, syncMessage},
-		{"widget-satisfaction", 60, call{http.MethodPost, "/api/v1/widget/satisfaction", `{"score":5}`, visitor()}, 201, widgetMessage},
-		{"widget-coupon", 120, call{http.MethodPost, "/api/v1/widget/coupon/apply", `{"code":"NONE"}`, visitor()}, 404, widgetMessage},
-		{"widget-session", 300, call{http.MethodPost, "/api/v1/widget/messages", `{"text":"hello"}`, visitor()}, 201, widgetMessage},
-		{"widget-typing", 600, call{http.MethodPost, "/api/v1/widget/typing", `{"typing":true}`, visitor()}, 204, widgetMessage},
+		{"widget-leads", 30, call{method: http.MethodPost, path: "/api/v1/widget/leads", body: `{"email":"ada@example.com"}`, header: visitor()}, 201, widgetMessage},
+		{"wp-plugin", 60, call{method: http.MethodGet, path: "/v1/wp/status", header: sync}, 200, syncMessage},
+		{"widget-satisfaction", 60, call{method: http.MethodPost, path: "/api/v1/widget/satisfaction", body: `{"score":5}`, header: visitor()}, 201, widgetMessage},
+		{"widget-coupon", 120, call{method: http.MethodPost, path: "/api/v1/widget/coupon/apply", body: `{"code":"NONE"}`, header: visitor()}, 404, widgetMessage},
+		{"widget-session", 300, call{method: http.MethodPost, path: "/api/v1/widget/messages", body: `{"text":"hello"}`, header: visitor()}, 201, widgetMessage},
+		{"widget-typing", 600, call{method: http.MethodPost, path: "/api/v1/widget/typing", body: `{"typing":true}`, header: visitor()}, 204, widgetMessage},
 		// Counted by address and agent: the sessions above were agent demo's.
-		{"widget-init", 1000, call{http.MethodPost, "/api/v1/widget/init", `{"agent_id":"fresh"}`, nil}, 201, widgetMessage},
+		{"widget-init", 1000, call{method: http.MethodPost, path: "/api/v1/widget/init", body: `{"agent_id":"fresh"}`}, 201, widgetMessage},
 	}
 }
 

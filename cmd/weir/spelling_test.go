@@ -168,7 +168,7 @@ func leadsPerDay(t *testing.T) string {
 func TestNoSpellingGetsA31stLeadThrough(t *testing.T) {
 	s := serveWeir(t, "--policy", leadsPerDay(t))
 	visitor := session(t, s.url)
-	c := call{http.MethodPost, "/api/v1/widget/leads", leadBody, map[string]string{"Authorization": "Bearer " + visitor}}
+	c := call{method: http.MethodPost, path: "/api/v1/widget/leads", body: leadBody, header: map[string]string{"Authorization": "Bearer " + visitor}}
 	wantExactly(t, s.url, 30, c, 201)
 	db := database(t, s.data)
 	before := counted(t, db, "SELECT count(*) FROM leads")
