@@ -276,7 +276,7 @@ func TestMarkupOfOthersIsShownAsText(t *testing.T) {
 		".visitor .text": `Is wool washed by hand? ` + plain.Replace(image+script),
 		".answer .text":  plain.Replace(script),
 		".answer a":      plain.Replace(bold + " " + image),
-		"#coupon output": "<B>X</B>",
+		"#coupon output": "<b>X</b>",
 	} {
 		if got := b.text(selector); !strings.Contains(got, want) {
 			t.Errorf("%s reads %q, want %q in it", selector, got, want)
