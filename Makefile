@@ -71,6 +71,11 @@ screenshot: ## docs/demo.png, the README's picture of the demo, from the browser
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png
 	@ls -l docs/demo.png
 
+.PHONY: bulk
+bulk: ## the sample backend with 100,000 documents: synchronised at full speed, then at the contract's pace
+	cd bench && go run ./bulk
+	cd bench && go run ./bulk -pace
+
 .PHONY: soak
 soak: deps ## the long run, outside CI: the tests SOAK (20) times, SOAKREQUESTS from openapi.yaml, then SOAKFUZZ (10m) of each fuzz target
 	go test -race -count=$(SOAK) -timeout 0 ./...

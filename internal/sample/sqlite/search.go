@@ -14,7 +14,7 @@ import (
 
 // Found is what fits a question.
 type Found struct {
-	Documents []Document         // the best first; empty: nothing fits. Only the first has its Text
+	Documents []Document         // the best first; empty: nothing fits. Only the first has its whole Text
 	Worth     map[string]float64 // the question's terms that any document has, each with how much it says: 1 is most
 }
 
@@ -24,11 +24,12 @@ type Found struct {
 // first, and what does not fit the budget is not asked for at all: it would hardly change the order.
 const (
 	mostRead     = 256   // different terms of a question that are looked up, the first ones
-	mostAsked    = 12    // terms that are asked for
-	mostPostings = 4_000 // documents that these have together
+	mostAsked    = 8     // terms that are asked for
+	mostPostings = 2_000 // documents that these have together
 	mostCommon   = 3     // terms that are asked for where each is in more documents than that
 	mostRecent   = 500   // documents that are looked at then, the newest
 	candidates   = 6     // documents that are judged
+	mostScanned  = 8_000 // bytes of each that are gone through for it
 )
 
 // A term is one of a question, known to the workspace or not.
@@ -61,18 +62,16 @@ func (d *DB) Search(ctx context.Context, workspace, question string, limit int) 
 		if asked, err = q.weigh(asked); err != nil {
 			return err
 		}
-		fits, err := q.judge(asked)
-		if err != nil {
-			return err
-		}
 		f.Worth = map[string]float64{}
 		for _, t := range asked {
 			if t.documents > 0 {
 				f.Worth[t.text] = t.worth
 			}
 		}
-		f.Documents, err = q.read(fits, limit)
-		return err
+		if f.Documents, err = q.judge(asked, limit); err != nil || len(f.Documents) == 0 {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT text FROM documents WHERE workspace_id = ? AND id = ?`, workspace, f.Documents[0].ID).Scan(&f.Documents[0].Text)
 	})
 	return f, err
 }
@@ -137,8 +136,8 @@ func worth(documents, of int) float64 {
 	return math.Log1p(float64(of)/float64(max(documents, 1))) / math.Log1p(float64(of))
 }
 
-// judge returns the documents that fit, the best first.
-func (q *query) judge(asked []term) (fits []int64, err error) {
+// judge returns up to limit documents that fit, the best first and no two of one URL, with the beginnings of their texts.
+func (q *query) judge(asked []term, limit int) (fits []Document, err error) {
 	unknown := 0
 	for unknown < len(asked) && asked[unknown].documents == 0 {
 		unknown++
@@ -160,15 +159,63 @@ func (q *query) judge(asked []term) (fits []int64, err error) {
 	}
 	enough := enough(asked)
 	for _, n := range found {
-		ok, err := q.covers(n, known, enough)
+		doc, cut, err := q.read(n)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			fits = append(fits, n)
+		covered, err := q.covered(n, doc, cut, known, enough)
+		if err != nil {
+			return nil, err
+		}
+		if covered && !slices.ContainsFunc(fits, func(d Document) bool { return d.URL == doc.URL }) {
+			fits = append(fits, doc)
+		}
+		if len(fits) == limit {
+			break
 		}
 	}
 	return fits, nil
+}
+
+// read reads document n, and says whether its text was cut.
+func (q *query) read(n int64) (doc Document, cut bool, err error) {
+	err = q.tx.QueryRowContext(q.ctx, `
+		SELECT id, title, url, coalesce(CAST(substr(CAST(text AS BLOB), 1, ?) AS TEXT), ''), octet_length(text) > ? FROM documents WHERE n = ?`, mostScanned, mostScanned, n).
+		Scan(&doc.ID, &doc.Title, &doc.URL, &doc.Text, &cut)
+	return doc, cut, err
+}
+
+// covered says whether the terms that document n has are worth enough together. Going through a text of usual length is
+// several times as fast as asking the index; of a longer one the index knows the rest.
+func (q *query) covered(n int64, doc Document, cut bool, known []term, enough float64) (bool, error) {
+	missing := map[string]float64{}
+	for _, t := range known {
+		missing[t.text] = t.worth
+	}
+	for _, s := range []string{doc.Title, doc.Text} {
+		for t := range words.Of(s) {
+			if worth, ok := missing[t.Text]; ok {
+				enough -= worth
+				delete(missing, t.Text)
+			}
+			if enough <= 0 {
+				return true, nil
+			}
+		}
+	}
+	for _, t := range known {
+		if _, ok := missing[t.text]; !ok || !cut {
+			continue
+		}
+		has, err := q.rows(`SELECT rowid FROM search WHERE search MATCH ? AND rowid = ?`, q.token(t), n)
+		if err != nil {
+			return false, err
+		}
+		if len(has) > 0 {
+			enough -= t.worth
+		}
+	}
+	return enough <= 0, nil
 }
 
 // affordable are the first terms that fit the budget, of those sorted by how rare they are; none where the first does not.
@@ -182,7 +229,7 @@ func affordable(known []term, postings int) []term {
 }
 
 // covers says whether the terms that document n has are worth enough together.
-func (q *query) covers(n int64, known []term, enough float64) (bool, error) {
+func (q *query) covers(has *sql.Stmt, n int64, known []term, enough float64) (bool, error) {
 	left := 0.0
 	for _, t := range known {
 		left += t.worth
@@ -193,11 +240,11 @@ func (q *query) covers(n int64, known []term, enough float64) (bool, error) {
 			break
 		}
 		left -= t.worth
-		has, err := q.rows(`SELECT rowid FROM search WHERE search MATCH ? AND rowid = ?`, q.token(t), n)
-		if err != nil {
+		var there bool
+		if err := has.QueryRowContext(q.ctx, q.token(t), n).Scan(&there); err != nil {
 			return false, err
 		}
-		if len(has) > 0 {
+		if there {
 			covered += t.worth
 		}
 	}
@@ -254,24 +301,4 @@ func (q *query) rows(query string, args ...any) (all []int64, err error) {
 		return err
 	})
 	return all, err
-}
-
-// read reads the first documents, no two of one URL.
-func (q *query) read(fits []int64, limit int) (all []Document, err error) {
-	seen := map[string]bool{}
-	for _, n := range fits {
-		var doc Document
-		err := q.tx.QueryRowContext(q.ctx, `SELECT id, title, url, CASE WHEN ? THEN text ELSE '' END FROM documents WHERE n = ?`, len(all) == 0, n).
-			Scan(&doc.ID, &doc.Title, &doc.URL, &doc.Text)
-		if err != nil {
-			return nil, err
-		}
-		if !seen[doc.URL] {
-			all = append(all, doc)
-		}
-		if seen[doc.URL] = true; len(all) == limit {
-			break
-		}
-	}
-	return all, nil
 }

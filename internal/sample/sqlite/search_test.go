@@ -349,6 +349,20 @@ func TestANewCutOfTextIndexesEverythingAnew(t *testing.T) {
 	}
 }
 
+// Also what stands far inside a long document counts for it.
+func TestALongDocumentIsFoundByItsLastWords(t *testing.T) {
+	d, _ := visited(t, Options{})
+	for _, filler := range []string{"filler ", "é", "退货"} {
+		put(t, d, "demo", page("long", strings.Repeat(filler, 2*mostScanned/len(filler))+" zirconium ring"), page("short", "something else"))
+		if got := found(t, d, "demo", "zirconium ring"); got != "long" {
+			t.Errorf("after %d of %q the search finds %q, want the long one", mostScanned, filler, got)
+		}
+		if got := found(t, d, "demo", "ring unknown1x unknown2x unknown3x"); got != "" {
+			t.Errorf("one word of four finds %q, want nothing", got)
+		}
+	}
+}
+
 func TestNoTwoSourcesShareAURL(t *testing.T) {
 	d, _ := visited(t, Options{})
 	a, b := page("a", "shipping"), page("b", "shipping")

@@ -6,6 +6,7 @@
 CREATE VIRTUAL TABLE search USING fts5 (
 	title, text, content = '', contentless_delete = 1, tokenize = "ascii tokenchars '_'"
 );
+INSERT INTO search (search, rank) VALUES ('hashsize', 8388608); -- bytes: a request's documents make one segment, not three
 
 CREATE TABLE search_version (version INTEGER NOT NULL) STRICT; -- of package words, one row; 0: nothing was indexed yet
 INSERT INTO search_version VALUES (0);
