@@ -124,7 +124,10 @@ const shortWindow = `limiters:
 // german is what the catalogue says to a German visitor of the widget.
 const german = "Zu viele Widget-Anfragen in dieser Unterhaltung. Bitte senden Sie Anfragen langsamer."
 
-// watchWaiting is JavaScript that notes what the page shows as soon as it waits, and goes on pressing Enter meanwhile.
+// wrongClock is JavaScript that puts the visitor's clock an hour back.
+const wrongClock = `(() => { const now = Date.now; Date.now = () => now() - 3600000; return true })()`
+
+// watchWaiting is JavaScript that notes what the page shows as soon as it waits, and goes on trying meanwhile.
 const watchWaiting = `
 	window.during = null;
 	const watch = setInterval(() => {
@@ -133,16 +136,20 @@ const watchWaiting = `
 		window.during = { message: part("notice-text").textContent, language: part("notice-text").lang, hidden: part("notice").hidden,
 			disabled: part("send").disabled, draft: draft.value, left: part("gauge").getAttribute("aria-valuenow"),
 			countdown: part("countdown").textContent, said: part("announcer").textContent };
-		for (let n = 0; n < 20; n++) part("compose").requestSubmit();
+		for (let n = 0; n < 20; n++) {
+			part("compose").requestSubmit();
+			call("messages", () => ["messages", json({ text: "again" })]).catch(() => {});
+		}
 	}, 5);
 	true`
 
-// D1, D20: the widget shows the 429 in the browser's language, sends nothing until Reset whatever is pressed, keeps what
-// was written, and goes on by itself; and the first request after that is served.
+// D1, D6, D20: the widget shows the 429 in the browser's language, sends nothing until Reset whatever is pressed, keeps what
+// was written, and goes on by itself, also where the local clock is wrong; and the first request after that is served.
 func TestTheWidgetWaitsForResetAndGoesOnByItself(t *testing.T) {
 	s := serveWeir(t, "--policy", policyFile(t, shortWindow))
 	b := visit(t, s)
 	b.until(`feed.after > 0`)
+	ask[bool](b, wrongClock)
 	ask[bool](b, watchWaiting)
 	for n := 0; !ask[bool](b, "window.during !== null"); n++ { // three fit into a window, unless the machine is very slow
 		if n == 40 {
@@ -186,6 +193,9 @@ func TestTheWidgetWaitsForResetAndGoesOnByItself(t *testing.T) {
 	reset, err := strconv.ParseInt(all[refused].answer.Get("X-RateLimit-Reset"), 10, 64)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if asked := len(b.sent("/api/v1/widget/messages")) - len(all); asked != 1 {
+		t.Errorf("the browser asked %d times for leave to send messages: once holds for hours", asked)
 	}
 	if served, err := http.ParseTime(all[refused+1].answer.Get("Date")); err != nil || served.Unix() < reset {
 		t.Errorf("the next message was served at %v (%v), before Reset %d", served, err, reset)

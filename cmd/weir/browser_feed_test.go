@@ -15,8 +15,9 @@ const (
 	unhide = `delete document.hidden; document.dispatchEvent(new Event("visibilitychange")); true`
 )
 
-// ofOne is JavaScript that sends a message without a key being pressed, so that its events are two.
-const ofOne = `draft.value = "One?"; part("compose").requestSubmit(); true`
+// ofOne is JavaScript that sends a message without a key being pressed, so that its events are two, and has begun the next
+// one before it is answered.
+const ofOne = `draft.value = "One?"; part("compose").requestSubmit(); draft.value += " And two?"; true`
 
 // feedRequests returns the page's requests for events, without preflights.
 func (b *tab) feedRequests() []exchanged {
@@ -30,7 +31,10 @@ func TestTheFeedRestsWhileHiddenAndResumesWithoutLossOrRepeat(t *testing.T) {
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live" && feed.after > 0`)
 	ask[bool](b, ofOne)
-	b.until(`feed.after === 3`) // started, said, answered
+	b.until(`feed.after === 3 && !sending`) // started, said, answered
+	if rest := ask[string](b, "draft.value"); rest != " And two?" {
+		t.Errorf("of what was written while a message was on its way, %q is left", rest)
+	}
 
 	ask[bool](b, hide)
 	b.until(`part("feed-state").textContent === "Paused while this tab is hidden"`)

@@ -237,8 +237,8 @@ func TestEverythingStandsOutAndFits(t *testing.T) {
 		}
 		for _, width := range []int64{1280, 360} {
 			b.do("resize", chromedp.EmulateViewport(width, 800))
-			if wide := ask[int64](b, "document.documentElement.scrollWidth"); wide > width {
-				t.Errorf("%s: the page is %d pixels wide in a window of %d", scheme, wide, width)
+			if wide := ask[int64](b, "document.documentElement.scrollWidth"); wide > width || ask[bool](b, `part("log").scrollWidth > part("log").clientWidth`) {
+				t.Errorf("%s: in a window of %d pixels the page takes %d, or its conversation does not fit", scheme, width, wide)
 			}
 			small := ask[[]string](b, `[...document.querySelectorAll("button, input, textarea")].filter((e) => e.checkVisibility())
 				.filter((e) => { const box = (e.closest("label") ?? e).getBoundingClientRect(); return box.width < 24 || box.height < 24 }).map((e) => e.outerHTML)`)
