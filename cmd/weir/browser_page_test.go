@@ -69,7 +69,7 @@ func TestTheWidgetWorksFromTheKeyboardAlone(t *testing.T) {
 	b.press(" ")
 	b.until(`document.querySelector(".said").textContent === "Thank you."`)
 	link := b.tabTo(func(at stop) bool { return at.Tag == "A" }, chromedp.ModifierShift)
-	if link.Text != "Returns and refunds" && !strings.HasPrefix(link.Href, "https://shop.example/") || link.Rel != "noopener noreferrer" {
+	if link.Text == "" || !strings.HasPrefix(link.Href, "https://") || link.Rel != "noopener noreferrer" {
 		t.Errorf("the source is %+v", link)
 	}
 
