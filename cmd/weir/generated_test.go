@@ -50,7 +50,7 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 // content type or body, or without the headers of its surface; and what is answered 2xx is documented as such. They reach
 // every documented success. GENERATED_SEED and GENERATED_REQUESTS make it another run, or a longer one.
 func TestNoGeneratedRequestIsAnsweredOtherwiseThanDescribed(t *testing.T) {
-	seed, requests := setting(t, "GENERATED_SEED", 1), setting(t, "GENERATED_REQUESTS", 4000)
+	seed, requests := setting(t, "GENERATED_SEED", 1), setting(t, "GENERATED_REQUESTS", 3000)
 	k := newHarness(t, seed)
 	for range requests {
 		v, d := k.next()
