@@ -349,6 +349,22 @@ func TestANewCutOfTextIndexesEverythingAnew(t *testing.T) {
 	}
 }
 
+// A title says more than a text, a rare word more than a common one, and a short text more than a long one.
+func TestTheBestDocumentComesFirst(t *testing.T) {
+	d, _ := visited(t, Options{})
+	filler := strings.Repeat("nothing of that kind ", 40)
+	title := page("title", filler)
+	title.Title = "Refunds"
+	put(t, d, "demo", title, page("rare", "shipping zirconium"), page("short", "shipping"), page("long", filler+"shipping refund"), page("no", filler))
+	for question, want := range map[string]string{
+		"refund": "title long", "shipping zirconium": "rare", "shipping": "short rare long",
+	} {
+		if got := found(t, d, "demo", question); !strings.HasPrefix(got, want) {
+			t.Errorf("%q finds %s, want %s", question, got, want)
+		}
+	}
+}
+
 // Also what stands far inside a long document counts for it.
 func TestALongDocumentIsFoundByItsLastWords(t *testing.T) {
 	d, _ := visited(t, Options{})

@@ -117,6 +117,11 @@ func TestACutSplitsNoCharacter(t *testing.T) {
 			t.Errorf("%+q may not be cut off at all", whole)
 		}
 	}
+	for _, clinging := range []string{"\u0301", "\u200d", "🏽", "\uff9e", "\u093f"} { // also to a space
+		if Breaks("a "+clinging+"b", 2) {
+			t.Errorf("a space may be cut from the %+q that belongs to it", clinging)
+		}
+	}
 	for _, two := range []string{"退货", "かな", "กข", "한국", "。次", "クリ"} {
 		if _, size := utf8.DecodeRuneInString(two); !Breaks(two, size) {
 			t.Errorf("%q may not be cut", two)
