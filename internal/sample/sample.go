@@ -42,7 +42,7 @@ type Options struct {
 	Dir         string           // the data directory, made with mode 0700 where it is missing; required
 	Now         func() time.Time // nil: time.Now
 	Log         *slog.Logger     // nil: slog.Default()
-	BusyTimeout time.Duration    // how long a write waits for other writers before it answers 503; 0 = 2 s
+	BusyTimeout time.Duration    // how long a write waits for another process's before it answers 503, 15 times as long for ours; 0 = 2 s
 	MaxData     int64            // how many bytes rows and indexes may take, beyond which writes answer 507; 0 = no bound
 	Callers     identity.Options // how a caller's address is found where no limiter covers a request; Sessions, Tokens and Now are ours
 	Heartbeat   time.Duration    // after which a quiet event stream shows that it lives; 0 = 15 s
