@@ -49,7 +49,7 @@ func TestAPassageIsTheSentencesThatSayMost(t *testing.T) {
 func TestTextOfAnyScriptIsQuotedByteForByte(t *testing.T) {
 	k := setUp(t)
 	for _, text := range []string{
-		"\u202bשָׁלוֹם zirconium\u202c \u2067עולם\u2069.", "zirconium \u2066unclosed", "Z\u0351\u036b\u0343 zirconium e\u0301 Å \u212b", "zirconium 👩‍👩‍👧‍👦 👍🏽 🇩🇪", "zirconium क्षि ක්‍ෂ น้ำ",
+		"\u202bשָׁלוֹם zirconium\u202c \u2067עולם\u2069.", "zirconium \u2066unclosed", "Z\u0351\u036b\u0343 zirconium e\u0301 Å \u212b", "zirconium 👩\u200d👩\u200d👧\u200d👦 👍🏽 🇩🇪", "zirconium क्षि ක්\u200dෂ น้ำ",
 		"zirconium\u00a0<b>&amp;</b>\u2028\u2029 “quoted” \\n \"x\"", "zirconium \ufeff\ufffd \U000E0001",
 	} {
 		k.put(doc{"a", "Rings \u202e", text})

@@ -76,6 +76,9 @@ func (b *Backend) explain(r *request, err error) *refusal {
 	case errors.Is(err, sqlite.ErrBusy):
 		b.log.Warn("sample backend: database busy", "route", r.route.String(), "error", err)
 		return refuse(http.StatusServiceUnavailable, "the database is busy and nothing was stored: send the request again")
+	case errors.Is(err, sqlite.ErrReindexed): // an older weir beside a newer one on this data directory
+		b.log.Error("sample backend: replaced", "route", r.route.String(), "error", err)
+		return refuse(http.StatusServiceUnavailable, "this server is being replaced by a newer one and nothing was stored: send the request again")
 	case errors.Is(err, sqlite.ErrFull):
 		b.log.Error("sample backend: storage full", "route", r.route.String(), "error", err)
 		return refuse(http.StatusInsufficientStorage, "the server's storage is full and nothing was stored: documents must be deleted, or its operator must make room")

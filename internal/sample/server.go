@@ -24,7 +24,7 @@ func (b *Backend) dispatch(r *request) error {
 	}
 	found, parameters := b.find(r.URL.Path)
 	if found == nil {
-		return refuse(http.StatusNotFound, "no such endpoint: %s; this server has %s and %s", show(r.URL.Path), widget, wp)
+		return refuse(http.StatusNotFound, "no such endpoint: %s; this server has %s and %s, described at /docs, and a page to try them at /demo", show(r.URL.Path), widget, wp)
 	}
 	if r.Method == http.MethodOptions {
 		r.w.Header().Set("Allow", found.allow)

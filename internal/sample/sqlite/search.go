@@ -230,29 +230,6 @@ func affordable(known []term, postings int) []term {
 	return known[:n]
 }
 
-// covers says whether the terms that document n has are worth enough together.
-func (q *query) covers(has *sql.Stmt, n int64, known []term, enough float64) (bool, error) {
-	left := 0.0
-	for _, t := range known {
-		left += t.worth
-	}
-	covered := 0.0
-	for _, t := range known {
-		if covered >= enough || covered+left < enough {
-			break
-		}
-		left -= t.worth
-		var there bool
-		if err := has.QueryRowContext(q.ctx, q.token(t), n).Scan(&there); err != nil {
-			return false, err
-		}
-		if there {
-			covered += t.worth
-		}
-	}
-	return covered >= enough, nil
-}
-
 // enough is what the terms that a document has must be worth together for it to be an answer: a third of the question,
 // less of a long one, whose writer says much beside the point.
 func enough(asked []term) float64 {

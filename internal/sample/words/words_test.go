@@ -24,7 +24,7 @@ func TestFormsOfAWordAreOneTerm(t *testing.T) {
 		"pedido pedidos", "devolución devoluciones devolucion", "école ÉCOLES e\u0301cole", "remboursement rembourser remboursé",
 		"sipariş siparişler siparişimi SİPARİŞ siparis", "iade İADE iadesi", "KIRIK kırık", "łódź LODZ",
 		"доставка доставки доставку ДОСТАВКА", "возврат возврата возвраты", "ёлка елка", "замовлення замовленням",
-		"παραγγελία παραγγελιών ΠΑΡΑΓΓΕΛΊΑ", "طلب طلبات الطلب الطلبات", "مُنتَج منتج المنتج منـتج والمنتجات", "می‌شود میشود",
+		"παραγγελία παραγγελιών ΠΑΡΑΓΓΕΛΊΑ", "طلب طلبات الطلب الطلبات", "مُنتَج منتج المنتج منـتج والمنتجات", "می\u200cشود میشود",
 		"שָׁלוֹם שלום", "किताब किताबें किताबों", "ＡＢＣ abc", "ガラ ｶﾞﾗ", "30 ٣٠ ३० ３０",
 	} {
 		all := terms(line)
