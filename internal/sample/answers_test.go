@@ -318,7 +318,7 @@ func TestAFailingSearchStoresNothingAndSaysSo(t *testing.T) {
 	k.put(doc{"a", "Rings", "Zirconium rings."})
 	before := k.census()
 	k.exec(`UPDATE search_version SET version = 999`)
-	k.widget("POST messages", `{"text":"zirconium"}`).wantError(500, "internal")
+	k.widget("POST messages", `{"text":"zirconium"}`).wantError(503, "store_unavailable")
 	if k.census() != before || !strings.Contains(k.log.String(), "another version of weir has indexed the documents anew") {
 		t.Errorf("rows of %v are %v, were %v; the log says %s", tables, k.census(), before, k.log.String())
 	}

@@ -237,19 +237,3 @@ func TestReadyNoticesThatTheDataIsGone(t *testing.T) {
 		t.Error("a backend without its database says that it is ready")
 	}
 }
-
-// A newer weir has indexed the documents its own way: this one can neither answer from them nor change them, and says so.
-func TestBesideANewerOneItSaysThatItIsBeingReplaced(t *testing.T) {
-	k := setUp(t)
-	document := `{"items":[{"id":"a","title":"Shipping","url":"https://example.org/a","text":"Shipping takes two days."}]}`
-	k.send("PUT /v1/wp/documents", k.token, document).want(200)
-	k.exec(`UPDATE search_version SET version = version + 1`)
-	for target, body := range map[string]string{"POST /api/v1/widget/messages": `{"text":"shipping"}`, "PUT /v1/wp/documents": document} {
-		credential := k.session
-		if strings.Contains(target, "/v1/wp/") {
-			credential = k.token
-		}
-		k.send(target, credential, body).wantError(503, "store_unavailable", "newer")
-	}
-	k.send("GET /v1/wp/documents", k.token, "").want(200)
-}
