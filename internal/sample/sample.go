@@ -12,6 +12,7 @@
 //	answers.go passage.go what a question is answered with
 //	feed.go held.go      who waits for events, and how many may
 //	stream.go            events as text/event-stream
+//	retention.go         what goes after 30 days
 //	tokens.go secret.go  what signs and admits callers
 //	sqlite/              the rows and the index; all SQL is there
 //	words/               what the index holds: text of any language as terms
@@ -30,6 +31,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/httplimit"
@@ -67,6 +69,9 @@ type Backend struct {
 	feed             *feed
 	held             *held
 	heartbeat, stall time.Duration
+
+	sweeping sync.WaitGroup
+	stop     context.CancelFunc // ends it
 }
 
 // ErrMaxData means that Options.MaxData is too small for an empty database.
@@ -88,10 +93,13 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, speaks: httplimit.NewSpeaker(), resources: resources(routes())}
 	b.heartbeat, b.stall = positive(o.Heartbeat, 15*time.Second), positive(o.Stall, 10*time.Second)
 	b.feed, b.held = newFeed(b.db, positive(o.Watch, time.Second), b.log), newHeld()
+	running, stop := context.WithCancel(context.Background())
+	b.stop = stop
 	if err := b.prepare(ctx, o); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("open data directory %s: %w", o.Dir, err)
 	}
+	b.sweeping.Go(func() { b.sweepHourly(running) })
 	return b, nil
 }
 
@@ -211,6 +219,8 @@ func (b *Backend) Drain() { b.feed.drain() }
 // Close lets go of the data directory. No request may be under way.
 func (b *Backend) Close() error {
 	b.feed.close()
+	b.stop()
+	b.sweeping.Wait()
 	return b.db.Close()
 }
 
