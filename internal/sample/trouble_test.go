@@ -160,7 +160,7 @@ func TestManyProcessesShareOneSecret(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range secrets {
 		group.Go(func() {
-			b, err := Open(context.Background(), Options{Dir: dir, BusyTimeout: 20 * time.Second, Log: slog.New(slog.DiscardHandler)})
+			b, err := Open(context.Background(), Options{Dir: dir, BusyTimeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Error(err)
 				return

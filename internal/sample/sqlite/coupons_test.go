@@ -12,8 +12,8 @@ import (
 // Everyone has seen that there is a use left, in two processes, before anyone takes one: the taking decides.
 func TestAUseIsDecidedWhereItIsTaken(t *testing.T) {
 	const visitors, most = 12, 5
-	d, s := visited(t, Options{BusyTimeout: 20 * time.Second})
-	other := opened(t, d.path, Options{BusyTimeout: 20 * time.Second})
+	d, s := visited(t, Options{BusyTimeout: time.Minute})
+	other := opened(t, d.path, Options{BusyTimeout: time.Minute})
 	if _, err := d.PutCoupons(t.Context(), "demo", []Coupon{{Code: "X", Percent: 5, MaxUses: most}}, noon); err != nil {
 		t.Fatal(err)
 	}

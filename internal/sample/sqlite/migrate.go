@@ -22,13 +22,13 @@ const (
 	// checked is the size up to which a database is read through when it is opened; a larger one would hold up the start.
 	checked = 64 << 20
 
-	// openPatience is how long opening waits for other processes, which may be bringing the schema up to date.
+	// openPatience is how long opening waits at least for other processes, which may be bringing the schema up to date.
 	openPatience = 10 * time.Second
 )
 
 // migrate brings the schema up to date. Several processes may do so at once: one does the work, the others find it done.
 func (d *DB) migrate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	ctx, cancel := context.WithTimeout(ctx, max(openPatience, d.patience))
 	defer cancel()
 	for {
 		err := d.upgrade(ctx)

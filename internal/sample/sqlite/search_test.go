@@ -298,7 +298,7 @@ func TestAnOlderDatabaseIsIndexedAndMayBeUsedMeanwhile(t *testing.T) {
 	var group sync.WaitGroup
 	for range 3 { // and three go on at once
 		group.Go(func() {
-			d, err := Open(context.Background(), path, Options{BusyTimeout: 20 * time.Second})
+			d, err := Open(context.Background(), path, Options{BusyTimeout: time.Minute})
 			if err == nil {
 				err = errors.Join(d.Index(context.Background()), d.Close())
 			}

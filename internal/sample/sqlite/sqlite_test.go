@@ -130,7 +130,7 @@ func TestManyMayOpenANewDatabaseAtOnce(t *testing.T) {
 	made := 0
 	for range 8 {
 		group.Go(func() {
-			d, err := Open(context.Background(), path, Options{BusyTimeout: 10 * time.Second})
+			d, err := Open(context.Background(), path, Options{BusyTimeout: time.Minute})
 			if err != nil {
 				t.Error(err)
 				return
@@ -242,7 +242,7 @@ func TestAFullDatabaseKeepsWhatItHasAndTakesNothingByHalves(t *testing.T) {
 }
 
 func TestTheFeedHasNoGapUnderConcurrency(t *testing.T) {
-	d, s := visited(t, Options{BusyTimeout: 20 * time.Second})
+	d, s := visited(t, Options{BusyTimeout: time.Minute})
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
