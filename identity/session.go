@@ -150,7 +150,7 @@ func checkSpelling(token string) error {
 		}
 	}
 	if dots != 2 {
-		return errors.New("the token is no JWT: it has three parts joined by dots")
+		return errors.New("the token is no JWT, which has three parts joined by dots")
 	}
 	return nil
 }

@@ -168,6 +168,8 @@ func TestABadValueIsRefusedByNameAndNothingIsStored(t *testing.T) {
 		{"GET conversations?after=%zz", "", "query"},
 		{"GET conversations?after=cnv_none", "", "next"},
 		{"GET events?after=-1", "", `"after" is "-1"`},
+		{"GET events?after=01", "", `"after" is "01"`},
+		{"GET events?wait=%2B5", "", `"wait" is "+5"`},
 		{"GET events?after=1.5", "", `"after" is "1.5"`},
 		{"GET events?after=99999999999999999999", "", `"after" is`},
 		{"POST leads?x=1", `{"email":"a@b.org"}`, "this endpoint takes none"},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/weirlimit/weir/internal/sample/sqlite"
@@ -151,18 +150,19 @@ func (r *request) wait() (time.Duration, error) {
 	if given == "" {
 		return 0, nil
 	}
-	n, err := strconv.Atoi(given)
-	if most := int(longestWait / time.Second); err != nil || n < 0 || n > most {
+	n, ok := wholeNumber(given)
+	if most := int64(longestWait / time.Second); !ok || n > most {
 		return 0, refuse(http.StatusBadRequest, "query parameter \"wait\" is %s: want whole seconds from 0 to %d", show(given), most)
 	}
 	return time.Duration(n) * time.Second, nil
 }
 
 // cursor is where the query says to go on: by default at the start of the newest conversation.
-func (r *request) cursor() (c cursor, err error) {
-	c.conversation = r.query.Get("conversation_id")
+func (r *request) cursor() (cursor, error) {
+	c := cursor{conversation: r.query.Get("conversation_id")}
 	if given := r.query.Get("after"); given != "" {
-		if c.after, err = strconv.ParseInt(given, 10, 64); err != nil || c.after < 0 {
+		var ok bool
+		if c.after, ok = wholeNumber(given); !ok {
 			return c, refuse(http.StatusBadRequest, "query parameter \"after\" is %s: want the id of an event, or 0", show(given))
 		}
 	}

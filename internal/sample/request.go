@@ -61,11 +61,17 @@ func (r *request) limit(usual, most int) (int, error) {
 	if given == "" {
 		return usual, nil
 	}
-	n, err := strconv.Atoi(given)
-	if err != nil || n < 1 || n > most {
+	n, ok := wholeNumber(given)
+	if !ok || n < 1 || n > int64(most) {
 		return 0, refuse(http.StatusBadRequest, "query parameter \"limit\" is %s: want a whole number from 1 to %d", show(given), most)
 	}
-	return n, nil
+	return int(n), nil
+}
+
+// wholeNumber reads a number from 0 on in its one spelling: no sign, no leading zero.
+func wholeNumber(s string) (n int64, ok bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
 }
 
 // form reads the body as one JSON object. The problems of the form are the endpoint's to report, with check.
