@@ -92,7 +92,7 @@ func readCoupon(f *form) (c sqlite.Coupon, id string) {
 func codeOf(f *form) string {
 	code := f.line("code", 1, mostCode)
 	if code != "" && !couponCode.MatchString(code) { // as it was typed: the upper case of "ſ" and "ı" is an ASCII letter
-		f.problem("field \"code\" is %s: want letters from A to Z, digits, dashes and underscores", show(code))
+		f.problem("field \"code\" is %s: want letters from A to Z, digits, dashes and underscores, a letter or digit first", show(code))
 	}
 	return strings.ToUpper(code)
 }

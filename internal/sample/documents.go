@@ -3,6 +3,9 @@ package sample
 import (
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
@@ -50,9 +53,16 @@ func (b *Backend) putDocuments(r *request) error {
 	return r.synced(done)
 }
 
+// linkable says whether a visitor can follow an address, and sees the one that it leads to.
 func linkable(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return false
+	}
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && err != nil {
+		return false
+	}
+	return !strings.ContainsFunc(address, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 }
 
 // listDocuments answers GET /v1/wp/documents, in the order of the ids.

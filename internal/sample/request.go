@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,7 +135,7 @@ func (r *request) json() (json.RawMessage, error) {
 	switch {
 	case errors.As(err, &large):
 		return nil, tooLarge(r.route.body)
-	case r.Context().Err() != nil:
+	case r.Context().Err() != nil && !errors.Is(err, os.ErrDeadlineExceeded): // a body that stalls ends the context as well
 		return nil, r.Context().Err()
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "the body ended early: it must have the length that its header gives, and arrive in time")

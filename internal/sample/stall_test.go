@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -178,5 +179,24 @@ func TestAQuietStreamOutlivesItsDeadlines(t *testing.T) {
 				t.Errorf("the first event is %d", n)
 			}
 		})
+	}
+}
+
+// It is the sender's fault, and nothing is the matter with the store.
+func TestABodyThatStopsArrivingIs400(t *testing.T) {
+	k := setUp(t)
+	conn, err := net.Dial("tcp", k.serve(gateway.Options{Limits: gateway.Limits{Stall: 200 * time.Millisecond}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /api/v1/widget/leads HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"email\":", k.session)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if body, err := io.ReadAll(answer.Body); answer.StatusCode != 400 || !strings.Contains(string(body), "arrive in time") {
+		t.Errorf("half a body is answered %d %s (%v), want 400", answer.StatusCode, body, err)
 	}
 }
