@@ -98,7 +98,7 @@ func shorten(word string, k script) string {
 
 // single makes one of a double consonant at the end: shipp(ing), cancell(ed), bestell(en).
 func single(word string) string {
-	if n := len(word); n > 4 && word[n-1] == word[n-2] && word[n-1] > 'b' && !strings.ContainsRune("eiou", rune(word[n-1])) {
+	if n := len(word); n > 4 && word[n-1] == word[n-2] && word[n-1] > 'b' && word[n-1] <= 'z' && !strings.ContainsRune("eiou", rune(word[n-1])) {
 		return word[:n-1]
 	}
 	return word

@@ -132,7 +132,7 @@ func TestACutSplitsNoCharacter(t *testing.T) {
 func FuzzTermsAreLettersWhereTheyStand(f *testing.F) {
 	for _, text := range []string{
 		"How do I get a refund?", "退货政策 A4", "น้ำเปล่า", "e\u0301\u0301\u0301", "\xff\xe0\x80", "ﷺ ㈱ ㌀ ½", `"NEAR(a b)" ^c* d:e`, "ᄒ", "가\u11a8", "İIıi ẞß",
-		strings.Repeat("x", 200) + strings.Repeat("語", 200) + "a" + strings.Repeat("\u0301", 300), "का\u094dक", "เเเ", "\u3099か", "0\u20e3",
+		strings.Repeat("x", 200) + strings.Repeat("語", 200) + "a" + strings.Repeat("\u0301", 300), "का\u094dक", "เเเ", "\u3099か", "0\u20e3", "000ᣣAA",
 	} {
 		f.Add(text)
 	}
