@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,7 +116,17 @@ func session(t *testing.T, url string) string {
 // post sends JSON, wants a status, and returns the body.
 func post(t *testing.T, url, credential, body string, status int) []byte {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader([]byte(body)))
+	got, answer := sent(t, http.MethodPost, url, credential, body)
+	if got != status {
+		t.Fatalf("POST %s: status %d, want %d: %s", url, got, status, answer)
+	}
+	return answer
+}
+
+// sent sends JSON to the sample backend, and returns the status and the body, which are as its document says.
+func sent(t *testing.T, method, url, credential, body string) (status int, answer []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,17 +139,13 @@ func post(t *testing.T, url, credential, body string, status int) []byte {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
+	if answer, err = io.ReadAll(response.Body); err != nil {
 		t.Fatal(err)
 	}
 	if err := asDescribed(r, body, response, answer); err != nil {
 		t.Error(err)
 	}
-	if response.StatusCode != status {
-		t.Fatalf("POST %s: status %d, want %d: %s", url, response.StatusCode, status, answer)
-	}
-	return answer
+	return response.StatusCode, answer
 }
 
 // apiToken mints an API token for a workspace in a data directory.

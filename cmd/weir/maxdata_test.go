@@ -3,39 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-// synced sends a bulk request and returns the answer's status and body, once it has the fields of the limiter.
-func synced(t *testing.T, s *server, token, method, path, body string) (int, []byte) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, field := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
-		if response.Header.Get(field) == "" {
-			t.Errorf("%s %s: the %d has no %s", method, path, response.StatusCode, field)
-		}
-	}
-	return response.StatusCode, answer
-}
 
 // The program fills its storage to the bound, refuses, is emptied, and goes on; with a bound twice as large it takes more.
 func TestAFullStorageIs507UntilItIsEmptied(t *testing.T) {
@@ -53,7 +26,7 @@ func TestAFullStorageIs507UntilItIsEmptied(t *testing.T) {
 	fill := func(from int) (stored int) {
 		t.Helper()
 		for i := from; ; i++ {
-			switch status, body := synced(t, s, token, http.MethodPut, "/v1/wp/documents", page(i)); status {
+			switch status, body := sent(t, http.MethodPut, s.url+"/v1/wp/documents", token, page(i)); status {
 			case http.StatusOK:
 			case http.StatusInsufficientStorage:
 				var refusal struct{ Error struct{ Code string } }
@@ -76,7 +49,7 @@ func TestAFullStorageIs507UntilItIsEmptied(t *testing.T) {
 	}
 	deleted := 0
 	for i := range stored {
-		status, body := synced(t, s, token, http.MethodDelete, "/v1/wp/documents", fmt.Sprintf(`{"items":[{"id":"page-%d"}]}`, i))
+		status, body := sent(t, http.MethodDelete, s.url+"/v1/wp/documents", token, fmt.Sprintf(`{"items":[{"id":"page-%d"}]}`, i))
 		if status != http.StatusOK {
 			t.Fatalf("delete page %d of a full storage: %d %s", i, status, body)
 		}
@@ -88,7 +61,7 @@ func TestAFullStorageIs507UntilItIsEmptied(t *testing.T) {
 	s.end(t)
 
 	s = serveIn(t, s.data, "--policy", policy, "--max-data", "2MiB")
-	if status, body := synced(t, s, token, http.MethodPut, "/v1/wp/documents", page(stored+1)); status != http.StatusOK {
+	if status, body := sent(t, http.MethodPut, s.url+"/v1/wp/documents", token, page(stored+1)); status != http.StatusOK {
 		t.Errorf("under a larger bound a page is answered %d %s", status, body)
 	}
 	s.end(t)

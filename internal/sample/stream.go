@@ -76,9 +76,8 @@ func (c cursor) String() string { return c.conversation + "/" + strconv.FormatIn
 
 func parseCursor(s string) (c cursor, ok bool) {
 	conversation, number, _ := strings.Cut(s, "/")
-	n, err := strconv.ParseInt(number, 10, 64)
-	c = cursor{conversation, n}
-	return c, err == nil && n >= 0 && conversation != "" && len(conversation) <= mostID && c.String() == s
+	n, ok := wholeNumber(number)
+	return cursor{conversation, n}, ok && conversation != "" && len(conversation) <= mostID
 }
 
 // streamEvents answers with a conversation's feed as text/event-stream, from a cursor on, for as long as the session's
