@@ -3,12 +3,10 @@ package storetest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
 	"github.com/weirlimit/weir"
@@ -73,38 +71,6 @@ func cancelledTakeReturns(h *harness) {
 	}
 }
 
-// model is the state of every window, as weir's own arithmetic has it.
-type model struct {
-	now  int64
-	used map[string]weir.Used
-}
-
-// step is one take as the model judges it, at the store's own time.
-func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
-	if out.Now < m.now {
-		return false, m
-	}
-	next := model{out.Now, make(map[string]weir.Used, len(m.used)+len(in))}
-	for k, u := range m.used {
-		next.used[k] = u
-	}
-	allowed := true
-	for _, c := range in {
-		u := m.used[string(c.Key)].At(out.Now, c.Per)
-		next.used[string(c.Key)] = u
-		allowed = allowed && u.Fits(c.Cost, c.Limit)
-	}
-	for i, c := range in {
-		if allowed {
-			next.used[string(c.Key)] = next.used[string(c.Key)].Spend(c.Cost, out.Now, c.Per)
-		}
-		if out.Used[i] != next.used[string(c.Key)] {
-			return false, m
-		}
-	}
-	return out.Allowed == allowed, next
-}
-
 // followsArithmetic draws sequences of takes and steps of the clock and compares every receipt.
 func followsArithmetic(h *harness) {
 	serial := 0
@@ -133,66 +99,4 @@ func drawCharges(t *rapid.T, serial int) []weir.Charge {
 		in = append(in, charge(who, rapid.Int64Range(1, 6).Draw(t, "limit"), per, rapid.Int64Range(0, 1).Draw(t, "cost")))
 	}
 	return in
-}
-
-// linearizable records what concurrent takes on small limits answered while the clock moves, and asks whether some order
-// of them, one after the other, would have answered the same (porcupine).
-func linearizable(h *harness) {
-	const rounds, callers, takes = 30, 6, 8
-	for round := range rounds {
-		var (
-			mu      sync.Mutex
-			history []porcupine.Operation
-			tick    atomic.Int64
-		)
-		together(callers, func(i int) {
-			random := rand.New(rand.NewPCG(uint64(round), uint64(i)))
-			for range takes {
-				in := randomCharges(random, round)
-				call := tick.Add(1)
-				out := h.take(in...)
-				back := tick.Add(1)
-				mu.Lock()
-				history = append(history, porcupine.Operation{ClientId: i, Input: in, Call: call, Output: out, Return: back})
-				mu.Unlock()
-				if random.IntN(6) == 0 {
-					h.advance(time.Second)
-				}
-			}
-		})
-		if !porcupine.CheckOperations(linearModel(), history) {
-			h.Fatalf("round %d: no order of the takes explains their answers", round)
-		}
-	}
-}
-
-func randomCharges(random *rand.Rand, round int) []weir.Charge {
-	in := []weir.Charge{charge(fmt.Sprintf("%d/%d", round, random.IntN(2)), 3, 2*time.Second, 1)}
-	if random.IntN(2) == 0 {
-		in = append(in, charge(fmt.Sprintf("%d/common", round), 5, 4*time.Second, 1))
-	}
-	return in
-}
-
-func linearModel() porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return model{} },
-		Step: func(state, input, output any) (bool, any) {
-			return linearStep(state.(model), input.([]weir.Charge), output.(weir.Receipt))
-		},
-		Equal: func(a, b any) bool {
-			return fmt.Sprint(a) == fmt.Sprint(b)
-		},
-	}
-}
-
-// linearStep keeps no window that has ended, so that equal states look equal.
-func linearStep(m model, in []weir.Charge, out weir.Receipt) (bool, any) {
-	ok, next := m.step(in, out)
-	for k, u := range next.used {
-		if u.Reset <= next.now {
-			delete(next.used, k)
-		}
-	}
-	return ok, next
 }

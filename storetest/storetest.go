@@ -73,6 +73,10 @@ func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 		{"a cancelled take returns", cancelledTakeReturns},
 		{"random takes follow the arithmetic", followsArithmetic},
 		{"concurrent takes are linearizable", linearizable},
+		{"concurrent takes are linearizable while the store grows", linearizableWhileGrowing},
+		{"thousands of keys at once are exact while windows end", manyKeys},
+		{"totals are bounded while the clock is set back", totalsWhenTheClockJumps},
+		{"the clock never runs backwards from take to take", nowNeverRunsBackwards},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			store, clock := open(t)
@@ -103,6 +107,9 @@ func (h *harness) take(charges ...weir.Charge) weir.Receipt {
 	var r weir.Receipt
 	if err := h.store.Take(h.Context(), charges, &r); err != nil {
 		h.Fatalf("take: %v", err)
+	}
+	if err := coherent(charges, r); err != nil {
+		h.Fatalf("take of %+v answered %+v: %v", charges, r, err)
 	}
 	return r
 }

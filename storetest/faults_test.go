@@ -1,0 +1,270 @@
+package storetest_test
+
+import (
+	"context"
+	"maps"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir"
+)
+
+const (
+	thousand    = "a thousand at once on a limit of ten"
+	allOrNone   = "two windows at once are all or none"
+	histories   = "concurrent takes are linearizable"
+	growing     = "concurrent takes are linearizable while the store grows"
+	manyKeys    = "thousands of keys at once are exact while windows end"
+	jumps       = "totals are bounded while the clock is set back"
+	forwardOnly = "the clock never runs backwards from take to take"
+)
+
+// faults are stores that are wrong, each in one way that a limiter somewhere is, and the subtests that find it.
+var faults = map[string]struct {
+	store func(*plain) weir.Store
+	found []string
+}{
+	"checks, lets go, then adds": {
+		func(s *plain) weir.Store { return take(s.checkThenAdd) },
+		[]string{thousand, allOrNone, histories, growing, manyKeys},
+	},
+	"charges the first windows of a refused take": {
+		func(s *plain) weir.Store { return take(s.chargeAsFarAsItFits) },
+		[]string{"a refused hour leaves the minute alone", "the order of charges makes no difference", "random takes follow the arithmetic", allOrNone, growing},
+	},
+	"takes back what others have seen": {
+		func(s *plain) weir.Store { return take(s.rollBack) },
+		[]string{histories, growing, manyKeys},
+	},
+	"counts refusals": {
+		func(s *plain) weir.Store { return take(s.countRefusals) },
+		[]string{"a refused take spends nothing", "random takes follow the arithmetic", growing},
+	},
+	"loses counts where a window ends": {
+		func(s *plain) weir.Store { return take(s.endWindowInTwoSteps) },
+		[]string{histories, growing, manyKeys},
+	},
+	"reads the clock before its turn": {
+		func(s *plain) weir.Store { return take(s.readClockEarly) },
+		[]string{histories, growing, manyKeys},
+	},
+	"reads the clock for some": {
+		func(s *plain) weir.Store { return take(s.readClockForSome(new(atomic.Int64))) },
+		[]string{"the reset stays put through a window", forwardOnly},
+	},
+	"starts anew when the clock was set back": {
+		func(s *plain) weir.Store { return take(s.startAnewWhenSetBack) },
+		[]string{"a clock that was set back keeps the count", jumps},
+	},
+	"keeps a window that the clock left behind": {
+		func(s *plain) weir.Store { return take(s.keepFarReset) },
+		[]string{"a clock that was set back does not keep a spent window waiting", jumps},
+	},
+	"loses counts while it grows": {
+		func(s *plain) weir.Store { return take(s.copyWhileCounting()) },
+		[]string{growing, manyKeys},
+	},
+	"opens a key twice": {
+		func(s *plain) weir.Store { return take(s.openInTwoSteps) },
+		[]string{growing, manyKeys},
+	},
+	"sweeps what was opened again": {
+		func(s *plain) weir.Store { return take(s.sweepInTwoSteps(new(atomic.Int64))) },
+		[]string{growing, manyKeys},
+	},
+}
+
+// A take is a store by its one method.
+type take func([]weir.Charge, *weir.Receipt)
+
+func (f take) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	f(charges, r)
+	return nil
+}
+
+func (s *plain) now() int64 { return s.clock.Now().Unix() }
+
+func (s *plain) checkThenAdd(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	*r = s.judge(charges, s.now())
+	s.mu.Unlock()
+	yield()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spend(charges, r)
+}
+
+func (s *plain) chargeAsFarAsItFits(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r = s.judge(charges, s.now())
+	for i, c := range charges {
+		if !r.Used[i].Fits(c.Cost, c.Limit) {
+			return
+		}
+		r.Used[i] = r.Used[i].Spend(c.Cost, r.Now, c.Per)
+		s.used[string(c.Key)] = r.Used[i]
+	}
+}
+
+func (s *plain) rollBack(charges []weir.Charge, r *weir.Receipt) {
+	for i := range charges {
+		s.mu.Lock()
+		one := s.judge(charges[i:i+1], s.now())
+		s.spend(charges[i:i+1], &one)
+		s.mu.Unlock()
+		yield()
+		r.Allowed, r.Now, r.Used[i] = one.Allowed, one.Now, one.Used[0]
+		if !one.Allowed {
+			s.giveBack(charges[:i], r)
+			return
+		}
+	}
+}
+
+func (s *plain) giveBack(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range charges {
+		u := s.used[string(c.Key)]
+		if u.Count -= c.Cost; u.Count <= 0 {
+			u = weir.Used{}
+		}
+		s.used[string(c.Key)], r.Used[i] = u, u
+	}
+}
+
+func (s *plain) countRefusals(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r = s.judge(charges, s.now())
+	allowed := r.Allowed
+	r.Allowed = true
+	s.spend(charges, r)
+	r.Allowed = allowed
+}
+
+func (s *plain) endWindowInTwoSteps(charges []weir.Charge, r *weir.Receipt) {
+	s.inTwoSteps(charges, r, func(u weir.Used, known bool, now int64) bool { return known && u.Reset <= now })
+}
+
+func (s *plain) openInTwoSteps(charges []weir.Charge, r *weir.Receipt) {
+	s.inTwoSteps(charges, r, func(_ weir.Used, known bool, _ int64) bool { return !known })
+}
+
+// inTwoSteps finds the windows that must be begun, and begins them when others may have done so.
+func (s *plain) inTwoSteps(charges []weir.Charge, r *weir.Receipt, begins func(u weir.Used, known bool, now int64) bool) {
+	var begin []string
+	s.mu.Lock()
+	for _, c := range charges {
+		if u, known := s.used[string(c.Key)]; begins(u, known, s.now()) {
+			begin = append(begin, string(c.Key))
+		}
+	}
+	if len(begin) > 0 {
+		s.mu.Unlock()
+		yield()
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	for _, key := range begin {
+		s.used[key] = weir.Used{}
+	}
+	*r = s.judge(charges, s.now())
+	s.spend(charges, r)
+}
+
+func (s *plain) readClockEarly(charges []weir.Charge, r *weir.Receipt) {
+	now := s.now()
+	yield()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r = s.judge(charges, now)
+	s.spend(charges, r)
+}
+
+// readClockForSome has every other take see the clock as it was up to eight takes ago.
+func (s *plain) readClockForSome(takes *atomic.Int64) take {
+	read := s.now()
+	return func(charges []weir.Charge, r *weir.Receipt) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now := s.now()
+		switch n := takes.Add(1); {
+		case n%8 == 0:
+			read = now
+		case n%2 == 0:
+			now = read
+		}
+		*r = s.judge(charges, now)
+		s.spend(charges, r)
+	}
+}
+
+func (s *plain) startAnewWhenSetBack(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range charges {
+		if s.used[string(c.Key)].Reset > s.now()+c.Per {
+			delete(s.used, string(c.Key))
+		}
+	}
+	*r = s.judge(charges, s.now())
+	s.spend(charges, r)
+}
+
+func (s *plain) keepFarReset(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := maps.Clone(s.used)
+	*r = s.judge(charges, s.now())
+	for i, c := range charges {
+		if r.Used[i].Reset != 0 {
+			r.Used[i] = before[string(c.Key)]
+			s.used[string(c.Key)] = r.Used[i]
+		}
+	}
+	s.spend(charges, r)
+}
+
+// copyWhileCounting moves to a larger table each time that 64 keys were added, and counts in the old one until it is there.
+func (s *plain) copyWhileCounting() take {
+	held := 0
+	return func(charges []weir.Charge, r *weir.Receipt) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.used) >= held+64 {
+			held = len(s.used)
+			larger := maps.Clone(s.used)
+			s.mu.Unlock()
+			yield()
+			s.mu.Lock()
+			s.used = larger
+		}
+		*r = s.judge(charges, s.now())
+		s.spend(charges, r)
+	}
+}
+
+// sweepInTwoSteps looks at every 16th take for windows that have ended, and drops them when others may have begun them again.
+func (s *plain) sweepInTwoSteps(takes *atomic.Int64) take {
+	return func(charges []weir.Charge, r *weir.Receipt) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if takes.Add(1)%16 == 0 {
+			var ended []string
+			for key, u := range s.used {
+				if u.Reset <= s.now() {
+					ended = append(ended, key)
+				}
+			}
+			s.mu.Unlock()
+			yield()
+			s.mu.Lock()
+			for _, key := range ended {
+				delete(s.used, key)
+			}
+		}
+		*r = s.judge(charges, s.now())
+		s.spend(charges, r)
+	}
+}

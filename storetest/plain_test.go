@@ -1,0 +1,101 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/storetest"
+)
+
+// plain is the simplest store that is right: one lock around everything.
+type plain struct {
+	clock *storetest.ManualClock
+	mu    sync.Mutex
+	used  map[string]weir.Used
+}
+
+func newPlain(clock *storetest.ManualClock) *plain {
+	return &plain{clock: clock, used: map[string]weir.Used{}}
+}
+
+func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r = s.judge(charges, s.clock.Now().Unix())
+	s.spend(charges, r)
+	return nil
+}
+
+// judge says how the windows stand at now and whether the charges fit, and spends nothing.
+func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
+	r := weir.Receipt{Allowed: true, Now: now}
+	for i, c := range charges {
+		r.Used[i] = s.used[string(c.Key)].At(now, c.Per)
+		r.Allowed = r.Allowed && r.Used[i].Fits(c.Cost, c.Limit)
+		s.used[string(c.Key)] = r.Used[i]
+	}
+	return r
+}
+
+// spend spends the charges where r allows them.
+func (s *plain) spend(charges []weir.Charge, r *weir.Receipt) {
+	for i, c := range charges {
+		if r.Allowed {
+			r.Used[i] = s.used[string(c.Key)].Spend(c.Cost, r.Now, c.Per)
+			s.used[string(c.Key)] = r.Used[i]
+		}
+	}
+}
+
+// fault is the environment variable that names the store that TestStore holds to the contract.
+const fault = "STORETEST_FAULT"
+
+// A store that is right passes. In a process of its own, for TestTheSuiteFindsEachFault, it is a faulty one.
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
+		clock := storetest.StartManualClock()
+		s := newPlain(clock)
+		if name := os.Getenv(fault); name != "" {
+			return faults[name].store(s), clock
+		}
+		return s, clock
+	})
+}
+
+// Each store that is wrong fails, in the subtests that are about what it does wrong.
+func TestTheSuiteFindsEachFault(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, subtest := range fault.found {
+				mustFail(t, name, strings.ReplaceAll(subtest, " ", "_"))
+			}
+		})
+	}
+}
+
+func mustFail(t *testing.T, name, subtest string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^"+subtest+"$", "-rapid.nofailfile")
+	cmd.Env = append(os.Environ(), fault+"="+name)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestStore/"+subtest) {
+		t.Errorf("%q does not find it: %v\n%.2000s", subtest, err, out)
+	}
+}
+
+// yield lets other takes run where a faulty store gives them the chance to, for some longer than for others.
+func yield() {
+	for range 1 + rand.IntN(3) {
+		runtime.Gosched()
+	}
+}
