@@ -66,6 +66,10 @@ bench: ## the benchmarks of each package, then Weir beside its peers (bench/)
 	go test -run '^$$' -bench . -benchmem ./...
 	cd bench && go run .
 
+.PHONY: bench-peers
+bench-peers: ## the embedded store beside others for Go and a floor: an hour, and docs/performance.md anew; PEERS=-quick: a minute
+	cd bench && go run ./peers $(or $(PEERS),-docs ../docs)
+
 .PHONY: screenshot
 screenshot: ## docs/demo.png, the README's picture of the demo, from the browser tests
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png

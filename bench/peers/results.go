@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Results are all that was measured, every sample of it.
+type results struct {
+	Machine machine
+	Many    int // keys of the large tables
+	// Samples are in the order of the rounds: by metric, figure and contestant.
+	Samples map[string]map[string]map[string][]float64
+	// Problems are what contestants could not do.
+	Problems []string `json:",omitempty"`
+}
+
+func newResults() *results { return &results{Samples: map[string]map[string]map[string][]float64{}} }
+
+// take adds the figures of one measurement, or says what went wrong with it.
+func (r *results) take(metric, contestant string, figures map[string]float64, err error) {
+	if err != nil {
+		problem := fmt.Sprintf("%s: %v", metric, err)
+		fmt.Fprintln(os.Stderr, "problem:", problem)
+		if !slices.Contains(r.Problems, problem) {
+			r.Problems = append(r.Problems, problem)
+		}
+		return
+	}
+	if r.Samples[metric] == nil {
+		r.Samples[metric] = map[string]map[string][]float64{}
+	}
+	for name, v := range figures {
+		if r.Samples[metric][name] == nil {
+			r.Samples[metric][name] = map[string][]float64{}
+		}
+		r.Samples[metric][name][contestant] = append(r.Samples[metric][name][contestant], v)
+	}
+}
+
+func (r *results) of(metric, figure, contestant string) []float64 {
+	return r.Samples[metric][figure][contestant]
+}
+
+// ratio is the median of how many times as much a is as b, each compared in its own turn: the machine differs more from one
+// moment to the next than the contestants do.
+func ratio(a, b []float64) (float64, bool) {
+	if len(a) == 0 || len(b) == 0 {
+		return 0, false
+	}
+	if len(a) != len(b) {
+		return median(a) / median(b), true
+	}
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = a[i] / b[i]
+	}
+	return median(ratios), true
+}
+
+func median(xs []float64) float64 { return quantile(xs, 0.5) }
+
+// quantile returns the value below which a part of xs is.
+func quantile(xs []float64, part float64) float64 {
+	s := slices.Sorted(slices.Values(xs))
+	return s[min(len(s)-1, int(part*float64(len(s))))]
+}
+
+// readResults reads what -save has kept.
+func readResults(path string) (*results, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read figures: %w", err)
+	}
+	r := newResults()
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("read figures of %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// addTo writes the results to a file and returns all that is there then: metrics that it had and r has not are kept.
+func (r *results) addTo(path string) (*results, error) {
+	all, err := readResults(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		all = newResults()
+	} else if err != nil {
+		return nil, err
+	}
+	all.Machine, all.Many = r.Machine, r.Many
+	maps.Copy(all.Samples, r.Samples)
+	all.Problems = r.Problems
+	b, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	return all, os.WriteFile(path, b, 0o644)
+}
+
+// A machine is what the figures were taken on.
+type machine struct {
+	Go, Processor, Kernel, Disk string
+	Cores                       int
+	Load                        string // of the last minute, before the run
+	Date                        string
+}
+
+func describeMachine(disk string) machine {
+	m := machine{
+		Go: runtime.Version(), Processor: find("/proc/cpuinfo", `model name\s*: (.*)`), Cores: runtime.NumCPU(),
+		Kernel: find("/proc/version", `Linux version (\S+)`), Load: find("/proc/loadavg", `^(\S+)`),
+		Disk: filesystem(disk), Date: time.Now().Format(time.DateOnly),
+	}
+	if strings.Contains(find("/proc/cpuinfo", `flags\s*: (.*)`), "hypervisor") {
+		m.Processor += ", a virtual machine"
+	}
+	return m
+}
+
+// find returns what a pattern's group matches in a file, empty where there is none.
+func find(path, pattern string) string {
+	b, _ := os.ReadFile(path)
+	if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(b); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// filesystem names the kind of file system that holds dir.
+func filesystem(dir string) string {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return "unknown"
+	}
+	if name, ok := map[int64]string{0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlayfs"}[int64(s.Type)]; ok {
+		return name
+	}
+	return fmt.Sprintf("file system %#x", s.Type)
+}
+
+func (m machine) String() string {
+	return fmt.Sprintf("%s, %d cores; Linux %s; %s; disk: %s; %s; load before the run %s",
+		m.Processor, m.Cores, m.Kernel, m.Go, m.Disk, m.Date, m.Load)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// The worst decision is found by timing every one, while many windows end and while the table grows.
+
+// A histogram counts decisions by how long they took, to within a thirty-second part.
+type histogram struct {
+	counts [64 * 32]int64
+	n      int64
+	worst  time.Duration
+	slow   int64 // over a millisecond
+}
+
+func (h *histogram) add(d time.Duration) {
+	h.counts[bucket(uint64(max(d, 0)))]++
+	h.n++
+	h.worst = max(h.worst, d)
+	if d > time.Millisecond {
+		h.slow++
+	}
+}
+
+func bucket(v uint64) int {
+	if v < 32 {
+		return int(v)
+	}
+	shift := bits.Len64(v) - 6
+	return (shift+1)*32 + int(v>>shift) - 32
+}
+
+// least is the smallest value of a bucket.
+func least(b int) uint64 {
+	if b < 32 {
+		return uint64(b)
+	}
+	return uint64(b%32+32) << (b/32 - 1)
+}
+
+// quantile returns the time that all but a part of the decisions needed at most, in microseconds.
+func (h *histogram) quantile(part float64) float64 {
+	left := int64(part * float64(h.n))
+	for b := len(h.counts) - 1; b >= 0; b-- {
+		if left -= h.counts[b]; left < 0 {
+			return float64(least(b)) / 1000
+		}
+	}
+	return 0
+}
+
+func (h *histogram) figures(f map[string]float64) {
+	f["worst"] = float64(h.worst) / 1e6 // ms; the others are µs
+	f["p99.99"] = h.quantile(0.0001)
+	f["median"] = h.quantile(0.5)
+	f["slow"] = float64(h.slow)
+	f["decisions"] = float64(h.n)
+}
+
+const (
+	warmKeys = 1000
+	// newcomer is how often a key comes that has not been seen: 250,000 a second.
+	newcomer = 4 * time.Microsecond
+)
+
+// expire fills the store with all its keys, and then decides on a few others and on newcomers until every window has ended and
+// every sweep that follows is over: length counts from the opening of the store.
+func (c *child) expire(length time.Duration, figures map[string]float64) error {
+	live := c.setup.Start
+	if err := c.fill(0, live); err != nil {
+		return err
+	}
+	if filled := time.Since(c.opened); filled > c.setup.Per {
+		return fmt.Errorf("the machine is too slow: the first window ended before the last of %d opened, after %v", live, filled)
+	}
+	var h histogram
+	take, next, r := c.store.worker(), c.keys(), newRandom(1)
+	start, fresh := time.Now(), 0
+	end := length - time.Since(c.opened)
+	for now := time.Duration(0); now < end; {
+		n := uint64(live) + r.below(warmKeys)
+		if time.Duration(fresh)*newcomer < now && live+warmKeys+fresh < c.setup.Keys {
+			n = uint64(live + warmKeys + fresh)
+			fresh++
+		}
+		k := next(n)
+		before := time.Since(start)
+		take(k)
+		now = time.Since(start)
+		h.add(now - before)
+	}
+	h.figures(figures)
+	return nil
+}
+
+// grow decides on keys that come for the first time, from the store's from-th to its to-th.
+func (c *child) grow(from, to int, figures map[string]float64) error {
+	if err := c.fill(0, from); err != nil {
+		return err
+	}
+	var h histogram
+	take, next := c.store.worker(), c.keys()
+	start := time.Now()
+	for n := from; n < to; n++ {
+		k := next(uint64(n))
+		before := time.Since(start)
+		if !take(k) {
+			return fmt.Errorf("key %d was refused its first unit", n)
+		}
+		h.add(time.Since(start) - before)
+	}
+	h.figures(figures)
+	return nil
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A table is printed and written in the same form, Markdown's, its columns aligned.
+type table struct {
+	name, title string
+	head        []string
+	rows        [][]string
+}
+
+func (t table) String() string {
+	widths := make([]int, len(t.head))
+	all := append([][]string{t.head}, t.rows...)
+	for _, row := range all {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for n, row := range all {
+		for i, cell := range row {
+			fmt.Fprintf(&b, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+		}
+		b.WriteString("|\n")
+		if n == 0 {
+			b.WriteString("|" + strings.Repeat("---|", len(t.head)) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// print writes every table that has a row.
+func (r *results) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n", r.Machine)
+	for _, t := range r.tables() {
+		if len(t.rows) > 0 {
+			fmt.Fprintf(w, "\n%s\n\n%s", t.title, t)
+		}
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(w, "\nnot measured: %s\n", p)
+	}
+}
+
+func (r *results) tables() []table {
+	return []table{
+		r.decisions("one", "A decision on one core, ns: median (quartiles), times the floor",
+			column{"hot key", "hot 1"}, column{"refused key", "refused 1"}, column{"a million keys at random", "million 1"}),
+		r.decisions("two", "A decision on two cores, ns of elapsed time a decision: median (quartiles), times the floor",
+			column{"hot key", "hot 2"}, column{"64 goroutines a core, one key", "herd 2"}, column{"refused key", "refused 2"}, column{"a million keys at random", "million 2"}),
+		r.memoryTable(),
+		r.worstTable(),
+		r.oursTable(),
+		r.targetsTable(),
+	}
+}
+
+type column struct{ title, metric string }
+
+// decisions is a table of how long decisions take.
+func (r *results) decisions(name, title string, columns ...column) table {
+	t := table{name: name, title: title, head: []string{""}}
+	for _, c := range columns {
+		t.head = append(t.head, c.title)
+	}
+	t.head = append(t.head, "allocations")
+	for _, c := range contestants() {
+		row := []string{bold(c.name)}
+		for _, col := range columns {
+			cell := withRatio(r.of(col.metric, "ns", c.name), r.of(col.metric, "ns", floorName), c.name == floorName)
+			if wrong := r.of(col.metric, "wrong", c.name); len(wrong) > 0 && median(wrong) >= 0.01 {
+				cell += fmt.Sprintf("; %.2g %% of answers wrong", median(wrong))
+			}
+			row = append(row, cell)
+		}
+		row = append(row, one(r.of(columns[0].metric, "allocations", c.name), "%.0f"))
+		t.add(row)
+	}
+	return t
+}
+
+// add appends a row that has a figure.
+func (t *table) add(row []string) {
+	if slices.ContainsFunc(row[1:], func(s string) bool { return s != none && s != "" }) {
+		t.rows = append(t.rows, row)
+	}
+}
+
+func (r *results) memoryTable() table {
+	many := millions(r.Many)
+	t := table{name: "memory", title: "Resident bytes a key: median; milliseconds of a full garbage collection: median (quartiles)",
+		head: []string{"", "1M keys, steady", "while growing to it", many + " keys, steady", "at worst while growing to it", "full collection, " + many + " keys, ms"}}
+	for _, c := range contestants() {
+		t.add([]string{bold(c.name),
+			one(r.of("memory 1M", "steady", c.name), "%.0f"), one(r.of("memory 1M", "peak", c.name), "%.0f"),
+			one(r.of("memory "+many, "steady", c.name), "%.0f"), one(r.of("memory "+many, "peak", c.name), "%.0f"),
+			spread(r.of("memory "+many, "ms", c.name))})
+	}
+	return t
+}
+
+func (r *results) worstTable() table {
+	t := table{name: "worst", title: "The worst single decision: median of the rounds (least–most), ms, and the 99.99th percentile, µs",
+		head: []string{"", r.whileExpiring() + ", ms", "p99.99, µs", r.whileGrowing() + ", ms", "p99.99, µs"}}
+	for _, c := range append(contestants(), ourselves()[1:]...) {
+		name := bold(c.name)
+		if c.keepsAll {
+			name += " (forgets nothing)"
+		}
+		t.add([]string{name,
+			extremes(r.of("expire", "worst", c.name)), one(r.of("expire", "p99.99", c.name), "%.1f"),
+			extremes(r.of("grow", "worst", c.name)), one(r.of("grow", "p99.99", c.name), "%.1f")})
+	}
+	return t
+}
+
+func (r *results) whileExpiring() string { return "while " + millions(ending(r.Many)) + " keys expire" }
+
+func (r *results) whileGrowing() string {
+	return "while growing from 1k to " + millions(r.Many) + " keys"
+}
+
+// oursTable compares Weir with itself.
+func (r *results) oursTable() table {
+	t := table{name: "ours", title: "Weir's other ways, ns a decision on one core, times one window in memory",
+		head: []string{"", "hot key", "refused key", "a million keys at random", "opened to first decision after kill -9, " + millions(r.Many) + " keys, ms"}}
+	for _, name := range []string{weirName, twoName, shmName, diskName} {
+		row := []string{bold(name)}
+		for _, metric := range []string{"hot 1", "refused 1", "million 1"} {
+			row = append(row, withRatio(r.of(metric, "ns", name), r.of(metric, "ns", weirName), name == weirName))
+		}
+		t.add(append(row, extremes(r.of("reopen", "ms", name))))
+	}
+	return t
+}
+
+const none = "–"
+
+func bold(name string) string {
+	if strings.HasPrefix(name, weirName) {
+		return "**" + name + "**"
+	}
+	return name
+}
+
+func one(xs []float64, form string) string {
+	if len(xs) == 0 {
+		return none
+	}
+	return fmt.Sprintf(form, median(xs))
+}
+
+// digits writes a figure with three significant ones.
+func digits(v float64) string {
+	switch {
+	case v < 9.995:
+		return fmt.Sprintf("%.2f", v)
+	case v < 99.95:
+		return fmt.Sprintf("%.1f", v)
+	}
+	whole := fmt.Sprintf("%.0f", math.Round(v))
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return whole
+}
+
+func spread(xs []float64) string {
+	if len(xs) == 0 {
+		return none
+	}
+	return fmt.Sprintf("%s (%s–%s)", digits(median(xs)), digits(quantile(xs, 0.25)), digits(quantile(xs, 0.75)))
+}
+
+func extremes(xs []float64) string {
+	if len(xs) == 0 {
+		return none
+	}
+	return fmt.Sprintf("%s (%s–%s)", digits(median(xs)), digits(slices.Min(xs)), digits(slices.Max(xs)))
+}
+
+func withRatio(xs, base []float64, isBase bool) string {
+	times, ok := ratio(xs, base)
+	if isBase || !ok {
+		return spread(xs)
+	}
+	return fmt.Sprintf("%s, %.2f×", spread(xs), times)
+}

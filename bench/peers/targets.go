@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+)
+
+// targetsTable holds what the embedded store aims at against what it reached.
+func (r *results) targetsTable() table {
+	t := table{name: "targets", title: "What the embedded store aims at", head: []string{"", "aim", "here", ""}}
+	many := millions(r.Many)
+	ns := func(metric, name string) []float64 { return r.of(metric, "ns", name) }
+	times := func(what, metric, name, base string, most float64) {
+		if v, ok := ratio(ns(metric, name), ns(metric, base)); ok {
+			t.judge(what, fmt.Sprintf("at most %.4g× %s", most, base), fmt.Sprintf("%.2f×", v), v <= most)
+		}
+	}
+	times("hot key, one core", "hot 1", weirName, floorName, 1.3)
+	times("refused key, one core", "refused 1", weirName, floorName, 1.3)
+	times("a million keys at random, one core", "million 1", weirName, floorName, 1.3)
+	for _, metric := range []string{"hot 1", "refused 1", "million 1"} {
+		if name, v, ok := r.fastestPeer(metric); ok {
+			if own := ns(metric, weirName); len(own) > 0 {
+				times, _ := ratio(own, ns(metric, name))
+				t.judge(map[string]string{"hot 1": "hot key", "refused 1": "refused key", "million 1": "a million keys at random"}[metric]+", beside the fastest peer",
+					"faster than "+name+" ("+digits(v)+" ns)", fmt.Sprintf("%.2f×", times), times < 1)
+			}
+		}
+	}
+	if a, b := ns("million 1", "sethvargo/go-limiter"), ns("million 1", weirName); len(a) > 0 && len(b) > 0 {
+		v, _ := ratio(a, b)
+		t.judge("a million keys at random", "1.9× as fast as sethvargo/go-limiter", fmt.Sprintf("%.2f×", v), v >= 1.9)
+	}
+	if v, ok := ratio(ns("refused 2", weirName), ns("refused 1", weirName)); ok {
+		t.judge("refused key, two cores", "under 0.65× one core", fmt.Sprintf("%.2f×", v), v < 0.65)
+	}
+	times("64 goroutines a core on one key, two cores", "herd 2", weirName, floorName, 1.5)
+	t.most("resident memory, "+many+" keys, steady", r.of("memory "+many, "steady", weirName), 32, "bytes a key")
+	t.most("resident memory, at worst while growing", r.of("memory "+many, "peak", weirName), 48, "bytes a key")
+	t.most("full garbage collection, "+many+" keys", r.of("memory "+many, "ms", weirName), 5, "ms")
+	times("two windows, hot key", "hot 1", twoName, weirName, 2)
+	times("two windows, a million keys", "million 1", twoName, weirName, 2)
+	for _, metric := range []string{"hot 1", "million 1"} {
+		if xs := r.of(metric, "allocations", twoName); len(xs) > 0 {
+			t.judge("allocations of a decision, two windows", "0", fmt.Sprintf("%.0f", median(xs)), median(xs) < 0.01)
+			break
+		}
+	}
+	for _, name := range []string{weirName, shmName} {
+		t.most("worst decision "+r.whileExpiring()+", "+name, r.of("expire", "worst", name), 1, "ms")
+		t.most("worst decision "+r.whileGrowing()+", "+name, r.of("grow", "worst", name), 1, "ms")
+	}
+	for _, metric := range []string{"hot 1", "million 1"} {
+		what := map[string]string{"hot 1": "hot key", "million 1": "a million keys"}[metric]
+		times("file on tmpfs, "+what, metric, shmName, weirName, 1.1)
+		times("file on disk, "+what, metric, diskName, weirName, 1.1)
+	}
+	t.most("first decision after kill -9, "+many+" keys, tmpfs", r.of("reopen", "ms", shmName), 200, "ms")
+	t.most("first decision after kill -9, "+many+" keys, disk", r.of("reopen", "ms", diskName), 200, "ms")
+	return t
+}
+
+func (t *table) judge(what, aim, here string, reached bool) {
+	verdict := "reached"
+	if !reached {
+		verdict = "**behind**"
+	}
+	t.rows = append(t.rows, []string{what, aim, here, verdict})
+}
+
+// most judges the median of figures that should be no more than a limit.
+func (t *table) most(what string, xs []float64, limit float64, unit string) {
+	if len(xs) > 0 {
+		t.judge(what, fmt.Sprintf("at most %g %s", limit, unit), digits(median(xs)), median(xs) <= limit)
+	}
+}
+
+// fastestPeer returns who beside the floor and Weir decides soonest.
+func (r *results) fastestPeer(metric string) (name string, ns float64, ok bool) {
+	for _, c := range contestants() {
+		if xs := r.of(metric, "ns", c.name); c.name != floorName && c.name != weirName && len(xs) > 0 {
+			if v := median(xs); !ok || v < ns {
+				name, ns, ok = c.name, v, true
+			}
+		}
+	}
+	return name, ns, ok
+}
