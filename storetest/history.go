@@ -34,12 +34,12 @@ func linearizable(h *harness) {
 // linearizableWhileGrowing is linearizable for takes of every shape, costs of nothing up to what no longer fits and as
 // many windows as there can be in any order, while others open ever new keys.
 func linearizableWhileGrowing(h *harness) {
-	for round := range 80 {
+	for round := range 60 {
 		windows := contended(round)
 		var over atomic.Bool
 		var growing sync.WaitGroup
 		for i := range 2 {
-			growing.Go(func() { openNewKeys(h, fmt.Sprintf("%d/new/%d", round, i), 500, &over) })
+			growing.Go(func() { openNewKeys(h, fmt.Sprintf("%d/new/%d", round, i), 300, &over) })
 		}
 		history := record(h, round, func(random *rand.Rand) []weir.Charge {
 			n := []int{1, 1, 1, 2, 2, 3, weir.MaxCharges}[random.IntN(7)]
@@ -73,7 +73,7 @@ func contended(round int) (all []weir.Charge) {
 // openNewKeys opens keys that nobody has opened, alone and in pairs, until there are enough or it is over. Each is admitted.
 func openNewKeys(h *harness, name string, enough int, over *atomic.Bool) {
 	for n := 0; n < enough && !over.Load(); n++ {
-		in := charges{charge(fmt.Sprint(name, "/", n), 1, time.Hour, 1)}
+		in := charges{charge(fmt.Sprint(name, "/", n), 1, 20*time.Second, 1)}
 		if n%4 == 0 {
 			in = append(in, charge(fmt.Sprint(name, "/", n), 1, 2*time.Second, 1))
 		}

@@ -47,7 +47,7 @@ func (c *ManualClock) Advance(d time.Duration) {
 }
 
 // Run holds a store to the contract. open returns an empty store and its clock; it is called once for each subtest, and
-// cleans up through t.
+// cleans up through t. A store that is bounded needs room for 10,000 open windows.
 func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 	for _, test := range []struct {
 		name string
