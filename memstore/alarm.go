@@ -1,0 +1,44 @@
+package memstore
+
+import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+)
+
+// An alarm tells the operator of a table that fills up, once each time.
+type alarm struct {
+	log          *slog.Logger
+	nearly, full atomic.Bool
+}
+
+const (
+	alarmPerMille = 800 // of the bound at which it is told,
+	calmPerMille  = 600 // and below which it may be told again
+)
+
+// watch looks at how full the table is after a segment was rewritten, or could not be for err.
+func (s *Store) watch(err error) {
+	used, _ := s.table.arena.state()
+	perMille := used * 1000 / s.table.arena.most
+	switch {
+	case err != nil && !errors.Is(err, errBound):
+		if !s.alarm.full.Swap(true) {
+			s.alarm.log.Error("the table of counts cannot grow: new callers share budgets and may be refused early, nobody gets more than the limit",
+				"bytes", int64(used)*s.table.arena.segmentBytes, "error", err)
+		}
+	case err != nil:
+		if !s.alarm.full.Swap(true) {
+			s.alarm.log.Error("the table of counts is full: new callers share budgets and may be refused early, nobody gets more than the limit; more memory would help",
+				"memory", s.memory)
+		}
+	case perMille >= alarmPerMille:
+		if !s.alarm.nearly.Swap(true) {
+			s.alarm.log.Warn("the table of counts is over 80 % full; when it is full, new callers share budgets and may be refused early",
+				"memory", s.memory)
+		}
+	case perMille < calmPerMille:
+		s.alarm.nearly.Store(false)
+		s.alarm.full.Store(false)
+	}
+}

@@ -1,0 +1,65 @@
+package memstore
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A register is the store's clock, and the second that a take last read from it.
+//
+// A take reads the clock once, and before it counts it checks that the register still shows its second. So all takes, in
+// the order in which they passed that check, have seconds that never run backwards, whichever processors they ran on, and
+// the clock is not read again while two takes contend for one word.
+type register struct {
+	wall   int64     // Unix nanoseconds of start
+	start  time.Time // with the monotonic clock's reading
+	source func() time.Time
+	_      [64]byte // its own cache line: all read it, and it is written once a second
+	second atomic.Int64
+	ticked atomic.Bool // a second has begun since somebody took note
+	_      [52]byte
+}
+
+// newRegister returns the clock of source, or of the machine where that is nil: its wall clock now, then its monotonic one.
+func newRegister(source func() time.Time) *register {
+	r := &register{source: source}
+	if source == nil {
+		r.start = time.Now()
+	} else {
+		r.start = source()
+	}
+	r.wall = r.start.UnixNano()
+	r.second.Store(r.read())
+	return r
+}
+
+// read returns the whole Unix seconds, rounded down.
+func (r *register) read() int64 {
+	var passed time.Duration
+	if r.source == nil {
+		passed = time.Since(r.start) // cheaper than time.Now
+	} else {
+		passed = r.source().Sub(r.start)
+	}
+	now := (r.wall + int64(passed)) / int64(time.Second)
+	return max(now, 0) // no machine is before 1970; a word cannot hold it
+}
+
+// now reads the clock and has the register show it. A reading that is before what the register showed already when it was
+// made is that of a clock that was set back, and is taken for what it is (D6).
+func (r *register) now() int64 {
+	for {
+		shown := r.second.Load()
+		now := r.read()
+		if now == shown {
+			return now
+		}
+		if r.second.CompareAndSwap(shown, now) {
+			r.ticked.Store(true)
+			return now
+		}
+	}
+}
+
+// shows reports whether now is still the second.
+func (r *register) shows(now int64) bool { return r.second.Load() == now }

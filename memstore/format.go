@@ -1,0 +1,184 @@
+package memstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"slices"
+)
+
+// The file: a page of header, then chunks, each a page that says what its 32 segments hold and then the segments. Nothing
+// is written but through the mapping; all integers are little-endian. What may not be trusted after a crash of the machine
+// has a checksum: the header's fixed part, and each segment's record.
+
+const (
+	magic       = "weircnt\n"
+	version     = 1
+	headerBytes = 4096
+	recordsPage = 4096 // of a chunk
+	recordBytes = 16
+
+	// The header.
+	atMagic        = 0
+	atVersion      = 8  // uint32
+	atSegmentBytes = 12 // uint32
+	atSeed         = 16 // two uint64
+	atChecksum     = 32 // uint32, CRC-32C of all before it
+	atState        = 64 // uint64
+	atBoot         = 72 // 16 bytes: which start of the machine wrote last
+	atSharedUntil  = 128
+
+	stateOpen   = 1
+	stateClosed = 2
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// header returns the first bytes of a new file.
+func header(segmentBytes int64, s seed) []byte {
+	b := make([]byte, headerBytes)
+	copy(b, magic)
+	binary.LittleEndian.PutUint32(b[atVersion:], version)
+	binary.LittleEndian.PutUint32(b[atSegmentBytes:], uint32(segmentBytes))
+	binary.LittleEndian.PutUint64(b[atSeed:], s.k0)
+	binary.LittleEndian.PutUint64(b[atSeed+8:], s.k1)
+	binary.LittleEndian.PutUint32(b[atChecksum:], crc32.Checksum(b[:atChecksum], castagnoli))
+	binary.LittleEndian.PutUint64(b[atState:], stateClosed)
+	return b
+}
+
+// parseHeader reads what header wrote. An error says why the file cannot be trusted.
+func parseHeader(b []byte) (segmentBytes int64, s seed, err error) {
+	switch {
+	case len(b) < headerBytes:
+		return 0, s, fmt.Errorf("it has %d bytes, too few for a header", len(b))
+	case string(b[:len(magic)]) != magic:
+		return 0, s, errors.New("it is no file of counts")
+	case binary.LittleEndian.Uint32(b[atChecksum:]) != crc32.Checksum(b[:atChecksum], castagnoli):
+		return 0, s, errors.New("its header is damaged")
+	}
+	if v := binary.LittleEndian.Uint32(b[atVersion:]); v != version {
+		return 0, s, fmt.Errorf("it has format %d, and format %d is known", v, version)
+	}
+	segmentBytes = int64(binary.LittleEndian.Uint32(b[atSegmentBytes:]))
+	if segmentBytes < 2*lineBytes || segmentBytes > 1<<20 || bits.OnesCount64(uint64(segmentBytes)) != 1 {
+		return 0, s, fmt.Errorf("its segments have %d bytes", segmentBytes)
+	}
+	return segmentBytes, seed{binary.LittleEndian.Uint64(b[atSeed:]), binary.LittleEndian.Uint64(b[atSeed+8:])}, nil
+}
+
+// A record says which positions a segment holds. The serial grows with every segment that is published: of two that hold the
+// same position, the younger one is right.
+type record struct {
+	id     uint32
+	scope  scope
+	serial uint64
+}
+
+// encode returns the record's two words. The first has the prefix and, after its last bit, a 1; the second is zero for a
+// free segment, and otherwise the serial and 24 bits of a checksum.
+func (r record) encode() (first, second uint64) {
+	first = r.scope.prefix | 1<<(63-r.scope.depth)
+	return first, r.serial<<24 | checksum(r.id, first, r.serial)
+}
+
+func checksum(id uint32, first, serial uint64) uint64 {
+	var b [20]byte
+	binary.LittleEndian.PutUint32(b[:], id)
+	binary.LittleEndian.PutUint64(b[4:], first)
+	binary.LittleEndian.PutUint64(b[12:], serial)
+	return uint64(crc32.Checksum(b[:], castagnoli) & (1<<24 - 1))
+}
+
+// decode reads a record; false where the segment is free.
+func decode(id uint32, first, second uint64) (r record, used bool, err error) {
+	if second == 0 {
+		return r, false, nil
+	}
+	r = record{id: id, serial: second >> 24}
+	if first == 0 || second&(1<<24-1) != checksum(id, first, r.serial) {
+		return r, false, fmt.Errorf("the record of segment %d is damaged", id)
+	}
+	low := bits.TrailingZeros64(first)
+	r.scope = scope{first &^ (1 << low), uint8(63 - low)}
+	return r, true, nil
+}
+
+// settle finds out which of the recorded segments hold what, by age: of those that were being rewritten when a process was
+// killed, both the old and the fresh ones may be recorded. It returns the segments in use, with the scope that is left to
+// them, and the greatest serial.
+func settle(records []record) (use []record, greatest uint64, err error) {
+	slices.SortFunc(records, func(a, b record) int {
+		if a.serial < b.serial {
+			return -1
+		}
+		return 1
+	})
+	depth := uint8(1)
+	for _, r := range records {
+		depth = max(depth, r.scope.depth)
+		greatest = max(greatest, r.serial)
+	}
+	if int(depth) > bits.Len(uint(len(records)))+16 { // splits follow the spread of a keyed hash
+		return nil, 0, fmt.Errorf("a segment is split %d times among %d", depth, len(records))
+	}
+	holder := make([]int32, 1<<depth) // the place in records, plus one
+	for i, r := range records {
+		first := r.scope.prefix >> (64 - depth)
+		for j := range uint64(1) << (depth - r.scope.depth) {
+			holder[first+j] = int32(i + 1)
+		}
+	}
+	held := make([]scopeSum, len(records))
+	for i, h := range holder {
+		if h == 0 {
+			return nil, 0, errors.New("a part of the table is missing")
+		}
+		held[h-1].add(uint64(i) << (64 - depth))
+	}
+	for i, r := range records {
+		if held[i].n == 0 {
+			continue
+		}
+		left, ok := held[i].scope(depth, r.scope)
+		if !ok {
+			return nil, 0, fmt.Errorf("segment %d overlaps others", r.id)
+		}
+		r.scope = left
+		use = append(use, r)
+	}
+	return use, greatest, nil
+}
+
+// A scopeSum collects neighbouring places of a directory.
+type scopeSum struct {
+	first uint64
+	n     uint64
+}
+
+func (s *scopeSum) add(position uint64) {
+	if s.n == 0 {
+		s.first = position
+	}
+	s.n++
+}
+
+// scope returns what was collected, if that is the whole of a segment's scope or one half.
+func (s *scopeSum) scope(depth uint8, whole scope) (scope, bool) {
+	all := uint64(1) << (depth - whole.depth)
+	if s.n == all {
+		return whole, true
+	}
+	if 2*s.n != all {
+		return whole, false
+	}
+	halves := whole.halves()
+	for _, half := range halves {
+		if s.first == half.prefix {
+			return half, true
+		}
+	}
+	return whole, false
+}

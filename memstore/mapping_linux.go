@@ -1,0 +1,310 @@
+package memstore
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A mapping is memory of the system's: that of a file, or anonymous.
+type mapping struct {
+	segmentBytes int64
+	data         []byte // the most there can be; a file may be shorter, and nothing is touched beyond its end
+	serial       atomic.Uint64
+	closing      sync.Once
+
+	file   *os.File // nil: anonymous; then there are no header and no records
+	lock   *os.File
+	seed   seed
+	chunks int      // that the file has
+	found  []record // what it held when it was opened
+	clean  bool     // whether it had been closed in good order
+}
+
+// newMemory returns the ground of a store without a file.
+func newMemory(segmentBytes int64, most int) (ground, error) {
+	if raceEnabled {
+		return newHeap(segmentBytes), nil
+	}
+	return newAnonymous(segmentBytes, most)
+}
+
+func newAnonymous(segmentBytes int64, most int) (*mapping, error) {
+	m := &mapping{segmentBytes: segmentBytes}
+	size := m.offset(uint32(chunksFor(most)) * chunkSegments)
+	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("reserve %d bytes of addresses: %w", size, err)
+	}
+	m.data = data
+	return m, nil
+}
+
+// chunksFor returns how many chunks have room for as many segments.
+func chunksFor(most int) int { return (most + chunkSegments - 1) / chunkSegments }
+
+// openMapping opens a file of counts, or creates it. The error is a distrust where there is a file that is not one.
+func openMapping(path string, segmentBytes int64, most int) (*mapping, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := createFile(path, segmentBytes); err != nil {
+			return nil, err
+		}
+		f, err = os.OpenFile(path, os.O_RDWR, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &mapping{file: f}
+	if err := m.read(most); err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// createFile makes a file without counts. It is complete when it gets its name.
+func createFile(path string, segmentBytes int64) error {
+	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(header(segmentBytes, newSeed()))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// read maps the file and finds out what it holds.
+func (m *mapping) read(most int) error {
+	first := make([]byte, headerBytes)
+	n, err := m.file.ReadAt(first, 0)
+	if err != nil && err != io.EOF {
+		return fmt.Errorf("read %s: %w", m.file.Name(), err)
+	}
+	if m.segmentBytes, m.seed, err = parseHeader(first[:n]); err != nil {
+		return &distrust{err}
+	}
+	info, err := m.file.Stat()
+	if err != nil {
+		return err
+	}
+	m.chunks = int((info.Size() - headerBytes) / m.stride())
+	size := max(m.chunkAt(chunksFor(most)), m.chunkAt(m.chunks))
+	m.data, err = unix.Mmap(int(m.file.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map %d bytes of %s: %w", size, m.file.Name(), err)
+	}
+	m.clean = m.word(atState).Load() == stateClosed
+	var records []record
+	for id := range uint32(m.chunks * chunkSegments) {
+		first, second := m.record(id)
+		r, used, err := decode(id, first.Load(), second.Load())
+		if err != nil {
+			return &distrust{err}
+		}
+		if used {
+			records = append(records, r)
+		}
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	use, serial, err := settle(records)
+	if err != nil {
+		return &distrust{err}
+	}
+	m.found = use
+	m.serial.Store(serial)
+	return m.fill()
+}
+
+// fill makes sure that what is in use has its place on the disk: a copy may have been made with holes, and to write into one
+// when the disk is full ends the process.
+func (m *mapping) fill() error {
+	for i := 0; i < len(m.found); i++ {
+		at := m.offset(m.found[i].id)
+		err := unix.Fallocate(int(m.file.Fd()), 0, at, m.segmentBytes)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("allocate what %s uses of the disk: %w", m.file.Name(), err)
+		}
+	}
+	return nil
+}
+
+// begin marks the file as in use by this process.
+func (m *mapping) begin(log *slog.Logger) {
+	boot := bootID()
+	at := m.data[atBoot : atBoot+len(boot)]
+	if !m.clean && !bytes.Equal(at, boot[:]) {
+		log.Warn("the machine went down while counts were kept: those of its last half minute may be missing", "file", m.file.Name())
+	}
+	copy(at, boot[:])
+	m.word(atState).Store(stateOpen)
+}
+
+// bootID names this start of the machine.
+func bootID() (id [16]byte) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err == nil {
+		hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", "")))
+	}
+	return id
+}
+
+func (m *mapping) stride() int64 { return m.records() + chunkSegments*m.segmentBytes }
+
+// records is how long the records of a chunk are.
+func (m *mapping) records() int64 {
+	if m.file == nil {
+		return 0
+	}
+	return recordsPage
+}
+
+func (m *mapping) chunkAt(chunk int) int64 {
+	if m.file == nil {
+		return int64(chunk) * m.stride()
+	}
+	return headerBytes + int64(chunk)*m.stride()
+}
+
+func (m *mapping) offset(id uint32) int64 {
+	return m.chunkAt(int(id/chunkSegments)) + m.records() + int64(id%chunkSegments)*m.segmentBytes
+}
+
+// word returns a word of the header, or of a record.
+func (m *mapping) word(at int64) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&m.data[at])) }
+
+func (m *mapping) record(id uint32) (first, second *atomic.Uint64) {
+	at := m.chunkAt(int(id/chunkSegments)) + int64(id%chunkSegments)*recordBytes
+	return m.word(at), m.word(at + 8)
+}
+
+func (m *mapping) lines(id uint32) unsafe.Pointer { return unsafe.Pointer(&m.data[m.offset(id)]) }
+
+func (m *mapping) segment(id uint32) []byte {
+	at := m.offset(id)
+	return m.data[at : at+m.segmentBytes]
+}
+
+func (m *mapping) extend(chunk int) error {
+	if m.file == nil {
+		return nil
+	}
+	return m.allocate(m.chunkAt(chunk), m.stride())
+}
+
+// allocate gives a part of the file its place on the disk. Its bytes, if it had any, are of no use any more.
+func (m *mapping) allocate(at, length int64) error {
+	err := unix.Fallocate(int(m.file.Fd()), 0, at, length)
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	_, err = m.file.WriteAt(make([]byte, length), at) // a file system that cannot promise room must be given it
+	return err
+}
+
+func (m *mapping) clear(id uint32) { clear(m.segment(id)) }
+
+func (m *mapping) release(id uint32) bool {
+	if m.segmentBytes < int64(os.Getpagesize()) {
+		return false
+	}
+	if m.file == nil {
+		return unix.Madvise(m.segment(id), unix.MADV_DONTNEED) == nil
+	}
+	return unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.offset(id), m.segmentBytes) == nil
+}
+
+func (m *mapping) restore(id uint32) error {
+	if m.file != nil {
+		if err := m.allocate(m.offset(id), m.segmentBytes); err != nil {
+			return err
+		}
+	}
+	m.clear(id)
+	return nil
+}
+
+func (m *mapping) publish(id uint32, s scope) {
+	if m.file == nil {
+		return
+	}
+	first, second := m.record(id)
+	a, b := record{id, s, m.serial.Add(1)}.encode()
+	first.Store(a)
+	second.Store(b)
+}
+
+func (m *mapping) withdraw(id uint32) {
+	if m.file == nil {
+		return
+	}
+	_, second := m.record(id)
+	second.Store(0)
+}
+
+// finish marks the file as closed in good order.
+func (m *mapping) finish() {
+	if m.file != nil {
+		m.word(atState).Store(stateClosed)
+	}
+}
+
+func (m *mapping) close() (err error) {
+	m.closing.Do(func() {
+		if m.data != nil {
+			err = unix.Munmap(m.data)
+		}
+		if m.file != nil {
+			err = errors.Join(err, m.file.Close())
+		}
+		if m.lock != nil {
+			err = errors.Join(err, m.lock.Close())
+		}
+	})
+	return err
+}
+
+// lockFile takes the lock that path stands for until the file returned is closed, or the process ends however it ends.
+func lockFile(path, name string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		return nil, heldBy(f)
+	}
+	if f.Truncate(0) == nil { // a full disk may keep it from saying who it is, not from being it
+		fmt.Fprintf(f, "%d\n%s\n", os.Getpid(), name)
+	}
+	return f, nil
+}
+
+func heldBy(f *os.File) *InUseError {
+	text, _ := io.ReadAll(io.LimitReader(f, 1024))
+	pid, name, _ := strings.Cut(string(text), "\n")
+	held := &InUseError{Name: strings.TrimSpace(name)}
+	held.PID, _ = strconv.Atoi(pid)
+	return held
+}

@@ -1,0 +1,64 @@
+package memstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// openFile opens or creates the file, as the only process that has it.
+func (s *Store) openFile(o Options, segmentBytes int64, most int) (err error) {
+	name := o.Name
+	if name == "" {
+		name = filepath.Base(os.Args[0])
+	}
+	lock, err := lockFile(o.File+".lock", name)
+	if err != nil {
+		var held *InUseError
+		if errors.As(err, &held) {
+			held.File = o.File
+		}
+		return err
+	}
+	m, err := openMapping(o.File, segmentBytes, most)
+	var bad *distrust
+	if errors.As(err, &bad) {
+		if err = setAside(o.File, bad, o.Log); err == nil {
+			m, err = openMapping(o.File, segmentBytes, most)
+		}
+	}
+	if err != nil {
+		lock.Close()
+		return err
+	}
+	m.lock = lock
+	s.hold(m)
+	s.seed, s.sharedUntil = m.seed, m.word(atSharedUntil)
+	a := &arena{ground: m, segmentBytes: m.segmentBytes, most: most, chunks: m.chunks, used: len(m.found)}
+	s.table = newTable(a)
+	if len(m.found) == 0 {
+		if err := s.table.start(); err != nil {
+			return errors.Join(err, m.close())
+		}
+	} else {
+		s.table.adopt(m.found, m.clean)
+	}
+	m.begin(o.Log)
+	if s.table.unchecked.Load() {
+		s.done.Go(func() { s.table.checkAll(s.stop) })
+	}
+	return nil
+}
+
+// setAside renames a file that cannot be trusted.
+func setAside(file string, why *distrust, log *slog.Logger) error {
+	to := fmt.Sprintf("%s.set-aside-%d", file, time.Now().UnixNano())
+	if err := os.Rename(file, to); err != nil {
+		return fmt.Errorf("set aside %s, which cannot be read (%w): %w", file, why, err)
+	}
+	log.Error("the file of counts cannot be trusted: it was set aside, and counting begins anew", "file", file, "reason", why.Error(), "kept", to)
+	return nil
+}
