@@ -12,12 +12,9 @@ import (
 // segments that it touches, so that keys are added and segments rewritten by one take at a time.
 func (s *Store) takeLocked(charges []weir.Charge, hashes []uint64, receipt *weir.Receipt) error {
 	var full []*segment // no room can be made in them
-	for {
+	for !s.closed.Load() {
 		a := attempt{store: s, charges: charges, full: full}
 		if !a.lock(hashes) {
-			if s.closed.Load() {
-				return ErrClosed
-			}
 			continue
 		}
 		crowded := a.take(receipt)
@@ -32,6 +29,7 @@ func (s *Store) takeLocked(charges []weir.Charge, hashes []uint64, receipt *weir
 			full = append(full, crowded)
 		}
 	}
+	return ErrClosed
 }
 
 // An attempt is one try of a locked take.

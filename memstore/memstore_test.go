@@ -27,7 +27,7 @@ func TestStore(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 				clock := storetest.StartManualClock()
-				o := Options{Now: clock.Now, Memory: LeastMemory}
+				o := Options{Now: clock.Now, Memory: 64 << 20}
 				if test.file {
 					o.File = filepath.Join(t.TempDir(), "counters")
 				}
