@@ -82,6 +82,9 @@ func yield(n int) {
 	}
 }
 
+// address orders entries for whoever freezes several.
+func address(e *entry) uintptr { return uintptr(unsafe.Pointer(e)) }
+
 const (
 	perLine   = 4
 	lineBytes = perLine * int64(unsafe.Sizeof(entry{})) // one cache line

@@ -1,9 +1,7 @@
 package memstore
 
 import (
-	"cmp"
 	"slices"
-	"unsafe"
 
 	"github.com/weirlimit/weir"
 )
@@ -78,7 +76,6 @@ func (a *attempt) lock(hashes []uint64) bool {
 			a.include(d.segmentOf(position(a.cells[i])))
 		}
 	}
-	slices.SortFunc(a.locked[:a.nLocked], func(x, y *segment) int { return cmp.Compare(x.id, y.id) })
 	for i, seg := range a.locked[:a.nLocked] {
 		if !a.store.table.lock(seg) {
 			a.nLocked = i
@@ -89,11 +86,18 @@ func (a *attempt) lock(hashes []uint64) bool {
 	return true
 }
 
+// include adds a segment to those to lock, which are in order of id.
 func (a *attempt) include(seg *segment) {
-	if !slices.Contains(a.locked[:a.nLocked], seg) {
-		a.locked[a.nLocked] = seg
-		a.nLocked++
+	i := a.nLocked
+	for i > 0 && a.locked[i-1].id >= seg.id {
+		i--
 	}
+	if i < a.nLocked && a.locked[i] == seg {
+		return
+	}
+	copy(a.locked[i+1:], a.locked[i:a.nLocked])
+	a.locked[i] = seg
+	a.nLocked++
 }
 
 func (a *attempt) unlock() {
@@ -152,18 +156,22 @@ func (a *attempt) findTwin(i int) {
 
 // freeze keeps all entries that were found from changing, in order of address like every take of several windows.
 func (a *attempt) freeze() {
-	var order [weir.MaxCharges]*spot
+	var order [weir.MaxCharges]int
 	n := 0
 	for i := range a.charges {
-		if p := &a.spots[i]; p.entry != nil && p.twin < 0 {
-			order[n] = p
-			n++
+		e := a.spots[i].entry
+		if e == nil || a.spots[i].twin >= 0 {
+			continue
 		}
+		k := n
+		for ; k > 0 && address(a.spots[order[k-1]].entry) > address(e); k-- {
+			order[k] = order[k-1]
+		}
+		order[k] = i
+		n++
 	}
-	slices.SortFunc(order[:n], func(x, y *spot) int {
-		return cmp.Compare(uintptr(unsafe.Pointer(x.entry)), uintptr(unsafe.Pointer(y.entry)))
-	})
-	for _, p := range order[:n] {
+	for _, i := range order[:n] {
+		p := &a.spots[i]
 		p.word = p.entry.await(p.hash)
 	}
 }

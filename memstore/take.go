@@ -3,7 +3,6 @@ package memstore
 import (
 	"context"
 	"runtime"
-	"unsafe"
 
 	"github.com/weirlimit/weir"
 )
@@ -112,7 +111,7 @@ func (h *holding) find(t *table, charges []weir.Charge, hashes []uint64) bool {
 			return false
 		}
 		k := i
-		for ; k > 0 && uintptr(unsafe.Pointer(h.of[k-1].entry)) >= uintptr(unsafe.Pointer(e)); k-- {
+		for ; k > 0 && address(h.of[k-1].entry) >= address(e); k-- {
 			if h.of[k-1].entry == e { // two keys with one hash
 				return false
 			}
