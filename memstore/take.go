@@ -125,6 +125,7 @@ func (h *holding) find(t *table, charges []weir.Charge, hashes []uint64) bool {
 
 // take reports whether it could do the take.
 func (h *holding) take(s *Store, receipt *weir.Receipt) bool {
+	now := s.clock.now() // before anything is held: reading it is most of the time that all this takes
 	first := h.of[:h.n-1]
 	for i := range first {
 		word, ok := first[i].entry.freeze(first[i].hash)
@@ -135,7 +136,6 @@ func (h *holding) take(s *Store, receipt *weir.Receipt) bool {
 		first[i].word = word
 	}
 	last := &h.of[h.n-1]
-	now := s.clock.now()
 	for n := 0; n < spins; n++ {
 		last.word = last.entry.word.Load()
 		if last.entry.hash.Load() != last.hash {
