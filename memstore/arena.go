@@ -19,7 +19,8 @@ type arena struct {
 	used   int      // segments handed out
 	ready  []uint32 // free ones with memory
 	bare   []uint32 // free ones without
-	full   error    // why the ground could not be extended, the last time
+	full   error    // why the ground could not be extended the last time,
+	fullAt int64    // in this second
 }
 
 // chunkSegments is how many segments the ground is extended by.
@@ -47,11 +48,11 @@ type ground interface {
 var errBound = errors.New("the bound is reached")
 
 // allot hands out a segment, all zero. Where none is left the error says why: the bound, or what kept the ground from
-// growing. It leaves as many as spare, for what makes the table no larger.
-func (a *arena) allot(s scope, spare int) (*segment, error) {
+// growing, which is tried once a second. It leaves as many as spare, for what makes the table no larger.
+func (a *arena) allot(s scope, spare int, now int64) (*segment, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id, err := a.free(spare)
+	id, err := a.free(spare, now)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (a *arena) allot(s scope, spare int) (*segment, error) {
 	return &segment{id: id, lines: a.ground.lines(id), scope: s, checked: true}, nil
 }
 
-func (a *arena) free(spare int) (uint32, error) {
+func (a *arena) free(spare int, now int64) (uint32, error) {
 	if a.used >= a.most-spare {
 		return 0, errBound
 	}
@@ -69,11 +70,15 @@ func (a *arena) free(spare int) (uint32, error) {
 		a.ground.clear(id)
 		return id, nil
 	}
+	if a.full != nil && a.fullAt == now {
+		return 0, a.full
+	}
+	a.full, a.fullAt = nil, now
 	if n := len(a.bare); n > 0 {
 		id := a.bare[n-1]
 		if err := a.ground.restore(id); err != nil {
-			a.full = err
-			return 0, err
+			a.full = fmt.Errorf("get back %d bytes for the table: %w", a.segmentBytes, err)
+			return 0, a.full
 		}
 		a.bare = a.bare[:n-1]
 		return id, nil
@@ -82,7 +87,6 @@ func (a *arena) free(spare int) (uint32, error) {
 		a.full = fmt.Errorf("extend the table by %d bytes: %w", chunkSegments*a.segmentBytes, err)
 		return 0, a.full
 	}
-	a.full = nil
 	first := uint32(a.chunks * chunkSegments)
 	for id := first + chunkSegments - 1; id > first; id-- {
 		a.ready = append(a.ready, id)

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
+
+	"github.com/weirlimit/weir"
 )
 
 // A table is all entries: segments, and the directory that leads to them.
@@ -35,6 +38,8 @@ const (
 	fullPerMille  = 900 // slots in use at which a segment is rewritten
 	splitPerMille = 700 // live ones from which that makes two of it
 	mergePerMille = 500 // live ones of two halves up to which they become one
+
+	longest = int64(weir.MaxPer / time.Second) // that a window can be open
 )
 
 func newTable(a *arena) *table {
@@ -46,7 +51,7 @@ func newTable(a *arena) *table {
 func (t *table) start() error {
 	d := newDirectory(leastDepth)
 	for i := range uint64(1 << leastDepth) {
-		seg, err := t.arena.allot(scope{i << (64 - leastDepth), leastDepth}, 0)
+		seg, err := t.arena.allot(scope{i << (64 - leastDepth), leastDepth}, 0, 0)
 		if err != nil {
 			return err
 		}
@@ -244,7 +249,7 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	var into [2]*segment
 	spare := len(scopes) - len(from) // leaves one for tidying
 	for i, s := range scopes {
-		seg, err := t.arena.allot(s, max(spare, 0))
+		seg, err := t.arena.allot(s, max(spare, 0), now)
 		if err != nil {
 			for _, seg := range into[:i] {
 				t.arena.giveBack(seg.id)
@@ -267,8 +272,13 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	for _, seg := range from {
 		t.each(seg, func(e *entry, hash uint64) {
 			word, at := e.word.Load(), position(hash)
-			if hash == passed || unpack(word, hash).Reset <= now || !seg.scope.covers(at) {
+			used := unpack(word, hash)
+			if hash == passed || used.Reset <= now || !seg.scope.covers(at) {
 				return // the last: left by a split that a kill cut short
+			}
+			if latest := now + longest; used.Reset > latest { // from a clock that went far ahead: it must end some day
+				used.Reset = latest
+				word = pack(used, hash) ^ frozen
 			}
 			target := into[0]
 			if len(scopes) > 1 && scopes[1].covers(at) {

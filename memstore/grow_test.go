@@ -1,0 +1,153 @@
+package memstore
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/storetest"
+)
+
+// The load of the table is level: at no size does a key need more than 32 bytes.
+func TestAKeyNeedsNoMoreThan32BytesAtAnySize(t *testing.T) {
+	s := newStore(t, Options{}, 16) // small segments, of which a large table has as many
+	next, worst := 2000.0, 0.0
+	for n := range uint64(60_000) {
+		s.mustTake(t, charge(n, 5))
+		if float64(n) < next {
+			continue
+		}
+		next *= 1.05
+		used, _ := s.table.arena.state()
+		worst = max(worst, float64(used)*float64(s.table.arena.segmentBytes)/float64(n+1))
+	}
+	if worst > 32 {
+		t.Errorf("at its worst the table held %.1f bytes a key", worst)
+	}
+	s.table.audit(t)
+}
+
+// After a flood has passed, what it took is given back by the takes of whoever is left, a little by each.
+func TestMemoryIsGivenBackAfterAPeak(t *testing.T) {
+	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
+		clock := storetest.StartManualClock()
+		s := newStore(t, Options{Memory: 64 << 20, Now: clock.Now, File: file}, 64)
+		for n := range uint64(50_000) {
+			s.mustTake(t, charge(n, 5))
+		}
+		peak := s.Stats().Bytes
+		clock.Advance(time.Minute)
+		for range 300 { // five minutes of three callers
+			for n := range uint64(3) {
+				s.mustTake(t, charge(n, 1000))
+			}
+			clock.Advance(time.Second)
+		}
+		after := s.Stats()
+		if after.Bytes > peak/8 {
+			t.Errorf("of %d bytes the table still holds %d", peak, after.Bytes)
+		}
+		if n := len(s.table.arena.bare); int64(n)*s.table.arena.segmentBytes < peak/2 {
+			t.Errorf("only %d segments have been given back to the system", n)
+		}
+		s.table.audit(t)
+		for n := range uint64(50_000) { // and what was given back can be had again
+			if !s.mustTake(t, charge(n, 5)).Allowed {
+				t.Fatalf("key %d was refused after the table had shrunk", n)
+			}
+		}
+		s.table.audit(t)
+	}
+}
+
+// A poorGround has no room on its disk for a while.
+type poorGround struct {
+	ground
+	poor bool
+}
+
+var errNoRoom = errors.New("no space left on device")
+
+func (g *poorGround) extend(chunk int) error {
+	if g.poor {
+		return errNoRoom
+	}
+	return g.ground.extend(chunk)
+}
+
+func (g *poorGround) restore(id uint32) error {
+	if g.poor {
+		return errNoRoom
+	}
+	return g.ground.restore(id)
+}
+
+// Where the disk is full the table keeps its size, says so once, counts on exactly with newcomers sharing, and grows again when
+// there is room.
+func TestAFullDiskKeepsTheOldSizeAndSaysSo(t *testing.T) {
+	var said bytes.Buffer
+	clock := storetest.StartManualClock()
+	s := newStore(t, Options{Now: clock.Now, Log: slog.New(slog.NewTextHandler(&said, nil))}, 64)
+	g := &poorGround{ground: s.table.arena.ground}
+	s.table.arena.ground = g
+	const limit = 3
+	for n := range uint64(5000) {
+		s.mustTake(t, charge(n, limit))
+	}
+	g.poor = true
+	bytesBefore := s.Stats().Bytes
+	for n := range uint64(50_000) {
+		s.mustTake(t, charge(1<<32|n, limit))
+	}
+	if st := s.Stats(); st.Bytes > bytesBefore || st.Shared == 0 {
+		t.Errorf("with a full disk the table went from %d bytes to %+v", bytesBefore, st)
+	}
+	for n := range uint64(5000) { // who was there has what was left
+		for i := range limit {
+			if allowed := s.mustTake(t, charge(n, limit)).Allowed; allowed != (i < limit-1) {
+				t.Fatalf("take %d of key %d: allowed %v", i+2, n, allowed)
+			}
+		}
+	}
+	if n := strings.Count(said.String(), "no space left on device"); n != 1 {
+		t.Errorf("the full disk was told %d times:\n%s", n, said.String())
+	}
+	g.poor = false
+	clock.Advance(2 * time.Minute)
+	shared := s.Stats().Shared
+	for n := range uint64(50_000) {
+		if !s.mustTake(t, charge(1<<33|n, limit)).Allowed {
+			t.Fatalf("newcomer %d was refused with room on the disk", n)
+		}
+	}
+	if st := s.Stats(); st.Shared != shared {
+		t.Errorf("%d charges shared budgets with room on the disk", st.Shared-shared)
+	}
+	s.table.audit(t)
+}
+
+// The operator hears that memory runs short, before it has and when it has, once each.
+func TestATableThatFillsUpSaysSoAt80PerCentAndAtTheBound(t *testing.T) {
+	var said bytes.Buffer
+	s := newStore(t, Options{Memory: LeastMemory, Log: slog.New(slog.NewTextHandler(&said, nil))}, 64)
+	told := func() (nearly, full int) {
+		return strings.Count(said.String(), "over 80 % full"), strings.Count(said.String(), "is full:")
+	}
+	for n := uint64(0); s.Stats().Shared == 0; n++ {
+		s.mustTake(t, charge(n, 5))
+		used, _ := s.table.arena.state()
+		if nearly, full := told(); (nearly == 1) != (used*10 >= s.table.arena.most*8) || full > 0 && s.Stats().Shared == 0 {
+			t.Fatalf("with %d of %d segments in use it said:\n%s", used, s.table.arena.most, said.String())
+		}
+	}
+	for n := range uint64(1000) {
+		s.mustTake(t, charge(1<<40|n, 5))
+	}
+	if nearly, full := told(); nearly != 1 || full != 1 {
+		t.Errorf("it said:\n%s", said.String())
+	}
+}
