@@ -48,7 +48,8 @@ type ground interface {
 var errBound = errors.New("the bound is reached")
 
 // allot hands out a segment, all zero. Where none is left the error says why: the bound, or what kept the ground from
-// growing, which is tried once a second. It leaves as many as spare, for what makes the table no larger.
+// growing, which is tried once a second. What makes the table larger leaves spare segments at hand; what makes it no larger
+// has none to spare, and may exceed the bound for the moment until it gives back the old ones.
 func (a *arena) allot(s scope, spare int, now int64) (*segment, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +62,7 @@ func (a *arena) allot(s scope, spare int, now int64) (*segment, error) {
 }
 
 func (a *arena) free(spare int, now int64) (uint32, error) {
-	if a.used >= a.most-spare {
+	if spare > 0 && a.used >= a.most {
 		return 0, errBound
 	}
 	if n := len(a.ready); n > spare {

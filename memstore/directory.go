@@ -15,7 +15,7 @@ type segment struct {
 
 	mu       sync.Mutex // held to add keys and to rewrite; in order of id where several are
 	gone     bool       // rewritten into others: look again
-	checked  bool       // no entry is frozen by a process that has died
+	checked  bool       // nothing is left in it of a process that died
 	occupied int        // slots that are not vacant; -1: nobody has counted yet
 	live     int        // windows open when they were last counted,
 	counted  int64      // in this second

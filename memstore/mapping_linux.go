@@ -42,7 +42,7 @@ func newMemory(segmentBytes int64, most int) (ground, error) {
 
 func newAnonymous(segmentBytes int64, most int) (*mapping, error) {
 	m := &mapping{segmentBytes: segmentBytes}
-	size := m.offset(uint32(chunksFor(most)) * chunkSegments)
+	size := m.chunkAt(chunksFor(most))
 	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("reserve %d bytes of addresses: %w", size, err)
@@ -51,8 +51,8 @@ func newAnonymous(segmentBytes int64, most int) (*mapping, error) {
 	return m, nil
 }
 
-// chunksFor returns how many chunks have room for as many segments.
-func chunksFor(most int) int { return (most + chunkSegments - 1) / chunkSegments }
+// chunksFor returns how many chunks have room for as many segments, and one more.
+func chunksFor(most int) int { return most/chunkSegments + 1 }
 
 // openMapping opens a file of counts, or creates it. The error is a distrust where there is a file that is not one.
 func openMapping(path string, segmentBytes int64, most int) (*mapping, error) {
@@ -102,7 +102,10 @@ func (m *mapping) read(most int) error {
 		return err
 	}
 	m.chunks = int((info.Size() - headerBytes) / m.stride())
-	size := max(m.chunkAt(chunksFor(most)), m.chunkAt(m.chunks))
+	if err := m.cutTail(info.Size()); err != nil {
+		return err
+	}
+	size := m.chunkAt(max(chunksFor(most), m.chunks+1))
 	m.data, err = unix.Mmap(int(m.file.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("map %d bytes of %s: %w", size, m.file.Name(), err)
@@ -120,6 +123,9 @@ func (m *mapping) read(most int) error {
 		}
 	}
 	if len(records) == 0 {
+		if boot := m.data[atBoot : atBoot+16]; !bytes.Equal(boot, make([]byte, 16)) {
+			return &distrust{errors.New("the counts that it had are gone")}
+		}
 		return nil
 	}
 	use, serial, err := settle(records)
@@ -129,6 +135,22 @@ func (m *mapping) read(most int) error {
 	m.found = use
 	m.serial.Store(serial)
 	return m.fill()
+}
+
+// cutTail removes what a process that was killed while it extended the file left behind its last chunk. That is zero; anything
+// else says that the file has been cut short.
+func (m *mapping) cutTail(size int64) error {
+	end := m.chunkAt(m.chunks)
+	tail, err := io.ReadAll(io.NewSectionReader(m.file, end, size-end))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", m.file.Name(), err)
+	}
+	for _, b := range tail {
+		if b != 0 {
+			return &distrust{errors.New("it is shorter than it was")}
+		}
+	}
+	return m.file.Truncate(end)
 }
 
 // fill makes sure that what is in use has its place on the disk: a copy may have been made with holes, and to write into one

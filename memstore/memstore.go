@@ -112,7 +112,7 @@ func open(o Options, lines int64) (*Store, error) {
 		alarm:       alarm{log: o.Log},
 		stop:        make(chan struct{}),
 	}
-	most := int(o.Memory / (segmentBytes + overhead))
+	most := int(o.Memory/(segmentBytes+overhead)) - 1 // one more there may be while segments are rewritten
 	if o.File != "" {
 		if err := s.openFile(o, segmentBytes, most); err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ func (s *Store) openFile(o Options, segmentBytes int64, most int) (err error) {
 			return errors.Join(err, m.close())
 		}
 	} else {
-		s.table.adopt(m.found, m.clean)
+		s.table.adopt(m.found)
 	}
 	m.begin(o.Log)
 	if s.table.unchecked.Load() {

@@ -17,7 +17,7 @@ type table struct {
 	mask      uint64 // lines of a segment, less one
 	slots     int    // entries of a segment
 
-	// unchecked says that the last process died holding entries, and that not all of them have been let go since.
+	// unchecked says that the table is a file's, and that not all of its segments have been checked yet.
 	unchecked atomic.Bool
 
 	mu     sync.Mutex // held to change the directory
@@ -51,7 +51,7 @@ func newTable(a *arena) *table {
 func (t *table) start() error {
 	d := newDirectory(leastDepth)
 	for i := range uint64(1 << leastDepth) {
-		seg, err := t.arena.allot(scope{i << (64 - leastDepth), leastDepth}, 0, 0)
+		seg, err := t.arena.allot(scope{i << (64 - leastDepth), leastDepth}, 1, 0)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (t *table) start() error {
 }
 
 // adopt makes a table of the segments that a file has.
-func (t *table) adopt(found []record, clean bool) {
+func (t *table) adopt(found []record) {
 	depth := uint8(leastDepth)
 	use := make(map[uint32]bool, len(found))
 	for _, r := range found {
@@ -72,7 +72,7 @@ func (t *table) adopt(found []record, clean bool) {
 	}
 	d := newDirectory(depth)
 	for _, r := range found {
-		d.put(&segment{id: r.id, lines: t.arena.ground.lines(r.id), scope: r.scope, checked: clean, occupied: -1})
+		d.put(&segment{id: r.id, lines: t.arena.ground.lines(r.id), scope: r.scope, occupied: -1})
 	}
 	for id := t.arena.chunks*chunkSegments - 1; id >= 0; id-- {
 		if !use[uint32(id)] {
@@ -80,7 +80,7 @@ func (t *table) adopt(found []record, clean bool) {
 		}
 	}
 	t.directory.Store(d)
-	t.unchecked.Store(!clean)
+	t.unchecked.Store(true)
 }
 
 // find returns the entry of a hash, or nil where a take must look again with the segment's lock.
@@ -169,9 +169,7 @@ func (t *table) lock(seg *segment) bool {
 		return false
 	}
 	if !seg.checked {
-		// Nobody of this process holds anything there: until all segments are checked, whoever wants to must lock them.
-		t.thaw(seg)
-		seg.checked = true
+		t.check(seg)
 	}
 	if seg.occupied < 0 {
 		t.count(seg, 0)
@@ -189,13 +187,26 @@ func (t *table) freeze(seg *segment, now int64) (live int) {
 	return live
 }
 
-// thaw lets go of every entry of a segment that is held by the caller, or by a process that died.
+// thaw lets go of every entry of a segment that is held: by the caller, or by a process that died.
 func (t *table) thaw(seg *segment) {
 	t.each(seg, func(e *entry, hash uint64) {
-		if word := e.word.Load(); hash != passed && word != 0 && isHeld(word, hash) {
+		if word := e.word.Load(); hash != passed && isHeld(word, hash) {
 			e.word.Store(word ^ frozen)
 		}
 	})
+}
+
+// check repairs what a process that died, or a disk, may have left in a segment: entries that are held, which are let go as
+// they are, and entries without a word, which are dropped. Nobody of this process holds anything there yet: until all
+// segments are checked, whoever wants to must lock them.
+func (t *table) check(seg *segment) {
+	t.each(seg, func(e *entry, hash uint64) {
+		if hash != passed && e.word.Load() == 0 {
+			e.hash.Store(passed)
+		}
+	})
+	t.thaw(seg)
+	seg.checked = true
 }
 
 // checkAll checks every segment, until told to stop.
@@ -247,7 +258,7 @@ var errCrowded = errors.New("the segments are too full to be merged")
 // them is published, nobody writes to the old ones any more, and where both are there the younger one holds.
 func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	var into [2]*segment
-	spare := len(scopes) - len(from) // leaves one for tidying
+	spare := len(scopes) - len(from)
 	for i, s := range scopes {
 		seg, err := t.arena.allot(s, max(spare, 0), now)
 		if err != nil {
