@@ -103,7 +103,7 @@ func (a *arena) giveBack(id uint32) {
 	defer a.mu.Unlock()
 	a.used--
 	a.ready = append(a.ready, id)
-	for len(a.ready) > chunkSegments+a.used/8 {
+	for len(a.ready) > min(chunkSegments+a.used/8, max(a.most-a.used, 1)) {
 		last := a.ready[len(a.ready)-1]
 		if !a.ground.release(last) {
 			return

@@ -102,7 +102,7 @@ func (m *mapping) read(most int) error {
 		return err
 	}
 	m.chunks = int((info.Size() - headerBytes) / m.stride())
-	if err := m.cutTail(info.Size()); err != nil {
+	if err := m.checkTail(info.Size()); err != nil {
 		return err
 	}
 	size := m.chunkAt(max(chunksFor(most), m.chunks+1))
@@ -137,9 +137,9 @@ func (m *mapping) read(most int) error {
 	return m.fill()
 }
 
-// cutTail removes what a process that was killed while it extended the file left behind its last chunk. That is zero; anything
-// else says that the file has been cut short.
-func (m *mapping) cutTail(size int64) error {
+// checkTail looks at what is behind the last chunk. A process that was killed while it extended the file may have left zeros;
+// anything else says that the file has been cut short.
+func (m *mapping) checkTail(size int64) error {
 	end := m.chunkAt(m.chunks)
 	tail, err := io.ReadAll(io.NewSectionReader(m.file, end, size-end))
 	if err != nil {
@@ -150,7 +150,7 @@ func (m *mapping) cutTail(size int64) error {
 			return &distrust{errors.New("it is shorter than it was")}
 		}
 	}
-	return m.file.Truncate(end)
+	return nil
 }
 
 // fill makes sure that what is in use has its place on the disk: a copy may have been made with holes, and to write into one
