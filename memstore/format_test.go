@@ -1,0 +1,169 @@
+package memstore
+
+import (
+	"compress/gzip"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/storetest"
+)
+
+var writeFormat = flag.Bool("write-format", false, "write testdata/counters-1.gz anew; only before a format is first released")
+
+// Whatever format comes next, the first one is read: 100 keys of a limit of 5 that have spent from none to 4.
+func TestTheFirstFormatIsRead(t *testing.T) {
+	const packed = "testdata/counters-1.gz"
+	file := filepath.Join(t.TempDir(), "counters")
+	clock := storetest.StartManualClock()
+	if *writeFormat {
+		writeFirstFormat(t, packed, file, clock)
+	}
+	in, err := os.Open(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	unpacked, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reset := clock.Now().Unix() + 60
+	clock.Advance(30 * time.Second)
+	s := newStore(t, Options{File: file, Now: clock.Now}, defaultLines)
+	for n := range uint64(100) {
+		r := s.mustTake(t, charge(n, 5))
+		if want := int64(n%5) + 1; r.Used[0].Count != want || n%5 > 0 && r.Used[0].Reset != reset {
+			t.Errorf("key %d stands at %+v, want %d until %d", n, r.Used[0], want, reset)
+		}
+	}
+}
+
+func writeFirstFormat(t *testing.T, packed, file string, clock *storetest.ManualClock) {
+	s, err := open(Options{File: file, Memory: LeastMemory, Now: clock.Now, Log: discard}, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(100) {
+		for range n % 5 {
+			s.mustTake(t, charge(n, 5))
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(out)
+	z.Write(b)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	os.Remove(file)
+}
+
+// A watchedGround calls watch after every change of a record, as if the process were killed there.
+type watchedGround struct {
+	ground
+	records map[uint32]record
+	serial  uint64
+	watch   func()
+}
+
+func (g *watchedGround) publish(id uint32, s scope) {
+	g.serial++
+	g.records[id] = record{id, s, g.serial}
+	g.watch()
+}
+
+func (g *watchedGround) withdraw(id uint32) {
+	delete(g.records, id)
+	g.watch()
+}
+
+// Killed after any one change of the file's records, while segments are split, cleaned and merged, it has every key with its
+// count where the next process will look.
+func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
+	clock := storetest.StartManualClock()
+	s := newStore(t, Options{Now: clock.Now}, smallLines)
+	live := map[uint64]int64{} // hash to count
+	checks := 0
+	var taking uint64 // whose count may be one more already
+	g := &watchedGround{ground: s.table.arena.ground, records: map[uint32]record{}, watch: func() {}}
+	for position := uint64(0); ; {
+		seg := s.table.segmentAt(position)
+		g.publish(seg.id, seg.scope)
+		if position = seg.scope.end(); position == 0 {
+			break
+		}
+	}
+	s.table.arena.ground = g
+	g.watch = func() {
+		checks++
+		var records []record
+		for _, r := range g.records {
+			records = append(records, r)
+		}
+		use, _, err := settle(records)
+		if err != nil {
+			t.Fatalf("after %d changes: %v", checks, err)
+		}
+		for hash, count := range live {
+			found := false
+			for _, r := range use {
+				if !r.scope.covers(position(hash)) {
+					continue
+				}
+				e := probe(g.lines(r.id), hash, s.table.mask)
+				if e != nil {
+					more := unpack(e.word.Load(), hash).Count - count
+					found = more == 0 || more == 1 && hash == taking
+				}
+			}
+			if !found {
+				t.Fatalf("after %d changes a count is not found", checks)
+			}
+		}
+	}
+	take := func(n uint64) {
+		c := charge(n, 1000)
+		taking = s.seed.hash(c.Key)
+		live[taking] = s.mustTake(t, c).Used[0].Count
+	}
+	for round := range uint64(4) {
+		for n := range uint64(120) {
+			take(round<<32 | n)
+			take(round<<32 | n/2)
+		}
+		clear(live)
+		clock.Advance(time.Minute)
+		for n := range uint64(400) {
+			take(1<<40 | n%5)
+			if n%10 == 0 {
+				clock.Advance(100 * time.Millisecond)
+			}
+		}
+		clear(live)
+		clock.Advance(time.Minute)
+	}
+	if checks < 300 {
+		t.Errorf("only %d changes were looked at", checks)
+	}
+}
