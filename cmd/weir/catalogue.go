@@ -24,7 +24,12 @@ func messageText(name string) (string, error) {
 	const limiter = "any"
 	p := weir.Policy{Limiters: []weir.Limiter{{
 		Name: limiter, Message: name, Windows: []weir.Window{{Limit: 1, Per: weir.MaxPer, Key: key}}}}}
-	m, d, err := middleware(p)
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	m, d, err := middleware(p, store)
 	if err != nil {
 		return "", err
 	}
@@ -48,11 +53,7 @@ func messageText(name string) (string, error) {
 }
 
 // middleware returns a middleware that nothing is behind.
-func middleware(p weir.Policy) (*httplimit.Middleware, *weir.Decider, error) {
-	store, err := memstore.New(memstore.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
+func middleware(p weir.Policy, store weir.Store) (*httplimit.Middleware, *weir.Decider, error) {
 	d, err := weir.New(p, store, weir.Options{Sources: identity.Sources()})
 	if err != nil {
 		return nil, nil, err

@@ -17,7 +17,6 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/sample"
-	"github.com/weirlimit/weir/memstore"
 )
 
 // An edge is everything that weir serve has put together.
@@ -27,8 +26,8 @@ type edge struct {
 	trusted []netip.Prefix
 
 	// What start-up says of them.
-	backendLine, sessionsLine, tokensLine string
-	workspace                             string // one that the sample backend has
+	storeLine, backendLine, sessionsLine, tokensLine string
+	workspace                                        string // one that the sample backend has
 
 	closers []func() error // in the order of opening
 }
@@ -61,6 +60,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return no(fmt.Errorf("listen on %q: %w", f.listen, err), hint)
 	}
 	defer listener.Close()
+	f.listen = listenAddr(listener.Addr().String()) // where it really is, :0 or not
 	e, err := assemble(ctx, f, policy.Policy, log, stderr, nil)
 	if err != nil {
 		return err
@@ -116,9 +116,9 @@ func assemble(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logge
 }
 
 func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, stderr io.Writer, now func() time.Time) error {
-	store, err := memstore.New(memstore.Options{Memory: int64(f.memory), Now: now})
+	store, err := e.openStore(f, log, now)
 	if err != nil {
-		return no(err, "give it more with --memory, such as --memory 256MiB")
+		return err
 	}
 	e.decider, err = weir.New(p, store, weir.Options{Sources: identity.Sources(), Deadline: f.storeDeadline.Duration})
 	if err != nil {

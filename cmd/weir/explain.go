@@ -19,6 +19,7 @@ func explain(p weir.Policy, method, target string, who caller) (*explanation, er
 	if err != nil {
 		return nil, err
 	}
+	defer store.Close()
 	d, err := weir.New(p, store, weir.Options{Sources: identity.Sources()})
 	if err != nil {
 		return nil, err
@@ -112,6 +113,7 @@ func covers(r weir.Route, method, path string) bool {
 	if err != nil {
 		return false
 	}
+	defer store.Close()
 	key, err := weir.ParseKey("ip")
 	if err != nil {
 		return false

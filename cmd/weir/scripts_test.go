@@ -80,20 +80,23 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 
 // scriptStop is the command
 //
-//	stop [TERM|INT]
+//	stop [TERM|INT|KILL]
 //
-// It ends the server, wants exit status 0, and leaves what it printed in the files serve.out and serve.err.
+// It ends the server, wants exit status 0 unless it is killed, and leaves what it printed in the files serve.out and serve.err.
 func scriptStop(ts *testscript.TestScript, _ bool, args []string) {
-	sig := os.Signal(syscall.SIGTERM)
-	if len(args) > 0 && args[0] == "INT" {
+	sig, want := os.Signal(syscall.SIGTERM), 0
+	switch {
+	case len(args) > 0 && args[0] == "INT":
 		sig = os.Interrupt
+	case len(args) > 0 && args[0] == "KILL":
+		sig, want = os.Kill, -1
 	}
 	p := ts.Value(running{}).(*process)
 	code, err := p.signal(sig)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs("serve.out"), []byte(p.stdout.String()), 0o600))
 	ts.Check(os.WriteFile(ts.MkAbs("serve.err"), []byte(p.stderr.String()), 0o600))
-	if code != 0 {
+	if code != want {
 		ts.Fatalf("weir serve ended with status %d after %v:\n%s", code, sig, p.stderr)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/memstore"
 )
 
 // serveFlags are the flags of weir serve, as given.
@@ -65,10 +67,10 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
 	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
-	flags.Var(&f.store, "store", "where counts are kept: memory")
-	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last; several weir commands may use it at once")
+	flags.Var(&f.store, "store", "where counts are kept: memory, which with Linux is a file in --data too, so that they outlive the process")
+	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
 	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, in B, KiB, MiB or GiB; not with --upstream")
-	flags.Var(&f.memory, "memory", "bound of the embedded store, in B, KiB, MiB or GiB")
+	flags.Var(&f.memory, "memory", "bound of the counters, in B, KiB, MiB or GiB, 1MiB at least")
 	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in: X-Forwarded-For, Forwarded or X-Real-IP")
@@ -122,6 +124,11 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	hint := "see 'weir serve --help'"
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return misused("give both or neither", "--tls-cert and --tls-key go together")
+	}
+	if f.memory < memstore.LeastMemory {
+		least := size(memstore.LeastMemory)
+		return misused("such as --memory 256MiB, the default: room for ten million callers at a time",
+			"%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
 	}
 	if f.upstream.URL != nil && given("max-data") {
 		return misused("what a backend of your own may store is its own affair; leave it out",

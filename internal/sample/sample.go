@@ -158,19 +158,24 @@ func (b *Backend) index(ctx context.Context) error {
 	return nil
 }
 
+// MakeDir makes the data directory where there is none, for its owner alone, and sees whether it can be written.
+func MakeDir(dir string) error {
+	if dir == "" {
+		return errors.New("open data directory: none is named")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make data directory %s: %w; choose one that can be written", dir, reason(err))
+	}
+	probe, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return fmt.Errorf("write to data directory %s: %w; choose one that can be written", dir, reason(err))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
 // openDir makes the data directory, and opens the database in it.
 func openDir(ctx context.Context, o Options) (*sqlite.DB, error) {
-	if o.Dir == "" {
-		return nil, errors.New("open data directory: none is named")
-	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory %s: %w; choose one that can be written", o.Dir, reason(err))
-	}
-	probe, err := os.CreateTemp(o.Dir, ".writable-*")
-	if err != nil {
-		return nil, fmt.Errorf("write to data directory %s: %w; choose one that can be written", o.Dir, reason(err))
-	}
-	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+	if err := MakeDir(o.Dir); err != nil {
 		return nil, err
 	}
 	return sqlite.Open(ctx, filepath.Join(o.Dir, databaseFile), sqlite.Options{
