@@ -136,13 +136,13 @@ func settle(records []record) (use []record, greatest uint64, err error) {
 		if h == 0 {
 			return nil, 0, errors.New("a part of the table is missing")
 		}
-		held[h-1].add(uint64(i) << (64 - depth))
+		held[h-1].add(uint64(i))
 	}
 	for i, r := range records {
 		if held[i].n == 0 {
 			continue
 		}
-		left, ok := held[i].scope(depth, r.scope)
+		left, ok := held[i].scope(depth)
 		if !ok {
 			return nil, 0, fmt.Errorf("segment %d overlaps others", r.id)
 		}
@@ -152,33 +152,23 @@ func settle(records []record) (use []record, greatest uint64, err error) {
 	return use, greatest, nil
 }
 
-// A scopeSum collects neighbouring places of a directory.
+// A scopeSum collects places of a directory, in ascending order.
 type scopeSum struct {
-	first uint64
-	n     uint64
+	first, last, n uint64
 }
 
-func (s *scopeSum) add(position uint64) {
+func (s *scopeSum) add(place uint64) {
 	if s.n == 0 {
-		s.first = position
+		s.first = place
 	}
+	s.last = place
 	s.n++
 }
 
-// scope returns what was collected, if that is the whole of a segment's scope or one half.
-func (s *scopeSum) scope(depth uint8, whole scope) (scope, bool) {
-	all := uint64(1) << (depth - whole.depth)
-	if s.n == all {
-		return whole, true
+// scope returns what was collected, if that is one scope: splits that a kill cut short leave the whole, a half, a quarter, …
+func (s *scopeSum) scope(depth uint8) (scope, bool) {
+	if s.last-s.first+1 != s.n || bits.OnesCount64(s.n) != 1 || s.first%s.n != 0 {
+		return scope{}, false
 	}
-	if 2*s.n != all {
-		return whole, false
-	}
-	halves := whole.halves()
-	for _, half := range halves {
-		if s.first == half.prefix {
-			return half, true
-		}
-	}
-	return whole, false
+	return scope{s.first << (64 - depth), depth - uint8(bits.TrailingZeros64(s.n))}, true
 }

@@ -59,7 +59,7 @@ type spot struct {
 }
 
 // lock locks the segments of all keys, and of the budgets that newcomers share where there are any, in order of id. It fails
-// where one of them has just been rewritten, or the store is closed.
+// where one of them has just been rewritten, where sharing has just begun, or where the store is closed.
 func (a *attempt) lock(hashes []uint64) bool {
 	a.now = a.store.clock.now()
 	d := a.store.table.directory.Load()
@@ -82,6 +82,10 @@ func (a *attempt) lock(hashes []uint64) bool {
 			a.unlock()
 			return false
 		}
+	}
+	if !sharing && a.store.sharedUntil.Load() > uint64(a.now) { // begun by a take that this one waited for
+		a.unlock()
+		return false
 	}
 	return true
 }

@@ -304,9 +304,13 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 		seg.live, seg.counted = seg.occupied, now
 		t.arena.ground.publish(seg.id, seg.scope)
 	}
+	for _, seg := range fresh { // whoever finds them waits until everything in them has been let go
+		seg.mu.Lock()
+	}
 	t.replace(fresh)
 	for _, seg := range fresh {
 		t.thaw(seg)
+		seg.mu.Unlock()
 	}
 	for _, seg := range from {
 		t.arena.giveBack(seg.id)
