@@ -42,7 +42,7 @@ func (r *register) read() int64 {
 		passed = r.source().Sub(r.start)
 	}
 	now := (r.wall + int64(passed)) / int64(time.Second)
-	return max(now, 0) // no machine is before 1970; a word cannot hold it
+	return min(max(now, 0), maxSecond-longest) // what a word can hold
 }
 
 // now reads the clock and has the register show it. A reading that is before what the register showed already when it was

@@ -30,8 +30,10 @@ const frozen uint64 = 1 << 63
 // maxSecond is the latest reset that a word can hold, in the year 2106.
 const maxSecond = 1<<32 - 1
 
+// pack returns the word of a window. A count or a reset that no policy allows is brought down to the greatest there is: it must
+// not spill.
 func pack(u weir.Used, hash uint64) uint64 {
-	return (uint64(u.Reset)<<31 | uint64(u.Count)) ^ hash
+	return (uint64(min(u.Reset, maxSecond))<<31 | uint64(min(u.Count, weir.MaxLimit))) ^ hash
 }
 
 func unpack(word, hash uint64) weir.Used {
