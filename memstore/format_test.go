@@ -2,10 +2,12 @@ package memstore
 
 import (
 	"compress/gzip"
+	"encoding/binary"
 	"flag"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,6 +79,73 @@ func writeFirstFormat(t *testing.T, packed, file string, clock *storetest.Manual
 	}
 	out.Close()
 	os.Remove(file)
+}
+
+// What kills in the middle of rewriting leave behind is put in order by age; what no kill can leave is distrusted.
+func TestSegmentsAreSettledByAge(t *testing.T) {
+	const half, quarter = 1 << 63, 1 << 62
+	for _, test := range []struct {
+		name    string
+		records []record
+		want    []record // none: distrusted
+	}{
+		{"two halves", []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}, []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}},
+		{"a split of which one half is there", []record{{0, scope{0, 0}, 1}, {1, scope{0, 1}, 2}},
+			[]record{{0, scope{half, 1}, 1}, {1, scope{0, 1}, 2}}},
+		{"that, and the other half split likewise", []record{{0, scope{0, 0}, 1}, {1, scope{0, 1}, 2}, {2, scope{half, 2}, 3}},
+			[]record{{0, scope{half | quarter, 2}, 1}, {1, scope{0, 1}, 2}, {2, scope{half, 2}, 3}}},
+		{"a merge whose halves are still there", []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}, {2, scope{0, 0}, 3}},
+			[]record{{2, scope{0, 0}, 3}}},
+		{"a gap", []record{{0, scope{0, 1}, 1}}, nil},
+		{"both ends and not the middle", []record{{0, scope{0, 0}, 1}, {1, scope{quarter, 2}, 2}, {2, scope{half, 2}, 3}}, nil},
+		{"three quarters", []record{{0, scope{0, 0}, 1}, {1, scope{0, 2}, 2}}, nil},
+		{"splits without end", []record{{0, scope{0, 0}, 1}, {1, scope{0, 40}, 2}}, nil},
+	} {
+		use, _, err := settle(test.records)
+		if (err == nil) != (test.want != nil) || err == nil && !slices.Equal(use, test.want) {
+			t.Errorf("%s: %+v, %v", test.name, use, err)
+		}
+	}
+}
+
+// A process that died in the middle of a take held entries. Whatever the file says about how it was closed, the next one lets
+// them go, with the count that they had.
+func TestEntriesThatTheDeadHeldAreLetGo(t *testing.T) {
+	for _, state := range []uint64{stateOpen, stateClosed} {
+		clock := storetest.StartManualClock()
+		o := Options{File: filepath.Join(t.TempDir(), "counters"), Now: clock.Now}
+		s := newStore(t, o, defaultLines)
+		c := charge(7, 5)
+		s.mustTake(t, c)
+		hash := s.seed.hash(c.Key)
+		s.table.find(hash).freeze(hash)
+		b, err := os.ReadFile(o.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		binary.LittleEndian.PutUint64(b[atState:], state)
+		o.File += "-after"
+		if err := os.WriteFile(o.File, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s = newStore(t, o, defaultLines)
+		if r := s.mustTake(t, c, charge(8, 5)); !r.Allowed || r.Used[0].Count != 2 {
+			t.Errorf("state %d: the next take answered %+v", state, r)
+		}
+	}
+}
+
+// A reset that lies beyond what can be kept, or a clock that does, holds nothing up.
+func TestTheEndOfTimeHoldsNothingUp(t *testing.T) {
+	now := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := newStore(t, Options{Now: func() time.Time { return now }}, defaultLines)
+	c := charge(1, 2)
+	c.Per = 1 << 32
+	for i := range 4 {
+		if allowed := s.mustTake(t, c).Allowed; allowed != (i < 2) {
+			t.Errorf("take %d: allowed %v", i+1, allowed)
+		}
+	}
 }
 
 // A watchedGround calls watch after every change of a record, as if the process were killed there.
