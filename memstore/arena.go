@@ -40,8 +40,8 @@ type ground interface {
 	// publish records which positions a segment holds, so that a later process finds it; withdraw that it is free.
 	publish(id uint32, s scope)
 	withdraw(id uint32)
-	// finish notes that it was closed in good order, and close lets all of it go.
-	finish()
+	// finish closes the file in good order, and lets another process have it; the memory stays. close lets that go too.
+	finish() error
 	close() error
 }
 
@@ -148,5 +148,5 @@ func (h *heap) release(id uint32) bool  { h.segments[id] = nil; return true }
 func (h *heap) restore(id uint32) error { h.clear(id); return nil }
 func (h *heap) publish(uint32, scope)   {}
 func (h *heap) withdraw(uint32)         {}
-func (h *heap) finish()                 {}
+func (h *heap) finish() error           { return nil }
 func (h *heap) close() error            { return nil }

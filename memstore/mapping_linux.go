@@ -22,11 +22,13 @@ type mapping struct {
 	segmentBytes int64
 	data         []byte // the most there can be; a file may be shorter, and nothing is touched beyond its end
 	serial       atomic.Uint64
+	finishing    sync.Once
 	closing      sync.Once
 
 	file   *os.File // nil: anonymous; then there are no header and no records
 	lock   *os.File
 	seed   seed
+	most   int      // segments that the bound allows
 	chunks int      // that the file has
 	found  []record // what it held when it was opened
 	clean  bool     // whether it had been closed in good order
@@ -55,7 +57,7 @@ func newAnonymous(segmentBytes int64, most int) (*mapping, error) {
 func chunksFor(most int) int { return most/chunkSegments + 1 }
 
 // openMapping opens a file of counts, or creates it. The error is a distrust where there is a file that is not one.
-func openMapping(path string, segmentBytes int64, most int) (*mapping, error) {
+func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		if err := createFile(path, segmentBytes); err != nil {
@@ -67,7 +69,7 @@ func openMapping(path string, segmentBytes int64, most int) (*mapping, error) {
 		return nil, err
 	}
 	m := &mapping{file: f}
-	if err := m.read(most); err != nil {
+	if err := m.read(memory); err != nil {
 		m.close()
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func createFile(path string, segmentBytes int64) error {
 }
 
 // read maps the file and finds out what it holds.
-func (m *mapping) read(most int) error {
+func (m *mapping) read(memory int64) error {
 	first := make([]byte, headerBytes)
 	n, err := m.file.ReadAt(first, 0)
 	if err != nil && err != io.EOF {
@@ -97,6 +99,7 @@ func (m *mapping) read(most int) error {
 	if m.segmentBytes, m.seed, err = parseHeader(first[:n]); err != nil {
 		return &distrust{err}
 	}
+	m.most = mostSegments(memory, m.segmentBytes)
 	info, err := m.file.Stat()
 	if err != nil {
 		return err
@@ -105,7 +108,7 @@ func (m *mapping) read(most int) error {
 	if err := m.checkTail(info.Size()); err != nil {
 		return err
 	}
-	size := m.chunkAt(max(chunksFor(most), m.chunks+1))
+	size := m.chunkAt(max(chunksFor(m.most), m.chunks+1))
 	m.data, err = unix.Mmap(int(m.file.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("map %d bytes of %s: %w", size, m.file.Name(), err)
@@ -282,23 +285,35 @@ func (m *mapping) withdraw(id uint32) {
 	second.Store(0)
 }
 
-// finish marks the file as closed in good order.
-func (m *mapping) finish() {
-	if m.file != nil {
+func (m *mapping) finish() (err error) {
+	m.finishing.Do(func() {
+		if m.file == nil {
+			return
+		}
 		m.word(atState).Store(stateClosed)
+		err = m.closeFiles()
+	})
+	return err
+}
+
+// closeFiles lets go of the lock last: until then nobody else has the file.
+func (m *mapping) closeFiles() error {
+	err := m.file.Close()
+	if m.lock != nil {
+		err = errors.Join(err, m.lock.Close())
 	}
+	return err
 }
 
 func (m *mapping) close() (err error) {
+	m.finishing.Do(func() {
+		if m.file != nil {
+			err = m.closeFiles()
+		}
+	})
 	m.closing.Do(func() {
 		if m.data != nil {
-			err = unix.Munmap(m.data)
-		}
-		if m.file != nil {
-			err = errors.Join(err, m.file.Close())
-		}
-		if m.lock != nil {
-			err = errors.Join(err, m.lock.Close())
+			err = errors.Join(err, unix.Munmap(m.data))
 		}
 	})
 	return err

@@ -112,13 +112,13 @@ func open(o Options, lines int64) (*Store, error) {
 		alarm:       alarm{log: o.Log},
 		stop:        make(chan struct{}),
 	}
-	most := int(o.Memory/(segmentBytes+overhead)) - 1 // one more there may be while segments are rewritten
 	if o.File != "" {
-		if err := s.openFile(o, segmentBytes, most); err != nil {
+		if err := s.openFile(o, segmentBytes); err != nil {
 			return nil, err
 		}
 		return s, nil
 	}
+	most := mostSegments(o.Memory, segmentBytes)
 	s.seed = newSeed()
 	ground, err := newMemory(segmentBytes, most)
 	if err != nil {
@@ -129,11 +129,14 @@ func open(o Options, lines int64) (*Store, error) {
 	return s, s.table.start()
 }
 
-// overhead is what a segment needs beside its entries: what is known about it, its part of the directory, and its line in the
-// file.
-const overhead = 384
+// mostSegments returns how many segments there may be; one more there may be while some are rewritten. Beside its entries a
+// segment needs what is known about it, its part of the directory, and its record in the file.
+func mostSegments(memory, segmentBytes int64) int {
+	const overhead = 384
+	return int(memory/(segmentBytes+overhead)) - 1
+}
 
-// hold has the ground let go when the store is forgotten, if not closed before.
+// hold has the ground let go when the store is forgotten: no earlier, since a take may be looking at it.
 func (s *Store) hold(g ground) {
 	s.ground = g
 	runtime.AddCleanup(s, func(g ground) { g.close() }, g)
@@ -142,8 +145,8 @@ func (s *Store) hold(g ground) {
 // InProcess marks the store as one that never waits.
 func (s *Store) InProcess() {}
 
-// Close lets the memory and the file go, and marks the file as closed in good order. No take may be running; later ones return
-// ErrClosed.
+// Close lets the file go, marked as closed in good order; later takes return ErrClosed. A take that is running meanwhile is
+// counted, or returns ErrClosed. Closing again does nothing.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -154,8 +157,7 @@ func (s *Store) Close() error {
 	s.table.closed = true
 	s.table.directory.Store(newDirectory(1).void(s.table.arena.segmentBytes))
 	s.table.mu.Unlock()
-	s.ground.finish()
-	return s.ground.close()
+	return s.ground.finish() // the memory goes when the last take that may still look at it has gone
 }
 
 // Stats says how full the store is.

@@ -10,7 +10,7 @@ import (
 )
 
 // openFile opens or creates the file, as the only process that has it.
-func (s *Store) openFile(o Options, segmentBytes int64, most int) (err error) {
+func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	name := o.Name
 	if name == "" {
 		name = filepath.Base(os.Args[0])
@@ -23,11 +23,11 @@ func (s *Store) openFile(o Options, segmentBytes int64, most int) (err error) {
 		}
 		return err
 	}
-	m, err := openMapping(o.File, segmentBytes, most)
+	m, err := openMapping(o.File, segmentBytes, o.Memory)
 	var bad *distrust
 	if errors.As(err, &bad) {
 		if err = setAside(o.File, bad, o.Log); err == nil {
-			m, err = openMapping(o.File, segmentBytes, most)
+			m, err = openMapping(o.File, segmentBytes, o.Memory)
 		}
 	}
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) openFile(o Options, segmentBytes int64, most int) (err error) {
 	m.lock = lock
 	s.hold(m)
 	s.seed, s.sharedUntil = m.seed, m.word(atSharedUntil)
-	a := &arena{ground: m, segmentBytes: m.segmentBytes, most: most, chunks: m.chunks, used: len(m.found)}
+	a := &arena{ground: m, segmentBytes: m.segmentBytes, most: m.most, chunks: m.chunks, used: len(m.found)}
 	s.table = newTable(a)
 	if len(m.found) == 0 {
 		if err := s.table.start(); err != nil {

@@ -2,7 +2,7 @@
 
 package memstore
 
-func (s *Store) openFile(Options, int64, int) error { return ErrNoMapping }
+func (s *Store) openFile(Options, int64) error { return ErrNoMapping }
 
 // newMemory returns the ground of a store without a file.
 func newMemory(segmentBytes int64, _ int) (ground, error) { return newHeap(segmentBytes), nil }
