@@ -30,7 +30,7 @@ func (s seed) hash(key []byte) uint64 {
 }
 
 // position is where in the table's order a hash stands. It bends the even spread of hashes, u + 0.34·u·(1-u) with u from 0
-// to 1, so that the first segments get twice as many keys as the last. A table of equal segments would fill all of them at
+// to 1, so that the last segments get twice as many keys as the first. A table of equal segments would fill all of them at
 // the same time, then split them all at once and be half empty; bent, at any time some segments are about to be split and
 // others have just been, and the table is about two thirds full at every size.
 func position(hash uint64) uint64 {

@@ -5,8 +5,8 @@ import "github.com/spf13/cobra"
 const serveLong = `Run the edge.
 
 Without flags: the contract's limits, before the built-in sample backend. Counts and the backend's rows are
-kept in ./weir-data: a restart, also after kill -9, goes on counting where the last process was. Start-up
-prints two blocks to paste into a shell; each ends in a 429.
+kept in ./weir-data: on Linux a restart, also after kill -9, goes on counting where the last process was.
+Start-up prints two blocks to paste into a shell; each ends in a 429.
 
 With --upstream URL Weir stands in front of your own backend instead. Sessions (--jwt-key, --jwks) and API
 tokens (--token-file, or those of 'weir token create') are verified here; what cannot be verified is counted

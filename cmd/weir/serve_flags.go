@@ -67,7 +67,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
 	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
-	flags.Var(&f.store, "store", "where counts are kept: memory, which with Linux is a file in --data too, so that they outlive the process")
+	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
 	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, in B, KiB, MiB or GiB; not with --upstream")
 	flags.Var(&f.memory, "memory", "bound of the counters, in B, KiB, MiB or GiB, 1MiB at least")
