@@ -36,7 +36,8 @@ const (
 	leastDepth = 2 // a table has four segments at least
 
 	fullPerMille  = 900 // slots in use at which a segment is rewritten
-	splitPerMille = 700 // live ones from which that makes two of it
+	splitPerMille = 700 // live ones from which that makes two of it,
+	tightPerMille = 850 // and up to which it is still cleaned where there is no memory for two
 	mergePerMille = 500 // live ones of two halves up to which they become one
 
 	longest = int64(weir.MaxPer / time.Second) // that a window can be open
@@ -240,13 +241,17 @@ func (t *table) makeRoom(seg *segment, now int64) error {
 	}
 	defer seg.mu.Unlock()
 	t.count(seg, now)
-	if seg.live < t.slots*splitPerMille/1000 {
-		t.tidying.Lock()
-		defer t.tidying.Unlock()
-		return t.rewrite([]*segment{seg}, []scope{seg.scope}, now)
+	var err error
+	if seg.live >= t.slots*splitPerMille/1000 {
+		halves := seg.scope.halves()
+		err = t.rewrite([]*segment{seg}, halves[:], now)
+		if err == nil || seg.live >= t.slots*tightPerMille/1000 {
+			return err
+		}
 	}
-	halves := seg.scope.halves()
-	return t.rewrite([]*segment{seg}, halves[:], now)
+	t.tidying.Lock()
+	defer t.tidying.Unlock()
+	return t.rewrite([]*segment{seg}, []scope{seg.scope}, now)
 }
 
 // errCrowded says that two segments do not fit into one.
