@@ -93,8 +93,9 @@ func (t *table) segmentOf(hash uint64) *segment { return t.segmentAt(position(ha
 
 func (t *table) segmentAt(position uint64) *segment { return t.directory.Load().segmentOf(position) }
 
-// claim returns a slot for a key that the segment does not have, and whose it was: one of an ended window, frozen, with its
-// word, or a vacant one, unless as many as most are in use already; nil where there is none. The segment is locked.
+// claim returns a slot for a key that the segment does not have: one of an ended window, and then whose it was and its word, or
+// a vacant one, unless as many as most are in use already; nil where there is none. From now on the slot has no owner, not
+// even for the claimant's other charges. The segment is locked.
 func (t *table) claim(seg *segment, hash uint64, now int64, most int) (e *entry, former, word uint64) {
 	i := hash & t.mask
 	for range t.mask + 1 {
@@ -115,6 +116,7 @@ func (t *table) claim(seg *segment, hash uint64, now int64, most int) (e *entry,
 			}
 			word := e.word.Load()
 			if !isHeld(word, former) && unpack(word, former).Reset <= now && e.word.CompareAndSwap(word, word^frozen) {
+				e.hash.Store(passed)
 				return e, former, word
 			}
 		}
@@ -126,7 +128,6 @@ func (t *table) claim(seg *segment, hash uint64, now int64, most int) (e *entry,
 // pass gives a claimed slot to the key with that hash, and its first window with it. Whoever looks meanwhile finds no key
 // there, or the new one whole.
 func (e *entry) pass(hash, word uint64) {
-	e.hash.Store(passed)
 	e.word.Store(word)
 	e.hash.Store(hash)
 }
@@ -134,11 +135,11 @@ func (e *entry) pass(hash, word uint64) {
 // unclaim leaves a claimed slot as it was.
 func (t *table) unclaim(seg *segment, e *entry, former, word uint64) {
 	if former == vacant {
-		e.hash.Store(vacant)
 		seg.occupied--
-		return
+	} else {
+		e.word.Store(word)
 	}
-	e.word.Store(word)
+	e.hash.Store(former)
 }
 
 // each calls f for every slot of the segment that is not vacant.

@@ -1,0 +1,80 @@
+package memstore
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/storetest"
+)
+
+// A table that is always full, whose windows end all the time, so that places and shared budgets are taken over by others
+// within the takes that need them: no take waits for itself, and nobody gets more than the limit.
+func TestAtTheBoundNoTakeWaitsForItself(t *testing.T) {
+	clock := storetest.StartManualClock()
+	s := newStore(t, Options{Memory: 16 << 10, Now: clock.Now}, smallLines)
+	for who := range uint64(60_000) {
+		a, b := charge(who, 3), charge(1<<40|who, 3)
+		b.Key[0] = 'B'
+		a.Per, b.Per = int64(1+who%7), int64(1+who%11)
+		s.mustTake(t, a, b)
+		if who%50 == 0 {
+			clock.Advance(time.Second)
+		}
+	}
+	if s.Stats().Shared == 0 {
+		t.Error("the bound was not reached")
+	}
+	s.table.audit(t)
+}
+
+// Many callers, few places: each key's admissions within any one window of its own stay within its limit, whether it had an
+// entry, shared a budget, or went from one to the other.
+func TestAtTheBoundNobodyGetsMoreThanTheLimit(t *testing.T) {
+	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
+		clock := storetest.StartManualClock()
+		s := newStore(t, Options{Memory: 64 << 10, Now: clock.Now, File: file}, smallLines)
+		const keys, limit, callers, seconds = 3000, 2, 6, 24
+		const per = 8
+		var mu sync.Mutex
+		windows := map[[2]int64]int{} // of key and reset: admitted
+		for range seconds {
+			var wg sync.WaitGroup
+			for i := range callers {
+				wg.Go(func() {
+					random := rand.New(rand.NewPCG(uint64(i), uint64(clock.Now().Unix())))
+					for range 600 {
+						who := random.Uint64N(keys)
+						own, other := charge(who, limit), charge(1<<32|who/2, 3*limit)
+						own.Per, other.Per = per, per+3
+						charges := []weir.Charge{own}
+						if who%2 == 0 {
+							charges = append(charges, other)
+						}
+						r := s.mustTake(t, charges...)
+						if !r.Allowed {
+							continue
+						}
+						mu.Lock()
+						windows[[2]int64{int64(who), r.Used[0].Reset}]++
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			clock.Advance(time.Second)
+		}
+		for w, admitted := range windows {
+			if admitted > limit {
+				t.Errorf("key %d was admitted %d times until %d with a limit of %d", w[0], admitted, w[1], limit)
+			}
+		}
+		if s.Stats().Shared == 0 {
+			t.Error("the bound was not reached")
+		}
+		s.table.audit(t)
+	}
+}
