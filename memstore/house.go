@@ -13,7 +13,7 @@ const (
 // nearly empty. The takes that open windows look at one, the first take of every second at some: so it goes faster where there is
 // more to do, nothing runs where there is no traffic, and no take is held up for more than a few segments' work.
 func (t *table) keepHouse(now int64, segments int) {
-	for merges := 0; segments > 0 && merges < mergesPerTick && now >= t.round.Load(); segments-- {
+	for merges := 0; segments > 0 && merges < mergesPerTick && t.due(now); segments-- {
 		position := t.cursor.Load()
 		seg := t.segmentAt(position)
 		if seg == nil || !t.cursor.CompareAndSwap(position, seg.scope.end()) {
@@ -27,6 +27,12 @@ func (t *table) keepHouse(now int64, segments int) {
 			t.round.Store(now + roundSeconds)
 		}
 	}
+}
+
+// due reports whether a round is under way, or is to begin: in time, or after the clock was set back.
+func (t *table) due(now int64) bool {
+	round := t.round.Load()
+	return now >= round || now < round-roundSeconds
 }
 
 // tidy merges a segment with its other half where what is live in both fits well into one.

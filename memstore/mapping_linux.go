@@ -159,17 +159,27 @@ func (m *mapping) checkTail(size int64) error {
 // fill makes sure that what is in use has its place on the disk: a copy may have been made with holes, and to write into one
 // when the disk is full ends the process.
 func (m *mapping) fill() error {
-	for i := 0; i < len(m.found); i++ {
-		at := m.offset(m.found[i].id)
-		err := unix.Fallocate(int(m.file.Fd()), 0, at, m.segmentBytes)
-		if errors.Is(err, unix.EOPNOTSUPP) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("allocate what %s uses of the disk: %w", m.file.Name(), err)
-		}
+	err := m.keep(0, headerBytes)
+	for chunk := range m.chunks {
+		err = errors.Join(err, m.keep(m.chunkAt(chunk), recordsPage))
+	}
+	for _, r := range m.found {
+		err = errors.Join(err, m.keep(m.offset(r.id), m.segmentBytes))
+	}
+	if err != nil {
+		return fmt.Errorf("allocate what %s uses of the disk: %w", m.file.Name(), err)
 	}
 	return nil
+}
+
+// keep gives a part of the file its place on the disk, with the bytes that it has.
+func (m *mapping) keep(at, length int64) error {
+	err := unix.Fallocate(int(m.file.Fd()), 0, at, length)
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	_, err = m.file.WriteAt(bytes.Clone(m.data[at:at+length]), at)
+	return err
 }
 
 // begin marks the file as in use by this process.
@@ -248,13 +258,20 @@ func (m *mapping) allocate(at, length int64) error {
 func (m *mapping) clear(id uint32) { clear(m.segment(id)) }
 
 func (m *mapping) release(id uint32) bool {
-	if m.segmentBytes < int64(os.Getpagesize()) {
+	segment := m.segment(id)
+	if !wholePages(segment) {
 		return false
 	}
 	if m.file == nil {
-		return unix.Madvise(m.segment(id), unix.MADV_DONTNEED) == nil
+		return unix.Madvise(segment, unix.MADV_DONTNEED) == nil
 	}
-	return unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.offset(id), m.segmentBytes) == nil
+	// A take that was held up may still look here, and a look at a hole in a file can end the process where the disk is full. So
+	// nothing of the file's stays here.
+	if m.remap(id, -1, 0, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE) != nil {
+		return false
+	}
+	err := unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.offset(id), m.segmentBytes)
+	return err == nil || m.restore(id) != nil // what cannot be punched is not given back, but for what cannot be had again either
 }
 
 func (m *mapping) restore(id uint32) error {
@@ -262,10 +279,25 @@ func (m *mapping) restore(id uint32) error {
 		if err := m.allocate(m.offset(id), m.segmentBytes); err != nil {
 			return err
 		}
+		if wholePages(m.segment(id)) {
+			if err := m.remap(id, int(m.file.Fd()), m.offset(id), unix.MAP_SHARED); err != nil {
+				return fmt.Errorf("map a segment: %w", err)
+			}
+		}
 	}
 	m.clear(id)
 	return nil
 }
+
+// remap puts other memory where a segment is.
+func (m *mapping) remap(id uint32, fd int, offset int64, flags int) error {
+	segment := m.segment(id)
+	_, err := unix.MmapPtr(fd, offset, unsafe.Pointer(unsafe.SliceData(segment)), uintptr(len(segment)),
+		unix.PROT_READ|unix.PROT_WRITE, flags|unix.MAP_FIXED)
+	return err
+}
+
+func wholePages(b []byte) bool { return len(b)%os.Getpagesize() == 0 }
 
 func (m *mapping) publish(id uint32, s scope) {
 	if m.file == nil {

@@ -125,7 +125,7 @@ func open(o Options, lines int64) (*Store, error) {
 		return nil, err
 	}
 	s.hold(ground)
-	s.table = newTable(&arena{ground: ground, segmentBytes: segmentBytes, most: most})
+	s.table = newTable(&arena{ground: ground, segmentBytes: segmentBytes, most: most}, s.clock)
 	return s, s.table.start()
 }
 

@@ -38,13 +38,16 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	s.hold(m)
 	s.seed, s.sharedUntil = m.seed, m.word(atSharedUntil)
 	a := &arena{ground: m, segmentBytes: m.segmentBytes, most: m.most, chunks: m.chunks, used: len(m.found)}
-	s.table = newTable(a)
+	s.table = newTable(a, s.clock)
 	if len(m.found) == 0 {
 		if err := s.table.start(); err != nil {
 			return errors.Join(err, m.close())
 		}
 	} else {
 		s.table.adopt(m.found)
+	}
+	if latest := uint64(s.clock.now() + longest); s.sharedUntil.Load() > latest {
+		s.sharedUntil.Store(latest)
 	}
 	m.begin(o.Log)
 	if s.table.unchecked.Load() {

@@ -13,6 +13,7 @@ import (
 // A table is all entries: segments, and the directory that leads to them.
 type table struct {
 	arena     *arena
+	clock     *register
 	directory atomic.Pointer[directory]
 	mask      uint64 // lines of a segment, less one
 	slots     int    // entries of a segment
@@ -43,9 +44,9 @@ const (
 	longest = int64(weir.MaxPer / time.Second) // that a window can be open
 )
 
-func newTable(a *arena) *table {
+func newTable(a *arena, clock *register) *table {
 	lines := a.segmentBytes / lineBytes
-	return &table{arena: a, mask: uint64(lines - 1), slots: int(lines * perLine)}
+	return &table{arena: a, clock: clock, mask: uint64(lines - 1), slots: int(lines * perLine)}
 }
 
 // start gives an empty table its first segments.
@@ -198,16 +199,24 @@ func (t *table) thaw(seg *segment) {
 	})
 }
 
-// check repairs what a process that died, or a disk, may have left in a segment: entries that are held, which are let go as
-// they are, and entries without a word, which are dropped. Nobody of this process holds anything there yet: until all
-// segments are checked, whoever wants to must lock them.
+// check repairs what a process that died, a disk, or a clock that went far ahead may have left in a segment: entries that are
+// held are let go, entries without a word are dropped, and no window ends later than the longest that there can be. Nobody of
+// this process holds anything there yet: until all segments are checked, whoever wants to must lock them.
 func (t *table) check(seg *segment) {
+	latest := t.clock.now() + longest
+	t.thaw(seg)
 	t.each(seg, func(e *entry, hash uint64) {
-		if hash != passed && e.word.Load() == 0 {
+		word := e.word.Load()
+		used := unpack(word, hash)
+		switch {
+		case hash == passed:
+		case word == 0 || isHeld(word, hash):
 			e.hash.Store(passed)
+		case used.Reset > latest:
+			used.Reset = latest
+			e.word.CompareAndSwap(word, pack(used, hash)) // else a take has done so, or more
 		}
 	})
-	t.thaw(seg)
 	seg.checked = true
 }
 
