@@ -23,6 +23,20 @@ type arena struct {
 	fullAt int64    // in this second
 }
 
+// adopt makes an arena of the chunks that a file has, with those segments in use.
+func (a *arena) adopt(chunks int, found []record) {
+	use := make(map[uint32]bool, len(found))
+	for _, r := range found {
+		use[r.id] = true
+	}
+	for id := chunks*chunkSegments - 1; id >= 0; id-- {
+		if !use[uint32(id)] {
+			a.bare = append(a.bare, uint32(id))
+		}
+	}
+	a.chunks, a.used = chunks, len(found)
+}
+
 // chunkSegments is how many segments the ground is extended by.
 const chunkSegments = 32
 

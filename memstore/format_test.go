@@ -236,3 +236,23 @@ func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
 		t.Errorf("only %d changes were looked at", checks)
 	}
 }
+
+// Killed in its very first start, when the file had room and nothing was recorded yet, the next one uses that room.
+func TestAFileThatWasOnlyExtendedIsUsed(t *testing.T) {
+	clock := storetest.StartManualClock()
+	o := Options{File: filepath.Join(t.TempDir(), "counters"), Memory: LeastMemory, Now: clock.Now}
+	s := newStore(t, o, 64)
+	b := header(s.table.arena.segmentBytes, s.seed)
+	b = append(b, make([]byte, recordsPage+chunkSegments*s.table.arena.segmentBytes)...)
+	o.File += "-killed"
+	if err := os.WriteFile(o.File, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = newStore(t, o, 64)
+	for n := uint64(0); s.Stats().Shared == 0; n++ { // up to the bound
+		s.mustTake(t, charge(n, 5))
+	}
+	if info, err := os.Stat(o.File); err != nil || info.Size() > 2*LeastMemory {
+		t.Errorf("the file has %d bytes (%v) under a bound of %d", info.Size(), err, LeastMemory)
+	}
+}

@@ -37,7 +37,8 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	m.lock = lock
 	s.hold(m)
 	s.seed, s.sharedUntil = m.seed, m.word(atSharedUntil)
-	a := &arena{ground: m, segmentBytes: m.segmentBytes, most: m.most, chunks: m.chunks, used: len(m.found)}
+	a := &arena{ground: m, segmentBytes: m.segmentBytes, most: m.most}
+	a.adopt(m.chunks, m.found)
 	s.table = newTable(a, s.clock)
 	if len(m.found) == 0 {
 		if err := s.table.start(); err != nil {

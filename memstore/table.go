@@ -67,19 +67,12 @@ func (t *table) start() error {
 // adopt makes a table of the segments that a file has.
 func (t *table) adopt(found []record) {
 	depth := uint8(leastDepth)
-	use := make(map[uint32]bool, len(found))
 	for _, r := range found {
 		depth = max(depth, r.scope.depth)
-		use[r.id] = true
 	}
 	d := newDirectory(depth)
 	for _, r := range found {
 		d.put(&segment{id: r.id, lines: t.arena.ground.lines(r.id), scope: r.scope, occupied: -1})
-	}
-	for id := t.arena.chunks*chunkSegments - 1; id >= 0; id-- {
-		if !use[uint32(id)] {
-			t.arena.bare = append(t.arena.bare, uint32(id))
-		}
 	}
 	t.directory.Store(d)
 	t.unchecked.Store(true)
