@@ -160,11 +160,21 @@ func (m *mapping) checkTail(size int64) error {
 // when the disk is full ends the process.
 func (m *mapping) fill() error {
 	err := m.keep(0, headerBytes)
-	for chunk := range m.chunks {
-		err = errors.Join(err, m.keep(m.chunkAt(chunk), recordsPage))
+	inUse := make([]int, m.chunks)
+	for _, r := range m.found {
+		inUse[r.id/chunkSegments]++
+	}
+	for chunk, n := range inUse {
+		length := int64(recordsPage)
+		if n == chunkSegments {
+			length = m.stride()
+		}
+		err = errors.Join(err, m.keep(m.chunkAt(chunk), length))
 	}
 	for _, r := range m.found {
-		err = errors.Join(err, m.keep(m.offset(r.id), m.segmentBytes))
+		if inUse[r.id/chunkSegments] < chunkSegments {
+			err = errors.Join(err, m.keep(m.offset(r.id), m.segmentBytes))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("allocate what %s uses of the disk: %w", m.file.Name(), err)
