@@ -7,9 +7,10 @@ import (
 
 // A register is the store's clock, and the second that a take last read from it.
 //
-// A take reads the clock once, and before it counts it checks that the register still shows its second. So all takes, in
-// the order in which they passed that check, have seconds that never run backwards, whichever processors they ran on, and
-// the clock is not read again while two takes contend for one word.
+// A take reads the clock once, and before it counts it checks that the register still shows its second. So takes that spend
+// have, in the order in which they are counted, seconds that never run backwards, whichever processors they ran on, and the
+// clock is not read again while two of them contend for one word. A take that spends nothing may see the next second a moment
+// before one that is just being counted in the last: each is right at its own second, which was the clock's during the take.
 type register struct {
 	wall   int64     // Unix nanoseconds of start
 	start  time.Time // with the monotonic clock's reading

@@ -77,6 +77,9 @@ type record struct {
 	serial uint64
 }
 
+// greatestSerial leaves room for more; no store comes near.
+const greatestSerial = 1 << 39
+
 // encode returns the record's two words. The first has the prefix and, after its last bit, a 1; the second is zero for a
 // free segment, and otherwise the serial and 24 bits of a checksum.
 func (r record) encode() (first, second uint64) {
@@ -98,7 +101,7 @@ func decode(id uint32, first, second uint64) (r record, used bool, err error) {
 		return r, false, nil
 	}
 	r = record{id: id, serial: second >> 24}
-	if first == 0 || second&(1<<24-1) != checksum(id, first, r.serial) {
+	if first == 0 || second&(1<<24-1) != checksum(id, first, r.serial) || r.serial > greatestSerial {
 		return r, false, fmt.Errorf("the record of segment %d is damaged", id)
 	}
 	low := bits.TrailingZeros64(first)
@@ -108,8 +111,8 @@ func decode(id uint32, first, second uint64) (r record, used bool, err error) {
 
 // settle finds out which of the recorded segments hold what, by age: of those that were being rewritten when a process was
 // killed, both the old and the fresh ones may be recorded. It returns the segments in use, with the scope that is left to
-// them, and the greatest serial.
-func settle(records []record) (use []record, greatest uint64, err error) {
+// them, the scopes that none has, and the greatest serial.
+func settle(records []record) (use []record, gaps []scope, greatest uint64, err error) {
 	slices.SortFunc(records, func(a, b record) int {
 		if a.serial < b.serial {
 			return -1
@@ -121,8 +124,8 @@ func settle(records []record) (use []record, greatest uint64, err error) {
 		depth = max(depth, r.scope.depth)
 		greatest = max(greatest, r.serial)
 	}
-	if int(depth) > bits.Len(uint(len(records)))+16 { // splits follow the spread of a keyed hash
-		return nil, 0, fmt.Errorf("a segment is split %d times among %d", depth, len(records))
+	if int(depth) > bits.Len(uint(len(records)))+8 { // splits follow the spread of a keyed hash
+		return nil, nil, 0, fmt.Errorf("a segment is split %d times among %d", depth, len(records))
 	}
 	holder := make([]int32, 1<<depth) // the place in records, plus one
 	for i, r := range records {
@@ -134,7 +137,8 @@ func settle(records []record) (use []record, greatest uint64, err error) {
 	held := make([]scopeSum, len(records))
 	for i, h := range holder {
 		if h == 0 {
-			return nil, 0, errors.New("a part of the table is missing")
+			gaps = append(gaps, scope{uint64(i) << (64 - depth), depth})
+			continue
 		}
 		held[h-1].add(uint64(i))
 	}
@@ -144,12 +148,25 @@ func settle(records []record) (use []record, greatest uint64, err error) {
 		}
 		left, ok := held[i].scope(depth)
 		if !ok {
-			return nil, 0, fmt.Errorf("segment %d overlaps others", r.id)
+			return nil, nil, 0, fmt.Errorf("segment %d overlaps others", r.id)
 		}
 		r.scope = left
 		use = append(use, r)
 	}
-	return use, greatest, nil
+	return use, whole(gaps), greatest, nil
+}
+
+// whole puts scopes together, two halves at a time; they come in ascending order.
+func whole(scopes []scope) []scope {
+	var out []scope
+	for _, s := range scopes {
+		for len(out) > 0 && s.depth > 0 && out[len(out)-1] == s.buddy() && s.prefix > s.buddy().prefix {
+			s = s.whole()
+			out = out[:len(out)-1]
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // A scopeSum collects places of a directory, in ascending order.

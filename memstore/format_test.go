@@ -88,22 +88,24 @@ func TestSegmentsAreSettledByAge(t *testing.T) {
 		name    string
 		records []record
 		want    []record // none: distrusted
+		gaps    []scope
 	}{
-		{"two halves", []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}, []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}},
+		{"two halves", []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}, []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}, nil},
 		{"a split of which one half is there", []record{{0, scope{0, 0}, 1}, {1, scope{0, 1}, 2}},
-			[]record{{0, scope{half, 1}, 1}, {1, scope{0, 1}, 2}}},
+			[]record{{0, scope{half, 1}, 1}, {1, scope{0, 1}, 2}}, nil},
 		{"that, and the other half split likewise", []record{{0, scope{0, 0}, 1}, {1, scope{0, 1}, 2}, {2, scope{half, 2}, 3}},
-			[]record{{0, scope{half | quarter, 2}, 1}, {1, scope{0, 1}, 2}, {2, scope{half, 2}, 3}}},
+			[]record{{0, scope{half | quarter, 2}, 1}, {1, scope{0, 1}, 2}, {2, scope{half, 2}, 3}}, nil},
 		{"a merge whose halves are still there", []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}, {2, scope{0, 0}, 3}},
-			[]record{{2, scope{0, 0}, 3}}},
-		{"a gap", []record{{0, scope{0, 1}, 1}}, nil},
-		{"both ends and not the middle", []record{{0, scope{0, 0}, 1}, {1, scope{quarter, 2}, 2}, {2, scope{half, 2}, 3}}, nil},
-		{"three quarters", []record{{0, scope{0, 0}, 1}, {1, scope{0, 2}, 2}}, nil},
-		{"splits without end", []record{{0, scope{0, 0}, 1}, {1, scope{0, 40}, 2}}, nil},
+			[]record{{2, scope{0, 0}, 3}}, nil},
+		{"a gap", []record{{0, scope{0, 1}, 1}, {1, scope{half, 3}, 2}}, []record{{0, scope{0, 1}, 1}, {1, scope{half, 3}, 2}},
+			[]scope{{half | quarter>>1, 3}, {half | quarter, 2}}},
+		{"both ends and not the middle", []record{{0, scope{0, 0}, 1}, {1, scope{quarter, 2}, 2}, {2, scope{half, 2}, 3}}, nil, nil},
+		{"three quarters", []record{{0, scope{0, 0}, 1}, {1, scope{0, 2}, 2}}, nil, nil},
+		{"splits without end", []record{{0, scope{0, 0}, 1}, {1, scope{0, 40}, 2}}, nil, nil},
 	} {
-		use, _, err := settle(test.records)
-		if (err == nil) != (test.want != nil) || err == nil && !slices.Equal(use, test.want) {
-			t.Errorf("%s: %+v, %v", test.name, use, err)
+		use, gaps, _, err := settle(test.records)
+		if (err == nil) != (test.want != nil) || err == nil && (!slices.Equal(use, test.want) || !slices.Equal(gaps, test.gaps)) {
+			t.Errorf("%s: %+v, gaps %+v, %v", test.name, use, gaps, err)
 		}
 	}
 }
@@ -190,9 +192,9 @@ func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
 		for _, r := range g.records {
 			records = append(records, r)
 		}
-		use, _, err := settle(records)
-		if err != nil {
-			t.Fatalf("after %d changes: %v", checks, err)
+		use, gaps, _, err := settle(records)
+		if err != nil || len(gaps) > 0 {
+			t.Fatalf("after %d changes: gaps %v, %v", checks, gaps, err)
 		}
 		for hash, count := range live {
 			found := false

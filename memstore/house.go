@@ -5,7 +5,7 @@ const (
 	roundSeconds = 15
 
 	// What one take does of that: the first take of a second,
-	segmentsPerTick = 32
+	segmentsPerTick = 16
 	mergesPerTick   = 4
 )
 

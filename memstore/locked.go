@@ -21,8 +21,9 @@ func (s *Store) takeLocked(charges []weir.Charge, hashes []uint64, receipt *weir
 			s.table.keepHouse(receipt.Now, 1)
 			return nil
 		}
-		err := s.table.makeRoom(crowded, s.clock.now())
-		s.watch(err)
+		now := s.clock.now()
+		err := s.table.makeRoom(crowded, now)
+		s.watch(err, now)
 		if err != nil {
 			full = append(full, crowded)
 		}

@@ -30,7 +30,8 @@ type mapping struct {
 	seed   seed
 	most   int      // segments that the bound allows
 	chunks int      // that the file has
-	found  []record // what it held when it was opened
+	found  []record // what it held when it was opened,
+	gaps   []scope  // and what a power cut had taken from it
 	clean  bool     // whether it had been closed in good order
 }
 
@@ -131,11 +132,14 @@ func (m *mapping) read(memory int64) error {
 		}
 		return nil
 	}
-	use, serial, err := settle(records)
+	use, gaps, serial, err := settle(records)
+	if err == nil && len(gaps) > 0 && !m.fromBefore() {
+		err = errors.New("a part of the table is missing")
+	}
 	if err != nil {
 		return &distrust{err}
 	}
-	m.found = use
+	m.found, m.gaps = use, gaps
 	m.serial.Store(serial)
 	return m.fill()
 }
@@ -194,13 +198,20 @@ func (m *mapping) keep(at, length int64) error {
 
 // begin marks the file as in use by this process.
 func (m *mapping) begin(log *slog.Logger) {
-	boot := bootID()
-	at := m.data[atBoot : atBoot+len(boot)]
-	if !m.clean && !bytes.Equal(at, boot[:]) {
-		log.Warn("the machine went down while counts were kept: those of its last half minute may be missing", "file", m.file.Name())
+	if !m.clean && m.fromBefore() {
+		log.Warn("the machine went down while counts were kept: some of its last half minute may be missing",
+			"file", m.file.Name(), "parts_missing", len(m.gaps))
 	}
-	copy(at, boot[:])
+	boot := bootID()
+	copy(m.data[atBoot:], boot[:])
 	m.word(atState).Store(stateOpen)
+}
+
+// fromBefore reports whether the file was last written before this start of the machine: then what had not been written back
+// to the disk may be missing.
+func (m *mapping) fromBefore() bool {
+	boot := bootID()
+	return !bytes.Equal(m.data[atBoot:atBoot+len(boot)], boot[:])
 }
 
 // bootID names this start of the machine.
@@ -315,6 +326,7 @@ func (m *mapping) publish(id uint32, s scope) {
 	}
 	first, second := m.record(id)
 	a, b := record{id, s, m.serial.Add(1)}.encode()
+	second.Store(0) // there may be the record of a rewrite that a kill cut short
 	first.Store(a)
 	second.Store(b)
 }

@@ -189,6 +189,7 @@ func (s *Store) Stats() Stats {
 		st.Keys += int64(seg.occupied)
 		seg.mu.Unlock()
 		if position = seg.scope.end(); position == 0 {
+			runtime.KeepAlive(s)
 			return st
 		}
 	}

@@ -45,7 +45,9 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 			return errors.Join(err, m.close())
 		}
 	} else {
-		s.table.adopt(m.found)
+		if err := s.table.adopt(m.found, m.gaps); err != nil {
+			return errors.Join(err, m.close())
+		}
 	}
 	if latest := uint64(s.clock.now() + longest); s.sharedUntil.Load() > latest {
 		s.sharedUntil.Store(latest)

@@ -64,18 +64,30 @@ func (t *table) start() error {
 	return nil
 }
 
-// adopt makes a table of the segments that a file has.
-func (t *table) adopt(found []record) {
+// adopt makes a table of the segments that a file has, with new ones where it has gaps.
+func (t *table) adopt(found []record, gaps []scope) error {
 	depth := uint8(leastDepth)
 	for _, r := range found {
 		depth = max(depth, r.scope.depth)
+	}
+	for _, s := range gaps {
+		depth = max(depth, s.depth)
 	}
 	d := newDirectory(depth)
 	for _, r := range found {
 		d.put(&segment{id: r.id, lines: t.arena.ground.lines(r.id), scope: r.scope, occupied: -1})
 	}
+	for _, s := range gaps {
+		seg, err := t.arena.allot(s, 0, 0)
+		if err != nil {
+			return err
+		}
+		t.arena.ground.publish(seg.id, s)
+		d.put(seg)
+	}
 	t.directory.Store(d)
 	t.unchecked.Store(true)
+	return nil
 }
 
 // find returns the entry of a hash, or nil where a take must look again with the segment's lock.

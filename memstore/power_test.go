@@ -1,0 +1,61 @@
+//go:build linux
+
+package memstore
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/storetest"
+)
+
+// After a power cut a part of the table may not have reached the disk. What has is read, the rest begins anew, and the log says so.
+// Where the machine has not gone down, a part that is missing says that somebody else has been at the file.
+func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
+	for _, wentDown := range []bool{true, false} {
+		var said bytes.Buffer
+		clock := storetest.StartManualClock()
+		o := Options{File: filepath.Join(t.TempDir(), "counters"), Now: clock.Now}
+		s := newStore(t, o, defaultLines)
+		const keys = 1000
+		for n := range uint64(keys) {
+			s.mustTake(t, charge(n, 5))
+		}
+		m := s.ground.(*mapping)
+		m.withdraw(s.table.segmentAt(0).id) // which stays missing
+		if wentDown {
+			m.data[atBoot]++
+		}
+		b, err := os.ReadFile(o.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.File += "-after"
+		if err := os.WriteFile(o.File, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o.Log = slog.New(slog.NewTextHandler(&said, nil))
+		s = newStore(t, o, defaultLines)
+		kept := 0
+		for n := range uint64(keys) {
+			switch count := s.mustTake(t, charge(n, 5)).Used[0].Count; count {
+			case 2:
+				kept++
+			case 1:
+			default:
+				t.Fatalf("key %d has %d", n, count)
+			}
+		}
+		if wentDown != (kept > keys/2) || kept == keys {
+			t.Errorf("went down %v: %d of %d counts were kept", wentDown, kept, keys)
+		}
+		if want := map[bool]string{true: "the machine went down", false: "set aside"}[wentDown]; !strings.Contains(said.String(), want) {
+			t.Errorf("went down %v: it said\n%s", wentDown, said.String())
+		}
+		s.table.audit(t)
+	}
+}
