@@ -92,10 +92,13 @@ func record(h *harness, round int, draw func(*rand.Rand) []weir.Charge, between 
 	together(callers, func(i int) {
 		random := rand.New(rand.NewPCG(uint64(round), uint64(i)))
 		for n := range takes {
-			in := draw(random)
+			in := asked{draw(random), h.clock.Now().Unix()}
 			call := tick.Add(1)
-			out := h.take(in...)
+			out := h.take(in.charges...)
 			each[i] = append(each[i], porcupine.Operation{ClientId: i, Input: in, Call: call, Output: out, Return: tick.Add(1)})
+			if after := h.clock.Now().Unix(); out.Now < in.since || out.Now > after {
+				h.Errorf("a take from %d to %d was judged at %d", in.since, after, out.Now)
+			}
 			if random.IntN(6) == 0 {
 				h.advance(time.Second)
 			}
@@ -103,6 +106,12 @@ func record(h *harness, round int, draw func(*rand.Rand) []weir.Charge, between 
 		}
 	})
 	return slices.Concat(each[:]...)
+}
+
+// asked is one take as it was asked for, when the store's clock said since.
+type asked struct {
+	charges charges
+	since   int64
 }
 
 // model is the state of every window, as weir's own arithmetic has it.
@@ -141,7 +150,7 @@ func linearModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return model{} },
 		Step: func(state, input, output any) (bool, any) {
-			return linearStep(state.(model), input.([]weir.Charge), output.(weir.Receipt))
+			return linearStep(state.(model), input.(asked), output.(weir.Receipt))
 		},
 		Equal: func(a, b any) bool {
 			return a.(model).now == b.(model).now && maps.Equal(a.(model).used, b.(model).used)
@@ -149,13 +158,22 @@ func linearModel() porcupine.Model {
 	}
 }
 
-// linearStep keeps no window that has ended, so that equal states are equal.
-func linearStep(m model, in []weir.Charge, out weir.Receipt) (bool, any) {
-	ok, next := m.step(in, out)
+// linearStep keeps no window that has ended, so that equal states are equal. A take may be judged at a second that passed while it
+// was under way, and that another, which began no earlier, has seen the end of: each is right at its own.
+func linearStep(m model, in asked, out weir.Receipt) (bool, any) {
+	latest := max(m.now, out.Now)
+	if out.Now >= in.since {
+		m.now = min(m.now, out.Now)
+	}
+	ok, next := m.step(in.charges, out)
+	if !ok {
+		return false, m
+	}
+	next.now = latest
 	for k, u := range next.used {
 		if u.Reset <= next.now {
 			delete(next.used, k)
 		}
 	}
-	return ok, next
+	return true, next
 }
