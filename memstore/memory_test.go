@@ -1,171 +1,322 @@
-package memstore
+package memstore_test
 
 import (
-	"context"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/storetest"
 )
 
-// A tableTest is a store under test with a clock that the test moves.
-type tableTest struct {
+// shares is how many budgets the newcomers of one window have between them where the table is full.
+const shares = 1024
+
+// A small store has the least memory there can be, and a clock that the test moves.
+type small struct {
 	testing.TB
-	*Store
+	*memstore.Store
 	clock *storetest.ManualClock
 }
 
-func newTableTest(t testing.TB, memory int64) *tableTest {
+func newSmall(t testing.TB) *small {
 	t.Helper()
 	clock := storetest.StartManualClock()
-	return &tableTest{t, newStore(t, Options{Memory: memory, Now: clock.Now}, defaultLines), clock}
+	s, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory, Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return &small{t, s, clock}
 }
 
-func (s *tableTest) take(charges ...weir.Charge) weir.Receipt {
+func (s *small) take(charges ...weir.Charge) weir.Receipt {
 	s.Helper()
-	return s.mustTake(s.TB, charges...)
+	return take(s, s.Store, charges...)
 }
 
-// Trap 44: a flood of keys pushes no live count out, and no newcomer gets more than the limit.
+// fill opens windows of per seconds, for so many callers that every part of the table is full.
+func (s *small) fill(per int64) {
+	s.Helper()
+	for i := range int(2 * s.Stats().Capacity) {
+		s.take(charge("fill", 1, per, fmt.Sprint(i)))
+	}
+	if s.Stats().Shared == 0 {
+		s.Fatalf("the table is not full: %+v", s.Stats())
+	}
+}
+
+func (s *small) within() {
+	s.Helper()
+	if st := s.Stats(); st.Bytes > st.Memory || st.Memory != memstore.LeastMemory || st.Keys > st.Capacity+st.Capacity/8 {
+		s.Errorf("the bound is exceeded: %+v", st)
+	}
+}
+
+// Trap 44: a flood of keys, from many at once, pushes no live count out, and nobody is admitted more often than the limit.
 func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
-	s := newTableTest(t, LeastMemory)
-	const victim, limit = 1 << 60, 5
-	for range limit {
-		s.take(charge(victim, limit))
+	s := newSmall(t)
+	const victims, limit, callers = 200, 5, 3
+	victim := func(i int) weir.Charge { return charge("minute", limit, 60, fmt.Sprint("victim ", i)) }
+	for i := range victims * limit {
+		s.take(victim(i % victims))
 	}
-	keys := uint64(10 * s.Stats().Capacity)
-	for who := range keys {
-		s.take(charge(who, limit))
-	}
-	if s.take(charge(victim, limit)).Allowed {
-		t.Error("a flood gave a spent key its budget back")
-	}
-	st := s.Stats()
-	if st.Keys > 2*st.Capacity || st.Shared == 0 {
-		t.Errorf("%d keys are held with room for %d, and %d takes shared a budget", st.Keys, st.Capacity, st.Shared)
-	}
-	for who := range uint64(1000) { // whoever was first has a budget of its own, late ones share; nobody has more than one
-		for _, who := range []uint64{who, keys - 1 - who} {
-			admitted := 1 // at most, in the flood
-			for range limit + 1 {
-				if s.take(charge(who, limit)).Allowed {
-					admitted++
+	keys := int(flood * s.Stats().Capacity)
+	admitted := make([]atomic.Int32, keys)
+	var flood sync.WaitGroup
+	for caller := range callers {
+		flood.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(caller)))
+			for n := range keys {
+				who := n
+				if n%4 == 0 {
+					who = random.IntN(n + 1) // who has been here before tries again
+				}
+				in := []weir.Charge{charge("minute", limit, 60, fmt.Sprint(who))}
+				if n%16 == 0 {
+					in = append(in, victim(n%victims)) // spends nothing of either
+				}
+				if s.take(in...).Allowed {
+					admitted[who].Add(1)
+				}
+				if n%64 == 0 && s.take(victim(random.IntN(victims))).Allowed {
+					t.Error("a flood gave a spent key its budget back")
 				}
 			}
-			if admitted > limit {
-				t.Fatalf("key %d was admitted %d times with a limit of %d", who, admitted, limit)
-			}
+		})
+	}
+	flood.Wait()
+	s.within()
+	for i := range victims {
+		if r := s.take(victim(i)); r.Allowed || r.Used[0].Count != limit {
+			t.Errorf("spent key %d stands at %+v after the flood", i, r)
 		}
+	}
+	total := int64(0)
+	for who := range admitted {
+		n := admitted[who].Load()
+		if total += int64(n); n > limit {
+			t.Fatalf("key %d was admitted %d times with a limit of %d", who, n, limit)
+		}
+	}
+	if st := s.Stats(); st.Shared == 0 || total > st.Keys*limit+shares*limit {
+		t.Errorf("%d were admitted by a table that holds %+v", total, st)
 	}
 }
 
 // A caller that spent in a shared budget does not get a fresh one of its own when room comes free before the reset.
 func TestRoomThatComesFreeDoesNotDoubleABudget(t *testing.T) {
-	s := newTableTest(t, LeastMemory)
-	const limit = 4
-	short := func(who uint64) weir.Charge { c := charge(who, limit); c.Per = 5; c.Key[0] = 'S'; return c }
-	for who := range uint64(4 * s.Stats().Capacity) {
-		s.take(short(who))
-	}
-	const late = 1 << 60
-	admitted := 0
+	s := newSmall(t)
+	const limit, late = 4, 60
+	s.fill(5)
+	var admitted [late]int
 	try := func() {
-		for range 3 * limit {
-			if s.take(charge(late, limit)).Allowed {
-				admitted++
+		for who := range admitted {
+			for range limit + 1 {
+				if s.take(charge("minute", limit, 60, fmt.Sprint("late ", who))).Allowed {
+					admitted[who]++
+				}
 			}
 		}
 	}
 	try()
-	for range 59 { // the short windows end and are reclaimed, the late caller's shared one does not
+	for second := range 59 { // the short windows end and are reused, what the late callers share does not end
 		s.clock.Advance(time.Second)
-		for who := range uint64(200) {
-			s.take(short(who))
+		for i := range 200 {
+			s.take(charge("fill", 1, 5, fmt.Sprint(second, "/", i)))
 		}
 		try()
 	}
-	if admitted > limit {
-		t.Errorf("%d requests were admitted in one window of %d", admitted, limit)
+	for who, n := range admitted {
+		if n > limit {
+			t.Errorf("late caller %d was admitted %d times in one window of %d", who, n, limit)
+		}
 	}
 }
 
-// Room is reclaimed without a sweeper: a stream of ever new keys settles at what is live.
-func TestExpiredKeysAreReclaimed(t *testing.T) {
-	s := newTableTest(t, 64<<20)
-	who := uint64(0)
-	for range 300 {
-		for range 100 {
-			s.take(charge(who, 1))
-			who++
+// One address that invents agents spends what it shares with few others, and none of what the rest of the world shares.
+func TestAnAddressThatInventsAgentsLocksFewOthersOut(t *testing.T) {
+	s := newSmall(t)
+	s.fill(3600)
+	const limit, others = 30, 1000
+	init := func(address, agent string) []weir.Charge {
+		return []weir.Charge{charge("init", limit, 60, address, agent), charge("init of all", 1_000_000, 3600, address)}
+	}
+	admitted := 0
+	for i := range 20_000 {
+		if s.take(init("the attacker", fmt.Sprint("agent ", i))...).Allowed {
+			admitted++
+		}
+	}
+	if admitted > limit+100 { // some find a free place of their own
+		t.Errorf("an address was admitted %d times by inventing agents, with one budget of %d to share", admitted, limit)
+	}
+	refused := 0
+	for i := range others {
+		if !s.take(init(fmt.Sprint("address ", i), "an agent")...).Allowed {
+			refused++
+		}
+	}
+	if refused > 12 { // one of 1024 is expected, each
+		t.Errorf("%d of %d other addresses were locked out", refused, others)
+	}
+}
+
+// What a newcomer is told of a budget that it shares is true: it counts up to the limit, ends when it says, and no earlier.
+func TestASharedBudgetSaysWhatItIs(t *testing.T) {
+	s := newSmall(t)
+	s.fill(86400)
+	const limit = 7
+	for who := range 50 {
+		c := charge(fmt.Sprint("limiter ", who), limit, 60, "newcomer")
+		shared, end := s.Stats().Shared, s.clock.Now().Unix()+60
+		for n := int64(1); n <= limit; n++ {
+			if r := s.take(c); !r.Allowed || r.Used[0] != (weir.Used{Count: n, Reset: end}) {
+				t.Fatalf("take %d of %d was told %+v, it is %d", n, limit, r, s.clock.Now().Unix())
+			}
+			s.clock.Advance(time.Second)
+		}
+		read := c
+		read.Cost = 0
+		for range 3 {
+			if r := s.take(c); r.Allowed || r.Used[0] != (weir.Used{Count: limit, Reset: end}) {
+				t.Fatalf("a spent budget was told as %+v", r)
+			}
+			if r := s.take(read); !r.Allowed || r.Used[0] != (weir.Used{Count: limit, Reset: end}) {
+				t.Fatalf("a spent budget was read as %+v", r)
+			}
+		}
+		if n := s.Stats().Shared - shared; n != 0 && n != limit+6 { // 0: it found a free place of its own
+			t.Fatalf("%d takes in a shared budget were counted as %d", limit+6, n)
+		}
+		s.clock.Advance(time.Duration(end-s.clock.Now().Unix()-1) * time.Second)
+		if s.take(c).Allowed {
+			t.Fatal("a shared budget was restored a second early")
 		}
 		s.clock.Advance(time.Second)
+		if r := s.take(c); !r.Allowed || r.Used[0].Count != 1 {
+			t.Fatalf("at its reset a shared budget was told as %+v", r)
+		}
 	}
-	if live, held := int64(60*100), s.Stats().Keys; held > 2*live {
-		t.Errorf("%d keys are held with %d live", held, live)
-	}
-	if s.Stats().Shared != 0 {
-		t.Errorf("%d takes shared a budget with room left", s.Stats().Shared)
+	if s.Stats().Shared == 0 {
+		t.Error("nothing was shared in a table that is full")
 	}
 }
 
-// Trap 6: reclaiming under load loses no count, also where one take opens what another reclaims.
+// Newcomers' windows and their neighbours' are charged together or not at all, in a full table too.
+func TestAFullTableChargesAllOrNone(t *testing.T) {
+	s := newSmall(t)
+	spent := charge("hour", 1, 3600, "spent")
+	s.take(spent)
+	s.fill(86400)
+	newcomer := charge("minute", 5, 60, "newcomer")
+	for _, in := range [][]weir.Charge{{newcomer, spent}, {spent, newcomer}} {
+		for range 10 {
+			if s.take(in...).Allowed {
+				t.Fatal("a spent window let a newcomer through")
+			}
+		}
+	}
+	if r := s.take(newcomer); !r.Allowed || r.Used[0].Count != 1 {
+		t.Errorf("refused takes were charged to what newcomers share: %+v", r)
+	}
+}
+
+// Once the windows of a flood have ended, everybody has a budget of its own again.
+func TestAfterAFloodNewcomersHaveTheirOwnBudgets(t *testing.T) {
+	s := newSmall(t)
+	s.fill(60)
+	s.clock.Advance(time.Minute)
+	shared := s.Stats().Shared
+	for i := range int(s.Stats().Capacity / 2) {
+		if !s.take(charge("minute", 1, 60, fmt.Sprint("new ", i))).Allowed {
+			t.Fatalf("newcomer %d was refused after the flood: %+v", i, s.Stats())
+		}
+	}
+	if n := s.Stats().Shared - shared; n != 0 {
+		t.Errorf("%d takes shared a budget with room left", n)
+	}
+	s.within()
+}
+
+// Room is reused without a sweeper: a stream of ever new keys settles at what is live.
+func TestExpiredKeysAreReclaimed(t *testing.T) {
+	clock := storetest.StartManualClock()
+	store, err := memstore.New(memstore.Options{Memory: 64 << 20, Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &small{t, store, clock}
+	const rate, live = 200, 200 * 60
+	most := int64(0)
+	for second := range 600 {
+		for i := range rate {
+			s.take(charge("minute", 1, 60, fmt.Sprint(second, "/", i)))
+		}
+		clock.Advance(time.Second)
+		most = max(most, s.Stats().Keys)
+	}
+	if st := s.Stats(); st.Keys > 2*live || most > 3*live || st.Shared != 0 {
+		t.Errorf("with %d live keys, of %d in all, %d were held at most: %+v", live, 600*rate, most, st)
+	}
+}
+
+// Trap 6: reuse under load loses no count, also where one take opens what another reuses.
 func TestReclaimingUnderLoadLosesNoCount(t *testing.T) {
-	s := newTableTest(t, LeastMemory)
+	s := newSmall(t)
 	const limit, callers = 50, 8
-	for range 20 {
-		var wg sync.WaitGroup
-		admitted := make([]int, callers)
+	for round := range 20 {
+		var total atomic.Int64
+		var running sync.WaitGroup
 		for i := range callers {
-			wg.Go(func() {
-				for n := range uint64(200) {
-					s.take(charge(n<<8|uint64(i), 1), charge(1<<50|n<<8|uint64(i), 1))
-					if s.take(charge(1<<60, limit)).Allowed {
-						admitted[i]++
+			running.Go(func() {
+				for n := range 200 {
+					s.take(charge("one", 1, 60, fmt.Sprint(n, "/", i)), charge("other", 1, 60, fmt.Sprint(n, "/", i)))
+					if s.take(charge("all", limit, 60, "all")).Allowed {
+						total.Add(1)
 					}
 				}
 			})
 		}
-		wg.Wait()
-		total := 0
-		for _, n := range admitted {
-			total += n
-		}
-		if total != limit {
-			t.Fatalf("%d takes were admitted on a limit of %d", total, limit)
+		running.Wait()
+		if total.Load() != limit {
+			t.Fatalf("round %d: %d takes were admitted on a limit of %d", round, total.Load(), limit)
 		}
 		s.clock.Advance(time.Minute)
 	}
 }
 
-// Setting the clock back by a day stops no reclaiming: what was open then may stay until its own reset, what comes after goes.
+// Setting the clock back by a day keeps no room occupied: what had ended by the new time is reused as ever.
 func TestAClockThatWasSetBackBlocksNoReclaiming(t *testing.T) {
-	s := newTableTest(t, LeastMemory)
-	for who := range uint64(1000) {
-		s.take(charge(who, 5))
+	s := newSmall(t)
+	for i := range 1000 {
+		s.take(charge("minute", 5, 60, fmt.Sprint("before ", i)))
 	}
 	s.clock.Advance(-24 * time.Hour)
-	who := uint64(1 << 20)
-	for range 100 {
-		for range 2000 {
-			if !s.take(charge(who, 5)).Allowed {
-				t.Fatalf("the first request of caller %d was refused; the store holds %+v", who, s.Stats())
+	const live = 2000
+	for round := range 100 {
+		for i := range live {
+			if !s.take(charge("minute", 5, 60, fmt.Sprint(round, "/", i))).Allowed {
+				t.Fatalf("round %d: the first request of caller %d was refused; the store holds %+v", round, i, s.Stats())
 			}
-			who++
 		}
 		s.clock.Advance(2 * time.Minute)
 	}
-	if st := s.Stats(); st.Shared != 0 {
-		t.Errorf("with 2000 live keys the store holds %+v", st)
+	if s.Stats().Shared != 0 {
+		t.Errorf("with %d live keys the store holds %+v", live, s.Stats())
 	}
+	s.within()
 }
 
 // Trap 46: too little memory is an error that says what is allowed; it is never read as no bound.
 func TestTooLittleMemoryIsRefused(t *testing.T) {
-	for _, memory := range []int64{-1, 1, LeastMemory - 1} {
-		if _, err := New(Options{Memory: memory}); err == nil || !strings.Contains(err.Error(), "1 MiB") {
+	for _, memory := range []int64{-1, 1, memstore.LeastMemory - 1} {
+		if _, err := memstore.New(memstore.Options{Memory: memory}); err == nil || !strings.Contains(err.Error(), "1 MiB") {
 			t.Errorf("%d bytes gave error %v", memory, err)
 		}
 	}
@@ -173,13 +324,13 @@ func TestTooLittleMemoryIsRefused(t *testing.T) {
 
 // D6: the machine's clock is read once and then advanced by the monotonic one.
 func TestTheMachinesClockIsTheWallClockAtStart(t *testing.T) {
-	s, err := New(Options{})
+	s, err := memstore.New(memstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer s.Close()
 	before := time.Now().Unix()
-	var r weir.Receipt
-	s.Take(context.Background(), []weir.Charge{charge(1, 1)}, &r)
+	r := take(t, s, charge("minute", 1, 60, "a"))
 	if after := time.Now().Unix(); r.Now < before-1 || r.Now > after+1 {
 		t.Errorf("the store's clock says %d between %d and %d", r.Now, before, after)
 	}

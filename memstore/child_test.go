@@ -1,0 +1,133 @@
+//go:build linux
+
+package memstore_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/memstore"
+)
+
+// patience is how long a test waits for what must happen; it is never waited out by a test that passes.
+const patience = 60 * time.Second
+
+// An errand is what a child process is sent to do: Run names it. It is done by the test of that name, run again in a
+// process of its own.
+type errand struct {
+	Run    string
+	File   string
+	Memory int64
+	Now    int64 // Unix seconds, at which its clock stands
+	Seed   uint64
+	Round  int
+
+	Growing bool // and does nothing else
+}
+
+const errandVariable = "MEMSTORE_ERRAND"
+
+// sent says whether this process is a child that was sent on an errand, and what the errand is. A child tells its parent
+// through out.
+func sent(t *testing.T) (e errand, out *os.File, ok bool) {
+	text := os.Getenv(errandVariable)
+	if text == "" {
+		return e, nil, false
+	}
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		t.Fatal(err)
+	}
+	return e, os.NewFile(3, "reports"), true
+}
+
+func (e errand) options() memstore.Options {
+	now := time.Unix(e.Now, 0)
+	return memstore.Options{Memory: e.Memory, File: e.File, Name: e.name(), Now: func() time.Time { return now }}
+}
+
+func (e errand) name() string { return "errand " + e.Run }
+
+// A child is a process on an errand.
+type child struct {
+	*testing.T
+	cmd    *exec.Cmd
+	out    *bufio.Reader // what it tells
+	pipe   *os.File
+	said   bytes.Buffer // what the testing package prints, and a panic
+	cancel context.CancelFunc
+}
+
+func start(t *testing.T, e errand) *child {
+	t.Helper()
+	text, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	c := &child{T: t, out: bufio.NewReaderSize(r, 1<<16), pipe: r, cancel: cancel}
+	c.cmd = exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+	c.cmd.Env = append(os.Environ(), errandVariable+"="+string(text))
+	c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = []*os.File{w}, &c.said, &c.said
+	if _, err := c.cmd.StdinPipe(); err != nil { // stays open until the child is gone
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// kill ends the child as kill -9 does, and returns when it is gone.
+func (c *child) kill() {
+	c.Helper()
+	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		c.Fatal(err)
+	}
+}
+
+// end waits until the child, which was killed, is gone. A child that ended by itself has failed.
+func (c *child) end() {
+	c.Helper()
+	defer c.cancel()
+	defer c.pipe.Close()
+	err := c.cmd.Wait()
+	if err == nil || !strings.Contains(err.Error(), "killed") || c.said.Len() > 0 {
+		c.Fatalf("the child ended with %v before it was killed:\n%.4000s", err, &c.said)
+	}
+}
+
+// read reads one report of the child into r, and says whether there was one.
+func (c *child) read(r any) bool {
+	c.Helper()
+	err := binary.Read(c.out, binary.LittleEndian, r)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.Fatalf("a report: %v", err)
+	}
+	return err == nil
+}
+
+// say writes one report, whole.
+func say(t *testing.T, out *os.File, r any) {
+	b, err := binary.Append(nil, binary.LittleEndian, r)
+	if err == nil {
+		_, err = out.Write(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

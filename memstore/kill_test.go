@@ -1,0 +1,368 @@
+//go:build linux
+
+package memstore_test
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
+)
+
+var (
+	killSeed  = flag.Uint64("kill-seed", 1, "seed of what the killed processes take and of when they are killed")
+	killTimes = flag.Int("kill-times", kills, "how often a process is killed")
+)
+
+const (
+	agentLimit, addressLimit = 5, 40 // an address has 16 agents, so that either window can be the one that refuses
+
+	visitors = 3   // goroutines that take as visitors do, on keys that others want too
+	openers  = 2   // goroutines that open ever new keys, so that the table grows all the time
+	block    = 512 // keys that are opened between two reports
+)
+
+// A report is what one goroutine says once a take has returned: what it was told, and what it takes next.
+type report struct {
+	Who     uint32 // visitors first, openers behind them
+	Allowed bool
+	Used    [2]struct{ Count, Reset uint32 } // of the agent and the address
+	Next    visit
+}
+
+// A visit is one take: of the agent's window, its address's or both. An opener's visit is a block of keys from Agent on.
+type visit struct {
+	Agent           uint32
+	ByAgent, ByAddr bool
+	AddressFirst    bool
+}
+
+func agentKey(id uint32) weir.Charge {
+	return charge("agent", agentLimit, day, fmt.Sprint("address ", id/16), fmt.Sprint("agent ", id))
+}
+
+func addressKey(id uint32) weir.Charge {
+	return charge("address", addressLimit, week, fmt.Sprint("address ", id/16))
+}
+
+// newKeys are those of the takes of an opener: two at once for every third, else one.
+type newKeys struct{ one, two []weir.Charge }
+
+func makeNewKeys() newKeys {
+	once, too := charge("once", 1, week, "12345678"), charge("once too", 1, day, "12345678")
+	return newKeys{one: []weir.Charge{once}, two: []weir.Charge{once, too}}
+}
+
+// of returns those of take i of a block, until it is called again: to make them costs nothing beside taking them, so that
+// a process that only opens keys spends a large part of its time on growing.
+func (k newKeys) of(first uint32, i int) []weir.Charge {
+	in := k.one
+	if i%3 == 0 {
+		in = k.two
+	}
+	for _, c := range in {
+		binary.BigEndian.PutUint32(c.Key[len(c.Key)-8:], first)
+		binary.BigEndian.PutUint32(c.Key[len(c.Key)-4:], uint32(i))
+	}
+	return in
+}
+
+// Whenever a process is killed, also in the middle of growth: what it had admitted stays counted, and nobody gets more
+// than the limit from all processes together.
+func TestKilledAtAnyMomentItLosesNothingThatItAdmitted(t *testing.T) {
+	if e, out, ok := sent(t); ok {
+		takeUntilKilled(t, e, func(r report) { say(t, out, r) })
+		return
+	}
+	t.Logf("-kill-seed=%d -kill-times=%d", *killSeed, *killTimes)
+	random := rand.New(rand.NewPCG(*killSeed, 0))
+	e := errand{Run: "take", File: filepath.Join(t.TempDir(), "counters"), Now: 1_800_000_000, Seed: *killSeed}
+	b := &books{T: t, agents: map[uint32]*tally{}, addresses: map[uint32]*tally{}}
+	for e.Round = range *killTimes {
+		e.Now++
+		e.Memory = []int64{256 << 20, 160 << 20, 512 << 20}[random.IntN(3)]
+		e.Growing = e.Round%3 > 0
+		while := time.Duration(random.IntN(40_000)) * time.Microsecond
+		if e.Growing {
+			while = time.Duration(random.IntN(1000)) * time.Millisecond // it kills itself before
+		}
+		b.follow(start(t, e), e.Round%9 == 0, while) // early: perhaps while it opens the file
+		if random.IntN(3) == 0 {                     // else the next process finds it as the kill has left it
+			b.compare(e, 10)
+		}
+	}
+	b.compare(e, math.MaxInt)
+	t.Logf("%d takes were reported, %d of them admitted, and %d blocks of new keys", b.takes, b.admitted, len(b.opened))
+	if b.admitted == 0 || len(b.opened) == 0 {
+		t.Error("no process came to admit anything")
+	}
+}
+
+// takeUntilKilled opens the store and takes from it until the process is killed.
+func takeUntilKilled(t *testing.T, e errand, say func(report)) {
+	s, err := memstore.New(e.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	if e.Growing {
+		var taking atomic.Uint64
+		running.Go(func() { openUntilKilled(t, s, e, visitors, &taking, say) })
+		running.Go(func() { killInALongTake(t, e, &taking) })
+	} else {
+		for who := range uint32(visitors) {
+			running.Go(func() { visitUntilKilled(t, s, e, who, say) })
+		}
+		for who := range uint32(openers) {
+			running.Go(func() { openUntilKilled(t, s, e, visitors+who, new(atomic.Uint64), say) })
+		}
+	}
+	running.Wait()
+}
+
+// killInALongTake kills this process in the middle of a take that lasts, as one does that makes the table grow. It has
+// watched for a while how long those last, so that the kill is as likely to come at one moment of them as at another.
+func killInALongTake(t *testing.T, e errand, taking *atomic.Uint64) {
+	random := rand.New(rand.NewPCG(e.Seed, uint64(e.Round)))
+	enough := 2 * uint64(5_000+random.IntN(5_000))
+	var longest [8]time.Duration
+	var fatal time.Duration
+	for {
+		n, since := taking.Load(), time.Now()
+		for n%2 == 1 && taking.Load() == n {
+			if fatal > 0 && time.Since(since) > fatal {
+				if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if lasted := time.Since(since); n%2 == 1 && lasted > longest[0] {
+			longest[0] = lasted
+			slices.Sort(longest[:])
+		}
+		if fatal == 0 && n > enough {
+			fatal = 1 + time.Duration(random.Float64()*float64(longest[3])) // the longest ones have been held up
+		}
+	}
+}
+
+func visitUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, say func(report)) {
+	random := rand.New(rand.NewPCG(e.Seed, uint64(e.Round)<<8|uint64(who)))
+	r := report{Who: who}
+	for {
+		r.Next = drawVisit(random, e.Round)
+		say(r)
+		var in []weir.Charge
+		var of []int
+		if r.Next.ByAgent {
+			in, of = append(in, agentKey(r.Next.Agent)), append(of, 0)
+		}
+		if r.Next.ByAddr {
+			in, of = append(in, addressKey(r.Next.Agent)), append(of, 1)
+		}
+		if r.Next.AddressFirst {
+			in[0], in[1], of = in[1], in[0], []int{1, 0}
+		}
+		out := take(t, s, in...)
+		r = report{Who: who, Allowed: out.Allowed}
+		for i, k := range of {
+			r.Used[k].Count, r.Used[k].Reset = uint32(out.Used[i].Count), uint32(out.Used[i].Reset)
+		}
+	}
+}
+
+// drawVisit draws from agents of whom each process brings some more.
+func drawVisit(random *rand.Rand, round int) visit {
+	const more = 60
+	v := visit{Agent: uint32(round*more + random.IntN(more))}
+	if random.IntN(3) == 0 {
+		v.Agent = uint32(random.IntN((round + 1) * more))
+	}
+	how := random.IntN(4)
+	v.ByAgent, v.ByAddr, v.AddressFirst = how != 0, how != 1, how == 2
+	return v
+}
+
+func openUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, taking *atomic.Uint64, say func(report)) {
+	r, keys := report{Who: who, Allowed: true}, makeNewKeys()
+	for n := uint32(0); ; n++ {
+		r.Next.Agent = uint32(e.Round)<<22 | who<<19 | n
+		say(r)
+		for i := range block {
+			in := keys.of(r.Next.Agent, i)
+			taking.Add(1) // odd while a take lasts
+			out := take(t, s, in...)
+			if taking.Add(1); !out.Allowed || out.Used[0].Count != 1 {
+				t.Fatalf("the first take of a new key answered %+v; the store holds %+v", out, s.Stats())
+			}
+		}
+	}
+}
+
+// A tally is what is known of one key from the reports.
+type tally struct {
+	told  map[uint32]bool // each count after an admitted take
+	reset uint32
+	maybe int // takes that may have been admitted: nobody was left to say so
+}
+
+// books are what all processes have reported.
+type books struct {
+	*testing.T
+	agents, addresses map[uint32]*tally
+	opened            []uint32 // blocks that were opened whole
+	opening           []uint32 // blocks that a kill has interrupted
+	takes, admitted   int
+}
+
+// follow lets a process take for a while after its first report, or run for a while if it is killed early, kills it, and
+// writes down what it has reported.
+func (b *books) follow(c *child, early bool, while time.Duration) {
+	var next [visitors + openers]*visit
+	var r report
+	var timer *time.Timer
+	if early {
+		timer = time.AfterFunc(while, c.kill)
+	}
+	for c.read(&r) {
+		if timer == nil {
+			timer = time.AfterFunc(while, c.kill)
+		}
+		if done := next[r.Who]; done != nil && r.Who < visitors {
+			b.visited(*done, r)
+		} else if done != nil {
+			b.opened = append(b.opened, done.Agent)
+		}
+		v := r.Next
+		next[r.Who] = &v
+	}
+	c.end()
+	for who, v := range next {
+		switch {
+		case v == nil:
+		case who >= visitors:
+			b.opening = append(b.opening, v.Agent)
+		default:
+			b.interrupted(*v)
+		}
+	}
+}
+
+func (b *books) agent(id uint32) *tally   { return tallyOf(b.agents, id) }
+func (b *books) address(id uint32) *tally { return tallyOf(b.addresses, id/16) }
+
+func tallyOf(all map[uint32]*tally, id uint32) *tally {
+	if all[id] == nil {
+		all[id] = &tally{told: map[uint32]bool{}}
+	}
+	return all[id]
+}
+
+func (b *books) visited(v visit, r report) {
+	b.takes++
+	if r.Allowed {
+		b.admitted++
+	}
+	if v.ByAgent {
+		b.tell(fmt.Sprint("agent ", v.Agent), b.agent(v.Agent), r.Allowed, r.Used[0].Count, r.Used[0].Reset)
+	}
+	if v.ByAddr {
+		b.tell(fmt.Sprint("address ", v.Agent/16), b.address(v.Agent), r.Allowed, r.Used[1].Count, r.Used[1].Reset)
+	}
+}
+
+// tell writes down what one window was told to be. No unit is told to two takes: it would have been lost in between.
+func (b *books) tell(name string, k *tally, allowed bool, count, reset uint32) {
+	b.Helper()
+	if allowed && k.told[count] {
+		b.Errorf("%s: two takes were told that theirs was unit %d", name, count)
+	}
+	if reset != 0 && k.reset != 0 && reset != k.reset {
+		b.Errorf("%s: its reset moved from %d to %d", name, k.reset, reset)
+	}
+	if reset != 0 {
+		k.reset = reset
+	}
+	if allowed {
+		k.told[count] = true
+	}
+}
+
+func (b *books) interrupted(v visit) {
+	if v.ByAgent {
+		b.agent(v.Agent).maybe++
+	}
+	if v.ByAddr {
+		b.address(v.Agent).maybe++
+	}
+}
+
+// compare opens the file and holds its counts against the books; of the new keys that were opened it looks at the latest
+// blocks.
+func (b *books) compare(e errand, blocks int) {
+	b.Helper()
+	s, err := memstore.New(e.options())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for id, k := range b.agents {
+		b.compareKey(s, agentKey(id), k)
+	}
+	for id, k := range b.addresses {
+		b.compareKey(s, addressKey(id*16), k)
+	}
+	for _, first := range latest(b.opened, blocks) {
+		if n := b.counted(s, first); n != block {
+			b.Fatalf("round %d: of %d takes that were reported, the block from %d on, %d are counted", e.Round, block, first, n)
+		}
+	}
+	for _, first := range latest(b.opening, blocks) {
+		b.counted(s, first)
+	}
+	if b.Failed() {
+		b.Fatalf("round %d, -kill-seed=%d", e.Round, *killSeed)
+	}
+}
+
+func latest(all []uint32, n int) []uint32 { return all[max(0, len(all)-n):] }
+
+func (b *books) compareKey(s *memstore.Store, c weir.Charge, k *tally) {
+	b.Helper()
+	u := count(b, s, c)
+	if n := len(k.told); u.Count < int64(n) || u.Count > int64(n+k.maybe) || u.Count > c.Limit || u.Count > 0 && k.reset != 0 && u.Reset != int64(k.reset) {
+		b.Errorf("key %q stands at %+v of %d; %d takes were reported, %d more were under way at a kill, its reset was %d",
+			c.Key, u, c.Limit, n, k.maybe, k.reset)
+	}
+}
+
+// counted says how many takes of a block are counted: the first so many, the one behind them perhaps half, and none later.
+func (b *books) counted(s *memstore.Store, first uint32) int {
+	b.Helper()
+	n, over, keys := 0, false, makeNewKeys()
+	for i := range block {
+		spent, in := 0, keys.of(first, i)
+		for _, c := range in {
+			spent += int(count(b, s, c).Count)
+		}
+		if spent > 0 && over || spent > len(in) {
+			b.Fatalf("take %d of the block from %d on is counted, one before it is not", i, first)
+		}
+		if over = spent < len(in); !over {
+			n++
+		}
+	}
+	return n
+}
