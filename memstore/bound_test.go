@@ -16,7 +16,7 @@ import (
 func TestAtTheBoundNoTakeWaitsForItself(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Memory: 16 << 10, Now: clock.Now}, smallLines)
-	for who := range uint64(60_000) {
+	for who := range uint64(30_000) {
 		a, b := charge(who, 3), charge(1<<40|who, 3)
 		b.Key[0] = 'B'
 		a.Per, b.Per = int64(1+who%7), int64(1+who%11)
@@ -37,7 +37,7 @@ func TestAtTheBoundNobodyGetsMoreThanTheLimit(t *testing.T) {
 	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
 		clock := storetest.StartManualClock()
 		s := newStore(t, Options{Memory: 64 << 10, Now: clock.Now, File: file}, smallLines)
-		const keys, limit, callers, seconds = 3000, 2, 6, 24
+		const keys, limit, callers, seconds = 3000, 2, 6, 12
 		const per = 8
 		var mu sync.Mutex
 		windows := map[[2]int64]int{} // of key and reset: admitted

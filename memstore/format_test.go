@@ -251,7 +251,7 @@ func TestAFileThatWasOnlyExtendedIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = newStore(t, o, 64)
-	for n := uint64(0); s.Stats().Shared == 0; n++ { // up to the bound
+	for n := uint64(0); s.shared.Load() == 0; n++ { // up to the bound
 		s.mustTake(t, charge(n, 5))
 	}
 	if info, err := os.Stat(o.File); err != nil || info.Size() > 2*LeastMemory {

@@ -137,10 +137,10 @@ func TestATableThatFillsUpSaysSoAt80PerCentAndAtTheBound(t *testing.T) {
 	told := func() (nearly, full int) {
 		return strings.Count(said.String(), "over 80 % full"), strings.Count(said.String(), "is full:")
 	}
-	for n := uint64(0); s.Stats().Shared == 0; n++ {
+	for n := uint64(0); s.shared.Load() == 0; n++ {
 		s.mustTake(t, charge(n, 5))
 		used, _ := s.table.arena.state()
-		if nearly, full := told(); (nearly == 1) != (used*10 >= s.table.arena.most*8) || full > 0 && s.Stats().Shared == 0 {
+		if nearly, full := told(); (nearly == 1) != (used*10 >= s.table.arena.most*8) || full > 0 && s.shared.Load() == 0 {
 			t.Fatalf("with %d of %d segments in use it said:\n%s", used, s.table.arena.most, said.String())
 		}
 	}

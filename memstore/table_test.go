@@ -36,6 +36,10 @@ func (t *table) audit(tb testing.TB) {
 	seen := map[uint64]bool{}
 	for from := uint64(0); ; {
 		seg := t.segmentAt(from)
+		if !t.lock(seg) {
+			tb.Fatal("with nobody taking, a segment was rewritten")
+		}
+		seg.mu.Unlock()
 		if !seg.scope.covers(from) {
 			tb.Fatalf("position %x leads to a segment of %+v", from, seg.scope)
 		}
