@@ -34,7 +34,7 @@ func (s *Store) watch(err error, now int64) {
 		}
 	case err != nil:
 		if !s.alarm.full.Swap(true) {
-			s.alarm.log.Error("the table of counts is full: new callers share budgets and may be refused early, nobody gets more than the limit; more memory would help",
+			s.alarm.log.Error("the table of counts is full: new callers share budgets and may be refused early, nobody gets more than the limit; more memory helps once the shared budgets have ended",
 				"memory", s.memory)
 		}
 	case perMille >= alarmPerMille:

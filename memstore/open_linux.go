@@ -52,6 +52,10 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	if latest := uint64(s.clock.now() + longest); s.sharedUntil.Load() > latest {
 		s.sharedUntil.Store(latest)
 	}
+	if until := int64(s.sharedUntil.Load()); until > s.clock.now() {
+		o.Log.Warn("the table of counts had been full: callers that it does not know go on sharing budgets until those end, or they could spend twice",
+			"until", time.Unix(until, 0).UTC().Format(time.RFC3339))
+	}
 	m.begin(o.Log)
 	if s.table.unchecked.Load() {
 		s.done.Go(func() { s.table.checkAll(s.stop) })
