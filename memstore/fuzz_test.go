@@ -93,7 +93,7 @@ func FuzzOpen(f *testing.F) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			stacks := make([]byte, 1<<16)
 			panic("it hangs:\n" + string(stacks[:runtime.Stack(stacks, true)])) // so that the goroutine that hangs goes too
 		}
