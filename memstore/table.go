@@ -24,7 +24,7 @@ type table struct {
 	mu     sync.Mutex // held to change the directory
 	closed bool
 
-	// tidying is held to rewrite a segment without making the table larger, for which the arena keeps one segment.
+	// tidying is held to rewrite segments without making the table larger, which takes one segment more for a moment.
 	tidying sync.Mutex
 
 	// The rounds of keepHouse:
