@@ -153,6 +153,7 @@ func (s *Store) Close() error {
 	}
 	close(s.stop)
 	s.done.Wait()
+	s.table.retire()
 	s.table.mu.Lock()
 	s.table.closed = true
 	s.table.directory.Store(newDirectory(1).void(s.table.arena.segmentBytes))

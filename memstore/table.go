@@ -248,6 +248,23 @@ func (t *table) checkAll(stop <-chan struct{}) {
 	}
 }
 
+// retire waits for everybody who has a segment locked, and lets nobody lock one again.
+func (t *table) retire() {
+	for position := uint64(0); ; {
+		seg := t.segmentAt(position)
+		seg.mu.Lock()
+		was := seg.gone
+		seg.gone = true
+		seg.mu.Unlock()
+		if was { // rewritten: its successor is there by now
+			continue
+		}
+		if position = seg.scope.end(); position == 0 {
+			return
+		}
+	}
+}
+
 // makeRoom rewrites a segment in which no new key found a place: without the windows that have ended, or as two halves.
 // An error says that there is no memory to do so; then the segment stays as it is.
 func (t *table) makeRoom(seg *segment, now int64) error {

@@ -126,3 +126,52 @@ func TestEveryKeyGetsExactlyItsLimitWhileTheTableIsRewritten(t *testing.T) {
 		}
 	}
 }
+
+// A store may be closed while it is asked: each take counts or says that it is closed, and the next holder of the file finds
+// every count that was told.
+func TestAStoreMayBeClosedWhileItIsAsked(t *testing.T) {
+	for round := range 20 {
+		o := Options{Memory: 16 << 20, File: filepath.Join(t.TempDir(), "counters"), Log: discard}
+		s, err := open(o, smallLines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const callers = 4
+		var wg sync.WaitGroup
+		var closing sync.WaitGroup
+		closing.Add(1)
+		admitted := make([]int64, callers)
+		for i := range callers {
+			wg.Go(func() {
+				var r weir.Receipt
+				for n := uint64(0); ; n++ {
+					own := charge(1<<50|uint64(i), weir.MaxLimit)
+					own.Per = 86400
+					if err := s.Take(context.Background(), []weir.Charge{own}, &r); err != nil {
+						return
+					}
+					admitted[i] = r.Used[0].Count
+					if err := s.Take(context.Background(), []weir.Charge{charge(n<<3|uint64(i), 5), charge(1<<40|n, 5)}, &r); err != nil {
+						return
+					}
+					if n == uint64(20+round*10) && i == 0 {
+						closing.Done()
+					}
+				}
+			})
+		}
+		closing.Wait()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		s = newStore(t, o, smallLines)
+		for i := range callers {
+			own := charge(1<<50|uint64(i), weir.MaxLimit)
+			own.Per, own.Cost = 86400, 0
+			if count := s.mustTake(t, own).Used[0].Count; count < admitted[i] {
+				t.Errorf("caller %d was told %d, and %d are there", i, admitted[i], count)
+			}
+		}
+	}
+}
