@@ -25,6 +25,8 @@ type mapping struct {
 	finishing    sync.Once
 	closing      sync.Once
 
+	elsewhere int // segments with other memory in their place; the arena's lock is held to change it
+
 	file   *os.File // nil: anonymous; then there are no header and no records
 	lock   *os.File
 	seed   seed
@@ -279,18 +281,21 @@ func (m *mapping) allocate(at, length int64) error {
 func (m *mapping) clear(id uint32) { clear(m.segment(id)) }
 
 func (m *mapping) release(id uint32) bool {
-	segment := m.segment(id)
-	if !wholePages(segment) {
+	if !m.wholePages(id) {
 		return false
 	}
 	if m.file == nil {
-		return unix.Madvise(segment, unix.MADV_DONTNEED) == nil
+		return unix.Madvise(m.segment(id), unix.MADV_DONTNEED) == nil
+	}
+	if m.elsewhere >= mostElsewhere {
+		return false
 	}
 	// A take that was held up may still look here, and a look at a hole in a file can end the process where the disk is full. So
 	// nothing of the file's stays here.
 	if m.remap(id, -1, 0, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE) != nil {
 		return false
 	}
+	m.elsewhere++
 	err := unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.offset(id), m.segmentBytes)
 	return err == nil || m.restore(id) != nil // what cannot be punched is not given back, but for what cannot be had again either
 }
@@ -300,10 +305,11 @@ func (m *mapping) restore(id uint32) error {
 		if err := m.allocate(m.offset(id), m.segmentBytes); err != nil {
 			return err
 		}
-		if wholePages(m.segment(id)) {
+		if m.wholePages(id) {
 			if err := m.remap(id, int(m.file.Fd()), m.offset(id), unix.MAP_SHARED); err != nil {
 				return fmt.Errorf("map a segment: %w", err)
 			}
+			m.elsewhere = max(m.elsewhere-1, 0) // free ones of a file that was opened never left it
 		}
 	}
 	m.clear(id)
@@ -318,7 +324,15 @@ func (m *mapping) remap(id uint32, fd int, offset int64, flags int) error {
 	return err
 }
 
-func wholePages(b []byte) bool { return len(b)%os.Getpagesize() == 0 }
+// wholePages reports whether a segment shares no page of the system's with anything else.
+func (m *mapping) wholePages(id uint32) bool {
+	page := int64(os.Getpagesize())
+	return m.segmentBytes%page == 0 && m.offset(id)%page == 0
+}
+
+// mostElsewhere is how many segments may have other memory in their place: the system maps no more than 65,530 parts for all
+// that the process does.
+const mostElsewhere = 16384
 
 func (m *mapping) publish(id uint32, s scope) {
 	if m.file == nil {

@@ -195,7 +195,7 @@ func (t *table) freeze(seg *segment, now int64) (live int) {
 	return live
 }
 
-// thaw lets go of every entry of a segment that is held: by the caller, or by a process that died.
+// thaw lets go of every entry of a segment that the caller holds.
 func (t *table) thaw(seg *segment) {
 	t.each(seg, func(e *entry, hash uint64) {
 		if word := e.word.Load(); hash != passed && isHeld(word, hash) {
@@ -209,17 +209,18 @@ func (t *table) thaw(seg *segment) {
 // this process holds anything there yet: until all segments are checked, whoever wants to must lock them.
 func (t *table) check(seg *segment) {
 	latest := t.clock.now() + longest
-	t.thaw(seg)
 	t.each(seg, func(e *entry, hash uint64) {
 		word := e.word.Load()
-		used := unpack(word, hash)
-		switch {
-		case hash == passed:
-		case word == 0 || isHeld(word, hash):
+		if hash == passed {
+			return
+		}
+		if word == 0 {
 			e.hash.Store(passed)
-		case used.Reset > latest:
-			used.Reset = latest
-			e.word.CompareAndSwap(word, pack(used, hash)) // else a take has done so, or more
+			return
+		}
+		if used := unpack(word, hash); isHeld(word, hash) || used.Reset > latest {
+			used.Reset = min(used.Reset, latest)
+			e.word.CompareAndSwap(word, pack(used, hash)) // else a take has changed it, and so much the better
 		}
 	})
 	seg.checked = true
