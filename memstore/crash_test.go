@@ -188,6 +188,25 @@ func (f *file) refused(name string, pid int) {
 	}
 }
 
+// Another name for the file, or a lock file that somebody removed, lets no second one in either.
+func TestAFileThatIsHeldIsRefusedByAnyName(t *testing.T) {
+	f := newFile(t)
+	f.open()
+	if err := os.Remove(f.path + ".lock"); err != nil {
+		t.Fatal(err)
+	}
+	other := &file{T: t, path: filepath.Join(t.TempDir(), "counters"), memory: f.memory, clock: f.clock}
+	if err := os.Symlink(f.path, other.path); err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range []*file{f, other} {
+		var held *memstore.InUseError
+		if _, err := memstore.New(again.options()); !errors.As(err, &held) {
+			t.Errorf("%s: %v", again.path, err)
+		}
+	}
+}
+
 // After Close a take is an error, and nothing is counted.
 func TestAClosedStoreRefusesToCount(t *testing.T) {
 	f := newFile(t)

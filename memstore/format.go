@@ -111,7 +111,7 @@ func decode(id uint32, first, second uint64) (r record, used bool, err error) {
 
 // settle finds out which of the recorded segments hold what, by age: of those that were being rewritten when a process was
 // killed, both the old and the fresh ones may be recorded. It returns the segments in use, with the scope that is left to
-// them, the scopes that none has, and the greatest serial.
+// them, the scopes that none has, which only a power cut explains, and the greatest serial.
 func settle(records []record) (use []record, gaps []scope, greatest uint64, err error) {
 	slices.SortFunc(records, func(a, b record) int {
 		if a.serial < b.serial {
@@ -134,24 +134,28 @@ func settle(records []record) (use []record, gaps []scope, greatest uint64, err 
 			holder[first+j] = int32(i + 1)
 		}
 	}
-	held := make([]scopeSum, len(records))
+	held := make([]scopeSum, len(records)+1)
 	for i, h := range holder {
-		if h == 0 {
-			gaps = append(gaps, scope{uint64(i) << (64 - depth), depth})
-			continue
-		}
-		held[h-1].add(uint64(i))
+		held[h].add(uint64(i))
 	}
+	lost := make([]bool, len(records)+1) // what leads nowhere: a place that nobody holds, or a left-over that is not one scope
+	lost[0] = true
 	for i, r := range records {
-		if held[i].n == 0 {
+		if held[i+1].n == 0 {
 			continue
 		}
-		left, ok := held[i].scope(depth)
+		left, ok := held[i+1].scope(depth)
 		if !ok {
-			return nil, nil, 0, fmt.Errorf("segment %d overlaps others", r.id)
+			lost[i+1] = true
+			continue
 		}
 		r.scope = left
 		use = append(use, r)
+	}
+	for i, h := range holder {
+		if lost[h] {
+			gaps = append(gaps, scope{uint64(i) << (64 - depth), depth})
+		}
 	}
 	return use, whole(gaps), greatest, nil
 }

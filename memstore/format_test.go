@@ -99,8 +99,9 @@ func TestSegmentsAreSettledByAge(t *testing.T) {
 			[]record{{2, scope{0, 0}, 3}}, nil},
 		{"a gap", []record{{0, scope{0, 1}, 1}, {1, scope{half, 3}, 2}}, []record{{0, scope{0, 1}, 1}, {1, scope{half, 3}, 2}},
 			[]scope{{half | quarter>>1, 3}, {half | quarter, 2}}},
-		{"both ends and not the middle", []record{{0, scope{0, 0}, 1}, {1, scope{quarter, 2}, 2}, {2, scope{half, 2}, 3}}, nil, nil},
-		{"three quarters", []record{{0, scope{0, 0}, 1}, {1, scope{0, 2}, 2}}, nil, nil},
+		{"both ends and not the middle", []record{{0, scope{0, 0}, 1}, {1, scope{quarter, 2}, 2}, {2, scope{half, 2}, 3}},
+			[]record{{1, scope{quarter, 2}, 2}, {2, scope{half, 2}, 3}}, []scope{{0, 2}, {half | quarter, 2}}},
+		{"three quarters", []record{{0, scope{0, 0}, 1}, {1, scope{0, 2}, 2}}, []record{{1, scope{0, 2}, 2}}, []scope{{quarter, 2}, {half, 1}}},
 		{"splits without end", []record{{0, scope{0, 0}, 1}, {1, scope{0, 40}, 2}}, nil, nil},
 	} {
 		use, gaps, _, err := settle(test.records)

@@ -72,6 +72,13 @@ func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 		return nil, err
 	}
 	m := &mapping{file: f}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // by another name, or the lock file was removed
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &InUseError{File: path}
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
 	if err := m.read(memory); err != nil {
 		m.close()
 		return nil, err
@@ -138,6 +145,9 @@ func (m *mapping) read(memory int64) error {
 	if err == nil && len(gaps) > 0 && !m.fromBefore() {
 		err = errors.New("a part of the table is missing")
 	}
+	if err == nil && len(use)+len(gaps) > max(chunksFor(m.most), m.chunks+1)*chunkSegments {
+		err = errors.New("more is missing than there is room for")
+	}
 	if err != nil {
 		return &distrust{err}
 	}
@@ -190,12 +200,21 @@ func (m *mapping) fill() error {
 
 // keep gives a part of the file its place on the disk, with the bytes that it has.
 func (m *mapping) keep(at, length int64) error {
-	err := unix.Fallocate(int(m.file.Fd()), 0, at, length)
+	err := m.promise(at, length)
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
 	_, err = m.file.WriteAt(bytes.Clone(m.data[at:at+length]), at)
 	return err
+}
+
+// promise has the file system promise room for a part of the file.
+func (m *mapping) promise(at, length int64) error {
+	for {
+		if err := unix.Fallocate(int(m.file.Fd()), 0, at, length); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // begin marks the file as in use by this process.
@@ -270,7 +289,7 @@ func (m *mapping) extend(chunk int) error {
 
 // allocate gives a part of the file its place on the disk. Its bytes, if it had any, are of no use any more.
 func (m *mapping) allocate(at, length int64) error {
-	err := unix.Fallocate(int(m.file.Fd()), 0, at, length)
+	err := m.promise(at, length)
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
@@ -366,6 +385,7 @@ func (m *mapping) finish() (err error) {
 
 // closeFiles lets go of the lock last: until then nobody else has the file.
 func (m *mapping) closeFiles() error {
+	unix.Flock(int(m.file.Fd()), unix.LOCK_UN) // the mapping keeps the file open, and may outlive this
 	err := m.file.Close()
 	if m.lock != nil {
 		err = errors.Join(err, m.lock.Close())
