@@ -356,16 +356,23 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	return nil
 }
 
-// add files an entry in a segment that nobody else knows yet.
+// add files an entry in a segment that nobody else knows yet. A key has two entries only where a damaged file hid one of them;
+// then the one that has spent more holds.
 func (t *table) add(seg *segment, hash, word uint64) {
 	i := hash & t.mask
 	for {
 		l := at(seg.lines, i)
 		for j := range l {
-			if l[j].hash.Load() == vacant {
+			switch l[j].hash.Load() {
+			case vacant:
 				l[j].word.Store(word)
 				l[j].hash.Store(hash)
 				seg.occupied++
+				return
+			case hash:
+				if unpack(word, hash).Count > unpack(l[j].word.Load(), hash).Count {
+					l[j].word.Store(word)
+				}
 				return
 			}
 		}
