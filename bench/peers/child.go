@@ -22,6 +22,7 @@ type request struct {
 	Turn       turn          // turn
 	From, To   int           // fill, memory, grow: numbers of keys
 	For        time.Duration // expire
+	Own        bool          // expire, grow: measure too how much of the worst was the decision's own
 }
 
 // An answer is what came out, each figure by its name.
@@ -81,9 +82,9 @@ func (c *child) do(r request, figures map[string]float64) error {
 	case "collect":
 		return c.collect(figures)
 	case "expire":
-		return c.expire(r.For, figures)
+		return c.expire(r, figures)
 	case "grow":
-		return c.grow(r.From, r.To, figures)
+		return c.grow(r, figures)
 	}
 	return fmt.Errorf("no such request")
 }

@@ -19,7 +19,7 @@ func (r *results) writeDocs(dir string) error {
 	page := string(b)
 	for _, t := range r.tables() {
 		if len(t.rows) > 0 {
-			page = between(page, t.name, t.String())
+			page = between(page, t.name, t.title+":\n\n"+t.String())
 		}
 	}
 	page = between(page, "machine", r.Machine.String()+".\n")

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ func run() error {
 	quick := flag.Bool("quick", false, "one round of short turns, a million keys instead of ten, and no waiting for windows to end: about a minute")
 	disk := flag.String("disk", os.TempDir(), "a directory on the disk on which files are measured")
 	docs := flag.String("docs", "", "the directory whose performance.md and charts are written anew")
-	save := flag.String("save", "", "a file to which the figures are added, as JSON; what it has of other cases is kept")
+	save := flag.String("save", "", "a file to which the figures of each case are added, as JSON; what it has of other cases is kept")
 	from := flag.String("from", "", "do not measure: show what -save has kept")
 	flag.Parse()
 	if *quick {
@@ -54,7 +55,6 @@ func run() error {
 	}
 	kept := newResults()
 	if *from != "" {
-		*save = ""
 		if kept, err = readResults(*from); err != nil {
 			return err
 		}
@@ -64,11 +64,15 @@ func run() error {
 			return err
 		}
 		defer remove()
-		p.measure(kept)
-	}
-	if *save != "" {
-		if kept, err = kept.addTo(*save); err != nil {
+		stop := onInterrupt(remove)
+		defer stop()
+		if err := p.measure(kept, *save); err != nil {
 			return err
+		}
+		if *save != "" {
+			if kept, err = readResults(*save); err != nil {
+				return err
+			}
 		}
 	}
 	kept.print(os.Stdout)
@@ -76,6 +80,19 @@ func run() error {
 		return kept.writeDocs(*docs)
 	}
 	return nil
+}
+
+// onInterrupt cleans up and ends the process when it is interrupted; its children end with it. stop takes that back.
+func onInterrupt(clean func()) (stop func()) {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	go func() {
+		if _, ok := <-interrupted; ok {
+			clean()
+			os.Exit(1)
+		}
+	}()
+	return func() { signal.Stop(interrupted); close(interrupted) }
 }
 
 // chooseContestants returns those whose names contain one of a comma-separated list, with the floor.

@@ -59,14 +59,22 @@ func chooseCases(list string, quick bool) ([]string, error) {
 	return chosen, nil
 }
 
-func (p plan) measure(r *results) {
+// measure adds each case to r, and to the file save if there is one to be.
+func (p plan) measure(r *results, save string) error {
 	r.Machine, r.Many = describeMachine(p.places[diskName]), p.many
 	for _, k := range cases() {
 		if slices.Contains(p.cases, k.name) {
 			fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format(time.TimeOnly), k.name)
 			k.measure(p, r)
+			if save == "" {
+				continue
+			}
+			if err := r.addTo(save); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // of returns which of the named contestants were chosen.
@@ -145,9 +153,10 @@ func (p plan) startAll(r *results, s setup, prepare request) (all []*process) {
 	return all
 }
 
-// once gives each contestant in turn a process of its own for one request, in each round.
+// once gives each contestant in turn a process of its own for some requests, in every round. These take long, so there are half as
+// many rounds.
 func (p plan) once(r *results, metric string, names []string, s setup, requests ...request) {
-	for range p.rounds {
+	for range (p.rounds + 1) / 2 {
 		for _, name := range names {
 			s.File = p.places.file(name)
 			one, err := startWith(name, s)
@@ -177,11 +186,13 @@ func (p plan) expire(r *results) {
 	live, length := ending(p.many), 5*per/2
 	s := setup{Keys: live + warmKeys + int(length/newcomer), Start: live, Limit: plenty, Per: per}
 	p.once(r, "expire", p.of(contestants(), ourselves()[1:]), s, request{Do: "expire", For: length})
+	p.once(r, "expire own", p.of(contestants()[:2], ourselves()[1:]), s, request{Do: "expire", For: length, Own: true})
 }
 
 func (p plan) grow(r *results) {
 	s := setup{Keys: p.many, Start: warmKeys, Limit: plenty, Per: 24 * time.Hour}
 	p.once(r, "grow", p.of(contestants(), ourselves()[1:]), s, request{Do: "grow", From: warmKeys, To: p.many})
+	p.once(r, "grow own", p.of(contestants()[:2], ourselves()[1:]), s, request{Do: "grow", From: warmKeys, To: p.many, Own: true})
 }
 
 func (p plan) reopen(r *results) {

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -89,22 +88,22 @@ func readResults(path string) (*results, error) {
 	return r, nil
 }
 
-// addTo writes the results to a file and returns all that is there then: metrics that it had and r has not are kept.
-func (r *results) addTo(path string) (*results, error) {
+// addTo writes the results to a file; metrics that it had and r has not are kept.
+func (r *results) addTo(path string) error {
 	all, err := readResults(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		all = newResults()
 	} else if err != nil {
-		return nil, err
+		return err
 	}
 	all.Machine, all.Many = r.Machine, r.Many
 	maps.Copy(all.Samples, r.Samples)
 	all.Problems = r.Problems
 	b, err := json.Marshal(all)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return all, os.WriteFile(path, b, 0o644)
+	return os.WriteFile(path, b, 0o644)
 }
 
 // A machine is what the figures were taken on.
@@ -134,18 +133,6 @@ func find(path, pattern string) string {
 		return string(m[1])
 	}
 	return ""
-}
-
-// filesystem names the kind of file system that holds dir.
-func filesystem(dir string) string {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil {
-		return "unknown"
-	}
-	if name, ok := map[int64]string{0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlayfs"}[int64(s.Type)]; ok {
-		return name
-	}
-	return fmt.Sprintf("file system %#x", s.Type)
 }
 
 func (m machine) String() string {

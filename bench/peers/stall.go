@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/bits"
+	"runtime"
 	"time"
 )
 
@@ -13,16 +14,39 @@ type histogram struct {
 	counts [64 * 32]int64
 	n      int64
 	worst  time.Duration
-	slow   int64 // over a millisecond
+	slow   int64         // over a millisecond
+	meter  *meter        // nil: what was the decisions' own is not asked
+	own    time.Duration // the worst of that
 }
 
-func (h *histogram) add(d time.Duration) {
-	h.counts[bucket(uint64(max(d, 0)))]++
-	h.n++
-	h.worst = max(h.worst, d)
+// newHistogram measures what is the decisions' own too where it is asked to; then all goroutines share one core, so that
+// decisions stay on one thread.
+func newHistogram(own bool) *histogram {
+	if !own {
+		return new(histogram)
+	}
+	runtime.GOMAXPROCS(1)
+	return &histogram{meter: new(meter)}
+}
+
+// measure times one decision.
+func (h *histogram) measure(take func([]byte) bool, k []byte) (allowed bool) {
+	if h.meter != nil {
+		h.meter.begin()
+	}
+	start := time.Now()
+	allowed = take(k)
+	d := time.Since(start)
+	if h.meter != nil && d > h.own {
+		h.own = max(h.own, h.meter.own(d))
+	}
 	if d > time.Millisecond {
 		h.slow++
 	}
+	h.worst = max(h.worst, d)
+	h.counts[bucket(uint64(max(d, 0)))]++
+	h.n++
+	return allowed
 }
 
 func bucket(v uint64) int {
@@ -54,7 +78,11 @@ func (h *histogram) quantile(part float64) float64 {
 
 func (h *histogram) figures(f map[string]float64) {
 	f["worst"] = float64(h.worst) / 1e6 // ms; the others are µs
+	if h.meter != nil {
+		f["own"] = float64(h.own) / 1e6
+	}
 	f["p99.99"] = h.quantile(0.0001)
+	f["p99.999"] = h.quantile(0.00001)
 	f["median"] = h.quantile(0.5)
 	f["slow"] = float64(h.slow)
 	f["decisions"] = float64(h.n)
@@ -67,8 +95,8 @@ const (
 )
 
 // expire fills the store with all its keys, and then decides on a few others and on newcomers until every window has ended and
-// every sweep that follows is over: length counts from the opening of the store.
-func (c *child) expire(length time.Duration, figures map[string]float64) error {
+// every sweep that follows is over: r.For counts from the opening of the store.
+func (c *child) expire(r request, figures map[string]float64) error {
 	live := c.setup.Start
 	if err := c.fill(0, live); err != nil {
 		return err
@@ -76,41 +104,34 @@ func (c *child) expire(length time.Duration, figures map[string]float64) error {
 	if filled := time.Since(c.opened); filled > c.setup.Per {
 		return fmt.Errorf("the machine is too slow: the first window ended before the last of %d opened, after %v", live, filled)
 	}
-	var h histogram
-	take, next, r := c.store.worker(), c.keys(), newRandom(1)
+	h := newHistogram(r.Own)
+	take, next, warm := c.store.worker(), c.keys(), newRandom(1)
 	start, fresh := time.Now(), 0
-	end := length - time.Since(c.opened)
+	end := r.For - time.Since(c.opened)
 	for now := time.Duration(0); now < end; {
-		n := uint64(live) + r.below(warmKeys)
+		n := uint64(live) + warm.below(warmKeys)
 		if time.Duration(fresh)*newcomer < now && live+warmKeys+fresh < c.setup.Keys {
 			n = uint64(live + warmKeys + fresh)
 			fresh++
 		}
-		k := next(n)
-		before := time.Since(start)
-		take(k)
+		h.measure(take, next(n))
 		now = time.Since(start)
-		h.add(now - before)
 	}
 	h.figures(figures)
 	return nil
 }
 
-// grow decides on keys that come for the first time, from the store's from-th to its to-th.
-func (c *child) grow(from, to int, figures map[string]float64) error {
-	if err := c.fill(0, from); err != nil {
+// grow decides on keys that come for the first time, from the store's r.From-th to its r.To-th.
+func (c *child) grow(r request, figures map[string]float64) error {
+	if err := c.fill(0, r.From); err != nil {
 		return err
 	}
-	var h histogram
+	h := newHistogram(r.Own)
 	take, next := c.store.worker(), c.keys()
-	start := time.Now()
-	for n := from; n < to; n++ {
-		k := next(uint64(n))
-		before := time.Since(start)
-		if !take(k) {
+	for n := r.From; n < r.To; n++ {
+		if !h.measure(take, next(uint64(n))) {
 			return fmt.Errorf("key %d was refused its first unit", n)
 		}
-		h.add(time.Since(start) - before)
 	}
 	h.figures(figures)
 	return nil

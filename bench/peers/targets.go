@@ -46,8 +46,8 @@ func (r *results) targetsTable() table {
 		}
 	}
 	for _, name := range []string{weirName, shmName} {
-		t.most("worst decision "+r.whileExpiring()+", "+name, r.of("expire", "worst", name), 1, "ms")
-		t.most("worst decision "+r.whileGrowing()+", "+name, r.of("grow", "worst", name), 1, "ms")
+		r.judgeWorst(&t, "worst decision "+r.whileExpiring()+", "+name, "expire", name)
+		r.judgeWorst(&t, "worst decision "+r.whileGrowing()+", "+name, "grow", name)
 	}
 	for _, metric := range []string{"hot 1", "million 1"} {
 		what := map[string]string{"hot 1": "hot key", "million 1": "a million keys"}[metric]
@@ -71,6 +71,15 @@ func (t *table) judge(what, aim, here string, reached bool) {
 func (t *table) most(what string, xs []float64, limit float64, unit string) {
 	if len(xs) > 0 {
 		t.judge(what, fmt.Sprintf("at most %g %s", limit, unit), digits(median(xs)), median(xs) <= limit)
+	}
+}
+
+// judgeWorst judges what of the worst decision was its own, and says beside it what the clock says of it, and of the floor's.
+func (r *results) judgeWorst(t *table, what, metric, name string) {
+	own, worst, floors := r.of(metric+" own", "own", name), r.of(metric, "worst", name), r.of(metric, "worst", floorName)
+	if len(own) > 0 && len(worst) > 0 && len(floors) > 0 {
+		here := fmt.Sprintf("%s ms of its own (by the clock %s, the floor's %s)", digits(median(own)), digits(median(worst)), digits(median(floors)))
+		t.judge(what, "under 1 ms", here, median(own) < 1)
 	}
 }
 

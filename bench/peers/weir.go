@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"reflect"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -13,15 +11,7 @@ import (
 
 // openWeir opens the embedded store. Its bound is far above what the keys need: a bound reserves nothing.
 func openWeir(s setup) (store, error) {
-	o := memstore.Options{Memory: max(memstore.DefaultMemory, int64(s.Keys)*160)}
-	if s.File != "" {
-		f := reflect.ValueOf(&o).Elem().FieldByName("File")
-		if !f.IsValid() {
-			return nil, fmt.Errorf("this version keeps no file")
-		}
-		f.SetString(s.File)
-	}
-	m, err := memstore.New(o)
+	m, err := memstore.New(memstore.Options{Memory: max(memstore.DefaultMemory, int64(s.Keys)*100), File: s.File})
 	if err != nil {
 		return nil, err
 	}
