@@ -64,7 +64,7 @@ func newCluster(t *testing.T, mode weir.FailureMode) *cluster {
 	l.OnStoreFailure = mode
 	d, err := weir.New(policyOf(l), c.store, weir.Options{
 		Fallback:       mem(),
-		OnStoreFailure: func(_ error, failing bool) { c.events = append(c.events, failing) },
+		OnStoreFailure: func(e weir.StoreEvent) { c.events = append(c.events, e.Failing) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,9 @@
 package weir
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // A Store keeps the counts of all windows. Implementations must pass storetest.Run and be safe for concurrent use.
 type Store interface {
@@ -29,6 +32,9 @@ type Charge struct {
 type Receipt struct {
 	// Allowed says that every charge fitted and was spent. Otherwise nothing was spent.
 	Allowed bool
+	// Remembered says that the store answered from what this process remembers, without asking: the answer tells nothing
+	// about whether the store can be reached.
+	Remembered bool
 	// Now is the store's clock in whole Unix seconds, rounded down.
 	Now int64
 	// Used holds, for each charge and in the same order, the window as it stands after the take.
@@ -46,4 +52,34 @@ type Used struct {
 type InProcess interface {
 	Store
 	InProcess()
+}
+
+// A Shared store counts for several processes, elsewhere, and can fail. What this process knows of it bridges an outage: the
+// local count starts from there, and what was counted locally is given to the store when it answers again (D25).
+type Shared interface {
+	Store
+	// Recall fills in how each window stood when the store last answered for it, as far as this process remembers: the zero
+	// Used where it does not, or the window has ended. It asks nobody and does not block.
+	Recall(charges []Charge, used []Used)
+	// Give adds units that were spent while the store did not answer. Each element is sent at most once, whatever happens.
+	// Where the window is alive at the store its Reset stays; else it is created with the given one. It returns how many
+	// units may not have arrived. The elements belong to the caller and must not be used after Give returns.
+	Give(ctx context.Context, spent []Spent) (lost int64, err error)
+	// Now is the store's clock as this process knows it: its own, corrected by what the store last said.
+	Now() time.Time
+}
+
+// Spent is what one window spent elsewhere.
+type Spent struct {
+	Key            []byte // as in Charge
+	Scope, Subject int    // as in Charge
+	Per            int64  // length of the window in seconds
+	Used           Used   // units to add, and the reset of the window that they were counted in
+}
+
+// A Raiser is a Fallback that can go on from another store's counts. memstore is one.
+type Raiser interface {
+	// Raise brings windows up to at least used, as another store counts them: where a window is open at both, the higher
+	// count and the given reset hold. The zero Used changes nothing. It does not block, and keeps nothing of its arguments.
+	Raise(charges []Charge, used []Used)
 }

@@ -44,9 +44,9 @@ type Options struct {
 	// FailDeny: what nobody counts is refused.
 	Fallback Store
 
-	// OnStoreFailure, if set, is told once when the store stops answering (with the error) and once when it answers
-	// again. It must not block.
-	OnStoreFailure func(err error, failing bool)
+	// OnStoreFailure, if set, is told once when the store stops answering, and once when it answers again. It must not
+	// block.
+	OnStoreFailure func(StoreEvent)
 
 	// Now is the clock of the circuit breaker; nil means time.Now. Windows are counted by the store's clock.
 	Now func() time.Time
