@@ -56,7 +56,9 @@ var (
 
 func (s *Store) Close() error { return nil }
 
-func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error { return errors.New("TODO") }
+func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	return errors.New("TODO")
+}
 
 // Check says why the server cannot count a policy: on a cluster the windows of a limiter must share their first key source.
 func (s *Store) Check(p weir.Policy) error { return nil }
