@@ -26,6 +26,10 @@ type Options struct {
 	DB                                 int
 	TLS                                *tls.Config // nil: in clear
 
+	// CAFile, and CertFile with KeyFile, are PEM files that New adds to TLS: a private authority's certificates, and a
+	// client's; empty means none.
+	CAFile, CertFile, KeyFile string
+
 	// Prefix is what every key begins with; empty means "weir".
 	Prefix string
 
@@ -38,9 +42,6 @@ type Options struct {
 	// Log hears of what an operator should know. Nil means nobody does.
 	Log *slog.Logger
 }
-
-// Parse reads redis://, rediss:// and redis-sentinel:// URLs.
-func Parse(url string) (Options, error) { return Options{}, errors.New("TODO") }
 
 // A Store is a weir.Store that counts in Redis. It is safe for concurrent use.
 type Store struct{ client rueidis.Client }

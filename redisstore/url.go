@@ -1,0 +1,296 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Parse reads where a store is from a URL:
+//
+//	redis://[[user]:password@]host[:port][,host[:port]…][/db][?prefix=…]
+//	redis-sentinel://[[user]:password@]host[:port][,…]/master[/db][?prefix=…&sentinel_user=…&sentinel_password=…]
+//
+// The first names one server, or some nodes of a cluster; the second Sentinels, and the server as they know it: user and
+// password are the server's. rediss:// and rediss-sentinel:// are the same by TLS; they take ?ca=FILE, a private authority's
+// certificates, and ?cert=FILE&key=FILE, a client's, which New reads. Ports are 6379 and 26379 unless given, an IPv6 address is
+// in brackets, and what is in the way of the form is escaped: / in a password is %2F. What is not understood is an error. No
+// error holds any part of a user or password.
+func Parse(rawURL string) (Options, error) {
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	form, known := forms[strings.ToLower(scheme)]
+	if !ok || !known {
+		return Options{}, errors.New("want redis://HOST:PORT, rediss://HOST:PORT (TLS) or redis-sentinel://HOST:PORT/MASTER")
+	}
+	var o Options
+	if form.tls {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	authority, rest := cutBefore(rest, "/?#")
+	path, query := cutBefore(rest, "?#")
+	user, hosts := "", authority
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		user, hosts = authority[:at+1], authority[at+1:]
+	}
+	if strings.ContainsAny(rest, "@#") { // a host would be read out of a password
+		return Options{}, errors.New("a / ? or # in a user or password is written %2F %3F %23, and an @ or # behind the hosts %40 %23")
+	}
+	if err := o.parseUser(user); err != nil {
+		return Options{}, err
+	}
+	if err := o.parseHosts(hosts, form.port); err != nil {
+		return Options{}, err
+	}
+	if err := o.parsePath(path, form.sentinel); err != nil {
+		return Options{}, err
+	}
+	if err := o.parseQuery(strings.TrimPrefix(query, "?"), form); err != nil {
+		return Options{}, err
+	}
+	return o, nil
+}
+
+// A form is what a scheme stands for.
+type form struct {
+	tls, sentinel bool
+	port          string // where none is given
+}
+
+var forms = map[string]form{
+	"redis":           {port: "6379"},
+	"rediss":          {port: "6379", tls: true},
+	"redis-sentinel":  {port: "26379", sentinel: true},
+	"rediss-sentinel": {port: "26379", sentinel: true, tls: true},
+}
+
+// cutBefore cuts s before the first of some bytes.
+func cutBefore(s, any string) (before, from string) {
+	if i := strings.IndexAny(s, any); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
+}
+
+// parseUser reads what ends in the @ before the hosts.
+func (o *Options) parseUser(user string) error {
+	if user == "" {
+		return nil
+	}
+	name, password, _ := strings.Cut(strings.TrimSuffix(user, "@"), ":")
+	var nameErr, passwordErr error
+	o.Username, nameErr = url.PathUnescape(name)
+	o.Password, passwordErr = url.PathUnescape(password)
+	if nameErr != nil || passwordErr != nil {
+		return errors.New("a % in the user or password begins no escape: it is written %25 itself")
+	}
+	if o.Password == "" {
+		return errors.New("there is an @ before the hosts, and no password: want USER:PASSWORD@, :PASSWORD@, or neither and no @")
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}$`)
+
+func (o *Options) parseHosts(hosts, port string) error {
+	for i, element := range strings.Split(hosts, ",") {
+		host, at, err := splitHost(element, port)
+		if err != nil {
+			return fmt.Errorf("%s host: %w", ordinal(i+1), err)
+		}
+		o.Addresses = append(o.Addresses, net.JoinHostPort(host, at))
+	}
+	return nil
+}
+
+// splitHost reads HOST, HOST:PORT, [IPV6] or [IPV6]:PORT. Its errors say nothing of what it read: it may be a password, in a URL
+// that lacks the host.
+func splitHost(element, fallback string) (host, port string, err error) {
+	port = fallback
+	if inside, ok := strings.CutPrefix(element, "["); ok {
+		literal, rest, closed := strings.Cut(inside, "]")
+		literal, err := url.PathUnescape(literal)
+		addr, addrErr := netip.ParseAddr(literal)
+		if err != nil || addrErr != nil || !closed || !addr.Is6() || (rest != "" && rest[0] != ':') {
+			return "", "", errors.New("want an IPv6 address in brackets, such as [2001:db8::1]:6379")
+		}
+		if zone := addr.Zone(); zone != "" && !hostName.MatchString(zone) {
+			return "", "", errors.New("want a zone of letters, digits, - . and _, such as [fe80::1%25eth0]:6379")
+		}
+		host, element = addr.String(), rest
+	} else if strings.Count(element, ":") > 1 {
+		return "", "", errors.New("it has more than one colon: want HOST:PORT, an IPv6 address in brackets, and hosts separated by commas")
+	} else {
+		host, element = cutBefore(element, ":")
+		if host == "" {
+			return "", "", errors.New("it is empty: want HOST:PORT, such as 127.0.0.1:6379")
+		}
+		if !hostName.MatchString(host) {
+			return "", "", errors.New("a host's name has letters, digits, - . and _ only")
+		}
+	}
+	if element != "" {
+		port = element[1:]
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return "", "", errors.New("want a port from 1 to 65535")
+		}
+		port = strconv.FormatUint(n, 10)
+	}
+	return host, port, nil
+}
+
+var masterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}$`)
+
+// mostDB is the highest number of a database; a server has 16 of them unless its configuration says otherwise.
+const mostDB = 1<<16 - 1
+
+// parsePath reads /MASTER/DB with Sentinels, else /DB.
+func (o *Options) parsePath(path string, sentinel bool) error {
+	db := strings.TrimPrefix(path, "/")
+	if sentinel {
+		o.Master, db, _ = strings.Cut(db, "/")
+		if o.Master == "" {
+			return errors.New("the server's name is missing, as the Sentinels know it: want redis-sentinel://HOST:PORT/MASTER, such as …/mymaster")
+		}
+		if !masterName.MatchString(o.Master) {
+			return errors.New("the name of the server, behind the hosts, has letters, digits, - . and _ only")
+		}
+	}
+	if db == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(db, 10, 16)
+	if err != nil {
+		return fmt.Errorf("what follows the last / is a database: want a number from 0 to %d", mostDB)
+	}
+	if n != 0 && !sentinel && len(o.Addresses) > 1 {
+		return fmt.Errorf("database %d of several hosts: they are a cluster's, and a cluster has only database 0; leave it out", n)
+	}
+	o.DB = int(n)
+	return nil
+}
+
+// A parameter is what may stand behind the question mark.
+type parameter struct {
+	name  string
+	field func(*Options) *string
+	with  func(form) bool // nil: with every scheme
+	only  string          // what it is only for, where with says no
+}
+
+var (
+	withTLS      = func(f form) bool { return f.tls }
+	withSentinel = func(f form) bool { return f.sentinel }
+)
+
+const (
+	onlyTLS      = "only TLS has certificates: want rediss:// or rediss-sentinel://"
+	onlySentinel = "it is only for redis-sentinel://"
+)
+
+var parameters = []parameter{
+	{"prefix", func(o *Options) *string { return &o.Prefix }, nil, ""},
+	{"sentinel_user", func(o *Options) *string { return &o.SentinelUsername }, withSentinel, onlySentinel},
+	{"sentinel_password", func(o *Options) *string { return &o.SentinelPassword }, withSentinel, onlySentinel},
+	{"ca", func(o *Options) *string { return &o.CAFile }, withTLS, onlyTLS},
+	{"cert", func(o *Options) *string { return &o.CertFile }, withTLS, onlyTLS},
+	{"key", func(o *Options) *string { return &o.KeyFile }, withTLS, onlyTLS},
+}
+
+var prefixForm = regexp.MustCompile(`^[A-Za-z0-9_:.-]{1,64}$`)
+
+func (o *Options) parseQuery(query string, f form) error {
+	if query == "" {
+		return nil
+	}
+	for _, pair := range strings.Split(query, "&") {
+		if err := o.parseParameter(pair, f); err != nil {
+			return err
+		}
+	}
+	if o.Prefix != "" && !prefixForm.MatchString(o.Prefix) {
+		return fmt.Errorf("prefix %q: want 1 to 64 letters, digits, - _ : and .", o.Prefix)
+	}
+	if o.SentinelUsername != "" && o.SentinelPassword == "" {
+		return errors.New("sentinel_user means nothing without sentinel_password")
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return errors.New("cert and key go together: a client's certificate and its private key")
+	}
+	return nil
+}
+
+func (o *Options) parseParameter(pair string, f form) error {
+	name, escaped, _ := strings.Cut(pair, "=")
+	i := slices.IndexFunc(parameters, func(p parameter) bool { return p.name == name })
+	if i < 0 {
+		return errors.New("an unknown parameter behind the question mark: prefix, sentinel_user, sentinel_password, ca, cert and key are allowed; " +
+			"a ? in a password is written %3F")
+	}
+	p := parameters[i]
+	if p.with != nil && !p.with(f) {
+		return fmt.Errorf("parameter %s: %s", name, p.only)
+	}
+	value, err := url.PathUnescape(escaped)
+	if err != nil {
+		return fmt.Errorf("parameter %s: a %% begins no escape: it is written %%25 itself", name)
+	}
+	field := p.field(o)
+	if value == "" {
+		return fmt.Errorf("parameter %s is empty: give it a value, or leave it out", name)
+	}
+	if *field != "" {
+		return fmt.Errorf("parameter %s is given twice", name)
+	}
+	*field = value
+	return nil
+}
+
+func ordinal(n int) string {
+	if words := []string{"first", "second", "third"}; n <= len(words) {
+		return words[n-1]
+	}
+	return strconv.Itoa(n) + "th"
+}
+
+// String returns the URL that Parse reads these options from, without users and passwords, so that it can be printed.
+func (o Options) String() string {
+	var b strings.Builder
+	b.WriteString("redis")
+	if o.TLS != nil {
+		b.WriteString("s")
+	}
+	if o.Master != "" {
+		b.WriteString("-sentinel")
+	}
+	b.WriteString("://")
+	for i, address := range o.Addresses {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		b.WriteString(strings.ReplaceAll(address, "%", "%25")) // a zone's
+	}
+	if o.Master != "" {
+		b.WriteString("/" + o.Master)
+	}
+	if o.DB != 0 {
+		b.WriteString("/" + strconv.Itoa(o.DB))
+	}
+	mark := "?"
+	for _, p := range parameters {
+		value := *p.field(&o)
+		if value == "" || strings.HasPrefix(p.name, "sentinel_") {
+			continue
+		}
+		b.WriteString(mark + p.name + "=" + strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
+		mark = "&"
+	}
+	return b.String()
+}
