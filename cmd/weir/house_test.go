@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"internal/gateway": 3, "internal/sample": 3, "internal/rls": 3, "internal/admin": 3, "internal/telemetry": 3,
 	"internal/openapitest": 3,
 
-	"httplimit": 2, "internal/sample/sqlite": 2,
+	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2,
 
 	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/words": 1,
 
@@ -124,6 +124,14 @@ func TestACallerCarriesNoServerCode(t *testing.T) {
 			if strings.HasPrefix(imported, module) && imported != module && imported != module+"/headers" {
 				t.Errorf("%s imports %s: a caller needs the fields and the words, nothing that serves", p.ImportPath, imported)
 			}
+		}
+	}
+}
+
+func TestServersForTestsStayInTests(t *testing.T) {
+	for _, p := range packages(t) {
+		if slices.Contains(p.Imports, module+"/internal/redistest") {
+			t.Errorf("%s imports internal/redistest outside its tests: it starts processes", p.ImportPath)
 		}
 	}
 }

@@ -1,0 +1,267 @@
+package redistest
+
+import (
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A Proxy stands between a client and a server and does to the network what the test says. It is safe for concurrent use.
+type Proxy struct {
+	addr                 string
+	toServer, fromServer atomic.Int64
+	done                 sync.WaitGroup // the goroutines
+
+	mu       sync.Mutex
+	listener net.Listener // nil while it refuses
+	target   string
+	delay    time.Duration
+	hole     bool
+	links    map[*link]bool // the open connections
+}
+
+// NewProxy starts a proxy that passes everything to target.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p := &Proxy{target: target, links: make(map[*link]bool)}
+	for p.listener == nil {
+		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(sparePort(t)))
+		_ = p.listen() // somebody was quicker
+	}
+	t.Cleanup(func() {
+		p.Refuse()
+		p.done.Wait()
+	})
+	return p
+}
+
+// Addr is HOST:PORT, and stays so.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Pass passes everything, as in the beginning. Connections that a BlackHole has lost bytes of are reset: a stream with a gap
+// is none.
+func (p *Proxy) Pass(t testing.TB) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hole {
+		p.cut()
+	}
+	p.hole, p.delay = false, 0
+	if p.listener == nil {
+		if err := p.listen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Delay holds each answer back by d from when it arrives here. Answers that follow each other closely do not add up.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// BlackHole swallows all that is sent either way, on connections that are open and on those that come, which are accepted, until
+// Pass.
+func (p *Proxy) BlackHole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hole = true
+}
+
+// Refuse resets the connections and refuses new ones, as where no process listens, until Pass.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		p.listener.Close()
+		p.listener = nil
+	}
+	p.cut()
+}
+
+// Cut resets the connections that are open.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut()
+}
+
+// Retarget sends the connections that come from now on to another address. Those that are open stay where they are.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+// Bytes is how much has been passed on since NewProxy.
+func (p *Proxy) Bytes() (toServer, fromServer int64) { return p.toServer.Load(), p.fromServer.Load() }
+
+// Connections is how many are open.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
+// cut needs the lock.
+func (p *Proxy) cut() {
+	for l := range p.links {
+		l.reset()
+		delete(p.links, l)
+	}
+}
+
+// listen needs the lock, once others know of p.
+func (p *Proxy) listen() error {
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return err
+	}
+	p.listener = l
+	p.done.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.done.Go(func() { p.serve(l, client.(*net.TCPConn)) })
+		}
+	})
+	return nil
+}
+
+// A link is one connection and its continuation to the server.
+type link struct {
+	client, server *net.TCPConn // server may be nil
+	ended          chan struct{}
+	once           sync.Once
+}
+
+// reset closes both ends without the usual goodbye.
+func (l *link) reset() {
+	for _, c := range []*net.TCPConn{l.client, l.server} {
+		if c != nil {
+			_ = c.SetLinger(0)
+		}
+	}
+	l.close()
+}
+
+func (l *link) close() {
+	l.once.Do(func() { close(l.ended) })
+	l.client.Close()
+	if l.server != nil {
+		l.server.Close()
+	}
+}
+
+func (p *Proxy) serve(from net.Listener, client *net.TCPConn) {
+	l := &link{client: client, ended: make(chan struct{})}
+	p.mu.Lock()
+	open, hole, target := p.listener == from, p.hole, p.target
+	if open {
+		p.links[l] = true
+	}
+	p.mu.Unlock()
+	defer p.drop(l)
+	if !open {
+		return
+	}
+	if !hole {
+		server, err := net.DialTimeout("tcp", target, time.Second)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		l.server = server.(*net.TCPConn)
+		open := p.links[l]
+		p.mu.Unlock()
+		if !open { // cut while we dialled
+			return
+		}
+		p.done.Go(func() { p.answer(l) })
+	}
+	p.ask(l)
+}
+
+// drop ends a connection, however far it came.
+func (p *Proxy) drop(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.close()
+	delete(p.links, l)
+}
+
+// ask passes on what the client sends.
+func (p *Proxy) ask(l *link) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := l.client.Read(buf)
+		if err != nil {
+			return
+		}
+		if l.server == nil || p.swallows() {
+			continue
+		}
+		if _, err := l.server.Write(buf[:n]); err != nil {
+			return
+		}
+		p.toServer.Add(int64(n))
+	}
+}
+
+// An answer is what the server sent, and when the client may have it.
+type answer struct {
+	bytes []byte
+	due   time.Time
+}
+
+// answer passes on what the server sends, after the delay.
+func (p *Proxy) answer(l *link) {
+	defer p.drop(l)
+	queue := make(chan answer, 1024)
+	p.done.Go(func() {
+		defer close(queue)
+		for buf := make([]byte, 64<<10); ; {
+			n, err := l.server.Read(buf)
+			if err != nil {
+				return
+			}
+			select {
+			case queue <- answer{append([]byte(nil), buf[:n]...), time.Now().Add(p.delayed())}:
+			case <-l.ended:
+				return
+			}
+		}
+	})
+	for a := range queue {
+		select {
+		case <-time.After(time.Until(a.due)):
+		case <-l.ended:
+			return
+		}
+		if p.swallows() {
+			continue
+		}
+		if _, err := l.client.Write(a.bytes); err == nil {
+			p.fromServer.Add(int64(len(a.bytes)))
+		}
+	}
+}
+
+func (p *Proxy) swallows() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hole
+}
+
+func (p *Proxy) delayed() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.delay
+}

@@ -1,0 +1,270 @@
+// Package redistest starts real Redis servers for tests, never a mock: one server, one with TLS, a cluster, a set of Sentinels,
+// a server whose clock the test steers, and a proxy that loses what passes. Whatever it starts ends with the test, and with
+// the test binary. Only tests import it.
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A Server is one redis-server on the loopback. It is safe for concurrent use.
+type Server struct {
+	// TLS is how to speak to it; nil means in clear. CAFile is the certificate of the authority in PEM, empty in clear.
+	TLS    *tls.Config
+	CAFile string
+
+	port     int
+	dir      string
+	password string
+	args     []string // the caller's
+	env      []string // added to the test's
+
+	mu      sync.Mutex
+	process *process
+}
+
+// Start starts a server that keeps nothing on disk, unless args, which are redis-server's, say otherwise. It returns when the
+// server answers. Where args have --requirepass, Do and URL know the password.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := newServer(t, args)
+	s.start(t)
+	return s
+}
+
+func newServer(t testing.TB, args []string) *Server {
+	s := &Server{dir: t.TempDir(), args: args}
+	for i, arg := range args[:max(0, len(args)-1)] {
+		if arg == "--requirepass" {
+			s.password = args[i+1]
+		}
+	}
+	return s
+}
+
+// start looks for a port and starts the server there. Another process may be quicker: then it looks again.
+func (s *Server) start(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("redis-server %s:\n%s", s.Addr(), s.Log())
+		}
+	})
+	for range 10 {
+		s.port = sparePort(t)
+		err := s.run()
+		if err == nil {
+			return
+		}
+		if !strings.Contains(s.Log(), "Address already in use") {
+			t.Fatalf("start redis-server: %v\n%s", err, s.Log())
+		}
+	}
+	t.Fatal("start redis-server: every port was taken")
+}
+
+// run starts the process and waits until it answers.
+func (s *Server) run() error {
+	listen := []string{"--port", strconv.Itoa(s.port)}
+	if s.TLS != nil {
+		listen = []string{"--port", "0", "--tls-port", strconv.Itoa(s.port)}
+	}
+	args := append(listen, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no")
+	return s.exec(append(args, s.args...))
+}
+
+func (s *Server) exec(args []string) error {
+	p, err := startProcess(filepath.Join(s.dir, "log"), s.env, "redis-server", args...)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.process = p
+	s.mu.Unlock()
+	return eventually(func() error {
+		select {
+		case <-p.done:
+			return final{errors.New("it ended at once")}
+		default:
+			return s.answers(p)
+		}
+	})
+}
+
+// answers says whether the server is ready, and is the one that we started: the port may be somebody else's.
+func (s *Server) answers(p *process) error {
+	if err := s.Try("PING").Error(); err != nil {
+		return err
+	}
+	info, err := s.Try("INFO", "server").ToString()
+	if err != nil {
+		return err
+	}
+	if pid := field(info, "process_id"); pid != strconv.Itoa(p.pid()) {
+		return fmt.Errorf("process %s answers, not %d", pid, p.pid())
+	}
+	return nil
+}
+
+// Addr is HOST:PORT.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// URL is redis://HOST:PORT, or rediss:// with TLS, with the password where there is one.
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "redis", Host: s.Addr()}
+	if s.TLS != nil {
+		u.Scheme = "rediss"
+	}
+	if s.password != "" {
+		u.User = url.UserPassword("", s.password)
+	}
+	return u.String()
+}
+
+// Do sends one command over a connection of its own. An error ends the test; a null is none.
+func (s *Server) Do(t testing.TB, args ...string) rueidis.RedisMessage {
+	t.Helper()
+	m, err := s.Try(args...).ToMessage()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		t.Fatalf("%s: %s: %v", s.Addr(), strings.Join(args, " "), err)
+	}
+	return m
+}
+
+// Try is Do where an error is an answer too. It gives up after 10 seconds.
+func (s *Server) Try(args ...string) rueidis.RedisResult {
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{s.Addr()}, Password: s.password, TLSConfig: s.TLS,
+		Dialer:            net.Dialer{Timeout: time.Second},
+		ForceSingleClient: true, PipelineMultiplex: -1, DisableCache: true, DisableRetry: true, AlwaysRESP2: true,
+	})
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return client.Do(ctx, client.B().Arbitrary(args...).Build())
+}
+
+// Info is one section of INFO, as a map.
+func (s *Server) Info(t testing.TB, section string) map[string]string {
+	t.Helper()
+	m := s.Do(t, "INFO", section)
+	text, err := m.ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields(text)
+}
+
+// Commands is how many scripts the server was asked to run since it started: EVAL, EVALSHA and FCALL, errors included.
+func (s *Server) Commands(t testing.TB) int64 {
+	t.Helper()
+	stats := s.Info(t, "commandstats")
+	total := int64(0)
+	for _, name := range []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"} {
+		for part := range strings.SplitSeq(stats["cmdstat_"+name], ",") {
+			for _, counter := range []string{"calls=", "rejected_calls="} {
+				if value, ok := strings.CutPrefix(part, counter); ok {
+					n, err := strconv.ParseInt(value, 10, 64)
+					if err != nil {
+						t.Fatalf("cmdstat_%s: %v", name, err)
+					}
+					total += n
+				}
+			}
+		}
+	}
+	return total
+}
+
+// CPU is the processor time that the server has used since it started.
+func (s *Server) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	info := s.Info(t, "cpu")
+	total := time.Duration(0)
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info[name], 64)
+		if err != nil {
+			t.Fatalf("INFO cpu: %s: %v", name, err)
+		}
+		total += time.Duration(seconds * float64(time.Second))
+	}
+	return total
+}
+
+// Pid is the process's; that of the last one after it has ended.
+func (s *Server) Pid() int { return s.current().pid() }
+
+// Kill ends the server at once, as a crash would, and returns when it is gone.
+func (s *Server) Kill() {
+	if p := s.current(); p != nil {
+		p.kill()
+	}
+}
+
+// Stop asks the server to end, and returns when it is gone. One that does not end within 10 seconds is killed.
+func (s *Server) Stop() { s.current().stop() }
+
+// Pause stops the server where it is: the system still accepts connections for it and what is sent, and nothing answers.
+func (s *Server) Pause(t testing.TB) {
+	t.Helper()
+	if err := s.current().pause(); err != nil {
+		t.Fatalf("pause redis-server: %v", err)
+	}
+}
+
+// Resume ends a Pause. What was sent meanwhile is carried out now.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	if err := s.current().resume(); err != nil {
+		t.Fatalf("resume redis-server: %v", err)
+	}
+}
+
+// Restart starts the server again at the same address, over the same directory. One that still runs is stopped first.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop()
+	if err := s.run(); err != nil {
+		t.Fatalf("restart redis-server: %v\n%s", err, s.Log())
+	}
+}
+
+// Log is what the server has written to its log since it was last started.
+func (s *Server) Log() string { return readLog(filepath.Join(s.dir, "log")) }
+
+func (s *Server) current() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process
+}
+
+// fields reads the lines NAME:VALUE of an INFO.
+func fields(info string) map[string]string {
+	all := make(map[string]string)
+	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+func field(info, name string) string { return fields(info)[name] }
