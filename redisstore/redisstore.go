@@ -1,82 +1,240 @@
-// Package redisstore counts windows in Redis or Valkey, so that any number of processes share one budget.
+// Package redisstore counts windows in Redis or Valkey, so that any number of processes share one budget, exactly.
+//
+// A take is one script and one round trip, judged by the server's clock; rueidis sends what many goroutines ask at once in
+// few packets. What the server answered is remembered: a caller whose window is spent is refused without asking it again, but
+// once a second, and an outage is bridged from where the busy windows stood (weir.Shared).
+//
+//	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
+//	key.go                         the names that the server sees: keyed hashes
+//	memory.go                      what is refused without asking, and how busy windows stood
+//	ask.go                         one question: deadlines, redirections, errors that mean something
+//	link.go  secret.go             connecting, checking, connecting anew; the secret that all nodes hash with
+//	clock.go                       the server's clock, as this process knows it
+//	url.go                         Options from a URL
 package redisstore
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/weirlimit/weir"
 )
 
-// Options say where the server is and how its counters are kept.
+// Options say where the server is and how its counters are kept. Addresses is required.
 type Options struct {
-	// Addresses are HOST:PORT: of the server, of some nodes of a cluster, or of Sentinels where Master is set.
+	// Addresses are HOST:PORT: of the server, of some nodes of a cluster, or of Sentinels where Master is set. One address
+	// may be a server or a cluster: it is asked.
 	Addresses []string
-	// Master is the name under which Sentinels know the server; empty where there are none.
+	// Master is the name under which the Sentinels know the server; empty where there are none.
 	Master string
 
 	Username, Password string
 	// SentinelUsername and SentinelPassword are for the Sentinels, where they want some.
 	SentinelUsername, SentinelPassword string
-	DB                                 int
-	TLS                                *tls.Config // nil: in clear
-
+	// DB is the number of the database; a cluster has only 0.
+	DB int
+	// TLS is for the server and its Sentinels; nil means in clear.
+	TLS *tls.Config
 	// CAFile, and CertFile with KeyFile, are PEM files that New adds to TLS: a private authority's certificates, and a
 	// client's; empty means none.
 	CAFile, CertFile, KeyFile string
 
-	// Prefix is what every key begins with; empty means "weir".
+	// Prefix is what every key begins with; empty means "weir". Letters, digits and - _ : . are allowed, 64 at most.
 	Prefix string
 
-	// Secret keys the hashes that stand for callers; nil means one that is created on the server, once.
+	// Secret keys the hashes that stand for callers, 32 bytes or more; all processes that share a budget need the same. Nil
+	// means one that is created on the server by the first of them.
 	Secret []byte
 
-	// Now is this process's clock, for what it remembers; nil means time.Now. Windows are counted by the server's.
+	// Now is this process's clock, for what it remembers; nil means time.Now, advanced by the monotonic clock. Windows are
+	// counted by the server's clock (D6).
 	Now func() time.Time
 
-	// Log hears of what an operator should know. Nil means nobody does.
+	// Log hears of what an operator should know: a server that may drop counters, a secret that changed. Nil means nobody
+	// does.
 	Log *slog.Logger
 }
 
-// A Store is a weir.Store that counts in Redis. It is safe for concurrent use.
-type Store struct{ client rueidis.Client }
-
-// New connects. A server that cannot be reached is no error: the store keeps trying, and Take returns errors meanwhile. What
-// waiting does not cure is: a wrong password (ErrDenied), another secret (ErrSecret), a server too old.
-func New(ctx context.Context, o Options) (*Store, error) { return nil, errors.New("TODO") }
-
 var (
+	// ErrDenied is wrapped by New's error where the server wants another user or password, or does not allow the commands
+	// that are needed.
 	ErrDenied = errors.New("the server does not let us in")
+	// ErrSecret is wrapped where the server's counters are keyed with another secret: they would be two budgets.
 	ErrSecret = errors.New("its counters are keyed with another secret")
+	// ErrServer is wrapped where the server cannot do what is needed: it is too old, or it is no cluster and has several
+	// addresses.
+	ErrServer = errors.New("this server cannot keep the counters")
+	// ErrClosed is what Take returns after Close.
+	ErrClosed = errors.New("the store is closed")
 )
 
-func (s *Store) Close() error { return nil }
+// A Store is a weir.Store that counts in Redis. It is safe for concurrent use.
+type Store struct {
+	options Options
+	prefix  string
+	where   string // the addresses, for messages
+	now     func() time.Time
+	log     *slog.Logger
 
-func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
-	return errors.New("TODO")
+	link   atomic.Pointer[link] // nil until the server was reached
+	memory *memory
+	clock  clock
+	room   room
+
+	asked, remembered atomic.Int64
+	trouble           atomic.Int64 // until when, by this process's clock, questions are asked aside
+	aside             room
+
+	state   state
+	secret  []byte // what the hasher is made of; nil until one was found. The keeper's
+	mark    string // what was written for it; the keeper's
+	warned  string // what was last said of evictions; the keeper's
+	renew   chan struct{}
+	closing context.Context
+	close   context.CancelFunc
+	done    sync.WaitGroup
 }
 
-// Check says why the server cannot count a policy: on a cluster the windows of a limiter must share their first key source.
-func (s *Store) Check(p weir.Policy) error { return nil }
+var _ weir.Shared = (*Store)(nil)
+
+// New connects and looks at what it finds. A server that cannot be reached is no error: the store keeps trying, and Take
+// returns errors meanwhile. An error is what waiting does not cure: ErrDenied, ErrSecret, ErrServer, or Options that are
+// wrong.
+func New(ctx context.Context, o Options) (*Store, error) {
+	s, err := newStore(o)
+	if err != nil {
+		return nil, fmt.Errorf("new redis store: %w", err)
+	}
+	err = s.connect(ctx)
+	s.state.failed(err)
+	if lasting(err) {
+		s.Close()
+		return nil, fmt.Errorf("new redis store at %s: %w", s.where, err)
+	}
+	s.done.Go(s.keep)
+	return s, nil
+}
+
+func newStore(o Options) (*Store, error) {
+	if len(o.Addresses) == 0 {
+		return nil, errors.New("no address: give HOST:PORT of the server")
+	}
+	if o.Prefix == "" {
+		o.Prefix = "weir"
+	}
+	if !prefixForm.MatchString(o.Prefix) {
+		return nil, fmt.Errorf("prefix %q: letters, digits and - _ : . are allowed, 64 at most", o.Prefix)
+	}
+	if o.Secret != nil && len(o.Secret) < leastSecret {
+		return nil, fmt.Errorf("the secret has %d bytes: %d are the least that is safe", len(o.Secret), leastSecret)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if o.TLS, err = o.tlsConfig(); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		options: o,
+		prefix:  o.Prefix,
+		where:   strings.Join(o.Addresses, ","),
+		now:     o.Now,
+		log:     o.Log,
+		memory:  new(memory),
+		room:    make(room, mostAsked),
+		aside:   make(room, mostAside),
+		renew:   make(chan struct{}, 1),
+	}
+	if s.now == nil {
+		start := time.Now()
+		s.now = func() time.Time { return start.Add(time.Since(start)) }
+	}
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close lets the server go; later takes return ErrClosed. Closing again does nothing.
+func (s *Store) Close() error {
+	s.close()
+	s.done.Wait()
+	if l := s.link.Swap(nil); l != nil {
+		l.client.Close()
+	}
+	s.aside.fill()
+	return nil
+}
+
+// Now implements weir.Shared: the server's clock, as its last answers told it. Before there was one it is this process's.
+func (s *Store) Now() time.Time { return s.clock.at(s.now()) }
+
+// Recall implements weir.Shared.
+func (s *Store) Recall(charges []weir.Charge, used []weir.Used) {
+	l := s.link.Load()
+	now := s.Now().Unix()
+	for i := range charges {
+		used[i] = weir.Used{}
+		if l == nil {
+			continue
+		}
+		if u := s.memory.standing(l.hasher.id(&charges[i])); u.Reset > now {
+			used[i] = u
+		}
+	}
+}
+
+// Check says why the server cannot count a policy: on a cluster the windows of one limiter must share their first key source,
+// or one script could not charge them together. It knows that there is a cluster once there was an answer.
+func (s *Store) Check(p weir.Policy) error {
+	if l := s.link.Load(); l == nil || !l.cluster {
+		return nil
+	}
+	var all []error
+	for _, l := range p.Limiters {
+		for i := 1; i < len(l.Windows); i++ {
+			a, b := l.Windows[0].Key[:1].String(), l.Windows[i].Key[:1].String()
+			if a != b {
+				all = append(all, fmt.Errorf("limiter %q: one window counts by %q first, another by %q: on a Redis cluster they must begin with the same key source, so that one machine keeps both", l.Name, a, b))
+				break
+			}
+		}
+	}
+	return errors.Join(all...)
+}
 
 // State is what is known of the server.
 type State struct {
-	Mode  string // "server", "cluster" or "sentinel"; empty before it was reached for the first time
-	Ready bool   // it answered the last time it was asked
-	Err   error  // what it or the connection said last; nil where Ready
+	Mode  string // "server", "cluster" or "sentinel"; empty before it was reached
+	Ready bool   // whether it answered when it was last asked
+	Err   error  // what was wrong then; nil where Ready
 }
 
-func (s *Store) State() State { return State{} }
+// State returns what was last found of the server.
+func (s *Store) State() State {
+	st := State{Ready: true}
+	if l := s.link.Load(); l != nil {
+		st.Mode = l.mode()
+	}
+	if err := s.state.why(); err != nil {
+		st.Ready, st.Err = false, err
+	}
+	return st
+}
 
 // Stats are totals since New.
 type Stats struct {
-	Asked      int64 // takes that went to the server
-	Remembered int64 // takes refused from memory, without a round trip
+	Asked      int64 // takes that were sent to the server
+	Remembered int64 // takes that were refused from memory
 }
 
-func (s *Store) Stats() Stats { return Stats{} }
+// Stats returns the present totals.
+func (s *Store) Stats() Stats {
+	return Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load()}
+}

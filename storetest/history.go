@@ -125,6 +125,9 @@ func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
 	if out.Now < m.now {
 		return false, m
 	}
+	if out.Remembered {
+		return m.explains(in, out), model{out.Now, m.used}
+	}
 	next := model{out.Now, make(map[string]weir.Used, len(m.used)+len(in))}
 	for k, u := range m.used {
 		next.used[k] = u
@@ -144,6 +147,18 @@ func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
 		}
 	}
 	return out.Allowed == allowed, next
+}
+
+// explains reports whether a store that did not ask was right to refuse: the window that frees last, of those that it says are
+// spent, is spent and stands as it says. How the others stand it need not know.
+func (m model) explains(in []weir.Charge, out weir.Receipt) bool {
+	last := -1
+	for i, c := range in {
+		if u := out.Used[i]; !u.Fits(c.Cost, c.Limit) && (last < 0 || u.Reset > out.Used[last].Reset) {
+			last = i
+		}
+	}
+	return !out.Allowed && last >= 0 && m.used[string(in[last].Key)].At(out.Now, in[last].Per) == out.Used[last]
 }
 
 func linearModel() porcupine.Model {

@@ -1,0 +1,179 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// mostAsked is how many questions may be under way: fewer than fit into the client's queues, where a question waits
+	// without a look at its deadline.
+	mostAsked = 1 << ringScale
+	ringScale = 12
+	// mostAside is how many may be under way in goroutines of their own.
+	mostAside = 1 << 10
+	// troubled is how long after a failure of the connection questions are asked aside.
+	troubled = 10 * time.Second
+	// tryAgain is how long a question waits while the keys it is about move to another machine.
+	tryAgain = time.Millisecond
+)
+
+// A room holds so many at a time.
+type room chan struct{}
+
+var errCrowded = errors.New("too many questions are waiting for it")
+
+// enter waits for a place until ctx or the store ends.
+func (r room) enter(ctx, closing context.Context) error {
+	select {
+	case r <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case r <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errCrowded
+	case <-closing.Done():
+		return ErrClosed
+	}
+}
+
+func (r room) leave() { <-r }
+
+// fill waits until everybody has left, and lets nobody in again.
+func (r room) fill() {
+	for range cap(r) {
+		r <- struct{}{}
+	}
+}
+
+// A script is known to the server by its SHA-1, and sent whole where it is not.
+type script struct{ text, sha string }
+
+func (sc *script) command(l *link, whole bool, keys, args []string) rueidis.Completed {
+	if whole {
+		return l.client.B().Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	}
+	return l.client.B().Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// run runs a script, once: it is sent again only after an answer that says that it was not run.
+func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []string) (rueidis.RedisResult, error) {
+	s.asked.Add(1)
+	whole := false
+	for {
+		reply, err := s.do(ctx, l, sc.command(l, whole, keys, args))
+		if err == nil {
+			err = reply.Error()
+		}
+		if err == nil {
+			s.state.answered()
+			return reply, nil
+		}
+		told, ok := rueidis.IsRedisErr(err)
+		switch {
+		case ok && told.IsNoScript() && !whole:
+			whole = true
+			continue
+		case ok && told.IsTryAgain() && wait(ctx, tryAgain):
+			continue
+		case ok && strings.Contains(told.Error(), "READONLY"), ok && strings.HasPrefix(told.Error(), "MASTERDOWN"):
+			s.reconnect() // what was the master is one no more
+		}
+		s.state.failed(err)
+		return reply, err
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// do asks one question. The client waits without regard to ctx in some places: where its queue is full, which room prevents,
+// and while it looks for the machine that took over from another. So for a while after the connection failed, questions are
+// asked by goroutines of their own, which may wait as long as they must.
+func (s *Store) do(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+	if s.trouble.Load() != 0 {
+		if s.now().UnixNano() < s.trouble.Load() {
+			return s.doAside(ctx, l, cmd)
+		}
+		s.trouble.Store(0)
+	}
+	if err := s.room.enter(ctx, s.closing); err != nil {
+		return rueidis.RedisResult{}, err
+	}
+	reply := l.client.Do(ctx, cmd)
+	s.room.leave()
+	return reply, s.transport(reply)
+}
+
+func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+	if err := s.aside.enter(ctx, s.closing); err != nil {
+		return rueidis.RedisResult{}, err
+	}
+	answer := make(chan rueidis.RedisResult, 1)
+	go func() { // Close waits until the room is empty
+		defer s.aside.leave()
+		answer <- l.client.Do(ctx, cmd)
+	}()
+	select {
+	case reply := <-answer:
+		return reply, s.transport(reply)
+	case <-ctx.Done():
+		s.inTrouble()
+		return rueidis.RedisResult{}, ctx.Err()
+	}
+}
+
+// transport notes where no answer came.
+func (s *Store) transport(reply rueidis.RedisResult) error {
+	err := reply.NonRedisError()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		s.inTrouble()
+		return err
+	}
+	return nil
+}
+
+func (s *Store) inTrouble() { s.trouble.Store(s.now().Add(troubled).UnixNano()) }
+
+// doMulti asks many questions aside. Those that are not answered when ctx ends have its error.
+func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Completed) []error {
+	all := make([]error, len(commands))
+	fail := func(err error) []error {
+		for i := range all {
+			all[i] = err
+		}
+		return all
+	}
+	if err := s.aside.enter(ctx, s.closing); err != nil {
+		return fail(err)
+	}
+	answer := make(chan []rueidis.RedisResult, 1)
+	go func() {
+		defer s.aside.leave()
+		answer <- l.client.DoMulti(ctx, commands...)
+	}()
+	select {
+	case replies := <-answer:
+		for i := range replies {
+			all[i] = replies[i].Error()
+		}
+		return all
+	case <-ctx.Done():
+		return fail(ctx.Err())
+	}
+}

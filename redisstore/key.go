@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+
+	"github.com/dchest/siphash"
+
+	"github.com/weirlimit/weir"
+)
+
+// A hasher turns the keys of windows into the names that the server sees: keyed hashes, so that whoever reads the server
+// learns nobody's address or token (D18). Every node has the same one, made of the same secret.
+type hasher struct {
+	prefix string // as the names have it, colon included
+
+	key, tag pair
+	mark     string // tells secrets apart without telling them
+}
+
+// A pair is a SipHash key.
+type pair struct{ k0, k1 uint64 }
+
+func newHasher(prefix string, secret []byte) *hasher {
+	derived, err := hkdf.Key(sha256.New, secret, nil, "weir redis keys 1", 48)
+	if err != nil {
+		panic(err) // only a longer key than HKDF can make, which 48 bytes are not
+	}
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(derived[8*i:]) }
+	return &hasher{
+		prefix: prefix + ":",
+		key:    pair{word(0), word(1)},
+		tag:    pair{word(2), word(3)},
+		mark:   base64.RawURLEncoding.EncodeToString(derived[32:]),
+	}
+}
+
+// An id stands for one window in this process's memory.
+type id uint64
+
+// name returns the key of a charge as the server sees it, and its id: PREFIX:{TAG}HASH. The tag is of who is counted, so
+// that a cluster keeps all windows of one caller on one machine, and those of different callers wherever it likes.
+func (h *hasher) name(c *weir.Charge) (string, id) {
+	var room [64 + 64]byte
+	hi, lo := siphash.Hash128(h.key.k0, h.key.k1, c.Key)
+	who := siphash.Hash(h.tag.k0, h.tag.k1, c.Key[c.Scope:c.Subject])
+
+	var raw [16]byte
+	b := append(room[:0], h.prefix...)
+	b = append(b, '{')
+	binary.BigEndian.PutUint64(raw[:8], who)
+	b = base64.RawURLEncoding.AppendEncode(b, raw[:6]) // 48 bits: plenty for 16,384 slots
+	b = append(b, '}')
+	binary.BigEndian.PutUint64(raw[:8], hi)
+	binary.BigEndian.PutUint64(raw[8:], lo)
+	b = base64.RawURLEncoding.AppendEncode(b, raw[:])
+	return string(b), id(hi)
+}
+
+// id is name without the name.
+func (h *hasher) id(c *weir.Charge) id {
+	hi, _ := siphash.Hash128(h.key.k0, h.key.k1, c.Key)
+	return id(hi)
+}
+
+// sameSlot reports whether the names are of one caller, so that a cluster has them on one machine.
+func sameSlot(names []string) bool {
+	for _, name := range names[1:] {
+		if tagOf(name) != tagOf(names[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+func tagOf(name string) string { return name[:strings.IndexByte(name, '}')] }

@@ -1,0 +1,344 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // how Redis names scripts
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weirlimit/weir"
+)
+
+const (
+	dialTimeout  = 2 * time.Second        // for a connection and its greeting
+	stuckTimeout = 2 * time.Second        // without a word a connection is given up
+	keepEvery    = time.Second            // how often the keeper looks whether there is something to do
+	checkEvery   = 5                      // in how many of those it looks at the server
+	checkTimeout = 250 * time.Millisecond // for one look
+	mostFailures = 2                      // after how many in a row it connects anew
+	lingering    = 3 * time.Second        // how long the questions of an old connection may go on
+)
+
+// A link is a connection, with what is needed to use it. It is replaced whole.
+type link struct {
+	client     rueidis.Client
+	hasher     *hasher
+	take, give script
+	cluster    bool
+	sentinel   bool
+}
+
+func newLink(client rueidis.Client, h *hasher, sentinel bool) *link {
+	return &link{client, h, newScript(takeText), newScript(giveText), client.Mode() == rueidis.ClientModeCluster, sentinel}
+}
+
+func newScript(text string) script {
+	sum := sha1.Sum([]byte(text))
+	return script{text, hex.EncodeToString(sum[:])}
+}
+
+func (l *link) mode() string {
+	switch {
+	case l.sentinel:
+		return "sentinel"
+	case l.cluster:
+		return "cluster"
+	}
+	return "server"
+}
+
+// A state is what was wrong when the server was last asked; the zero value says nothing was.
+type state struct {
+	bad atomic.Bool
+	mu  sync.Mutex
+	err error
+}
+
+func (st *state) answered() {
+	if st.bad.Load() {
+		st.failed(nil)
+	}
+}
+
+func (st *state) failed(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.err = err
+	st.bad.Store(err != nil)
+}
+
+func (st *state) why() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.err
+}
+
+// unready says why there is no link.
+func (s *Store) unready() error {
+	if s.closing.Err() != nil {
+		return ErrClosed
+	}
+	if err := s.state.why(); err != nil {
+		return fmt.Errorf("redis %s: %w", s.where, err)
+	}
+	return fmt.Errorf("redis %s: not connected yet", s.where)
+}
+
+// reconnect has the keeper connect anew, soon.
+func (s *Store) reconnect() {
+	select {
+	case s.renew <- struct{}{}:
+	default:
+	}
+}
+
+// keep looks after the connection until the store is closed: it connects where there is none, connects anew where the old one
+// is of no use, and looks at the server from time to time. Its looks at a connection in use are short, because whoever asks
+// meanwhile waits for them.
+func (s *Store) keep() {
+	ticker := time.NewTicker(keepEvery)
+	defer ticker.Stop()
+	failures := 0
+	for n := 1; ; n++ {
+		anew := false
+		select {
+		case <-s.closing.Done():
+			return
+		case <-ticker.C:
+		case <-s.renew:
+			anew = true
+			select { // once a second is enough
+			case <-s.closing.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+		l := s.link.Load()
+		if l != nil && !anew && (n%checkEvery == 0 || s.state.bad.Load()) {
+			ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
+			err := s.look(ctx, l.client)
+			cancel()
+			if failures++; err == nil {
+				failures = 0
+			}
+			s.note(err)
+		}
+		if l == nil || anew || failures >= mostFailures {
+			if s.note(s.connect(s.closing)) == nil {
+				failures = 0
+			}
+		}
+	}
+}
+
+// note keeps what was found, and says it once.
+func (s *Store) note(err error) error {
+	if s.closing.Err() != nil {
+		return err
+	}
+	before := s.state.why()
+	s.state.failed(err)
+	if !lasting(err) {
+		return err
+	}
+	if before == nil || before.Error() != err.Error() {
+		s.log.Error("the store cannot be used until an operator sees to it", "store", s.where, "error", err)
+	}
+	if l := s.link.Swap(nil); l != nil { // doubt refuses: no second budget, no counting where we are not let in
+		s.leave(l)
+	}
+	return err
+}
+
+// lasting reports whether err is one that waiting does not cure.
+func lasting(err error) bool {
+	return errors.Is(err, ErrDenied) || errors.Is(err, ErrSecret) || errors.Is(err, ErrServer)
+}
+
+// connect makes a connection, looks at what is there, and puts it in force.
+func (s *Store) connect(ctx context.Context) error {
+	client, err := rueidis.NewClient(s.clientOptions())
+	if err != nil {
+		return explained(err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, 2*dialTimeout)
+	defer cancel()
+	if err = s.inspect(bounded, client); err == nil {
+		err = s.look(bounded, client)
+	}
+	if err != nil {
+		client.Close()
+	}
+	return err
+}
+
+// adopt puts a client in force, with the secret that the server has.
+func (s *Store) adopt(client rueidis.Client) {
+	l := newLink(client, newHasher(s.prefix, s.secret), s.options.Master != "")
+	if old := s.link.Swap(l); old != nil && old.client != client {
+		s.leave(old)
+	}
+}
+
+// leave closes a connection that is used no more, when what was asked there has had the time to be answered.
+func (s *Store) leave(l *link) {
+	s.done.Go(func() {
+		timer := time.NewTimer(lingering)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.closing.Done():
+		}
+		l.client.Close()
+	})
+}
+
+func (s *Store) clientOptions() rueidis.ClientOption {
+	o := s.options
+	return rueidis.ClientOption{
+		InitAddress: o.Addresses,
+		Username:    o.Username,
+		Password:    o.Password,
+		SelectDB:    o.DB,
+		TLSConfig:   o.TLS,
+		Sentinel: rueidis.SentinelOption{
+			MasterSet: o.Master,
+			Username:  o.SentinelUsername,
+			Password:  o.SentinelPassword,
+			TLSConfig: o.TLS,
+		},
+		ClientName:          "weir",
+		DialCtxFn:           s.dial,
+		Dialer:              net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
+		ConnWriteTimeout:    stuckTimeout,
+		AlwaysPipelining:    true,
+		DisableCache:        true,
+		DisableRetry:        true, // a take that may have been counted is never sent again
+		RingScaleEachConn:   ringScale,
+		ReadBufferEachConn:  bufferSize,
+		WriteBufferEachConn: bufferSize,
+	}
+}
+
+const bufferSize = 128 << 10
+
+// dial is the client's way to a server; it ends with the store.
+func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	if config == nil {
+		return d.DialContext(ctx, "tcp", address)
+	}
+	return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", address)
+}
+
+// explained tells apart what waiting does not cure.
+func explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	told, isRedis := rueidis.IsRedisErr(err)
+	switch {
+	case !isRedis:
+		return err
+	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "NOPERM"),
+		strings.Contains(text, "invalid password"), strings.Contains(text, "without any password configured"), strings.Contains(text, "Client sent AUTH"):
+		return fmt.Errorf("%w: %s", ErrDenied, told.Error())
+	case strings.Contains(strings.ToLower(text), "cluster support disabled"):
+		return fmt.Errorf("%w: several addresses are those of a cluster, and this is none: give the address of one server, or Sentinels", ErrServer)
+	case strings.HasPrefix(text, "ERR unknown command"):
+		return fmt.Errorf("%w: %s", ErrServer, told.Error())
+	case strings.Contains(text, "DB index is out of range"), strings.Contains(text, "SELECT is not allowed"):
+		return fmt.Errorf("%w: %s", ErrServer, told.Error())
+	}
+	return err
+}
+
+// oldest is the first version whose SET knows EXAT.
+var oldest = [2]int{6, 2}
+
+// inspect looks at what stays as it is: the version, whether the scripts may run, and whether counters can be dropped.
+func (s *Store) inspect(ctx context.Context, client rueidis.Client) error {
+	info, err := client.Do(ctx, client.B().Info().Build()).ToString()
+	if err != nil {
+		return explained(err)
+	}
+	version := field(info, "redis_version") // Valkey says which Redis it is like
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n == 2 && (major < oldest[0] || major == oldest[0] && minor < oldest[1]) {
+		return fmt.Errorf("%w: it is Redis %s, and SET … EXAT needs %d.%d", ErrServer, version, oldest[0], oldest[1])
+	}
+	for address, node := range nodes(client) {
+		info, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
+		if err != nil {
+			continue // it is looked at when it answers
+		}
+		s.warnOfEviction(address, field(info, "maxmemory_policy"), field(info, "maxmemory_human"))
+	}
+	trial := newLink(client, nil, false)
+	args := takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1}})
+	reply := client.Do(ctx, trial.take.command(trial, true, []string{s.prefix + ":{trial}"}, args))
+	return explained(reply.Error())
+}
+
+func nodes(client rueidis.Client) map[string]rueidis.Client {
+	if client.Mode() == rueidis.ClientModeCluster {
+		return client.Nodes()
+	}
+	return map[string]rueidis.Client{"": client}
+}
+
+// field returns one value of what INFO says.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func (s *Store) warnOfEviction(address, policy, most string) {
+	if policy == "" || policy == "noeviction" || s.warned == policy {
+		return
+	}
+	s.warned = policy
+	if address == "" {
+		address = s.where
+	}
+	s.log.Warn("this Redis drops counters when its memory is full, and what is dropped is admitted again: set maxmemory-policy noeviction",
+		"store", address, "maxmemory-policy", policy, "maxmemory", most)
+}
+
+// look looks at what may change: the clock, and the secret.
+func (s *Store) look(ctx context.Context, client rueidis.Client) error {
+	asked := s.now()
+	parts, err := client.Do(ctx, client.B().Time().Build()).AsStrSlice()
+	if err != nil {
+		return explained(err)
+	}
+	if len(parts) != 2 {
+		return errReply
+	}
+	seconds, _ := strconv.ParseInt(parts[0], 10, 64)
+	micro, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || seconds <= 0 {
+		return errReply
+	}
+	now := s.now()
+	middle := asked.Add(now.Sub(asked) / 2)
+	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - middle.UnixNano())
+	return s.agree(ctx, client)
+}

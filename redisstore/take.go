@@ -1,0 +1,218 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weirlimit/weir"
+)
+
+//go:embed take.lua
+var takeText string
+
+//go:embed give.lua
+var giveText string
+
+// How windows are written: see take.lua.
+const (
+	countBits = 31
+	countMask = 1<<countBits - 1
+	resetMod  = 1<<22 - 1
+)
+
+// Take implements weir.Store: one script, one round trip, on the server's clock. A take whose window is known to be spent is
+// refused from memory (Receipt.Remembered), without asking; the server is asked about it once a second at most.
+func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	l := s.link.Load()
+	if l == nil {
+		return s.unready()
+	}
+	var ids [weir.MaxCharges]id
+	var names [weir.MaxCharges]string
+	for i := range charges {
+		names[i], ids[i] = l.hasher.name(&charges[i])
+	}
+	if l.cluster && len(charges) > 1 && !sameSlot(names[:len(charges)]) {
+		return fmt.Errorf("take %d charges from redis %s: the windows do not begin with the same key source, and a cluster counts only such together", len(charges), s.where)
+	}
+	if s.memory.refuse(ids[:len(charges)], charges, s.now, r) {
+		s.remembered.Add(1)
+		return nil
+	}
+	var room [2 * weir.MaxCharges]string
+	asked := s.now()
+	reply, err := s.run(ctx, l, &l.take, names[:len(charges)], takeArguments(room[:0], charges))
+	if err != nil {
+		return fmt.Errorf("take %d charges from redis %s: %w", len(charges), s.where, err)
+	}
+	if err := s.read(reply, charges, asked, ids[:], r); err != nil {
+		return fmt.Errorf("take %d charges from redis %s: %w", len(charges), s.where, err)
+	}
+	return nil
+}
+
+func takeArguments(args []string, charges []weir.Charge) []string {
+	ones := true
+	for i := range charges {
+		c := &charges[i]
+		args = append(args, strconv.FormatInt(c.Per<<countBits|c.Limit, 10))
+		ones = ones && c.Cost == 1
+	}
+	if !ones {
+		for i := range charges {
+			args = append(args, strconv.FormatInt(charges[i].Cost, 10))
+		}
+	}
+	return args
+}
+
+// errReply is an answer that the script cannot have given.
+var errReply = errors.New("an answer that makes no sense; is something else writing under this prefix?")
+
+// read reads what the script answered into r, and remembers it.
+func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked time.Time, ids []id, r *weir.Receipt) error {
+	all, err := reply.ToArray()
+	if err != nil {
+		return err
+	}
+	var n [3 + 2*weir.MaxCharges]int64
+	if len(all) > len(n) {
+		return errReply
+	}
+	for i := range all {
+		if n[i], err = all[i].AsInt64(); err != nil {
+			return err
+		}
+	}
+	r.Remembered = false
+	switch len(all) {
+	case len(charges) + 1:
+		s.readOpen(n[:len(all)], charges, asked, r)
+	case 2*len(charges) + 3:
+		r.Now, r.Allowed = n[0], n[1] == 1
+		for i := range charges {
+			r.Used[i] = weir.Used{Count: n[3+2*i], Reset: n[4+2*i]}
+		}
+		s.clock.correct(asked, r.Now*int64(time.Second)+n[2]*int64(time.Microsecond))
+	default:
+		return errReply
+	}
+	for i := range charges {
+		s.memory.note(ids[i], r.Used[i], r.Now, charges[i].Per)
+	}
+	if r.Allowed {
+		for i := range charges {
+			if s.memory.refused(ids[i]) != nil {
+				s.memory.forget(ids[i])
+			}
+		}
+		return nil
+	}
+	s.remember(n[2]*int64(time.Microsecond), len(charges), asked, ids, r)
+	return nil
+}
+
+// readOpen reads the answer of windows that were open and had room: each as it is written, and how long the first goes on.
+func (s *Store) readOpen(n []int64, charges []weir.Charge, asked time.Time, r *weir.Receipt) {
+	first := n[0]
+	reset := unwrap(first>>countBits, s.clock.at(asked).Unix())
+	now := reset*1000 - n[1]
+	r.Now, r.Allowed = now/1000, true
+	r.Used[0] = weir.Used{Count: first & countMask, Reset: reset}
+	for i := 1; i < len(charges); i++ {
+		window := n[i+1]
+		f := (window>>countBits - r.Now) % resetMod
+		if f < 0 {
+			f += resetMod
+		}
+		r.Used[i] = weir.Used{Count: window & countMask, Reset: r.Now + f}
+	}
+	s.clock.correct(asked, now*int64(time.Millisecond))
+}
+
+// unwrap returns the reset that is written as f, seen at about now: it lies within a week before and five weeks after.
+func unwrap(f, now int64) int64 {
+	from := now - (resetMod-int64(weir.MaxPer/time.Second))/2
+	d := (f - from) % resetMod
+	if d < 0 {
+		d += resetMod
+	}
+	return from + d
+}
+
+// precise is how long an answer may take so that what it said of the server's clock is worth keeping.
+const precise = 250 * time.Millisecond
+
+// remember keeps a refusal, unless the answer was too long under way to say what second it is.
+func (s *Store) remember(fraction int64, charges int, asked time.Time, ids []id, r *weir.Receipt) {
+	since, until := asked.UnixNano(), s.now().UnixNano()
+	if until < since || until-since > int64(precise) || fraction+until-since >= int64(time.Second) {
+		return
+	}
+	for i := range charges {
+		e := &refusal{id: ids[i], used: r.Used[i], now: r.Now*int64(time.Second) + fraction, since: since, until: until}
+		e.asked.Store(since)
+		s.memory.keep(e)
+	}
+}
+
+// mostGiven is how many units are sent to the server in one pipeline.
+const mostGiven = 256
+
+// Give implements weir.Shared. What could not be sent, or was not answered, counts as lost; what was answered has arrived.
+func (s *Store) Give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
+	for len(spent) > 0 {
+		n := min(len(spent), mostGiven)
+		more, failed := s.give(ctx, spent[:n])
+		lost, err = lost+more, errors.Join(err, failed)
+		spent = spent[n:]
+	}
+	return lost, err
+}
+
+func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
+	l := s.link.Load()
+	if l == nil {
+		for i := range spent {
+			lost += spent[i].Used.Count
+		}
+		return lost, s.unready()
+	}
+	errs := s.doMulti(ctx, l, l.gifts(spent, false))
+	var again []weir.Spent // a server that does not know the script has run nothing
+	for i, failed := range errs {
+		if told, ok := rueidis.IsRedisErr(failed); ok && told.IsNoScript() {
+			again = append(again, spent[i])
+		} else if failed != nil {
+			lost, err = lost+spent[i].Used.Count, failed
+		}
+	}
+	for i, failed := range s.doMulti(ctx, l, l.gifts(again, true)) {
+		if failed != nil {
+			lost, err = lost+again[i].Used.Count, failed
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("give %d windows to redis %s: %w", len(spent), s.where, err)
+	}
+	return lost, err
+}
+
+// gifts are the commands that add spent.
+func (l *link) gifts(spent []weir.Spent, whole bool) []rueidis.Completed {
+	commands := make([]rueidis.Completed, len(spent))
+	for i := range spent {
+		g := &spent[i]
+		name, _ := l.hasher.name(&weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject})
+		commands[i] = l.give.command(l, whole, []string{name}, []string{
+			strconv.FormatInt(g.Used.Count, 10), strconv.FormatInt(g.Per, 10), strconv.FormatInt(g.Used.Reset, 10),
+		})
+	}
+	return commands
+}

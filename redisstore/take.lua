@@ -1,0 +1,89 @@
+-- Charges every window or none, at one instant of the server's clock.
+--
+-- KEYS  one for each window
+-- ARGV  for each window length * 2^31 + limit; then, unless every cost is 1, the costs
+--
+-- A window is one integer: count + reset * 2^31, the reset (whole Unix seconds) modulo M, so that it stays exact in the
+-- doubles that Lua counts with. INCRBY spends from it, and the key expires when it resets.
+--
+-- Answers {window, PTTL of the first, further windows...} where all are open and have room: the usual case, in two calls and
+-- one for each further window. Otherwise {now, allowed, microseconds, count, reset, count, reset...}.
+local call,K,A,B,M=redis.call,KEYS,ARGV,2147483648,4194303
+local n,spent=#K,0
+
+repeat
+  local k,a,cost=K[1],A[1],A[n+1] or '1'
+  if cost=='0' then break end
+  local v,p=call('INCRBY',k,cost),call('PTTL',k)
+  local c,limit=v%B,a%B
+  if p<0 and v==cost+0 then
+    if n==1 and c<=limit then
+      local t=call('TIME')
+      local now=t[1]+0
+      local reset=now+(a-limit)/B
+      call('SET',k,reset%M*B+c,'EXAT',reset)
+      return {now,1,t[2]+0,c,reset}
+    end
+    call('DEL',k)
+    break
+  end
+  spent=1
+  if p<1 or c>limit or c<cost+0 or p*B>(a-limit)*1000 then break end
+  if n==1 then return {v,p} end
+  local now=(v-c)/B*1000-p
+  local out={v,p}
+  for j=2,n do
+    k,a,cost=K[j],A[j],A[n+j] or '1'
+    if cost=='0' then break end
+    v=call('INCRBY',k,cost)
+    c,limit=v%B,a%B
+    if v==cost+0 then
+      call('DEL',k)
+      break
+    end
+    spent=j
+    local left=((v-c)/B*1000-now)%(M*1000)
+    if c>limit or c<cost+0 or left==0 or left*B>(a-limit)*1000 then break end
+    out[j+1]=v
+  end
+  if #out==n+1 then return out end
+until true
+
+-- Something ends, begins, is full, is only read, or the clock was set back: undo, and judge by the whole arithmetic.
+for j=1,spent do call('DECRBY',K[j],A[n+j] or '1') end
+local t=call('TIME')
+local now,fits=t[1]+0,1
+local counts,resets,stale={},{},{}
+for j=1,n do
+  local limit,cost,c,r=A[j]%B,(A[n+j] or 1)+0,0,0
+  local per=(A[j]-limit)/B
+  local v=call('GET',K[j])
+  if v then
+    local p=call('PTTL',K[j])
+    c=v%B
+    r=now+((v-c)/B-now)%M
+    if r>now+per and p>per*1000 then
+      r=now+per
+      stale[j]=true
+    elseif r==now or r>now+per then
+      c,r=0,0
+      if p<0 then call('DEL',K[j]) end
+    elseif p<0 then
+      stale[j]=true
+    end
+  end
+  if cost>0 and c+cost>limit then fits=0 end
+  counts[j],resets[j]=c,r
+end
+local out={now,fits,t[2]+0}
+for j=1,n do
+  local cost,c,r=(A[n+j] or 1)+0,counts[j],resets[j]
+  if fits==1 and cost>0 then
+    if r==0 then r=now+(A[j]-A[j]%B)/B end
+    c=c+cost
+    stale[j]=true
+  end
+  if stale[j] then call('SET',K[j],r%M*B+c,'EXAT',r) end
+  out[2*j+2],out[2*j+3]=c,r
+end
+return out
