@@ -107,7 +107,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // asked by goroutines of their own, which may wait as long as they must.
 func (s *Store) do(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
 	if s.trouble.Load() != 0 {
-		if s.now().UnixNano() < s.trouble.Load() {
+		if s.local() < s.trouble.Load() {
 			return s.doAside(ctx, l, cmd)
 		}
 		s.trouble.Store(0)
@@ -148,7 +148,7 @@ func (s *Store) transport(reply rueidis.RedisResult) error {
 	return nil
 }
 
-func (s *Store) inTrouble() { s.trouble.Store(s.now().Add(troubled).UnixNano()) }
+func (s *Store) inTrouble() { s.trouble.Store(s.local() + int64(troubled)) }
 
 // doMulti asks many questions aside. Those that are not answered when ctx ends have its error.
 func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Completed) []error {

@@ -9,19 +9,17 @@ import (
 // server does not answer, and to tell which of the resets 48 days apart is written. The zero value knows no difference.
 type clock struct{ ahead atomic.Int64 }
 
-// at returns what the server's clock says when this process's says local.
-func (c *clock) at(local time.Time) time.Time {
-	return time.Unix(0, local.UnixNano()+c.ahead.Load())
-}
+// at returns what the server's clock says when this process's says local; both in Unix ns.
+func (c *clock) at(local int64) int64 { return local + c.ahead.Load() }
 
 // clockSlack is how much later than expected an answer may find the server's clock without being believed: answers that
 // were under way for long find it late too.
 const clockSlack = 100 * time.Millisecond
 
-// correct notes that the server's clock, in Unix ns, was read after this process's said local. The way there takes time, so
+// correct notes that the server's clock was read after this process's said local. The way there takes time, so
 // the smallest difference is the truest.
-func (c *clock) correct(local time.Time, server int64) {
-	d, ahead := server-local.UnixNano(), c.ahead.Load()
+func (c *clock) correct(local, server int64) {
+	d, ahead := server-local, c.ahead.Load()
 	if d < ahead || d > ahead+int64(clockSlack) {
 		c.ahead.Store(d)
 	}

@@ -38,32 +38,33 @@ func newHasher(prefix string, secret []byte) *hasher {
 	}
 }
 
-// An id stands for one window in this process's memory.
+// A hash stands for one window.
+type hash struct{ hi, lo uint64 }
+
+// An id stands for one window in this process's memory: half of its hash.
 type id uint64
 
-// name returns the key of a charge as the server sees it, and its id: PREFIX:{TAG}HASH. The tag is of who is counted, so
-// that a cluster keeps all windows of one caller on one machine, and those of different callers wherever it likes.
-func (h *hasher) name(c *weir.Charge) (string, id) {
-	var room [64 + 64]byte
-	hi, lo := siphash.Hash128(h.key.k0, h.key.k1, c.Key)
-	who := siphash.Hash(h.tag.k0, h.tag.k1, c.Key[c.Scope:c.Subject])
+func (x hash) id() id { return id(x.hi) }
 
+func (h *hasher) hash(c *weir.Charge) hash {
+	hi, lo := siphash.Hash128(h.key.k0, h.key.k1, c.Key)
+	return hash{hi, lo}
+}
+
+// name returns the key of a charge as the server sees it: PREFIX:{TAG}HASH. The tag is of who is counted, so that a cluster
+// keeps all windows of one caller on one machine, and those of different callers wherever it likes.
+func (h *hasher) name(c *weir.Charge, x hash) string {
+	var room [64 + 64]byte
 	var raw [16]byte
 	b := append(room[:0], h.prefix...)
 	b = append(b, '{')
-	binary.BigEndian.PutUint64(raw[:8], who)
+	binary.BigEndian.PutUint64(raw[:8], siphash.Hash(h.tag.k0, h.tag.k1, c.Key[c.Scope:c.Subject]))
 	b = base64.RawURLEncoding.AppendEncode(b, raw[:6]) // 48 bits: plenty for 16,384 slots
 	b = append(b, '}')
-	binary.BigEndian.PutUint64(raw[:8], hi)
-	binary.BigEndian.PutUint64(raw[8:], lo)
+	binary.BigEndian.PutUint64(raw[:8], x.hi)
+	binary.BigEndian.PutUint64(raw[8:], x.lo)
 	b = base64.RawURLEncoding.AppendEncode(b, raw[:])
-	return string(b), id(hi)
-}
-
-// id is name without the name.
-func (h *hasher) id(c *weir.Charge) id {
-	hi, _ := siphash.Hash128(h.key.k0, h.key.k1, c.Key)
-	return id(hi)
+	return string(b)
 }
 
 // sameSlot reports whether the names are of one caller, so that a cluster has them on one machine.

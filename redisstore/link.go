@@ -324,7 +324,7 @@ func (s *Store) warnOfEviction(address, policy, most string) {
 
 // look looks at what may change: the clock, and the secret.
 func (s *Store) look(ctx context.Context, client rueidis.Client) error {
-	asked := s.now()
+	asked := s.local()
 	parts, err := client.Do(ctx, client.B().Time().Build()).AsStrSlice()
 	if err != nil {
 		return explained(err)
@@ -337,8 +337,7 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) error {
 	if err != nil || seconds <= 0 {
 		return errReply
 	}
-	now := s.now()
-	middle := asked.Add(now.Sub(asked) / 2)
-	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - middle.UnixNano())
+	middle := asked + (s.local()-asked)/2
+	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - middle)
 	return s.agree(ctx, client)
 }

@@ -75,14 +75,14 @@ func (m *memory) forget(i id) {
 	}
 }
 
-// refuse answers a take that has no chance, at this process's time now, and reports whether it did. It says no more than is
+// refuse answers a take that has no chance, at this process's time local, and reports whether it did. It says no more than is
 // certain: where the server's clock may have come to the reset, or another window of the same take might be what the caller
 // has to wait for, the server is asked; and once a second it is asked anyhow, since budget can come back before its time.
-func (m *memory) refuse(ids []id, charges []weir.Charge, now func() time.Time, r *weir.Receipt) bool {
+func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *weir.Receipt) bool {
 	var known [weir.MaxCharges]*refusal
 	var best *refusal
 	for i := range charges {
-		e := m.refused(ids[i])
+		e := m.refused(hashes[i].id())
 		known[i] = e
 		if e != nil && e.used.Reset != 0 && !e.used.Fits(charges[i].Cost, charges[i].Limit) && (best == nil || e.used.Reset > best.used.Reset) {
 			best = e
@@ -91,7 +91,6 @@ func (m *memory) refuse(ids []id, charges []weir.Charge, now func() time.Time, r
 	if best == nil {
 		return false
 	}
-	local := now().UnixNano()
 	earliest, latest, ok := best.span(local)
 	if !ok {
 		return false

@@ -79,8 +79,8 @@ var (
 type Store struct {
 	options Options
 	prefix  string
-	where   string // the addresses, for messages
-	now     func() time.Time
+	where   string       // the addresses, for messages
+	local   func() int64 // this process's clock, Unix ns
 	log     *slog.Logger
 
 	link   atomic.Pointer[link] // nil until the server was reached
@@ -146,16 +146,18 @@ func newStore(o Options) (*Store, error) {
 		options: o,
 		prefix:  o.Prefix,
 		where:   strings.Join(o.Addresses, ","),
-		now:     o.Now,
 		log:     o.Log,
 		memory:  new(memory),
 		room:    make(room, mostAsked),
 		aside:   make(room, mostAside),
 		renew:   make(chan struct{}, 1),
 	}
-	if s.now == nil {
+	if o.Now != nil {
+		s.local = func() int64 { return o.Now().UnixNano() }
+	} else {
 		start := time.Now()
-		s.now = func() time.Time { return start.Add(time.Since(start)) }
+		wall := start.UnixNano()
+		s.local = func() int64 { return wall + int64(time.Since(start)) }
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
@@ -173,7 +175,7 @@ func (s *Store) Close() error {
 }
 
 // Now implements weir.Shared: the server's clock, as its last answers told it. Before there was one it is this process's.
-func (s *Store) Now() time.Time { return s.clock.at(s.now()) }
+func (s *Store) Now() time.Time { return time.Unix(0, s.clock.at(s.local())) }
 
 // Recall implements weir.Shared.
 func (s *Store) Recall(charges []weir.Charge, used []weir.Used) {
@@ -184,7 +186,7 @@ func (s *Store) Recall(charges []weir.Charge, used []weir.Used) {
 		if l == nil {
 			continue
 		}
-		if u := s.memory.standing(l.hasher.id(&charges[i])); u.Reset > now {
+		if u := s.memory.standing(l.hasher.hash(&charges[i]).id()); u.Reset > now {
 			used[i] = u
 		}
 	}

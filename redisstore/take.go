@@ -33,25 +33,28 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	if l == nil {
 		return s.unready()
 	}
-	var ids [weir.MaxCharges]id
-	var names [weir.MaxCharges]string
+	var hashes [weir.MaxCharges]hash
 	for i := range charges {
-		names[i], ids[i] = l.hasher.name(&charges[i])
+		hashes[i] = l.hasher.hash(&charges[i])
 	}
-	if l.cluster && len(charges) > 1 && !sameSlot(names[:len(charges)]) {
-		return fmt.Errorf("take %d charges from redis %s: the windows do not begin with the same key source, and a cluster counts only such together", len(charges), s.where)
-	}
-	if s.memory.refuse(ids[:len(charges)], charges, s.now, r) {
+	asked := s.local()
+	if s.memory.refuse(hashes[:], charges, asked, r) {
 		s.remembered.Add(1)
 		return nil
 	}
-	var room [2 * weir.MaxCharges]string
-	asked := s.now()
-	reply, err := s.run(ctx, l, &l.take, names[:len(charges)], takeArguments(room[:0], charges))
-	if err != nil {
-		return fmt.Errorf("take %d charges from redis %s: %w", len(charges), s.where, err)
+	var names [weir.MaxCharges]string
+	for i := range charges {
+		names[i] = l.hasher.name(&charges[i], hashes[i])
 	}
-	if err := s.read(reply, charges, asked, ids[:], r); err != nil {
+	if l.cluster && !sameSlot(names[:len(charges)]) {
+		return fmt.Errorf("take %d charges from redis %s: the windows do not begin with the same key source, and a cluster counts only such together", len(charges), s.where)
+	}
+	var room [2 * weir.MaxCharges]string
+	reply, err := s.run(ctx, l, &l.take, names[:len(charges)], takeArguments(room[:0], charges))
+	if err == nil {
+		err = s.read(reply, charges, asked, hashes[:], r)
+	}
+	if err != nil {
 		return fmt.Errorf("take %d charges from redis %s: %w", len(charges), s.where, err)
 	}
 	return nil
@@ -76,7 +79,7 @@ func takeArguments(args []string, charges []weir.Charge) []string {
 var errReply = errors.New("an answer that makes no sense; is something else writing under this prefix?")
 
 // read reads what the script answered into r, and remembers it.
-func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked time.Time, ids []id, r *weir.Receipt) error {
+func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
 	all, err := reply.ToArray()
 	if err != nil {
 		return err
@@ -104,24 +107,22 @@ func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked tim
 		return errReply
 	}
 	for i := range charges {
-		s.memory.note(ids[i], r.Used[i], r.Now, charges[i].Per)
+		s.memory.note(hashes[i].id(), r.Used[i], r.Now, charges[i].Per)
 	}
 	if r.Allowed {
 		for i := range charges {
-			if s.memory.refused(ids[i]) != nil {
-				s.memory.forget(ids[i])
-			}
+			s.memory.forget(hashes[i].id())
 		}
 		return nil
 	}
-	s.remember(n[2]*int64(time.Microsecond), len(charges), asked, ids, r)
+	s.remember(n[2]*int64(time.Microsecond), len(charges), asked, hashes, r)
 	return nil
 }
 
 // readOpen reads the answer of windows that were open and had room: each as it is written, and how long the first goes on.
-func (s *Store) readOpen(n []int64, charges []weir.Charge, asked time.Time, r *weir.Receipt) {
+func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.Receipt) {
 	first := n[0]
-	reset := unwrap(first>>countBits, s.clock.at(asked).Unix())
+	reset := unwrap(first>>countBits, s.clock.at(asked)/int64(time.Second))
 	now := reset*1000 - n[1]
 	r.Now, r.Allowed = now/1000, true
 	r.Used[0] = weir.Used{Count: first & countMask, Reset: reset}
@@ -150,13 +151,13 @@ func unwrap(f, now int64) int64 {
 const precise = 250 * time.Millisecond
 
 // remember keeps a refusal, unless the answer was too long under way to say what second it is.
-func (s *Store) remember(fraction int64, charges int, asked time.Time, ids []id, r *weir.Receipt) {
-	since, until := asked.UnixNano(), s.now().UnixNano()
+func (s *Store) remember(fraction int64, charges int, asked int64, hashes []hash, r *weir.Receipt) {
+	since, until := asked, s.local()
 	if until < since || until-since > int64(precise) || fraction+until-since >= int64(time.Second) {
 		return
 	}
 	for i := range charges {
-		e := &refusal{id: ids[i], used: r.Used[i], now: r.Now*int64(time.Second) + fraction, since: since, until: until}
+		e := &refusal{id: hashes[i].id(), used: r.Used[i], now: r.Now*int64(time.Second) + fraction, since: since, until: until}
 		e.asked.Store(since)
 		s.memory.keep(e)
 	}
@@ -209,7 +210,8 @@ func (l *link) gifts(spent []weir.Spent, whole bool) []rueidis.Completed {
 	commands := make([]rueidis.Completed, len(spent))
 	for i := range spent {
 		g := &spent[i]
-		name, _ := l.hasher.name(&weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject})
+		c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
+		name := l.hasher.name(&c, l.hasher.hash(&c))
 		commands[i] = l.give.command(l, whole, []string{name}, []string{
 			strconv.FormatInt(g.Used.Count, 10), strconv.FormatInt(g.Per, 10), strconv.FormatInt(g.Used.Reset, 10),
 		})
