@@ -70,6 +70,10 @@ bench: ## the benchmarks of each package, then Weir beside its peers (bench/)
 bench-peers: ## the embedded store beside others for Go and a floor: an hour, and docs/performance.md anew; PEERS=-quick: a minute
 	cd bench && go run ./peers $(or $(PEERS),-docs ../docs)
 
+.PHONY: bench-redis
+bench-redis: ## Weir through a Redis of its own beside others for Go and bare scripts: REDIS="-docs ../docs" writes docs/scale.md anew; REDIS=-quick
+	cd bench && go run ./redis $(REDIS)
+
 .PHONY: screenshot
 screenshot: ## docs/demo.png, the README's picture of the demo, from the browser tests
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png

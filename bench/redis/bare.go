@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+// bareScript is the shortest that can be called a limiter: it counts what it refuses, and knows no time of day.
+const bareScript = `local n=redis.call('INCR',KEYS[1]) if n==1 then redis.call('EXPIRE',KEYS[1],ARGV[1]) end return {n,redis.call('PTTL',KEYS[1])}`
+
+// correctScript charges one unit to one window as Weir promises it, and nothing else: what is refused is not counted, the
+// window opens with its first unit and ends at a whole second of the server's clock, which is told with the answer. A key is gone
+// once the clock is past its expiry, so that lies a millisecond before the reset; EXPIRETIME rounds it up again.
+const correctScript = `local n=redis.call('INCR',KEYS[1]) local t=redis.call('TIME')[1] ` +
+	`if n==1 then local r=t+ARGV[2] redis.call('PEXPIREAT',KEYS[1],r*1000-1) return {1,r,t} end ` +
+	`if n>tonumber(ARGV[1]) then redis.call('DECR',KEYS[1]) end return {n,redis.call('EXPIRETIME',KEYS[1]),t}`
+
+// openRueidis connects as rueidis does by itself, which is what Weir is compared with.
+func openRueidis(s setup) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Server.address}})
+}
+
+// A script runs on rueidis.
+type script struct {
+	client rueidis.Client
+	sha    string
+	args   []string
+	limit  int64
+	answer int // how many numbers
+}
+
+func openScript(s setup, text string, answer int, args ...string) (limiter, error) {
+	client, err := openRueidis(s)
+	if err != nil {
+		return nil, err
+	}
+	sha, err := client.Do(context.Background(), client.B().ScriptLoad().Script(text).Build()).ToString()
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("load the script: %w", err)
+	}
+	return script{client: client, sha: sha, args: args, limit: s.Limit, answer: answer}, nil
+}
+
+func openBareScript(s setup) (limiter, error) {
+	return openScript(s, bareScript, 2, seconds(s.Per))
+}
+
+func openCorrectScript(s setup) (limiter, error) {
+	return openScript(s, correctScript, 3, strconv.FormatInt(s.Limit, 10), seconds(s.Per))
+}
+
+func (s script) worker() func(context.Context, string) (bool, error) {
+	return func(ctx context.Context, key string) (bool, error) {
+		c := s.client.B().Evalsha().Sha1(s.sha).Numkeys(1).Key("bench:" + key).Arg(s.args...).Build()
+		answer, err := s.client.Do(ctx, c).ToArray()
+		if err != nil {
+			return false, err
+		}
+		if len(answer) != s.answer {
+			return false, fmt.Errorf("the script answered %d numbers, not %d", len(answer), s.answer)
+		}
+		n, err := answer[0].AsInt64()
+		return n <= s.limit, err
+	}
+}
+
+func (s script) close() error { s.client.Close(); return nil }
+
+type incr struct{ client rueidis.Client }
+
+func openIncr(s setup) (limiter, error) {
+	client, err := openRueidis(s)
+	return incr{client}, err
+}
+
+func (i incr) worker() func(context.Context, string) (bool, error) {
+	return func(ctx context.Context, key string) (bool, error) {
+		_, err := i.client.Do(ctx, i.client.B().Incr().Key("incr:"+key).Build()).AsInt64()
+		return true, err
+	}
+}
+
+func (i incr) close() error { i.client.Close(); return nil }
+
+// openGoRedis connects as go-redis does by itself, but for the number of connections.
+func openGoRedis(s setup) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.Server.address, PoolSize: s.Pool})
+}
+
+type goRedisIncr struct{ client *redis.Client }
+
+func openGoRedisIncr(s setup) (limiter, error) { return goRedisIncr{openGoRedis(s)}, nil }
+
+func (i goRedisIncr) worker() func(context.Context, string) (bool, error) {
+	return func(ctx context.Context, key string) (bool, error) {
+		_, err := i.client.Incr(ctx, "goredis:"+key).Result()
+		return true, err
+	}
+}
+
+func (i goRedisIncr) close() error { return i.client.Close() }
+
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

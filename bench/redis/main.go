@@ -1,0 +1,97 @@
+// Command redis measures Weir through a shared Redis beside other rate limiters for Go, and beside bare scripts on the same
+// client. It starts a redis-server of its own, which has one core; the callers are goroutines of this process, which has
+// another. The contestants take turns within each round, so that ratios hold where absolute figures do not.
+//
+//	go run ./redis -quick                     short turns, once: about two minutes
+//	go run ./redis                            everything: about twenty minutes, undisturbed
+//	go run ./redis -contestants bare,weir     some of them, by parts of their names
+//	go run ./redis -docs ../docs              the same, and the tables of docs/scale.md written anew
+//	go run ./redis -cpuprofile f              only Weir, and where the client's time goes
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	p := plan{callers: []int{64, 512}, keys: 100_000}
+	flag.IntVar(&p.rounds, "rounds", 5, "alternating rounds; the median counts")
+	flag.DurationVar(&p.length, "length", 3*time.Second, "length of a turn")
+	names := flag.String("contestants", "", "which contestants, by parts of their names; empty means all")
+	quick := flag.Bool("quick", false, "one round of short turns, with a tenth of the keys")
+	binary := flag.String("server", "redis-server", "the server to start: redis-server or valkey-server")
+	docs := flag.String("docs", "", "the directory whose scale.md gets the tables")
+	profile := flag.String("cpuprofile", "", "a file that gets a CPU profile of "+takeName+", which alone runs")
+	flag.Parse()
+	if *quick {
+		p.rounds, p.length, p.keys = 1, time.Second, p.keys/10
+	}
+	if p.chosen = choose(*names); len(p.chosen) == 0 {
+		return fmt.Errorf("choose contestants: %q is part of no name", *names)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	found := describeMachine()
+	s, err := startServer(ctx, *binary)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	p.server = s
+	found.Server = s.version
+	found.Pinned = pinBoth(s)
+	runtime.GOMAXPROCS(1)
+
+	r := newResults(found, p)
+	if *profile != "" {
+		return p.profile(ctx, *profile, r)
+	}
+	if err := p.measure(ctx, r); err != nil {
+		return err
+	}
+	r.print(os.Stdout)
+	if *docs != "" {
+		return r.writeDocs(*docs)
+	}
+	return nil
+}
+
+// choose returns the contestants whose names contain one of a comma-separated list.
+func choose(list string) (chosen []contestant) {
+	words := strings.Split(strings.ToLower(list), ",")
+	for _, c := range contestants() {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(c.name), w) }) {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
+}
+
+// pinBoth gives the server the first core and this process the second, and says what came of it.
+func pinBoth(s *server) string {
+	if runtime.NumCPU() < 2 {
+		return "server and client share one core"
+	}
+	if err := pin(s.pid(), 0); err != nil {
+		return "not pinned to cores: " + err.Error()
+	}
+	if err := pin(os.Getpid(), 1); err != nil {
+		return "not pinned to cores: " + err.Error()
+	}
+	return "the server on one core, the client on another"
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// A table is printed and written in the same form, Markdown's, its columns aligned.
+type table struct {
+	title string
+	head  []string
+	rows  [][]string
+}
+
+func (t table) String() string {
+	widths := make([]int, len(t.head))
+	all := append([][]string{t.head}, t.rows...)
+	for _, row := range all {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for n, row := range all {
+		for i, cell := range row {
+			fmt.Fprintf(&b, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+		}
+		b.WriteString("|\n")
+		if n == 0 {
+			b.WriteString("|" + strings.Repeat("---|", len(t.head)) + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (r *results) print(w io.Writer) { fmt.Fprintf(w, "%s", r) }
+
+// String is everything that was found, as it stands in the documents too.
+func (r *results) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.\n", r.machine)
+	for _, t := range []table{r.oneTable(), r.weirTable(), r.aims()} {
+		if len(t.rows) > 0 {
+			fmt.Fprintf(&b, "\n%s:\n\n%s", t.title, t)
+		}
+	}
+	for _, c := range append(contestants(), twoWindows()...) {
+		if text, ok := r.problems[c.name]; ok {
+			fmt.Fprintf(&b, "\nNot measured: %s: %s\n", c.name, text)
+		}
+	}
+	return b.String()
+}
+
+// oneTable is everybody at one window.
+func (r *results) oneTable() table {
+	t := table{head: []string{""}, title: fmt.Sprintf("One window, nothing refused, %d keys at random, turns of %v: medians; times the bare script in the same round",
+		r.keys, r.length)}
+	for i, callers := range r.callers {
+		t.head = append(t.head, fmt.Sprintf("%d callers, decisions/s", callers), "p50, µs", "p99, µs", "server CPU, µs a decision")
+		if i == 0 {
+			t.head = append(t.head, "client CPU, µs")
+		}
+	}
+	t.head = append(t.head, "")
+	for _, c := range contestants() {
+		if len(r.of(caseName("open", r.callers[0]), "rate", c.name)) == 0 {
+			continue
+		}
+		row := []string{bold(c.name)}
+		for i, callers := range r.callers {
+			name := caseName("open", callers)
+			row = append(row, r.beside(name, "rate", c.name, bareName), r.one(name, "p50", c.name), r.beside(name, "p99", c.name, bareName), r.beside(name, "server", c.name, bareName))
+			if i == 0 {
+				row = append(row, r.one(name, "client", c.name))
+			}
+		}
+		note := c.note
+		if c.pooled {
+			var sizes []string
+			for _, callers := range r.callers {
+				sizes = append(sizes, fmt.Sprint(r.Pools[sizeName(c, callers)]))
+			}
+			note += "; connections: " + strings.Join(sizes, ", ")
+		}
+		t.rows = append(t.rows, append(row, note))
+	}
+	return t
+}
+
+// weirTable is Weir at what only it does, beside one open window.
+func (r *results) weirTable() table {
+	t := table{title: "Other cases, medians; times the same contestant at one open window",
+		head: []string{"", "callers", "decisions/s", "p50, µs", "p99, µs", "server CPU, µs a decision", "client CPU, µs", "scripts a second"}}
+	add := func(what, name, who, one string, callers int) {
+		open := caseName("open", callers)
+		rate := r.of(name, "rate", who)
+		if len(rate) == 0 {
+			return
+		}
+		text := digits(median(rate))
+		if times, ok := ratio(rate, r.of(open, "rate", one)); ok {
+			text += fmt.Sprintf(", %.2f×", times)
+		}
+		t.rows = append(t.rows, []string{what, fmt.Sprint(callers), text, r.one(name, "p50", who), r.one(name, "p99", who), r.one(name, "server", who), r.one(name, "client", who), r.one(name, "asked", who)})
+	}
+	for _, callers := range r.callers {
+		for _, c := range twoWindows() {
+			add(bold(c.name), caseName("open", callers), c.name, ofOne(c), callers)
+		}
+	}
+	for _, callers := range r.callers {
+		for _, who := range []string{takeName, decideName} {
+			add(bold(who)+", one key that is refused", caseName("refused", callers), who, who, callers)
+		}
+	}
+	for _, who := range []string{bareName, correctName, takeName, decideName} {
+		add(bold(who)+", every key new", caseName("opening", r.callers[0]), who, who, r.callers[0])
+	}
+	return t
+}
+
+// aims are what is asked of Weir, beside what it reached.
+func (r *results) aims() table {
+	t := table{title: "What is aimed at, and what was reached", head: []string{"", "aim", weirShort(takeName), weirShort(decideName)}}
+	line := func(what, aim, form string, reached func(who string) (float64, bool)) {
+		row := []string{what, aim}
+		for _, who := range []string{takeName, decideName} {
+			cell := none
+			if v, ok := reached(who); ok {
+				cell = fmt.Sprintf(form, v)
+			}
+			row = append(row, cell)
+		}
+		if row[2] != none || row[3] != none {
+			t.rows = append(t.rows, row)
+		}
+	}
+	for _, callers := range r.callers {
+		open := caseName("open", callers)
+		beside := func(figure, peer string) func(string) (float64, bool) {
+			return func(who string) (float64, bool) { return ratio(r.of(open, figure, who), r.of(open, figure, peer)) }
+		}
+		at := fmt.Sprintf(", %d callers", callers)
+		line("decisions/s beside the shortest correct script"+at, "at least 0.9×", "%.2f×", beside("rate", correctName))
+		line("decisions/s beside the bare script"+at, "", "%.2f×", beside("rate", bareName))
+		for _, p := range []struct{ name, aim string }{{rateName, "2.7×"}, {throttleName, "4×"}, {ululeName, "1.6×"}, {rueidisName, "1.6×"}} {
+			line("decisions/s beside "+p.name+at, "at least "+p.aim, "%.2f×", beside("rate", p.name))
+		}
+		line("p99 beside the bare script"+at, map[bool]string{true: "at most 1.5×"}[callers == 64], "%.2f×", beside("p99", bareName))
+		line("server CPU a decision beside the bare script"+at, "at most 1.15×", "%.2f×", beside("server", bareName))
+		line("two windows beside one"+at, "at least 0.7×", "%.2f×", func(who string) (float64, bool) {
+			return ratio(r.of(open, "rate", twoOf(who)), r.of(open, "rate", who))
+		})
+		line("a refused key beside an admitted one"+at, "at least 20×", "%.1f×", func(who string) (float64, bool) {
+			return ratio(r.of(caseName("refused", callers), "rate", who), r.of(open, "rate", who))
+		})
+		line("scripts a second for one refused key"+at, "at most 1", "%.2f", func(who string) (float64, bool) {
+			xs := r.of(caseName("refused", callers), "asked", who)
+			if len(xs) == 0 {
+				return 0, false
+			}
+			return median(xs), true
+		})
+	}
+	return t
+}
+
+// twoOf returns who charges two windows where name charges one.
+func twoOf(name string) string {
+	if name == takeName {
+		return twoTakeName
+	}
+	return twoName
+}
+
+func weirShort(name string) string { return strings.TrimPrefix(name, "weir, ") }
+
+const none = "–"
+
+func bold(name string) string {
+	if strings.HasPrefix(name, "weir, ") {
+		return "**" + name + "**"
+	}
+	return name
+}
+
+func (r *results) one(name, figure, contestant string) string {
+	xs := r.of(name, figure, contestant)
+	if len(xs) == 0 {
+		return none
+	}
+	return digits(median(xs))
+}
+
+// beside is a figure with how many times another's it is.
+func (r *results) beside(name, figure, contestant, other string) string {
+	times, ok := ratio(r.of(name, figure, contestant), r.of(name, figure, other))
+	if !ok || contestant == other {
+		return r.one(name, figure, contestant)
+	}
+	return fmt.Sprintf("%s, %.2f×", r.one(name, figure, contestant), times)
+}
+
+// digits writes a figure with three significant ones.
+func digits(v float64) string {
+	switch {
+	case v < 9.995:
+		return fmt.Sprintf("%.2f", v)
+	case v < 99.95:
+		return fmt.Sprintf("%.1f", v)
+	}
+	step := math.Pow(10, math.Floor(math.Log10(v))-2)
+	whole := fmt.Sprintf("%.0f", math.Round(v/step)*step)
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return whole
+}
+
+// writeDocs writes the tables into dir/scale.md, between their two comments.
+func (r *results) writeDocs(dir string) error {
+	path := filepath.Join(dir, "scale.md")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	form := regexp.MustCompile(`(?s)(<!-- redis:begin -->\n).*?(<!-- redis:end -->)`)
+	if !form.Match(b) {
+		return fmt.Errorf("write the page: %s has no place for the tables: <!-- redis:begin --> and <!-- redis:end -->", path)
+	}
+	page := form.ReplaceAllString(string(b), "${1}"+strings.ReplaceAll(r.String(), "$", "$$")+"${2}")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
