@@ -12,7 +12,8 @@ local v=call('GET',k)
 if v then
   c=v%B
   local r=now+((v-c)/B-now)%M
-  if r>now+per and call('PTTL',k)>per*1000 then
+  local p=call('PTTL',k)
+  if p>per*1000 and (r>now+per or p>(per+60)*1000) then
     reset=now+per
   elseif r==now or r>now+per then
     c=0

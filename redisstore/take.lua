@@ -62,7 +62,7 @@ for j=1,n do
     local p=call('PTTL',K[j])
     c=v%B
     r=now+((v-c)/B-now)%M
-    if r>now+per and p>per*1000 then
+    if p>per*1000 and (r>now+per or p>(per+60)*1000) then
       r=now+per
       stale[j]=true
     elseif r==now or r>now+per then
