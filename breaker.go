@@ -8,61 +8,104 @@ import (
 const (
 	breakerRow   = 20          // failures in a row that open the breaker
 	breakerLeast = 20          // takes in a second below which the share of failures says nothing
-	breakerWait  = time.Second // how long it stays open before one request tries again
+	breakerWait  = time.Second // how long it stays open before a request tries again
 )
 
 // A breaker stops the waiting for a store that does not answer: after 20 failures in a row, or when over half of a
-// second's takes failed. Then one request a second tries again, and the first answer closes it. The zero value is closed.
+// second's takes failed. Then one request a second tries again. The first answer ends that, but the breaker closes only when
+// close says that the store has been given what was counted without it. The zero value is closed.
 type breaker struct {
-	mu      sync.Mutex
-	row     int       // failures since the last success
-	second  int64     // the Unix second that good and bad count
-	good    int       // answers in it
-	bad     int       // failures in it
-	until   time.Time // open until then; zero: closed
-	trying  bool      // one request is trying an open breaker
-	failing bool      // what was last reported
-	failed  time.Time // when a take last failed
+	mu       sync.Mutex
+	row      int       // failures since the last answer
+	second   int64     // the Unix second that good and bad count
+	good     int       // answers in it
+	bad      int       // failures in it
+	until    time.Time // open, and nobody tries until then; zero: closed
+	answered bool      // open, and nobody needs to try: the store answers again
 }
 
-// allows reports whether the store may be asked at now.
-func (b *breaker) allows(now time.Time) bool {
+// A turn is what a request may do.
+type turn uint8
+
+const (
+	barred turn = iota // it may not ask the store
+	asks
+	tries // it is the one that asks an open breaker's store
+)
+
+// turn returns what a request at now may do. Who tries has a second to tell what came of it; then another one tries.
+func (b *breaker) turn(now time.Time) turn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.until.IsZero() {
-		return true
+	switch {
+	case b.until.IsZero():
+		return asks
+	case b.answered || now.Before(b.until):
+		return barred
 	}
-	if b.trying || now.Before(b.until) {
-		return false
-	}
-	b.trying = true
-	return true
+	b.until = now.Add(breakerWait)
+	return tries
 }
 
-// record notes how a take ended, and whether that changed the store's state for whoever watches it: a store that answers
-// every other take is failing, and has recovered when none failed for a second.
-func (b *breaker) record(now time.Time, err error) (changed, failing bool) {
+// pass lets the next request try: the one that did has learnt nothing.
+func (b *breaker) pass(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.until.IsZero() {
+		b.until = now
+	}
+}
+
+// failure notes that a take failed.
+func (b *breaker) failure(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.count(now)
+	b.row++
+	b.bad++
+	many := b.good+b.bad >= breakerLeast && b.bad > b.good
+	if !b.until.IsZero() || b.row >= breakerRow || many {
+		b.until, b.answered = now.Add(breakerWait), false
+	}
+}
+
+// answer notes that the store answered a take. Where the breaker is open, somebody must close it now, or open it again.
+func (b *breaker) answer(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.count(now)
+	b.row = 0
+	b.good++
+	b.answered = !b.until.IsZero()
+}
+
+func (b *breaker) count(now time.Time) {
 	if s := now.Unix(); s != b.second {
 		b.second, b.good, b.bad = s, 0, 0
 	}
-	if err == nil {
-		b.row = 0
-		b.good++
-		b.until, b.trying = time.Time{}, false
-	} else {
-		b.failed = now
-		b.row++
-		b.bad++
-		many := b.good+b.bad >= breakerLeast && b.bad > b.good
-		if b.trying || b.row >= breakerRow || many {
-			b.until, b.trying = now.Add(breakerWait), false
-		}
+}
+
+// waits reports whether the store has answered and the breaker is still open.
+func (b *breaker) waits() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.answered
+}
+
+// close lets requests ask the store again, if it still answers.
+func (b *breaker) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.answered {
+		b.until, b.answered = time.Time{}, false
 	}
-	changed = b.failing != (err != nil) && (err != nil || now.Sub(b.failed) >= time.Second)
-	if changed {
-		b.failing = err != nil
+}
+
+// reopen takes an answer back: the store has failed since, otherwise than in a take.
+func (b *breaker) reopen(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.answered {
+		b.until, b.answered = now.Add(breakerWait), false
 	}
-	return changed, b.failing
 }

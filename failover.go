@@ -1,9 +1,6 @@
 package weir
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // take asks the store, and where it does not answer does what the limiters say (D25).
 func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
@@ -14,25 +11,66 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 		}
 		return d.failover(ctx, t)
 	}
-	if !d.breaker.allows(d.options.Now()) {
+	turn := d.breaker.turn(d.options.Now())
+	if turn == barred {
 		return d.failover(ctx, t)
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.options.Deadline)
-	err := d.store.Take(bounded, charges, &t.receipt)
-	cancel()
-	if changed, failing := d.breaker.record(d.options.Now(), err); changed && d.options.OnStoreFailure != nil {
-		d.options.OnStoreFailure(StoreEvent{Failing: failing, Err: err})
-	}
+	t.receipt.Remembered = false
+	err := d.store.Take(d.deadlines.bound(ctx), charges, &t.receipt)
+	d.learn(turn, t.receipt.Remembered, err)
 	if err != nil {
 		return d.failover(ctx, t)
 	}
 	return Counted
 }
 
-var errNoFallback = errors.New("no fallback store")
+// learn notes what a take tells of the store: an error that it does not answer, a receipt that it does, one that was
+// only remembered nothing.
+func (d *Decider) learn(turn turn, remembered bool, err error) {
+	now := d.options.Now()
+	switch {
+	case err != nil:
+		d.breaker.failure(now)
+		d.outage.failure(now, err)
+	case !remembered:
+		d.breaker.answer(now)
+		if d.outage.astir.Load() {
+			d.resume(now)
+		}
+	case turn == tries:
+		d.breaker.pass(now)
+	}
+}
 
-// failover decides without the store. A request under several limiters follows the strictest of them.
+// failover decides without the store. What the store had counted when it last answered is where the local count starts, and
+// what that admits the store is owed. A request under several limiters follows the strictest of them.
 func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
+	d.outage.local.Add(1)
+	mode := t.failureMode()
+	if d.options.Fallback == nil || mode == FailDeny {
+		return d.unavailable(t)
+	}
+	charges := t.charges[:t.n]
+	if d.shared != nil && d.raiser != nil {
+		used := t.receipt.Used[:t.n]
+		d.shared.Recall(charges, used)
+		d.raiser.Raise(charges, used)
+	}
+	if err := d.options.Fallback.Take(ctx, charges, &t.receipt); err != nil {
+		return d.unavailable(t)
+	}
+	if d.shared != nil && t.receipt.Allowed && t.cost > 0 {
+		d.outage.note(charges, &t.receipt)
+	}
+	if mode == FailAllow {
+		t.receipt.Allowed = true
+		return AllowedUncounted
+	}
+	return CountedLocally
+}
+
+// failureMode returns the strictest of the limiters'.
+func (t *ticket) failureMode() FailureMode {
 	mode := FailAllow
 	for _, l := range t.limiters[:t.n] {
 		switch l.OnStoreFailure {
@@ -44,25 +82,18 @@ func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
 			}
 		}
 	}
-	err := errNoFallback
-	if d.options.Fallback != nil && mode != FailDeny {
-		err = d.options.Fallback.Take(ctx, t.charges[:t.n], &t.receipt)
-	}
-	if err != nil {
-		t.unavailable(d.options.Now().Unix())
-		return StoreUnavailable
-	}
-	if mode == FailAllow {
-		t.receipt.Allowed = true
-		return AllowedUncounted
-	}
-	return CountedLocally
+	return mode
 }
 
 // unavailable writes the receipt of a refusal that nobody counted: nothing left, worth another try in a second.
-func (t *ticket) unavailable(now int64) {
-	t.receipt = Receipt{Now: now}
-	for i := range t.n {
-		t.receipt.Used[i] = Used{Count: t.charges[i].Limit, Reset: now + 1}
+func (d *Decider) unavailable(t *ticket) Outcome {
+	now := d.options.Now
+	if d.shared != nil {
+		now = d.shared.Now
 	}
+	t.receipt = Receipt{Now: now().Unix()}
+	for i := range t.n {
+		t.receipt.Used[i] = Used{Count: t.charges[i].Limit, Reset: t.receipt.Now + 1}
+	}
+	return StoreUnavailable
 }

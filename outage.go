@@ -1,7 +1,8 @@
 package weir
 
 import (
-	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,17 +21,107 @@ type StoreEvent struct {
 type Health struct {
 	Failing bool
 	Since   time.Time // when it stopped answering; zero where it answers
-	Err     error     // why; nil where it answers
+	Err     error     // what it said last; nil where it answers
 }
 
-// Health returns whether the store answers, as far as the requests so far can tell.
+// Health returns whether the store answers, as OnStoreFailure is told it: as far as requests have found out. While nobody asks,
+// nothing changes.
 func (d *Decider) Health() Health {
-	return Health{}
+	o := &d.outage
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.failing {
+		return Health{}
+	}
+	return Health{Failing: true, Since: o.since, Err: o.err}
 }
 
-// Close gives the store what was counted here while it did not answer, as long as ctx allows, and waits for that to end; what
-// remains then is lost, and the error says how much. Decide works on, with nothing given to the store any more. Only a
-// Decider with a Shared store needs it.
-func (d *Decider) Close(ctx context.Context) error {
-	return nil
+// calm is how long no take may have failed before the store has recovered: one that answers every other take has not.
+const calm = time.Second
+
+// An outage is what is known of a store that does not answer, and what it is owed.
+type outage struct {
+	told  func(StoreEvent)
+	astir atomic.Bool  // it fails or is owed something: an answer of it is worth a look
+	local atomic.Int64 // requests decided without it
+
+	mu      sync.Mutex
+	failing bool
+	since   time.Time // it began to fail
+	last    time.Time // it failed
+	err     error     // then
+
+	owed        notes
+	given, lost int64          // units in all
+	before      StoreEvent     // what of them has been told
+	giving      bool           // somebody gives it what it is owed
+	pause       time.Time      // nobody is to begin before: giving it something failed
+	giver       sync.WaitGroup // the goroutine that does,
+	stop        func()         // and what ends it early
+	closed      bool
+	closing     sync.Mutex
+
+	events  []StoreEvent // to be told
+	telling bool
+}
+
+// failure notes that the store failed.
+func (o *outage) failure(now time.Time, err error) {
+	o.mu.Lock()
+	o.last, o.err = now, err
+	o.astir.Store(true)
+	if !o.failing {
+		o.failing, o.since = true, now
+		o.events = append(o.events, StoreEvent{Failing: true, Err: err})
+	}
+	o.mu.Unlock()
+	o.tell()
+}
+
+// note notes what the store is owed for a take that was counted here.
+func (o *outage) note(charges []Charge, receipt *Receipt) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range charges {
+		c := &charges[i]
+		if c.Cost > 0 && (o.closed || !o.owed.add(c, receipt.Used[i], receipt.Now)) {
+			o.lost += c.Cost
+		}
+	}
+	o.astir.Store(true)
+}
+
+// settle draws a line under the outage, if it is over: the store answers, and is owed nothing. o.mu is held.
+func (o *outage) settle(now time.Time) {
+	if o.failing && now.Sub(o.last) >= calm {
+		o.events = append(o.events, StoreEvent{
+			For:   now.Sub(o.since),
+			Local: o.local.Swap(0),
+			Given: o.given - o.before.Given,
+			Lost:  o.lost - o.before.Lost,
+		})
+		o.before = StoreEvent{Given: o.given, Lost: o.lost}
+		o.failing, o.since, o.err = false, time.Time{}, nil
+	}
+	o.astir.Store(o.failing)
+}
+
+// tell tells of what happened, in that order, one event at a time.
+func (o *outage) tell() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.telling {
+		return
+	}
+	o.telling = true
+	for len(o.events) > 0 {
+		event := o.events[0]
+		o.events = o.events[1:]
+		if o.told != nil {
+			o.mu.Unlock()
+			o.told(event)
+			o.mu.Lock()
+		}
+	}
+	o.telling = false
 }

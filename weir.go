@@ -10,7 +10,8 @@
 //	receipt → standings    ticket.go    the binding window first, as the headers will tell it
 //
 // The arithmetic of a fixed window stands alone in window.go: no clock, no I/O, no context. What happens while a store
-// does not answer is failover.go.
+// does not answer is failover.go; beneath it are deadline.go, breaker.go, and for a store that several processes share outage.go
+// (what is known of the outage), notes.go (what the store is owed for it) and giveback.go (how it gets that).
 package weir
 
 import (
@@ -26,10 +27,15 @@ import (
 type Decider struct {
 	store     Store
 	inProcess bool
+	shared    Shared // store, or nil where it is not one
+	raiser    Raiser // the fallback, likewise
 	options   Options
 	compiled  atomic.Pointer[compiled]
-	breaker   breaker
 	tickets   sync.Pool
+
+	deadlines deadlines
+	breaker   breaker
+	outage    outage
 }
 
 // Options are the Decider's settings; the zero value is useful.
@@ -37,18 +43,20 @@ type Options struct {
 	// Sources are the key sources that callers can have, so that a policy cannot name another; nil accepts any name.
 	Sources []string
 
-	// Deadline bounds the wait for a store that is not in this process, from the moment of asking; 0 means 100 ms.
+	// Deadline bounds the wait for a store that is not in this process, from the moment of asking; 0 means 100 ms. Requests
+	// share deadlines, so some wait up to a sixteenth less.
 	Deadline time.Duration
 
 	// Fallback counts while the store does not answer. It must be InProcess. Without one, FailLocal and FailAllow act as
-	// FailDeny: what nobody counts is refused.
+	// FailDeny: what nobody counts is refused. Beside a Shared store it should be a Raiser, so that it goes on from where the
+	// store left off, and count by that store's Now.
 	Fallback Store
 
-	// OnStoreFailure, if set, is told once when the store stops answering, and once when it answers again. It must not
-	// block.
+	// OnStoreFailure, if set, is told once when the store stops answering, and once when it answers again and has been
+	// given what was counted here meanwhile. It must not block.
 	OnStoreFailure func(StoreEvent)
 
-	// Now is the clock of the circuit breaker; nil means time.Now. Windows are counted by the store's clock.
+	// Now is the clock by which the circuit breaker waits; nil means time.Now. Windows are counted by the store's clock.
 	Now func() time.Time
 }
 
@@ -74,6 +82,10 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 	}
 	d := &Decider{store: s, options: o}
 	_, d.inProcess = s.(InProcess)
+	d.shared, _ = s.(Shared)
+	d.raiser, _ = o.Fallback.(Raiser)
+	d.deadlines = deadlines{length: o.Deadline, start: time.Now()}
+	d.outage.told = o.OnStoreFailure
 	d.tickets.New = func() any { return new(ticket) }
 	if err := d.Swap(p); err != nil {
 		return nil, err

@@ -255,11 +255,16 @@ func (a *attempt) commit(receipt *weir.Receipt) {
 		if p.shared {
 			a.store.shareUntil(p.used.Reset)
 		}
-		if p.claimed {
-			p.entry.pass(p.hash, pack(p.used, p.hash))
-		} else {
-			p.entry.word.Store(pack(p.used, p.hash))
-		}
+		p.write()
+	}
+}
+
+// write writes what the spot comes to, and lets go of it.
+func (p *spot) write() {
+	if p.claimed {
+		p.entry.pass(p.hash, pack(p.used, p.hash))
+	} else {
+		p.entry.word.Store(pack(p.used, p.hash))
 	}
 }
 

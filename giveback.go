@@ -1,0 +1,148 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	giveWindows = 256         // that the store is given at once
+	giveRounds  = 4           // after which an open breaker closes while the last are still being given,
+	giveFor     = time.Second // or after this time: under load there is always one more
+	givePause   = time.Second // after giving failed
+)
+
+// resume goes on with a store that answers. It is given what it is owed first: as long as the breaker is open, requests are
+// counted here, so that no budget is handed out twice.
+func (d *Decider) resume(now time.Time) {
+	o := &d.outage
+	o.mu.Lock()
+	switch {
+	case o.giving:
+	case o.owed.count == 0:
+		d.breaker.close()
+		o.settle(now)
+	case o.closed:
+		d.breaker.close()
+	case d.breaker.waits() || !now.Before(o.pause):
+		ctx, stop := context.WithCancel(context.Background())
+		o.giving, o.stop = true, stop
+		o.giver.Go(func() {
+			defer stop()
+			_ = d.giveBack(ctx)
+		})
+	}
+	o.mu.Unlock()
+	o.tell()
+}
+
+// giveBack gives the store what it is owed, what is added meanwhile too, until nothing is left or the store fails. Each window
+// is handed over once, whatever becomes of it. Whoever calls it has set giving.
+func (d *Decider) giveBack(ctx context.Context) error {
+	began := d.options.Now()
+	for rounds := 0; !d.gaveAll(); rounds++ {
+		for more := true; more; {
+			if rounds >= giveRounds || d.options.Now().Sub(began) >= giveFor {
+				d.breaker.close()
+			}
+			var err error
+			if more, err = d.giveSome(ctx); err != nil {
+				d.gaveUp(ctx, err)
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// gaveAll begins a round, or ends the giving where there is nothing left to give.
+func (d *Decider) gaveAll() bool {
+	o := &d.outage
+	o.mu.Lock()
+	if o.owed.count > 0 {
+		o.owed.begin()
+		o.mu.Unlock()
+		return false
+	}
+	o.giving = false
+	d.breaker.close()
+	o.settle(d.options.Now())
+	o.mu.Unlock()
+	o.tell()
+	return true
+}
+
+// gaveUp ends the giving because the store failed again, or ctx ended. What is left waits for the store's next answer.
+func (d *Decider) gaveUp(ctx context.Context, err error) {
+	o, now := &d.outage, d.options.Now()
+	d.breaker.reopen(now)
+	if ctx.Err() == nil {
+		o.failure(now, err)
+	}
+	o.mu.Lock()
+	o.giving, o.pause = false, now.Add(givePause)
+	o.mu.Unlock()
+}
+
+// giveSome gives the store the next windows of a round, notes what came of it, and says whether there are more.
+func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
+	o := &d.outage
+	now := d.shared.Now().Unix()
+	o.mu.Lock()
+	spent, units := o.owed.next(giveWindows, now)
+	more = len(o.owed.round) > 0
+	o.mu.Unlock()
+	if len(spent) == 0 {
+		return more, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(10*d.options.Deadline, time.Second))
+	lost, err := d.shared.Give(ctx, spent)
+	cancel()
+	lost = min(max(lost, 0), units)
+	o.mu.Lock()
+	o.given += units - lost
+	o.lost += lost
+	o.mu.Unlock()
+	return more, err
+}
+
+var errUnconfirmed = errors.New("it did not confirm them")
+
+// Close gives the store what was counted here while it did not answer, for as long as ctx allows, and waits for that to end.
+// What may not have arrived is lost, and an error says how much that is. Decide works on, but what it counts here from then
+// on is not given to the store. Only a Decider with a Shared store needs it. Closing again does nothing.
+func (d *Decider) Close(ctx context.Context) error {
+	if d.shared == nil {
+		return nil
+	}
+	o := &d.outage
+	o.closing.Lock()
+	defer o.closing.Unlock()
+	o.mu.Lock()
+	o.closed = true // from now on nobody notes anything, or begins to give
+	lost := o.lost
+	if o.stop != nil {
+		defer context.AfterFunc(ctx, o.stop)()
+	}
+	o.mu.Unlock()
+	o.giver.Wait()
+
+	o.mu.Lock()
+	o.giving = true
+	o.mu.Unlock()
+	err := d.giveBack(ctx)
+
+	o.mu.Lock()
+	o.lost += o.owed.drop(d.shared.Now().Unix())
+	lost = o.lost - lost
+	o.mu.Unlock()
+	if lost == 0 {
+		return nil
+	}
+	if err == nil {
+		err = errUnconfirmed
+	}
+	return fmt.Errorf("give back what was counted here: %d units may not have reached the store: %w", lost, err)
+}

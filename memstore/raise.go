@@ -1,0 +1,105 @@
+package memstore
+
+import (
+	"runtime"
+
+	"github.com/weirlimit/weir"
+)
+
+var _ weir.Raiser = (*Store)(nil)
+
+// Raise implements weir.Raiser. Each window is raised for itself. A key that has no entry, and gets none because the table is
+// full, is not raised: it shares its budget with others.
+func (s *Store) Raise(charges []weir.Charge, used []weir.Used) {
+	for i := range charges {
+		if used[i].Count > 0 {
+			s.raiseOne(charges[i:i+1], used[i])
+		}
+	}
+	runtime.KeepAlive(s) // its memory is unmapped with it
+}
+
+// raised returns the window kept as it stands at now once it is raised to another.
+func raised(kept, to weir.Used, now, per int64) weir.Used {
+	kept, to = kept.At(now, per), to.At(now, per)
+	if to.Reset == 0 {
+		return kept
+	}
+	to.Count = max(to.Count, kept.Count)
+	return to
+}
+
+// raiseOne goes about it as takeOne does.
+func (s *Store) raiseOne(charges []weir.Charge, to weir.Used) {
+	per := charges[0].Per
+	hash := s.seed.hash(charges[0].Key)
+	now := s.clock.now()
+	e := s.table.find(hash)
+	for e != nil {
+		word := e.word.Load()
+		if e.hash.Load() != hash || isHeld(word, hash) {
+			break
+		}
+		if !s.clock.shows(now) {
+			now = s.clock.now()
+			continue
+		}
+		kept := unpack(word, hash)
+		used := raised(kept, to, now, per)
+		if used.Reset == 0 || used == kept || e.word.CompareAndSwap(word, pack(used, hash)) {
+			return
+		}
+	}
+	s.raiseLocked(charges, hash, to)
+}
+
+// raiseLocked raises a window whose key has no entry yet, or that others keep holding.
+func (s *Store) raiseLocked(charges []weir.Charge, hash uint64, to weir.Used) {
+	for !s.closed.Load() {
+		a := attempt{store: s, charges: charges}
+		if !a.lock([]uint64{hash}) {
+			continue
+		}
+		crowded := a.raise(to)
+		a.unlock()
+		now := s.clock.now()
+		if crowded == nil {
+			s.table.keepHouse(now, 1)
+			return
+		}
+		err := s.table.makeRoom(crowded, now)
+		s.watch(err, now)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// raise raises the one window of the attempt, or returns a segment that is too crowded for its key.
+func (a *attempt) raise(to weir.Used) (crowded *segment) {
+	a.find(0)
+	p, t, per := &a.spots[0], a.store.table, a.charges[0].Per
+	if p.shared || to.At(a.now, per).Reset == 0 {
+		return nil
+	}
+	a.freeze()
+	if p.entry == nil {
+		if p.entry, p.former, p.word = t.claim(p.seg, p.hash, a.now, t.slots*fullPerMille/1000); p.entry == nil {
+			return p.seg
+		}
+		p.claimed = true
+	}
+	for !a.store.clock.shows(a.now) {
+		a.now = a.store.clock.now()
+	}
+	if !p.claimed {
+		p.at = unpack(p.word, p.hash).At(a.now, per)
+	}
+	p.used = raised(p.at, to, a.now, per)
+	if p.used.Reset == 0 {
+		a.leave()
+	} else {
+		p.write()
+	}
+	return nil
+}
