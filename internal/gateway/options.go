@@ -38,6 +38,10 @@ type Options struct {
 	// Ready says why the backend cannot serve yet; nil means that it always can. It is asked at most once a second.
 	Ready func(context.Context) error
 
+	// Degraded says why requests are served, but not as they should be; nil means that they always are. /readyz tells it, and is
+	// still 200: another node would do no better. It must not block.
+	Degraded func() error
+
 	// OnDrain, if set, is called once when a drain begins: a backend ends then what it holds open, such as event streams. It
 	// must not wait for that.
 	OnDrain func()

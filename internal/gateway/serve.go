@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,7 +149,7 @@ func (t *tally) wait(most time.Duration) bool {
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
 
 // serveHealth answers for load balancers, outside all limits: /healthz says that the process runs, /readyz that it wants
-// requests.
+// requests, and whether it serves them as it should.
 func (g *Gateway) serveHealth(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -157,17 +158,28 @@ func (g *Gateway) serveHealth(w http.ResponseWriter, r *http.Request) {
 	}
 	status, text := http.StatusOK, "ok\n"
 	if r.URL.Path == "/readyz" {
-		if g.draining.Load() {
-			status, text = http.StatusServiceUnavailable, "not ready: draining\n"
-		} else if err := g.ready.ask(r.Context(), g.options.Ready); err != nil {
-			status, text = http.StatusServiceUnavailable, "not ready: "+err.Error()+"\n"
-		}
+		status, text = g.readyz(r.Context())
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text)
+}
+
+func (g *Gateway) readyz(ctx context.Context) (status int, text string) {
+	if g.draining.Load() {
+		return http.StatusServiceUnavailable, "not ready: draining\n"
+	}
+	if err := g.ready.ask(ctx, g.options.Ready); err != nil {
+		return http.StatusServiceUnavailable, "not ready: " + err.Error() + "\n"
+	}
+	if g.options.Degraded != nil {
+		if err := g.options.Degraded(); err != nil {
+			return http.StatusOK, "degraded: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "\n"
+		}
+	}
+	return http.StatusOK, "ok\n"
 }
 
 // readiness remembers an answer for a second, so that strangers cannot keep the backend busy with the question.

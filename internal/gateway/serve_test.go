@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -149,5 +150,31 @@ func TestAnAccessLogOutlivesTheGatewaysThatShareIt(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n"); n != 2 {
 		t.Errorf("%d lines, want 2:\n%s", n, out.String())
+	}
+}
+
+// A node that counts alone serves like any other: taking it out of rotation would help nobody. It says so, on one line.
+func TestReadyzTellsOfADegradedServerAndIsStill200(t *testing.T) {
+	var why error
+	e := open(t, new(recorder), func(o *Options) { o.Degraded = func() error { return why } })
+	for _, test := range []struct {
+		why  error
+		want string
+	}{
+		{nil, "ok\n"},
+		{errors.New("the store does not answer: connection refused"), "degraded: the store does not answer: connection refused\n"},
+		{errors.Join(errors.New("one"), errors.New("two")), "degraded: one; two\n"},
+		{nil, "ok\n"},
+	} {
+		why = test.why
+		res := e.ask("GET /readyz")
+		if body := text(t, res); res.StatusCode != http.StatusOK || body != test.want {
+			t.Errorf("%d %q, want 200 %q", res.StatusCode, body, test.want)
+		}
+	}
+	e.gateway.draining.Store(true)
+	why = errors.New("the store does not answer")
+	if res := e.ask("GET /readyz"); res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%d while draining", res.StatusCode)
 	}
 }
