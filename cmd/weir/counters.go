@@ -15,9 +15,9 @@ import (
 // countersFile is where in the data directory the counts are kept.
 const countersFile = "counters"
 
-// openStore opens the store, with the counts that an earlier process left in the data directory. It is opened first, so it is
-// closed last, when nobody asks it any more. Where the system cannot keep counts in a file they are in memory only.
-func (e *edge) openStore(f *serveFlags, log *slog.Logger, now func() time.Time) (*memstore.Store, error) {
+// openEmbedded opens the store in this process, with the counts that an earlier one left in the data directory. Where the system
+// cannot keep counts in a file they are in memory only.
+func (e *edge) openEmbedded(f *serveFlags, log *slog.Logger, now func() time.Time) (*memstore.Store, error) {
 	if err := sample.MakeDir(f.data); err != nil {
 		return nil, no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
 	}

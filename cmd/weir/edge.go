@@ -29,6 +29,8 @@ type edge struct {
 	storeLine, backendLine, sessionsLine, tokensLine string
 	workspace                                        string // one that the sample backend has
 
+	degraded func() error // says why the store does not count; nil where that cannot be
+
 	closers []func() error // in the order of opening
 }
 
@@ -116,13 +118,8 @@ func assemble(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logge
 }
 
 func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, stderr io.Writer, now func() time.Time) error {
-	store, err := e.openStore(f, log, now)
-	if err != nil {
+	if err := e.openDecider(ctx, f, p, log, now); err != nil {
 		return err
-	}
-	e.decider, err = weir.New(p, store, weir.Options{Sources: identity.Sources(), Deadline: f.storeDeadline.Duration})
-	if err != nil {
-		return no(err, "see 'weir policy check FILE'")
 	}
 	who := identity.Options{
 		TrustedProxies: f.trustedProxies,
@@ -138,8 +135,10 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 		KeyFile:        f.tlsKey,
 		ProxyProtocol:  bool(f.proxyProtocol),
 		TrustedProxies: f.trustedProxies,
+		Degraded:       e.degraded,
 		Log:            log,
 	}
+	var err error
 	if f.upstream.URL == nil {
 		err = e.openSample(ctx, f, log, now, &who, &o)
 	} else {
@@ -169,6 +168,28 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	return nil
 }
 
+// openDecider opens the store, first of all, and the Decider that counts in it: they are closed last, when nobody asks any more.
+func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, now func() time.Time) error {
+	o := weir.Options{Sources: identity.Sources(), Deadline: f.storeDeadline.Duration}
+	var store weir.Store
+	var err error
+	if f.store.shared == nil {
+		store, err = e.openEmbedded(f, log, now)
+	} else {
+		store, err = e.openShared(ctx, f, p, log, now, &o)
+	}
+	if err != nil {
+		return err
+	}
+	if e.decider, err = weir.New(p, store, o); err != nil {
+		return no(err, "see 'weir policy check FILE'")
+	}
+	if f.store.shared != nil {
+		e.closers = append(e.closers, func() error { return closeDecider(e.decider, log) })
+	}
+	return nil
+}
+
 // close closes everything, the last opened first.
 func (e *edge) close() error {
 	var err error
@@ -191,6 +212,9 @@ func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, 
 		return no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
 	}
 	e.closers = append(e.closers, backend.Close)
+	if f.store.shared != nil {
+		log.Warn("the sample backend is this machine's: nodes that share a store do not share its sessions, tokens and rows; in front of several use --upstream")
+	}
 	who.Sessions, who.Tokens = backend.Sessions(), backend.Tokens()
 	o.Backend, o.Ready, o.OnDrain = backend.Handler(), backend.Ready, backend.Drain
 

@@ -53,7 +53,7 @@ func (e environment) apply(cmd *cobra.Command) error {
 		if err := setAll(f.Value, value); err != nil {
 			bad = misused(
 				fmt.Sprintf("correct or unset %s; it stands for --%s, see '%s --help'", name, f.Name, cmd.CommandPath()),
-				"variable %s=%q: %w", name, redacted(value), err)
+				"variable %s=%q: %w", name, shown(f, value), err)
 			return
 		}
 		f.Changed = true
@@ -109,6 +109,14 @@ func document(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		document(c)
 	}
+}
+
+// shown is a value that a flag refused, as an error may show it.
+func shown(f *pflag.Flag, value string) string {
+	if v, ok := f.Value.(interface{ withoutSecrets(string) string }); ok {
+		return v.withoutSecrets(value)
+	}
+	return redacted(value)
 }
 
 // redacted hides the user and password of a URL.

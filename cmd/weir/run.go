@@ -102,7 +102,7 @@ func newRoot(env environment) *cobra.Command {
 		hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
 		var invalid *pflag.InvalidValueError
 		if errors.As(err, &invalid) {
-			return misused(hint, "--%s %q: %w", invalid.GetFlag().Name, redacted(invalid.GetValue()), invalid.Unwrap())
+			return misused(hint, "--%s %q: %w", invalid.GetFlag().Name, shown(invalid.GetFlag(), invalid.GetValue()), invalid.Unwrap())
 		}
 		return misused(hint, "%w", err)
 	})

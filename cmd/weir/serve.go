@@ -12,12 +12,22 @@ With --upstream URL Weir stands in front of your own backend instead. Sessions (
 tokens (--token-file, or those of 'weir token create') are verified here; what cannot be verified is counted
 by IP address and passed on, and start-up says so.
 
+With --store several nodes share one budget, in Redis or Valkey: one server, a cluster (it asks), or Sentinels.
+A URL in the variable WEIR_STORE keeps its password out of the process list.
+
+  redis://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DB][?prefix=NAME]
+  redis-sentinel://[[USER]:PASSWORD@]HOST[:PORT][,...]/MASTER[/DB][?sentinel_user=...&sentinel_password=...]
+  rediss:// and rediss-sentinel:// by TLS, with ?ca=FILE and ?cert=FILE&key=FILE where they are private
+
+While it does not answer each limiter does what its on_store_failure says, and /readyz says "degraded".
+
 SIGTERM or SIGINT lets running requests finish and exits 0; a second one ends at once.`
 
 const serveExample = `  weir serve
   weir serve --listen 127.0.0.1:9000 --data /var/lib/weir
   weir serve --upstream http://127.0.0.1:3000 --jwt-key secret.key --policy my-policy.yaml
   weir serve --tls-cert cert.pem --tls-key key.pem --trusted-proxies 10.0.0.0/8
+  WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000
   WEIR_LOG_FORMAT=json weir serve`
 
 func newServe() *cobra.Command {

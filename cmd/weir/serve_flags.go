@@ -22,6 +22,7 @@ type serveFlags struct {
 	maxData       size
 	memory        size
 	storeDeadline span
+	keySecret     string
 
 	trustedProxies prefixes
 	clientIPHeader string
@@ -45,7 +46,6 @@ type serveFlags struct {
 func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
-		store:          "memory",
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
@@ -67,11 +67,12 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
 	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
-	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process")
+	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
 	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, in B, KiB, MiB or GiB; not with --upstream")
-	flags.Var(&f.memory, "memory", "bound of the counters, in B, KiB, MiB or GiB, 1MiB at least")
+	flags.Var(&f.memory, "memory", "bound of the counters in this process, in B, KiB, MiB or GiB, 1MiB at least")
 	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
+	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with 32 bytes or more that key what callers are counted by, the same on all nodes (default made by the first, on the store); only with a shared --store")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in: X-Forwarded-For, Forwarded or X-Real-IP")
 	switchFlag(cmd, &f.proxyProtocol, "proxy-protocol", "trusted proxies begin each connection with a PROXY protocol header")
@@ -92,12 +93,13 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 			must(cmd.MarkFlagFilename(name))
 		}
 	}
-	file("tls-cert", "tls-key", "policy", "jwt-key", "token-file")
+	file("tls-cert", "tls-key", "policy", "jwt-key", "token-file", "key-secret")
 	must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
 		must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
 	}
-	words("store", "memory")
+	must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
+		[]string{"memory", "redis://", "rediss://", "redis-sentinel://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
 	words("log-format", f.logFormat.of...)
 	words("cors-origins", "*")
@@ -129,6 +131,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		least := size(memstore.LeastMemory)
 		return misused("such as --memory 256MiB, the default: room for ten million callers at a time",
 			"%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
+	}
+	if f.keySecret != "" && f.store.shared == nil {
+		return misused("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", spelled(cmd, "key-secret"))
 	}
 	if f.upstream.URL != nil && given("max-data") {
 		return misused("what a backend of your own may store is its own affair; leave it out",

@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // Flag values: each parses its string once, at the edge, and is then what it says. All implement pflag.Value.
@@ -156,22 +159,52 @@ func (c *choice) Set(value string) error {
 func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return strings.Join(c.of, "|") }
 
-// A store is where counts are kept.
-type store string
+// A store is where counts are kept. The zero value is this process's memory.
+type store struct {
+	shared *redisstore.Options // nil: not shared
+}
 
 func (s *store) Set(value string) error {
 	if value == "memory" {
-		*s = store(value)
+		s.shared = nil
 		return nil
 	}
-	if scheme, _, ok := strings.Cut(value, "://"); ok && strings.HasPrefix(scheme, "redis") {
-		return errors.New("this version counts in its own memory only; want memory, the default, on one machine")
+	o, err := redisstore.Parse(value)
+	if err != nil && !strings.Contains(value, "://") {
+		return errors.New("want memory or redis://HOST:PORT")
 	}
-	return errors.New("want memory")
+	if err != nil {
+		return err
+	}
+	s.shared = &o
+	return nil
 }
 
-func (s *store) String() string { return string(*s) }
-func (s *store) Type() string   { return "STORE" }
+// String returns what sets the store, without users and passwords.
+func (s *store) String() string {
+	if s.shared == nil {
+		return "memory"
+	}
+	return s.shared.String()
+}
+
+// withoutSecrets is a value that could not be set, as an error may show it. Where a password stands in it is uncertain then, so
+// little is shown.
+func (s *store) withoutSecrets(value string) string {
+	scheme, _, ok := strings.Cut(value, "://")
+	if !ok {
+		scheme = value
+	}
+	if strings.ContainsFunc(scheme, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) }) {
+		return "…"
+	}
+	if ok {
+		scheme += "://…"
+	}
+	return scheme
+}
+
+func (s *store) Type() string { return "STORE" }
 
 // A number is a whole number within bounds.
 type number struct{ value, min, max int }

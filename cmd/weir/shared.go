@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// openShared opens the store that other machines count in too, and beside it one in this process's memory, which counts while
+// the shared one does not answer and goes by its clock. Both are closed after the Decider, which o is for.
+func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, now func() time.Time, o *weir.Options) (weir.Store, error) {
+	at := *f.store.shared
+	at.Now, at.Log = now, log
+	if f.keySecret != "" {
+		secret, err := readSecret(f.keySecret)
+		if err != nil {
+			return nil, no(fmt.Errorf("read the secret of --key-secret: %w", err), "all nodes have the same file, such as one made by: openssl rand -hex 32")
+		}
+		at.Secret = secret
+	}
+	store, err := redisstore.New(ctx, at)
+	if err != nil {
+		return nil, sharedFailure(err)
+	}
+	e.closers = append(e.closers, store.Close)
+	if err := store.Check(p); err != nil {
+		return nil, no(fmt.Errorf("count in %s: %w", place(at), err), "'weir policy check FILE' says where; one server, without a cluster, counts such a policy too")
+	}
+	local, err := memstore.New(memstore.Options{Memory: int64(f.memory), Now: store.Now, Log: log})
+	if err != nil {
+		return nil, storeFailure(f, err)
+	}
+	e.closers = append(e.closers, local.Close)
+	o.Fallback = local
+	o.OnStoreFailure = func(event weir.StoreEvent) { reportStore(log, place(at), p, event) }
+
+	state := store.State()
+	if !state.Ready {
+		log.Error("the store cannot be reached; the server starts without it and uses it as soon as it answers",
+			"store", place(at), "error", state.Err, "meanwhile", meanwhile(p))
+	}
+	e.storeLine = sharedLine(at, state, f.memory)
+	e.degraded = func() error { return e.storeTrouble(store) }
+	return store, nil
+}
+
+// mostSecret bounds a file that holds a secret.
+const mostSecret = 64 << 10
+
+// leastSecret is the length from which a secret is one (D14, D18).
+const leastSecret = 32
+
+// readSecret reads a secret from a file, as --jwt-key does: one newline at its end is an editor's.
+func readSecret(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, mostSecret+1))
+	if err != nil {
+		return nil, err
+	}
+	b = bytes.TrimSuffix(b, []byte("\n"))
+	if len(b) < leastSecret || len(b) > mostSecret {
+		return nil, fmt.Errorf("%s: want a secret of %d bytes to %d KiB", path, leastSecret, mostSecret>>10)
+	}
+	return b, nil
+}
+
+// sharedFailure says why a shared store cannot be used, however long one waits, and what helps.
+func sharedFailure(err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, redisstore.ErrDenied):
+		hint = "is the password right? --store redis://USER:PASSWORD@HOST:PORT, or :PASSWORD@ for one without a user; in WEIR_STORE it is kept out of ps"
+	case errors.Is(err, redisstore.ErrSecret):
+		hint = "all nodes have the same --key-secret, or none has one; counters under another secret begin anew under another ?prefix="
+	case errors.Is(err, redisstore.ErrServer):
+		hint = "Redis 7 or Valkey: one server, or several nodes of one cluster, is wanted behind --store"
+	}
+	return no(fmt.Errorf("open the store: %w", err), hint)
+}
+
+// place names a server as people do, without credentials.
+func place(at redisstore.Options) string {
+	hosts := strings.Join(at.Addresses, ",")
+	if at.Master != "" {
+		return fmt.Sprintf("redis %s, by Sentinel %s", at.Master, hosts)
+	}
+	return "redis " + hosts
+}
+
+// sharedLine is what start-up says of a shared store.
+func sharedLine(at redisstore.Options, state redisstore.State, memory size) string {
+	var b strings.Builder
+	b.WriteString(place(at))
+	switch {
+	case state.Mode == "cluster":
+		b.WriteString(" (a cluster)")
+	case state.Mode != "" && at.Master == "":
+		b.WriteString(" (one server)")
+	}
+	if at.TLS != nil {
+		b.WriteString(" by TLS")
+	}
+	if at.DB != 0 {
+		fmt.Fprintf(&b, ", database %d", at.DB)
+	}
+	fmt.Fprintf(&b, ", prefix %s", cmp.Or(at.Prefix, "weir"))
+	if state.Ready {
+		fmt.Fprintf(&b, "; %v here while it does not answer", &memory)
+	} else {
+		fmt.Fprintf(&b, ": not reachable, counting here until it is, in %v", &memory)
+	}
+	return b.String()
+}
+
+// reportStore logs that the store does not answer, or answers again: one line each time.
+func reportStore(log *slog.Logger, store string, p weir.Policy, event weir.StoreEvent) {
+	if event.Failing {
+		log.Error("the store does not answer", "store", store, "error", event.Err, "meanwhile", meanwhile(p))
+		return
+	}
+	log.Info("the store answers again", "store", store, "after", event.For.Round(time.Millisecond), "decided without it", event.Local,
+		"units given back", event.Given, "units lost", event.Lost)
+}
+
+// meanwhile says what the limiters of a policy do without a store.
+func meanwhile(p weir.Policy) string {
+	var local, allow, deny int
+	for _, l := range p.Limiters {
+		switch l.OnStoreFailure {
+		case weir.FailAllow:
+			allow++
+		case weir.FailDeny:
+			deny++
+		default:
+			local++
+		}
+	}
+	var said []string
+	for _, mode := range []struct {
+		limiters int
+		does     string
+	}{{local, "counted here (local)"}, {allow, "not limited (allow)"}, {deny, "refused (deny)"}} {
+		if mode.limiters > 0 {
+			said = append(said, fmt.Sprintf("requests of %s are %s", count(mode.limiters, "limiter"), mode.does))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// storeTrouble says why the store does not count what this server admits; nil where it does.
+func (e *edge) storeTrouble(store *redisstore.Store) error {
+	if health := e.decider.Health(); health.Failing {
+		return fmt.Errorf("the store does not answer: %w", health.Err)
+	}
+	if state := store.State(); !state.Ready {
+		return fmt.Errorf("the store does not answer: %w", cmp.Or(state.Err, errNotAsked))
+	}
+	return nil
+}
+
+var errNotAsked = errors.New("it was not reached yet")
+
+// givingBack is how long an ending server tries to give its local counts to the store.
+const givingBack = 2 * time.Second
+
+// closeDecider gives the store what was counted here while it did not answer. What it cannot take is lost, which never admits
+// too little: it is said, and the server ends as it should.
+func closeDecider(d *weir.Decider, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), givingBack)
+	defer cancel()
+	if err := d.Close(ctx); err != nil {
+		log.Warn("units that were counted here do not reach the store", "error", err)
+	}
+	return nil
+}
