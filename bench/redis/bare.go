@@ -14,11 +14,13 @@ import (
 const bareScript = `local n=redis.call('INCR',KEYS[1]) if n==1 then redis.call('EXPIRE',KEYS[1],ARGV[1]) end return {n,redis.call('PTTL',KEYS[1])}`
 
 // correctScript charges one unit to one window as Weir promises it, and nothing else: what is refused is not counted, the
-// window opens with its first unit and ends at a whole second of the server's clock, which is told with the answer. A key is gone
-// once the clock is past its expiry, so that lies a millisecond before the reset; EXPIRETIME rounds it up again.
-const correctScript = `local n=redis.call('INCR',KEYS[1]) local t=redis.call('TIME')[1] ` +
-	`if n==1 then local r=t+ARGV[2] redis.call('PEXPIREAT',KEYS[1],r*1000-1) return {1,r,t} end ` +
-	`if n>tonumber(ARGV[1]) then redis.call('DECR',KEYS[1]) end return {n,redis.call('EXPIRETIME',KEYS[1]),t}`
+// window opens with its first unit and ends at a whole second of the server's clock, and the answer tells that second and the
+// time. All of it is in one integer, as in redisstore/take.lua (count + reset * 2^31, the reset modulo 2^22), and the key's time
+// to live, so that a window that is open costs two calls.
+const correctScript = `local v,p=redis.call('INCR',KEYS[1]),redis.call('PTTL',KEYS[1]) ` +
+	`if p<1 then local t=redis.call('TIME') local r=t[1]+ARGV[2] ` +
+	`v,p=r%4194304*2147483648+1,ARGV[2]*1000-math.floor(t[2]/1000) redis.call('SET',KEYS[1],v,'EXAT',r) ` +
+	`elseif v%2147483648>ARGV[1]+0 then redis.call('DECR',KEYS[1]) end return {v,p}`
 
 // openRueidis connects as rueidis does by itself, which is what Weir is compared with.
 func openRueidis(s setup) (rueidis.Client, error) {
@@ -31,10 +33,9 @@ type script struct {
 	sha    string
 	args   []string
 	limit  int64
-	answer int // how many numbers
 }
 
-func openScript(s setup, text string, answer int, args ...string) (limiter, error) {
+func openScript(s setup, text string, args ...string) (limiter, error) {
 	client, err := openRueidis(s)
 	if err != nil {
 		return nil, err
@@ -44,15 +45,15 @@ func openScript(s setup, text string, answer int, args ...string) (limiter, erro
 		client.Close()
 		return nil, fmt.Errorf("load the script: %w", err)
 	}
-	return script{client: client, sha: sha, args: args, limit: s.Limit, answer: answer}, nil
+	return script{client: client, sha: sha, args: args, limit: s.Limit}, nil
 }
 
 func openBareScript(s setup) (limiter, error) {
-	return openScript(s, bareScript, 2, seconds(s.Per))
+	return openScript(s, bareScript, seconds(s.Per))
 }
 
 func openCorrectScript(s setup) (limiter, error) {
-	return openScript(s, correctScript, 3, strconv.FormatInt(s.Limit, 10), seconds(s.Per))
+	return openScript(s, correctScript, strconv.FormatInt(s.Limit, 10), seconds(s.Per))
 }
 
 func (s script) worker() func(context.Context, string) (bool, error) {
@@ -62,11 +63,15 @@ func (s script) worker() func(context.Context, string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if len(answer) != s.answer {
-			return false, fmt.Errorf("the script answered %d numbers, not %d", len(answer), s.answer)
+		if len(answer) != 2 {
+			return false, fmt.Errorf("the script answered %d numbers, not 2", len(answer))
 		}
-		n, err := answer[0].AsInt64()
-		return n <= s.limit, err
+		v, err := answer[0].AsInt64()
+		if err != nil {
+			return false, err
+		}
+		left, err := answer[1].AsInt64()
+		return v%(1<<31) <= s.limit && left > 0, err
 	}
 }
 

@@ -57,7 +57,7 @@ const (
 func contestants() []contestant {
 	return []contestant{
 		{name: bareName, counts: true, open: openBareScript, note: "INCR, EXPIRE for the first, PTTL: it counts refusals and tells no time"},
-		{name: correctName, counts: true, open: openCorrectScript, note: "one unit, one window, Redis 7: INCR taken back where refused, EXPIRETIME, TIME"},
+		{name: correctName, counts: true, open: openCorrectScript, note: "one unit, one window: what is refused is taken back, and the reset and the time are told"},
 		{name: incrName, open: openIncr, note: "no limiter"},
 		{name: goredisName, pooled: true, open: openGoRedisIncr, note: "no limiter"},
 		{name: takeName, counts: true, open: openTake},
