@@ -86,8 +86,8 @@ func openIncr(s setup) (limiter, error) {
 
 func (i incr) worker() func(context.Context, string) (bool, error) {
 	return func(ctx context.Context, key string) (bool, error) {
-		_, err := i.client.Do(ctx, i.client.B().Incr().Key("incr:"+key).Build()).AsInt64()
-		return true, err
+		n, err := i.client.Do(ctx, i.client.B().Incr().Key("incr:"+key).Build()).AsInt64()
+		return n > 0, err
 	}
 }
 
@@ -104,8 +104,8 @@ func openGoRedisIncr(s setup) (limiter, error) { return goRedisIncr{openGoRedis(
 
 func (i goRedisIncr) worker() func(context.Context, string) (bool, error) {
 	return func(ctx context.Context, key string) (bool, error) {
-		_, err := i.client.Incr(ctx, "goredis:"+key).Result()
-		return true, err
+		n, err := i.client.Incr(ctx, "goredis:"+key).Result()
+		return n > 0, err
 	}
 }
 

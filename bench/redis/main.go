@@ -2,11 +2,11 @@
 // client. It starts a redis-server of its own, which has one core; the callers are goroutines of this process, which has
 // another. The contestants take turns within each round, so that ratios hold where absolute figures do not.
 //
-//	go run ./redis -quick                     short turns, once: about two minutes
-//	go run ./redis                            everything: about twenty minutes, undisturbed
+//	go run ./redis -quick                     short turns, once: about a minute
+//	go run ./redis                            everything: about a quarter of an hour, undisturbed
 //	go run ./redis -contestants bare,weir     some of them, by parts of their names
 //	go run ./redis -docs ../docs              the same, and the tables of docs/scale.md written anew
-//	go run ./redis -cpuprofile f              only Weir, and where the client's time goes
+//	go run ./redis -cpuprofile f              only Weir's store, and where the client's time goes; -contestants decide: all of Weir
 package main
 
 import (
@@ -36,10 +36,12 @@ func run() error {
 	quick := flag.Bool("quick", false, "one round of short turns, with a tenth of the keys")
 	binary := flag.String("server", "redis-server", "the server to start: redis-server or valkey-server")
 	docs := flag.String("docs", "", "the directory whose scale.md gets the tables")
-	profile := flag.String("cpuprofile", "", "a file that gets a CPU profile of "+takeName+", which alone runs")
+	profile := flag.String("cpuprofile", "", "a file that gets a CPU profile of the first of Weir's that is chosen, which alone runs")
 	flag.Parse()
 	if *quick {
-		p.rounds, p.length, p.keys = 1, time.Second, p.keys/10
+		p.keys /= 10
+		p.rounds, p.length = 1, time.Second
+		flag.Parse() // what is said outright holds
 	}
 	if p.chosen = choose(*names); len(p.chosen) == 0 {
 		return fmt.Errorf("choose contestants: %q is part of no name", *names)

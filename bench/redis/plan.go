@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/pprof"
@@ -201,10 +202,14 @@ func (p *plan) opening(ctx context.Context, r *results) error {
 	return nil
 }
 
-// profile measures Weir's store alone, and writes where this process's time went.
+// profile measures one of Weir's alone, and writes where this process's time went.
 func (p *plan) profile(ctx context.Context, path string, r *results) error {
 	p.pool = newPool(p.keys)
-	c := named(contestants(), takeName)[0]
+	ours := named(p.chosen, takeName, decideName)
+	if len(ours) == 0 {
+		return errors.New("profile: none of Weir's was chosen")
+	}
+	c := ours[0]
 	if err := p.openKeys(ctx, c); err != nil {
 		return err
 	}

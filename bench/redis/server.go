@@ -118,13 +118,12 @@ func (s *server) info(ctx context.Context, section string) (map[string]string, e
 // A reading is what the server had done at one moment.
 type reading struct {
 	cpu   time.Duration // processor time, in user and in system
-	asked int64         // commands that clients sent; what scripts call does not count
+	asked int64         // scripts that ran
 }
 
 var callsOf = regexp.MustCompile(`^calls=(\d+),`)
 
-// read asks the server how much it has done. Commands that only scripts and limiters' transactions send are known by what they
-// come with: a script's own calls are counted by the server too, so where there are scripts they alone count.
+// read asks the server how much it has done.
 func (s *server) read(ctx context.Context) (r reading, err error) {
 	cpu, err := s.info(ctx, "cpu")
 	if err != nil {

@@ -161,12 +161,12 @@ func (r *results) aims() table {
 		line("a refused key beside an admitted one"+at, "at least 20×", "%.1f×", func(who string) (float64, bool) {
 			return ratio(r.of(caseName("refused", callers), "rate", who), r.of(open, "rate", who))
 		})
-		line("scripts a second for one refused key"+at, "at most 1", "%.2f", func(who string) (float64, bool) {
+		line(fmt.Sprintf("scripts that one refused key costs in %v", r.length)+at, fmt.Sprintf("at most %d", int(r.length.Seconds())+1), "%.0f", func(who string) (float64, bool) {
 			xs := r.of(caseName("refused", callers), "asked", who)
 			if len(xs) == 0 {
 				return 0, false
 			}
-			return median(xs), true
+			return median(xs) * r.length.Seconds(), true
 		})
 	}
 	return t

@@ -87,7 +87,8 @@ func openDecider(s setup, windows ...weir.Window) (limiter, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "api", Windows: windows}}}
-	d, err := weir.New(policy, store, weir.Options{Fallback: fallback})
+	// A deadline so long that a pause of the whole machine is not taken for the store's.
+	d, err := weir.New(policy, store, weir.Options{Fallback: fallback, Deadline: 2 * time.Second})
 	if err != nil {
 		return nil, errors.Join(err, store.Close(), fallback.Close())
 	}
@@ -118,5 +119,5 @@ func (d decide) worker() func(context.Context, string) (bool, error) {
 }
 
 func (d decide) close() error {
-	return errors.Join(d.store.Close(), d.fallback.Close())
+	return errors.Join(d.decider.Close(context.Background()), d.store.Close(), d.fallback.Close())
 }
