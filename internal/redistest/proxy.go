@@ -208,10 +208,10 @@ func (p *Proxy) ask(l *link) {
 		if l.server == nil || p.swallows() {
 			continue
 		}
+		p.toServer.Add(int64(n)) // before anybody can know that it arrived
 		if _, err := l.server.Write(buf[:n]); err != nil {
 			return
 		}
-		p.toServer.Add(int64(n))
 	}
 }
 
@@ -248,8 +248,9 @@ func (p *Proxy) answer(l *link) {
 		if p.swallows() {
 			continue
 		}
-		if _, err := l.client.Write(a.bytes); err == nil {
-			p.fromServer.Add(int64(len(a.bytes)))
+		p.fromServer.Add(int64(len(a.bytes)))
+		if _, err := l.client.Write(a.bytes); err != nil {
+			return
 		}
 	}
 }
