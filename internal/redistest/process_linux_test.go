@@ -1,8 +1,13 @@
 package redistest_test
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -38,5 +43,43 @@ func TestWhatWasStartedEnds(t *testing.T) {
 	})
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("process %d is still there: %v", pid, err)
+	}
+}
+
+func TestAServerDiesWithTheTestBinary(t *testing.T) {
+	const inside = "REDISTEST_INSIDE"
+	if os.Getenv(inside) != "" { // this is the one that will be killed
+		fmt.Println("at", redistest.Start(t).Addr())
+		select {}
+	}
+	binary := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	binary.Env = append(os.Environ(), inside+"=1", "TMPDIR="+t.TempDir())
+	out, err := binary.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := binary.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "at ")
+	if !ok || err != nil {
+		t.Errorf("it says %q: %v", line, err)
+	}
+	if err := binary.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = binary.Wait() // killed
+	for start := time.Now(); ; {
+		c, err := net.Dial("tcp", addr)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return
+		}
+		if err == nil {
+			c.Close()
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("the server at %s lives on: %v", addr, err)
+		}
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +34,7 @@ type Server struct {
 	password string
 	args     []string // the caller's
 	env      []string // added to the test's
+	sentinel string   // the lines of a Sentinel's file, which it rewrites; empty for a server
 
 	mu      sync.Mutex
 	process *process
@@ -47,13 +50,14 @@ func Start(t testing.TB, args ...string) *Server {
 }
 
 func newServer(t testing.TB, args []string) *Server {
-	s := &Server{dir: t.TempDir(), args: args}
-	for i, arg := range args[:max(0, len(args)-1)] {
-		if arg == "--requirepass" {
-			s.password = args[i+1]
-		}
+	return &Server{dir: t.TempDir(), args: args, password: passwordIn(args)}
+}
+
+func passwordIn(args []string) string {
+	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
+		return args[i+1]
 	}
-	return s
+	return ""
 }
 
 // start looks for a port and starts the server there. Another process may be quicker: then it looks again.
@@ -67,6 +71,12 @@ func (s *Server) start(t testing.TB) {
 	})
 	for range 10 {
 		s.port = sparePort(t)
+		if s.sentinel != "" {
+			text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n%s", s.port, s.dir, s.sentinel)
+			if err := os.WriteFile(s.sentinelFile(), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 		err := s.run()
 		if err == nil {
 			return
@@ -78,8 +88,13 @@ func (s *Server) start(t testing.TB) {
 	t.Fatal("start redis-server: every port was taken")
 }
 
+func (s *Server) sentinelFile() string { return filepath.Join(s.dir, "sentinel.conf") }
+
 // run starts the process and waits until it answers.
 func (s *Server) run() error {
+	if s.sentinel != "" {
+		return s.exec([]string{s.sentinelFile(), "--sentinel"})
+	}
 	listen := []string{"--port", strconv.Itoa(s.port)}
 	if s.TLS != nil {
 		listen = []string{"--port", "0", "--tls-port", strconv.Itoa(s.port)}
@@ -207,6 +222,16 @@ func (s *Server) CPU(t testing.TB) time.Duration {
 		total += time.Duration(seconds * float64(time.Second))
 	}
 	return total
+}
+
+// Running says whether the process has not ended. A paused one runs.
+func (s *Server) Running() bool {
+	select {
+	case <-s.current().done:
+		return false
+	default:
+		return true
+	}
 }
 
 // Pid is the process's; that of the last one after it has ended.

@@ -1,0 +1,293 @@
+package redistest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Slots is how many slots a cluster has.
+const Slots = 16384
+
+// A Cluster is a Redis cluster. Its methods see to one change at a time.
+type Cluster struct {
+	// Nodes are the masters, as they were in the beginning, then the replicas of the first, of the second and so on.
+	Nodes []*Server
+
+	ids map[*Server]string
+}
+
+// StartCluster starts a cluster of masters that share the slots evenly, each with some replicas. A node that does not answer
+// for a second is taken to have failed. It returns when all nodes agree that the cluster works and the replicas follow; args
+// are for each node.
+func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{ids: make(map[*Server]string)}
+	for range masters * (1 + replicas) {
+		s := Start(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
+			"--repl-diskless-sync-delay", "0",
+		}, args...)...)
+		id, err := s.Try("CLUSTER", "MYID").ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Nodes = append(c.Nodes, s)
+		c.ids[s] = id
+	}
+	for i, s := range c.Nodes {
+		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		if i < masters {
+			first, next := i*Slots/masters, (i+1)*Slots/masters
+			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(next-1))
+		}
+		for _, other := range c.Nodes[:i] {
+			s.Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port))
+		}
+	}
+	c.await(t, "all nodes know each other", func(_ *Server, peers []peer) bool {
+		return len(peers) == len(c.Nodes) && !slices.ContainsFunc(peers, func(p peer) bool { return p.is("handshake") })
+	})
+	for i, s := range c.Nodes[masters:] {
+		s.Do(t, "CLUSTER", "REPLICATE", c.ids[c.Nodes[i/replicas]])
+	}
+	c.await(t, "the replicas follow", func(s *Server, peers []peer) bool {
+		following := 0
+		for _, p := range peers {
+			if p.is("slave") {
+				following++
+			}
+		}
+		return following == masters*replicas && c.works(s) && follows(s)
+	})
+	return c
+}
+
+// Addrs are the nodes', as in Nodes.
+func (c *Cluster) Addrs() []string {
+	var all []string
+	for _, s := range c.Nodes {
+		all = append(all, s.Addr())
+	}
+	return all
+}
+
+// Slot is the slot of a key.
+func (c *Cluster) Slot(t testing.TB, key string) int {
+	t.Helper()
+	m := c.running(t).Do(t, "CLUSTER", "KEYSLOT", key)
+	slot, err := m.AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(slot)
+}
+
+// MasterOf is the node that serves a key.
+func (c *Cluster) MasterOf(t testing.TB, key string) *Server {
+	t.Helper()
+	return c.owner(t, c.Slot(t, key))
+}
+
+// Crash kills a master, and waits until a replica of it has taken its place everywhere. It returns that.
+func (c *Cluster) Crash(t testing.TB, master *Server) *Server {
+	t.Helper()
+	slot := c.slots(t, master)[0]
+	master.Kill()
+	return c.awaitOwner(t, slot, func(id string) bool { return id != c.ids[master] })
+}
+
+// Failover has a replica of a master take its place in an orderly way, and waits until it has everywhere. It returns that.
+func (c *Cluster) Failover(t testing.TB, master *Server) *Server {
+	t.Helper()
+	slot := c.slots(t, master)[0]
+	peers, err := c.peers(master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range c.Nodes {
+		following := func(p peer) bool { return p.id == c.ids[s] && p.master == c.ids[master] }
+		if s.Running() && slices.ContainsFunc(peers, following) {
+			s.Do(t, "CLUSTER", "FAILOVER")
+			return c.awaitOwner(t, slot, func(id string) bool { return id == c.ids[s] })
+		}
+	}
+	t.Fatalf("%s has no replica", master.Addr())
+	return nil
+}
+
+// Reshard moves the first n slots of one master to another, with their keys, while the cluster serves.
+func (c *Cluster) Reshard(t testing.TB, from, to *Server, n int) {
+	t.Helper()
+	slots := c.slots(t, from)
+	if n > len(slots) {
+		t.Fatalf("%s has %d slots, not %d", from.Addr(), len(slots), n)
+	}
+	for _, slot := range slots[:n] {
+		c.BeginMove(t, slot, to)()
+	}
+}
+
+// BeginMove moves the keys of a slot to another master, but not yet the slot: who asks for one of them is sent there once
+// (ASK). The function that it returns moves the slot, and returns when every node knows.
+func (c *Cluster) BeginMove(t testing.TB, slot int, to *Server) (finish func()) {
+	t.Helper()
+	from, number := c.owner(t, slot), strconv.Itoa(slot)
+	to.Do(t, "CLUSTER", "SETSLOT", number, "IMPORTING", c.ids[from])
+	from.Do(t, "CLUSTER", "SETSLOT", number, "MIGRATING", c.ids[to])
+	for {
+		m := from.Do(t, "CLUSTER", "GETKEYSINSLOT", number, "100")
+		keys, err := m.AsStrSlice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		from.Do(t, append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.port), "", "0", "5000", "KEYS"}, keys...)...)
+	}
+	return func() {
+		t.Helper()
+		for _, s := range []*Server{to, from} {
+			s.Do(t, "CLUSTER", "SETSLOT", number, "NODE", c.ids[to])
+		}
+		c.awaitOwner(t, slot, func(id string) bool { return id == c.ids[to] })
+	}
+}
+
+// A peer is what one node says of another, or of itself.
+type peer struct {
+	id, master string
+	flags      []string
+	slots      []int
+}
+
+func (p peer) is(flag string) bool { return slices.Contains(p.flags, flag) }
+
+// peers asks a node whom it knows.
+func (c *Cluster) peers(s *Server) ([]peer, error) {
+	text, err := s.Try("CLUSTER", "NODES").ToString()
+	if err != nil {
+		return nil, err
+	}
+	var all []peer
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line) // ID ADDRESS FLAGS MASTER PING PONG EPOCH LINK SLOT…
+		if len(f) < 8 {
+			return nil, fmt.Errorf("CLUSTER NODES: %q", line)
+		}
+		p := peer{id: f[0], flags: strings.Split(f[2], ","), master: f[3]}
+		for _, span := range f[8:] {
+			if strings.HasPrefix(span, "[") { // being moved
+				continue
+			}
+			low, high, several := strings.Cut(span, "-")
+			if !several {
+				high = low
+			}
+			first, err1 := strconv.Atoi(low)
+			last, err2 := strconv.Atoi(high)
+			if err1 != nil || err2 != nil {
+				return nil, fmt.Errorf("CLUSTER NODES: %q", line)
+			}
+			for slot := first; slot <= last; slot++ {
+				p.slots = append(p.slots, slot)
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// slots are those of a master, as itself says. There is one at least.
+func (c *Cluster) slots(t testing.TB, master *Server) []int {
+	t.Helper()
+	peers, err := c.peers(master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range peers {
+		if p.id == c.ids[master] && len(p.slots) > 0 {
+			return p.slots
+		}
+	}
+	t.Fatalf("%s has no slots", master.Addr())
+	return nil
+}
+
+func (c *Cluster) owner(t testing.TB, slot int) *Server {
+	t.Helper()
+	return c.awaitOwner(t, slot, func(string) bool { return true })
+}
+
+// awaitOwner waits until all nodes that run agree on who has a slot, that one is as wanted, and the cluster works.
+func (c *Cluster) awaitOwner(t testing.TB, slot int, wanted func(id string) bool) *Server {
+	t.Helper()
+	agreed := ""
+	c.await(t, fmt.Sprintf("slot %d is where it should be", slot), func(s *Server, peers []peer) bool {
+		for _, p := range peers {
+			if slices.Contains(p.slots, slot) {
+				if s == c.running(t) {
+					agreed = p.id
+				}
+				return p.id == agreed && wanted(p.id) && c.works(s)
+			}
+		}
+		return false
+	})
+	for s, id := range c.ids {
+		if id == agreed {
+			return s
+		}
+	}
+	t.Fatalf("slot %d is at a node that is none of ours: %s", slot, agreed)
+	return nil
+}
+
+// await waits until something holds of each node that runs.
+func (c *Cluster) await(t testing.TB, what string, holds func(*Server, []peer) bool) {
+	t.Helper()
+	err := eventually(func() error {
+		for _, s := range c.Nodes {
+			if !s.Running() {
+				continue
+			}
+			peers, err := c.peers(s)
+			if err != nil {
+				return err
+			}
+			if !holds(s, peers) {
+				return fmt.Errorf("not at %s: %+v", s.Addr(), peers)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("wait until %s: %v", what, err)
+	}
+}
+
+// running is the first node that runs.
+func (c *Cluster) running(t testing.TB) *Server {
+	t.Helper()
+	for _, s := range c.Nodes {
+		if s.Running() {
+			return s
+		}
+	}
+	t.Fatal("no node of the cluster runs")
+	return nil
+}
+
+func (c *Cluster) works(s *Server) bool {
+	info, err := s.Try("CLUSTER", "INFO").ToString()
+	return err == nil && field(info, "cluster_state") == "ok"
+}
+
+// follows says whether a server is a master, or a replica that has caught up with one.
+func follows(s *Server) bool {
+	info, err := s.Try("INFO", "replication").ToString()
+	return err == nil && (field(info, "role") == "master" || field(info, "master_link_status") == "up")
+}

@@ -1,0 +1,163 @@
+package redistest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// MasterName is the name under which Sentinels know their master.
+const MasterName = "weir"
+
+// A Sentinel is a master with two replicas, and the three Sentinels that watch it.
+type Sentinel struct {
+	Nodes     []*Server // the first is the master in the beginning
+	Sentinels []*Server
+}
+
+// StartSentinel returns when the Sentinels know each other and the replicas follow. A master that does not answer for half a
+// second is taken to have failed. The Sentinels look at things more often than usual, so that tests need not wait. A node that
+// is restarted is what it was in the beginning, until the Sentinels see to it.
+func StartSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	master := Start(t, "--repl-diskless-sync-delay", "0")
+	s := &Sentinel{Nodes: []*Server{master}}
+	for range 2 {
+		s.Nodes = append(s.Nodes, Start(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", strconv.Itoa(master.port)))
+	}
+	for range 3 {
+		watch := newServer(t, nil)
+		watch.sentinel = fmt.Sprintf(`sentinel monitor %[1]s 127.0.0.1 %[2]d 2
+sentinel down-after-milliseconds %[1]s 500
+sentinel failover-timeout %[1]s 3000
+`, MasterName, master.port)
+		watch.start(t)
+		watch.Do(t, "SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ask-period", "200")
+		s.Sentinels = append(s.Sentinels, watch)
+	}
+	err := eventually(s.ready)
+	if err != nil {
+		t.Fatalf("wait for the Sentinels: %v", err)
+	}
+	return s
+}
+
+func (s *Sentinel) ready() error {
+	for _, watch := range s.Sentinels {
+		m, err := watch.Try("SENTINEL", "MASTER", MasterName).AsStrMap()
+		if err != nil {
+			return err
+		}
+		if m["flags"] != "master" || m["num-slaves"] != "2" || m["num-other-sentinels"] != "2" {
+			return fmt.Errorf("%s knows of its master: %v", watch.Addr(), m)
+		}
+		replicas, err := watch.Try("SENTINEL", "REPLICAS", MasterName).ToArray()
+		if err != nil {
+			return err
+		}
+		for _, r := range replicas {
+			m, err := r.AsStrMap()
+			if err != nil {
+				return err
+			}
+			if m["flags"] != "slave" || m["master-link-status"] != "ok" {
+				return fmt.Errorf("%s knows of a replica: %v", watch.Addr(), m)
+			}
+		}
+	}
+	return nil
+}
+
+// Addrs are the Sentinels'.
+func (s *Sentinel) Addrs() []string {
+	var all []string
+	for _, watch := range s.Sentinels {
+		all = append(all, watch.Addr())
+	}
+	return all
+}
+
+// URL is redis-sentinel://HOST:PORT,…/weir.
+func (s *Sentinel) URL() string {
+	return "redis-sentinel://" + strings.Join(s.Addrs(), ",") + "/" + MasterName
+}
+
+// Master is the master on which all Sentinels that run agree, and which takes itself for one.
+func (s *Sentinel) Master(t testing.TB) *Server {
+	t.Helper()
+	return s.WaitForMaster(t, nil)
+}
+
+// KillMaster kills the master and returns what it was. It does not wait for another.
+func (s *Sentinel) KillMaster(t testing.TB) *Server {
+	t.Helper()
+	master := s.Master(t)
+	master.Kill()
+	return master
+}
+
+// Failover has the Sentinels put a replica in the master's place, and waits until they have. It returns the new master.
+func (s *Sentinel) Failover(t testing.TB) *Server {
+	t.Helper()
+	master := s.Master(t)
+	err := eventually(func() error {
+		for _, watch := range s.Sentinels {
+			if watch.Running() {
+				return watch.Try("SENTINEL", "FAILOVER", MasterName).Error() // not while another is under way
+			}
+		}
+		return final{fmt.Errorf("no Sentinel runs")}
+	})
+	if err != nil {
+		t.Fatalf("SENTINEL FAILOVER: %v", err)
+	}
+	return s.WaitForMaster(t, master)
+}
+
+// WaitForMaster waits until all Sentinels that run agree on a master which is not the given one, and which takes itself for
+// one. It returns that.
+func (s *Sentinel) WaitForMaster(t testing.TB, not *Server) *Server {
+	t.Helper()
+	var master *Server
+	err := eventually(func() (err error) {
+		master, err = s.agreed()
+		if err == nil && master == not {
+			err = fmt.Errorf("it is still %s", not.Addr())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("wait for a master: %v", err)
+	}
+	return master
+}
+
+func (s *Sentinel) agreed() (*Server, error) {
+	addr := ""
+	for _, watch := range s.Sentinels {
+		if !watch.Running() {
+			continue
+		}
+		parts, err := watch.Try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).AsStrSlice()
+		if err != nil {
+			return nil, err
+		}
+		said := strings.Join(parts, ":")
+		if addr != "" && addr != said {
+			return nil, fmt.Errorf("one Sentinel says %s, another %s", addr, said)
+		}
+		addr = said
+	}
+	for _, node := range s.Nodes {
+		if node.Addr() != addr {
+			continue
+		}
+		info, err := node.Try("INFO", "replication").ToString()
+		if err == nil && field(info, "role") != "master" {
+			err = fmt.Errorf("%s is not yet one", addr)
+		}
+		return node, err
+	}
+	return nil, fmt.Errorf("the Sentinels say %q, which is none of ours", addr)
+}
