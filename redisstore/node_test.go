@@ -20,14 +20,28 @@ import (
 type node struct {
 	t testing.TB
 	*weir.Decider
-	store    *redisstore.Store
+	store    *watched
 	windows  int
 	allowed  [weir.StoreUnavailable + 1]atomic.Int64 // decisions by outcome
 	refused  [weir.StoreUnavailable + 1]atomic.Int64
 	recovers atomic.Int64 // how often the store answered again
 
 	mu   sync.Mutex
-	last weir.StoreEvent // of those that say so
+	told weir.StoreEvent // all that said so, added up
+}
+
+// A watched store is one whose failures are counted.
+type watched struct {
+	*redisstore.Store
+	failed atomic.Int64
+}
+
+func (w *watched) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	err := w.Store.Take(ctx, charges, r)
+	if err != nil {
+		w.failed.Add(1)
+	}
+	return err
 }
 
 const (
@@ -42,9 +56,9 @@ func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, store: s, windows: len(windows)}
+	n := &node{t: t, store: &watched{Store: s}, windows: len(windows)}
 	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "api", Windows: windows}}}
-	n.Decider, err = weir.New(policy, s, weir.Options{Deadline: d, Fallback: mem, OnStoreFailure: n.hear})
+	n.Decider, err = weir.New(policy, n.store, weir.Options{Deadline: d, Fallback: mem, OnStoreFailure: n.hear})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,15 +79,18 @@ func (n *node) hear(e weir.StoreEvent) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.last = e
+	n.told.For += e.For
+	n.told.Local += e.Local
+	n.told.Given += e.Given
+	n.told.Lost += e.Lost
 	n.recovers.Add(1)
 }
 
-// event is the last that said that the store answers again.
-func (n *node) event() weir.StoreEvent {
+// outages is what was told of outages that are over, added up.
+func (n *node) outages() weir.StoreEvent {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.last
+	return n.told
 }
 
 // hourly and daily are windows that do not end while a test looks at them, unless it is unlucky once in months.
