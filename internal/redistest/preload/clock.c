@@ -1,7 +1,7 @@
 // A wall clock that a test steers: LD_PRELOAD puts these functions before the C library's. The time is the number of
 // nanoseconds since 1970 in the first eight bytes of the file $WEIR_CLOCK. The test has mapped it too, so one atomic store
-// moves the clock for both at once. (libfaketime, which is ready-made, hangs a Redis that allocates with jemalloc at startup,
-// and has no step that is seen by all at one instant.)
+// moves the clock for both at once. (libfaketime 0.9.10, which is ready-made, has Debian's Redis hang before it listens, and
+// has no step that all see at one instant: it reads the time from a text file.)
 //
 // The monotonic clocks stay real, so Redis's housekeeping goes on while the wall clock stands. Everything here is free of
 // allocation: an allocator asks for the time before main.
