@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (d *Decider) Close(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = errUnconfirmed
+		err = cmp.Or(ctx.Err(), errUnconfirmed)
 	}
 	return fmt.Errorf("give back what was counted here: %d units may not have reached the store: %w", lost, err)
 }

@@ -1,0 +1,228 @@
+package weir_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// What a common store can do, beside what a remote does.
+const (
+	late      = hangs + 1 + iota // it counts, and its answer does not arrive
+	remembers                    // a refusal, without having been asked
+)
+
+// A common store counts for several nodes: a memstore on another machine.
+type common struct {
+	inner *memstore.Store
+	mode  atomic.Int32 // of its takes
+	gives atomic.Int32 // of its gives: answers, fails, hangs
+	slow  atomic.Int64 // nanoseconds that a give takes
+
+	mu    sync.Mutex
+	takes int
+	given []weir.Spent
+	calls []int // how many windows each give had
+}
+
+func newCommon(t testing.TB) *common {
+	t.Helper()
+	inner, err := memstore.New(memstore.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &common{inner: inner}
+}
+
+// A link is one node's way to a common store, and what it remembers of that.
+type link struct {
+	*common
+	known sync.Map // of string to weir.Used
+}
+
+func (l *link) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
+	l.mu.Lock()
+	l.takes++
+	l.mu.Unlock()
+	switch l.mode.Load() {
+	case fails:
+		return errDown
+	case hangs:
+		<-ctx.Done()
+		return ctx.Err()
+	case late:
+		if err := l.inner.Take(ctx, charges, receipt); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	case remembers:
+		now := time.Now().Unix()
+		*receipt = weir.Receipt{Remembered: true, Now: now}
+		for i, c := range charges {
+			receipt.Used[i] = weir.Used{Count: c.Limit, Reset: now + 1}
+		}
+		return nil
+	}
+	err := l.inner.Take(ctx, charges, receipt)
+	for i, c := range charges {
+		l.known.Store(string(c.Key), receipt.Used[i])
+	}
+	return err
+}
+
+func (l *link) Recall(charges []weir.Charge, used []weir.Used) {
+	for i, c := range charges {
+		u, _ := l.known.Load(string(c.Key))
+		used[i], _ = u.(weir.Used)
+		used[i] = used[i].At(time.Now().Unix(), c.Per)
+	}
+}
+
+func (l *link) Give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
+	l.mu.Lock()
+	l.calls = append(l.calls, len(spent))
+	l.mu.Unlock()
+	for _, s := range spent {
+		lost += s.Used.Count
+	}
+	switch l.gives.Load() {
+	case fails:
+		return lost, errDown
+	case hangs:
+		<-ctx.Done()
+		return lost, ctx.Err()
+	}
+	select {
+	case <-time.After(time.Duration(l.slow.Load())):
+	case <-ctx.Done():
+		return lost, ctx.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range spent {
+		s.Key = slices.Clone(s.Key)
+		l.given = append(l.given, s)
+		charges := []weir.Charge{{Key: s.Key, Scope: s.Scope, Subject: s.Subject, Per: s.Per, Limit: weir.MaxLimit}}
+		var r weir.Receipt
+		if err := l.inner.Take(ctx, charges, &r); err != nil {
+			return lost, err
+		}
+		if r.Used[0].Reset == 0 {
+			l.inner.Raise(charges, []weir.Used{s.Used})
+			continue
+		}
+		charges[0].Cost = s.Used.Count
+		if err := l.inner.Take(ctx, charges, &r); err != nil {
+			return lost, err
+		}
+	}
+	return 0, nil
+}
+
+func (l *link) Now() time.Time { return time.Now() }
+
+// units returns how many units the store was given.
+func (c *common) units() (n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.given {
+		n += s.Used.Count
+	}
+	return n
+}
+
+func (c *common) asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.takes
+}
+
+// windowsGiven returns how many windows each give had, whatever came of it.
+func (c *common) windowsGiven() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.calls)
+}
+
+// A node is a Decider before a common store, and what it was told of it.
+type node struct {
+	*bench
+	store *common
+	mu    sync.Mutex
+	told  []weir.StoreEvent
+}
+
+// newNode must be called in a synctest bubble: its clock is the bubble's.
+func newNode(t *testing.T, store *common, limiters ...weir.Limiter) *node {
+	t.Helper()
+	fallback, err := memstore.New(memstore.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{store: store}
+	d, err := weir.New(policyOf(limiters...), &link{common: store}, weir.Options{
+		Fallback: fallback,
+		OnStoreFailure: func(e weir.StoreEvent) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.told = append(n.told, e)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.bench = &bench{TB: t, d: d}
+	return n
+}
+
+// events returns what the node was told.
+func (n *node) events() []weir.StoreEvent {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.told)
+}
+
+// open asks until the breaker is open, which the mode of the store must bring about.
+func (n *node) open(c caller) (admitted int64) {
+	n.Helper()
+	for range 20 {
+		if n.ask("l", 0, c).Allowed {
+			admitted++
+		}
+	}
+	before := n.store.asked()
+	if n.ask("l", weir.Peek, c); n.store.asked() != before {
+		n.Fatal("the breaker is not open")
+	}
+	return admitted
+}
+
+// outcome is one decision's.
+func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
+	n.Helper()
+	d := n.ask("l", 0, c)
+	if d.Outcome != want {
+		n.Errorf("outcome %v, want %v", d.Outcome, want)
+	}
+	return d
+}
+
+// recovered fails the test unless the node was told of one outage, and that it is over.
+func (n *node) recovered() weir.StoreEvent {
+	n.Helper()
+	e := n.events()
+	if len(e) != 2 || !e[0].Failing || e[0].Err == nil || e[1].Failing || e[1].Err != nil {
+		n.Fatalf("told of %+v, want failing once and recovered once", e)
+	}
+	if h := n.d.Health(); h != (weir.Health{}) {
+		n.Errorf("recovered, and Health says %+v", h)
+	}
+	return e[1]
+}
