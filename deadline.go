@@ -11,9 +11,8 @@ import (
 // late in it wait that much less.
 const deadlineParts = 16
 
-// deadlines bound the waiting for a store. A timer and a channel of its own for every take cost more than the rest of the
-// take (BenchmarkDeadline: 0.9 µs of context.WithTimeout against 0.1 µs), so those that are asked at about the same time share one of
-// each. While nobody asks there is neither.
+// deadlines bound the waiting for a store. Takes that are asked at about the same time share one timer and one channel: 0.1 µs
+// a take, where context.WithTimeout costs 0.6 (BenchmarkDeadline). While nobody asks there is neither.
 type deadlines struct {
 	length  time.Duration
 	start   time.Time // what current counts from

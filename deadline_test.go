@@ -108,6 +108,10 @@ func TestATakeHasTheValuesOfItsRequestAndNothingOfItsEnd(t *testing.T) {
 		if seen.Value(key{}) != "value" || seen.Err() != nil || context.Cause(seen) != nil {
 			t.Errorf("the take has value %v, %v, %v", seen.Value(key{}), seen.Err(), context.Cause(seen))
 		}
+		<-seen.Done()
+		if err := context.Cause(seen); err != context.DeadlineExceeded {
+			t.Errorf("its cause is %v", err)
+		}
 		child, stop := context.WithTimeout(seen, time.Minute)
 		defer stop()
 		<-child.Done()

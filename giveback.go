@@ -22,14 +22,14 @@ func (d *Decider) resume(now time.Time) {
 	o.mu.Lock()
 	switch {
 	case o.giving:
-	case o.owed.count == 0:
+	case o.owed.count() == 0:
 		d.breaker.close()
 		o.settle(now)
 	case o.closed:
 		d.breaker.close()
 	case d.breaker.waits() || !now.Before(o.pause):
 		ctx, stop := context.WithCancel(context.Background())
-		o.giving, o.stop = true, stop
+		o.giving, o.heard, o.stop = true, true, stop
 		o.giver.Go(func() {
 			defer stop()
 			_ = d.giveBack(ctx)
@@ -62,14 +62,16 @@ func (d *Decider) giveBack(ctx context.Context) error {
 func (d *Decider) gaveAll() bool {
 	o := &d.outage
 	o.mu.Lock()
-	if o.owed.count > 0 {
+	if o.owed.count() > 0 {
 		o.owed.begin()
 		o.mu.Unlock()
 		return false
 	}
 	o.giving = false
 	d.breaker.close()
-	o.settle(d.options.Now())
+	if o.heard {
+		o.settle(d.options.Now())
+	}
 	o.mu.Unlock()
 	o.tell()
 	return true
@@ -105,6 +107,7 @@ func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
 	o.mu.Lock()
 	o.given += units - lost
 	o.lost += lost
+	o.heard = o.heard || err == nil
 	o.mu.Unlock()
 	return more, err
 }
@@ -131,7 +134,7 @@ func (d *Decider) Close(ctx context.Context) error {
 	o.giver.Wait()
 
 	o.mu.Lock()
-	o.giving = true
+	o.giving, o.heard = true, false
 	o.mu.Unlock()
 	err := d.giveBack(ctx)
 

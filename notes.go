@@ -11,9 +11,10 @@ const (
 type notes struct {
 	windows map[string]*note // those that can still change
 	round   []*note          // those that are being given
-	count   int              // both
-	bytes   int              // of their keys
+	bytes   int              // of the keys of both
 }
+
+func (n *notes) count() int { return len(n.windows) + len(n.round) }
 
 type note struct {
 	key   string
@@ -35,12 +36,11 @@ func (n *notes) add(c *Charge, used Used, now int64) bool {
 	}
 	w := &note{string(c.Key), Spent{Scope: c.Scope, Subject: c.Subject, Per: c.Per, Used: Used{Count: c.Cost, Reset: used.Reset}}}
 	n.windows[w.key] = w
-	n.count++
 	n.bytes += len(w.key)
 	return true
 }
 
-func (n *notes) full(more int) bool { return n.count >= notedWindows || n.bytes+more > notedBytes }
+func (n *notes) full(more int) bool { return n.count() >= notedWindows || n.bytes+more > notedBytes }
 
 // tidy looks at a few windows, forgets those that have ended, and reports whether that has made room.
 func (n *notes) tidy(now int64, more int) bool {
@@ -48,18 +48,13 @@ func (n *notes) tidy(now int64, more int) bool {
 	for key, w := range n.windows {
 		if w.spent.Used.Reset <= now {
 			delete(n.windows, key)
-			n.forget(w)
+			n.bytes -= len(key)
 		}
 		if looks++; looks == notedLooks {
 			break
 		}
 	}
 	return !n.full(more)
-}
-
-func (n *notes) forget(w *note) {
-	n.count--
-	n.bytes -= len(w.key)
 }
 
 // begin begins a round of giving, with what there is now.
@@ -75,7 +70,7 @@ func (n *notes) next(most int, now int64) (spent []Spent, units int64) {
 	batch := n.round[:min(most, len(n.round))]
 	n.round = n.round[len(batch):]
 	for _, w := range batch {
-		n.forget(w)
+		n.bytes -= len(w.key)
 		if w.spent.Used.Reset > now {
 			w.spent.Key = []byte(w.key)
 			spent = append(spent, w.spent)
@@ -91,6 +86,6 @@ func (n *notes) next(most int, now int64) (spent []Spent, units int64) {
 // drop forgets everything, and returns how many units there were in windows that are open at now.
 func (n *notes) drop(now int64) (units int64) {
 	n.begin()
-	_, units = n.next(n.count, now)
+	_, units = n.next(n.count(), now)
 	return units
 }

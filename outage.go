@@ -54,7 +54,8 @@ type outage struct {
 	owed        notes
 	given, lost int64          // units in all
 	before      StoreEvent     // what of them has been told
-	giving      bool           // somebody gives it what it is owed
+	giving      bool           // somebody gives it what it is owed,
+	heard       bool           // having had an answer from it
 	pause       time.Time      // nobody is to begin before: giving it something failed
 	giver       sync.WaitGroup // the goroutine that does,
 	stop        func()         // and what ends it early

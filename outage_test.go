@@ -396,30 +396,9 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 			if waited := time.Since(start); waited != 50*time.Millisecond {
 				t.Errorf("waited %v", waited)
 			}
+			if h := n.d.Health(); !errors.Is(h.Err, errDown) { // that we stopped waiting is no failure of the store's
+				t.Errorf("Health says %+v", h)
+			}
 		})
 	}
-}
-
-// What tells of an event may ask the Decider.
-func TestWhoIsToldMayAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var d *weir.Decider
-		var seen []bool
-		store := newCommon(t)
-		store.mode.Store(fails)
-		d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), &link{common: store}, weir.Options{OnStoreFailure: func(e weir.StoreEvent) {
-			seen = append(seen, e.Failing, d.Health().Failing)
-			_, _ = d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip})
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		(&bench{TB: t, d: d}).ask("l", 0, ip)
-		<-time.After(time.Second)
-		store.mode.Store(answers)
-		(&bench{TB: t, d: d}).ask("l", 0, ip)
-		if fmt.Sprint(seen) != "[true true false false]" {
-			t.Errorf("told and seen %v", seen)
-		}
-	})
 }

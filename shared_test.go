@@ -24,6 +24,7 @@ type common struct {
 	mode  atomic.Int32 // of its takes
 	gives atomic.Int32 // of its gives: answers, fails, hangs
 	slow  atomic.Int64 // nanoseconds that a give takes
+	ahead atomic.Int64 // nanoseconds that its clock is ahead, as far as Now says
 
 	mu    sync.Mutex
 	takes int
@@ -126,7 +127,7 @@ func (l *link) Give(ctx context.Context, spent []weir.Spent) (lost int64, err er
 	return 0, nil
 }
 
-func (l *link) Now() time.Time { return time.Now() }
+func (l *link) Now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
 
 // units returns how many units the store was given.
 func (c *common) units() (n int64) {
@@ -157,10 +158,16 @@ type node struct {
 	store *common
 	mu    sync.Mutex
 	told  []weir.StoreEvent
+	slow  atomic.Int64 // nanoseconds that telling takes
 }
 
 // newNode must be called in a synctest bubble: its clock is the bubble's.
 func newNode(t *testing.T, store *common, limiters ...weir.Limiter) *node {
+	t.Helper()
+	return newNodeWithin(t, 100*time.Millisecond, store, limiters...)
+}
+
+func newNodeWithin(t *testing.T, deadline time.Duration, store *common, limiters ...weir.Limiter) *node {
 	t.Helper()
 	fallback, err := memstore.New(memstore.Options{Now: time.Now})
 	if err != nil {
@@ -169,7 +176,9 @@ func newNode(t *testing.T, store *common, limiters ...weir.Limiter) *node {
 	n := &node{store: store}
 	d, err := weir.New(policyOf(limiters...), &link{common: store}, weir.Options{
 		Fallback: fallback,
+		Deadline: deadline,
 		OnStoreFailure: func(e weir.StoreEvent) {
+			<-time.After(time.Duration(n.slow.Load()))
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.told = append(n.told, e)

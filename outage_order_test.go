@@ -1,0 +1,200 @@
+package weir_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// A refusal that nobody counted is dated by the store's clock, as far as that is known.
+func TestDenyAnswersByTheStoresClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		deny := limiter("l", "9 per minute by ip")
+		deny.OnStoreFailure = weir.FailDeny
+		n := newNode(t, store, deny)
+		store.ahead.Store(int64(5 * time.Minute))
+		store.mode.Store(fails)
+		d := n.outcome(weir.StoreUnavailable, ip)
+		n.want(d, "refused 9 0 1 1")
+		if want := time.Now().Unix() + 300; d.Now != want {
+			t.Errorf("it is %d, want %d", d.Now, want)
+		}
+	})
+}
+
+// Where giving fails, the store is left alone for a second before it is given something again.
+func TestGivingThatFailsPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "1000 per hour by ip"))
+		store.gives.Store(fails)
+		for i := range 5 {
+			store.mode.Store(fails)
+			n.outcome(weir.CountedLocally, who(i))
+			store.mode.Store(answers)
+			n.outcome(weir.Counted, ip)
+			synctest.Wait()
+		}
+		if calls := store.windowsGiven(); len(calls) != 1 {
+			t.Errorf("gave %v windows at once", calls)
+		}
+		store.gives.Store(answers)
+		<-time.After(time.Second)
+		n.outcome(weir.Counted, ip)
+		synctest.Wait()
+		<-time.After(time.Second)
+		n.outcome(weir.Counted, ip)
+		if e := n.recovered(); e.Given != 4 || e.Lost != 1 {
+			t.Errorf("told of %+v", e)
+		}
+	})
+}
+
+// A give that hangs and fails, while takes fail as well, does not keep the breaker open after the store's answer.
+func TestAnAnswerInThePauseOfGivingClosesTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "1000 per hour by ip"))
+		store.mode.Store(fails)
+		n.outcome(weir.CountedLocally, ip)
+		store.mode.Store(answers)
+		store.gives.Store(hangs)
+		n.outcome(weir.Counted, ip) // and the give hangs for a second
+		<-time.After(500 * time.Millisecond)
+		store.mode.Store(fails)
+		n.open(ip)
+		<-time.After(time.Second)
+		store.mode.Store(answers)
+		store.gives.Store(answers)
+		n.outcome(weir.Counted, ip)
+		synctest.Wait()
+		n.outcome(weir.Counted, ip)
+		<-time.After(time.Second)
+		n.outcome(weir.Counted, ip)
+		if e := n.recovered(); e.Lost != 1 || e.Given != 20 {
+			t.Errorf("told of %+v", e)
+		}
+	})
+}
+
+// That the store has been given something does not close a breaker which its takes have opened.
+func TestGivingClosesNoBreakerThatWaitsForAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "1000 per hour by ip"))
+		store.mode.Store(fails)
+		n.outcome(weir.CountedLocally, ip)
+		store.mode.Store(answers)
+		store.slow.Store(int64(200 * time.Millisecond))
+		n.outcome(weir.Counted, ip)
+		store.mode.Store(fails)
+		n.open(ip)
+		<-time.After(500 * time.Millisecond)
+		before := store.asked()
+		n.outcome(weir.CountedLocally, ip)
+		if store.asked() != before {
+			t.Error("the breaker is closed")
+		}
+	})
+}
+
+// While the store is given what it is owed nobody tries it, however long that takes; nor while one is trying already.
+func TestOnlyOneRequestTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNodeWithin(t, 500*time.Millisecond, store, limiter("l", "1000 per hour by ip"))
+		store.mode.Store(fails)
+		n.open(ip)
+		<-time.After(time.Second)
+		store.mode.Store(hangs)
+		var trying sync.WaitGroup
+		trying.Go(func() { n.ask("l", 0, ip) })
+		synctest.Wait()
+		before := store.asked()
+		n.outcome(weir.CountedLocally, ip)
+		if store.asked() != before {
+			t.Error("two tried at once")
+		}
+		trying.Wait()
+		<-time.After(time.Second)
+
+		store.mode.Store(answers)
+		store.slow.Store(int64(4 * time.Second))
+		n.outcome(weir.Counted, ip)
+		for range 3 {
+			<-time.After(time.Second)
+			n.outcome(weir.CountedLocally, ip)
+		}
+		<-time.After(10 * time.Second)
+		n.outcome(weir.Counted, ip)
+		n.recovered()
+	})
+}
+
+// Events are told one at a time, in the order in which they came to pass.
+func TestEventsAreToldOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "1000 per hour by ip"))
+		n.slow.Store(int64(5 * time.Second))
+		store.mode.Store(fails)
+		var telling sync.WaitGroup
+		telling.Go(func() { n.ask("l", 0, ip) })
+		<-time.After(2 * time.Second)
+		store.mode.Store(answers)
+		n.slow.Store(0)
+		n.outcome(weir.Counted, ip)
+		synctest.Wait()
+		if e := n.events(); len(e) != 0 {
+			t.Errorf("told of %+v while the first is being told", e)
+		}
+		telling.Wait()
+		n.recovered()
+	})
+}
+
+// That a Decider is closed does not mean that its store has answered.
+func TestCloseIsNoRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "1000 per second by ip"))
+		store.mode.Store(fails)
+		n.open(ip)
+		<-time.After(2 * time.Second) // the windows that are noted have ended
+		if err := n.d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if !n.d.Health().Failing || len(n.events()) != 1 {
+			t.Errorf("told of %+v", n.events())
+		}
+	})
+}
+
+// What tells of an event may ask the Decider.
+func TestWhoIsToldMayAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d *weir.Decider
+		var seen []bool
+		store := newCommon(t)
+		store.mode.Store(fails)
+		d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), &link{common: store}, weir.Options{OnStoreFailure: func(e weir.StoreEvent) {
+			seen = append(seen, e.Failing, d.Health().Failing)
+			_, _ = d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip})
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&bench{TB: t, d: d}).ask("l", 0, ip)
+		<-time.After(time.Second)
+		store.mode.Store(answers)
+		(&bench{TB: t, d: d}).ask("l", 0, ip)
+		if fmt.Sprint(seen) != "[true true false false]" {
+			t.Errorf("told and seen %v", seen)
+		}
+	})
+}
