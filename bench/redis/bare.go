@@ -31,11 +31,12 @@ func openRueidis(s setup) (rueidis.Client, error) {
 type script struct {
 	client rueidis.Client
 	sha    string
+	prefix string // keeps what it counts apart from the others'
 	args   []string
 	limit  int64
 }
 
-func openScript(s setup, text string, args ...string) (limiter, error) {
+func openScript(s setup, prefix, text string, args ...string) (limiter, error) {
 	client, err := openRueidis(s)
 	if err != nil {
 		return nil, err
@@ -45,20 +46,20 @@ func openScript(s setup, text string, args ...string) (limiter, error) {
 		client.Close()
 		return nil, fmt.Errorf("load the script: %w", err)
 	}
-	return script{client: client, sha: sha, args: args, limit: s.Limit}, nil
+	return script{client: client, sha: sha, prefix: prefix, args: args, limit: s.Limit}, nil
 }
 
 func openBareScript(s setup) (limiter, error) {
-	return openScript(s, bareScript, seconds(s.Per))
+	return openScript(s, "bare:", bareScript, seconds(s.Per))
 }
 
 func openCorrectScript(s setup) (limiter, error) {
-	return openScript(s, correctScript, strconv.FormatInt(s.Limit, 10), seconds(s.Per))
+	return openScript(s, "best:", correctScript, strconv.FormatInt(s.Limit, 10), seconds(s.Per))
 }
 
 func (s script) worker() func(context.Context, string) (bool, error) {
 	return func(ctx context.Context, key string) (bool, error) {
-		c := s.client.B().Evalsha().Sha1(s.sha).Numkeys(1).Key("bench:" + key).Arg(s.args...).Build()
+		c := s.client.B().Evalsha().Sha1(s.sha).Numkeys(1).Key(s.prefix + key).Arg(s.args...).Build()
 		answer, err := s.client.Do(ctx, c).ToArray()
 		if err != nil {
 			return false, err
@@ -104,7 +105,7 @@ func openGoRedisIncr(s setup) (limiter, error) { return goRedisIncr{openGoRedis(
 
 func (i goRedisIncr) worker() func(context.Context, string) (bool, error) {
 	return func(ctx context.Context, key string) (bool, error) {
-		n, err := i.client.Incr(ctx, "goredis:"+key).Result()
+		n, err := i.client.Incr(ctx, "more:"+key).Result()
 		return n > 0, err
 	}
 }

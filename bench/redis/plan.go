@@ -95,7 +95,7 @@ func (p *plan) verify(ctx context.Context, c contestant) error {
 	defer l.close()
 	take := l.worker()
 	for i, want := range []bool{true, true, false} {
-		if got, err := take(ctx, "verify"); err != nil {
+		if got, err := take(ctx, name(0)); err != nil {
 			return err
 		} else if got != want {
 			return fmt.Errorf("it does not count: allowed is %t for unit %d of 2", got, i+1)
@@ -175,7 +175,7 @@ func (p *plan) refused(ctx context.Context, c contestant, callers int) (map[stri
 		return nil, err
 	}
 	defer l.close()
-	const key = "spent"
+	key := name(len(p.pool.pool))
 	if _, err := l.worker()(ctx, key); err != nil {
 		return nil, err
 	}

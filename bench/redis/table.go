@@ -60,8 +60,8 @@ func (r *results) String() string {
 
 // oneTable is everybody at one window.
 func (r *results) oneTable() table {
-	t := table{head: []string{""}, title: fmt.Sprintf("One window, nothing refused, %d keys at random, turns of %v: medians; times the bare script in the same round",
-		r.keys, r.length)}
+	t := table{head: []string{""}, title: fmt.Sprintf("One window, nothing refused, %d keys of %d bytes at random, turns of %v: medians; times the bare script in the same round",
+		r.keys, len(name(0)), r.length)}
 	for i, callers := range r.callers {
 		t.head = append(t.head, fmt.Sprintf("%d callers, decisions/s", callers), "p50, µs", "p99, µs", "server CPU, µs a decision")
 		if i == 0 {

@@ -36,9 +36,12 @@ func newPool(n int) keys {
 	return keys{pool: pool}
 }
 
-// name is the caller's name of a number, as long as an address.
+// scope is what a key begins with: a limiter, a window, and what it counts by.
+const scope = "api hour ip "
+
+// name is the key of a number: the scope, and something as long as an address.
 func name(n int) string {
-	return "10." + strconv.Itoa(100+n/1_000_000) + "." + strconv.Itoa(1_000_000+n%1_000_000)
+	return scope + "10." + strconv.Itoa(100+n/1_000_000) + "." + strconv.Itoa(1_000_000+n%1_000_000)
 }
 
 // A random is a stream of numbers (xorshift64*), the same for every contestant that is given the same seed.

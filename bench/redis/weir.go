@@ -33,14 +33,14 @@ type window struct {
 
 func openTake(s setup) (limiter, error) {
 	store, err := openStore(s)
-	return take{store, []window{{"api hour ip ", s.Limit, int64(s.Per / time.Second)}}}, err
+	return take{store, []window{{scope, s.Limit, int64(s.Per / time.Second)}}}, err
 }
 
 // openTwoTake charges a second window of the same caller, twice as long.
 func openTwoTake(s setup) (limiter, error) {
 	store, err := openStore(s)
 	per := int64(s.Per / time.Second)
-	return take{store, []window{{"api hour ip ", s.Limit, per}, {"api more ip ", s.Limit, 2 * per}}}, err
+	return take{store, []window{{scope, s.Limit, per}, {"api more ip ", s.Limit, 2 * per}}}, err
 }
 
 func (t take) worker() func(context.Context, string) (bool, error) {
@@ -51,7 +51,7 @@ func (t take) worker() func(context.Context, string) (bool, error) {
 	receipt := new(weir.Receipt)
 	return func(ctx context.Context, key string) (bool, error) {
 		for i, w := range t.windows {
-			charges[i].Key = append(append(charges[i].Key[:0], w.scope...), key...)
+			charges[i].Key = append(append(charges[i].Key[:0], w.scope...), key[len(scope):]...)
 			charges[i].Subject = len(charges[i].Key)
 		}
 		err := t.store.Take(ctx, charges, receipt)
@@ -107,7 +107,7 @@ func (d decide) worker() func(context.Context, string) (bool, error) {
 	request := weir.Request{Keys: caller, Match: d.match, Scratch: new(weir.Scratch)}
 	var decision weir.Decision
 	return func(ctx context.Context, key string) (bool, error) {
-		*caller = address(key)
+		*caller = address(key[len(scope):]) // the decider puts its own scope before it
 		if err := d.decider.DecideInto(ctx, &request, &decision); err != nil {
 			return false, err
 		}
