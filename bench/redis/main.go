@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func run() error {
 	if p.chosen = choose(*names); len(p.chosen) == 0 {
 		return fmt.Errorf("choose contestants: %q is part of no name", *names)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	found := describeMachine()
 	s, err := startServer(ctx, *binary)
