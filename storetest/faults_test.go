@@ -67,6 +67,18 @@ var faults = map[string]struct {
 		func(s *plain) weir.Store { return take(s.openInTwoSteps) },
 		[]string{growing, manyKeys},
 	},
+	"remembers a refusal beyond its reset": {
+		func(s *plain) weir.Store {
+			return s.remember(func(u weir.Used, now int64) bool { return u.Reset+1 > now })
+		},
+		[]string{"a window starts at its first unit and is restored exactly at reset", manyKeys},
+	},
+	"remembers a refusal whatever is asked": {
+		func(s *plain) weir.Store {
+			return s.remember(func(u weir.Used, now int64) bool { return u.Reset > now })
+		},
+		[]string{"a raised limit takes effect at once", growing},
+	},
 	"sweeps what was opened again": {
 		func(s *plain) weir.Store { return take(s.sweepInTwoSteps(new(atomic.Int64))) },
 		[]string{growing, manyKeys},
@@ -266,5 +278,29 @@ func (s *plain) sweepInTwoSteps(takes *atomic.Int64) take {
 		}
 		*r = s.judge(charges, s.now())
 		s.spend(charges, r)
+	}
+}
+
+// remember answers the takes of windows that have been refused before without looking, as long as still says so.
+func (s *plain) remember(still func(u weir.Used, now int64) bool) take {
+	refused := map[string]weir.Used{}
+	return func(charges []weir.Charge, r *weir.Receipt) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now := s.now()
+		for i, c := range charges {
+			if u, ok := refused[string(c.Key)]; ok && still(u, now) {
+				*r = weir.Receipt{Now: now, Remembered: true}
+				r.Used[i] = u
+				return
+			}
+		}
+		*r = s.judge(charges, now)
+		s.spend(charges, r)
+		for i, c := range charges {
+			if !r.Allowed && !r.Used[i].Fits(c.Cost, c.Limit) {
+				refused[string(c.Key)] = r.Used[i]
+			}
+		}
 	}
 }

@@ -149,8 +149,8 @@ func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
 	return out.Allowed == allowed, next
 }
 
-// explains reports whether a store that did not ask was right to refuse: the window that frees last, of those that it says are
-// spent, is spent and stands as it says. How the others stand it need not know.
+// explains reports whether a store that did not ask was right to refuse: of the windows that it says are spent, the one that
+// frees last is, until when it says. How much others have spent of it since, and how the other windows stand, it need not know.
 func (m model) explains(in []weir.Charge, out weir.Receipt) bool {
 	last := -1
 	for i, c := range in {
@@ -158,7 +158,11 @@ func (m model) explains(in []weir.Charge, out weir.Receipt) bool {
 			last = i
 		}
 	}
-	return !out.Allowed && last >= 0 && m.used[string(in[last].Key)].At(out.Now, in[last].Per) == out.Used[last]
+	if out.Allowed || last < 0 {
+		return false
+	}
+	u := m.used[string(in[last].Key)].At(out.Now, in[last].Per)
+	return u.Reset == out.Used[last].Reset && u.Count >= out.Used[last].Count
 }
 
 func linearModel() porcupine.Model {

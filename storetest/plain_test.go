@@ -84,7 +84,8 @@ func TestTheSuiteFindsEachFault(t *testing.T) {
 
 func mustFail(t *testing.T, name, subtest string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^"+subtest+"$", "-rapid.nofailfile")
+	// What depends on who comes between is found more often than not, so it is looked for up to 20 times.
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^"+subtest+"$", "-rapid.nofailfile", "-test.count=20", "-test.failfast")
 	cmd.Env = append(os.Environ(), fault+"="+name)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

@@ -91,14 +91,16 @@ type harness struct {
 	clock Clock
 }
 
-// charge asks for cost units of a window that is named by its length and counted by who.
+// charge asks for cost units of a window that is named by its length and counted by who. All windows have the first part of who
+// is counted in common, since a store may keep only such on one machine.
 func charge(who string, limit int64, per time.Duration, cost int64) weir.Charge {
 	c := weir.Charge{Limit: limit, Per: int64(per / time.Second), Cost: cost}
 	c.Key = binary.BigEndian.AppendUint32([]byte("\x04test"), uint32(c.Per))
 	c.Scope = len(c.Key)
+	c.Key = append(c.Key, "\x05first"...)
+	c.Subject = len(c.Key)
 	c.Key = append(c.Key, byte(len(who)))
 	c.Key = append(c.Key, who...)
-	c.Subject = len(c.Key)
 	return c
 }
 

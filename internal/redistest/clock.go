@@ -22,9 +22,14 @@ func (c *Clock) Advance(d time.Duration) { c.ns.Add(int64(d)) }
 func StartWithClock(t testing.TB, args ...string) (*Server, *Clock) {
 	t.Helper()
 	s := newServer(t, args)
+	return s, s.startWithClock(t)
+}
+
+func (s *Server) startWithClock(t testing.TB) *Clock {
+	t.Helper()
 	clock, env := newClock(t)
 	clock.ns.Store(time.Unix(1_800_000_000, 123_456_789).UnixNano())
 	s.env = env
 	s.start(t)
-	return s, clock
+	return clock
 }

@@ -21,14 +21,19 @@ import (
 func StartTLS(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, nil)
+	s.setTLS(t, args)
+	s.start(t)
+	return s
+}
+
+func (s *Server) setTLS(t testing.TB, args []string) {
+	t.Helper()
 	var key string
 	s.TLS, s.CAFile, key = certify(t)
 	s.args = append([]string{
 		"--tls-cert-file", s.CAFile, "--tls-key-file", key, "--tls-ca-cert-file", s.CAFile, "--tls-auth-clients", "no",
 	}, args...)
 	s.password = passwordIn(args)
-	s.start(t)
-	return s
 }
 
 // certify makes a certificate that vouches for itself, and returns how a client trusts it.
