@@ -16,7 +16,8 @@ const (
 )
 
 // resume goes on with a store that answers. It is given what it is owed first: as long as the breaker is open, requests are
-// counted here, so that no budget is handed out twice.
+// counted here, so that no budget is handed out twice. What a request is just counting here when the breaker closes is given
+// with the next answer.
 func (d *Decider) resume(now time.Time) {
 	o := &d.outage
 	o.mu.Lock()
@@ -80,12 +81,12 @@ func (d *Decider) gaveAll() bool {
 // gaveUp ends the giving because the store failed again, or ctx ended. What is left waits for the store's next answer.
 func (d *Decider) gaveUp(ctx context.Context, err error) {
 	o, now := &d.outage, d.options.Now()
-	d.breaker.reopen(now)
 	if ctx.Err() == nil {
 		o.failure(now, err)
 	}
 	o.mu.Lock()
 	o.giving, o.pause = false, now.Add(givePause)
+	d.breaker.reopen(now) // and not before: an answer that comes between would wait for this giving to close the breaker
 	o.mu.Unlock()
 }
 

@@ -65,7 +65,7 @@ func (n *notes) begin() {
 	n.windows = nil
 }
 
-// next takes the next windows of the round away, at most most, and returns those that are open at now, with the units in all of them.
+// next takes the next windows of the round away, at most most, and returns those that are open at now, with the units in them.
 func (n *notes) next(most int, now int64) (spent []Spent, units int64) {
 	batch := n.round[:min(most, len(n.round))]
 	n.round = n.round[len(batch):]

@@ -63,7 +63,8 @@ type Shared interface {
 	Recall(charges []Charge, used []Used)
 	// Give adds units that were spent while the store did not answer. Each element is sent at most once, whatever happens.
 	// Where the window is alive at the store its Reset stays; else it is created with the given one. It returns how many
-	// units may not have arrived. The elements belong to the caller and must not be used after Give returns.
+	// units may not have arrived. The elements belong to the caller and must not be used after Give returns, which it does
+	// promptly once ctx is done.
 	Give(ctx context.Context, spent []Spent) (lost int64, err error)
 	// Now is the store's clock as this process knows it: its own, corrected by what the store last said.
 	Now() time.Time
