@@ -166,21 +166,31 @@ func (n *node) crowd(who string, callers int) {
 	all.Wait()
 }
 
-// flood has callers ask without a pause while during runs.
-func flood(nodes []*node, who string, callers int, during func()) {
+// flood has callers ask without a pause while during runs, at every node and for each of who. Who is answered without Redis, or
+// refused, asks again a millisecond later: else nobody but him would get to the processor.
+func flood(nodes []*node, callers int, during func(), who ...string) {
 	var all sync.WaitGroup
-	var over atomic.Bool
+	over := make(chan struct{})
 	for i := range callers {
-		n := nodes[i%len(nodes)]
+		n, who := nodes[i%len(nodes)], who[i/len(nodes)%len(who)]
 		all.Go(func() {
-			for !over.Load() {
-				n.decide(who)
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for {
+				if d := n.decide(who); d.Outcome == weir.CountedLocally || !d.Allowed {
+					<-tick.C
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
 			}
 		})
 	}
+	defer all.Wait()
+	defer close(over)
 	during()
-	over.Store(true)
-	all.Wait()
 }
 
 // total is how many decisions were allowed, by the outcomes given.

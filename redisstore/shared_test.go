@@ -30,7 +30,7 @@ func TestAServerThatForgetsTheScriptsCountsExactly(t *testing.T) {
 		nodes = append(nodes, newNode(t, open(t, at(server)), lenient, hourly(limit), daily(2*limit)))
 	}
 	flushes := 0
-	flood(nodes, "a", 16, func() {
+	flood(nodes, 16, func() {
 		eventually(t, "the limit is reached", func() bool {
 			for range 10 {
 				server.Do(t, "SCRIPT", "FLUSH")
@@ -38,7 +38,7 @@ func TestAServerThatForgetsTheScriptsCountsExactly(t *testing.T) {
 			}
 			return nodes[0].refused[weir.Counted].Load() > 0
 		})
-	})
+	}, "a")
 	if n := total(nodes, weir.Counted); n != limit {
 		t.Errorf("%d were admitted, the limit is %d", n, limit)
 	}
@@ -62,13 +62,13 @@ func TestAServerThatForgetsEverythingCountsOn(t *testing.T) {
 		newNode(t, open(t, at(server)), lenient, hourly(limit)),
 		newNode(t, open(t, at(server)), lenient, hourly(limit)),
 	}
-	flood(nodes, "a", 8, func() {
+	flood(nodes, 8, func() {
 		for range flushes {
 			before := nodes[0].allowed[weir.Counted].Load()
 			server.Do(t, "FLUSHALL")
 			eventually(t, "the window begins anew", func() bool { return nodes[0].allowed[weir.Counted].Load() > before })
 		}
-	})
+	}, "a")
 	// Where the secret was taken over in between, callers have other names than before.
 	if n, most := total(nodes, weir.Counted), int64(limit*2*(flushes+1)); n > most {
 		t.Errorf("%d were admitted: more than %d", n, most)
@@ -362,11 +362,11 @@ func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
 	}
 	before := one(t, server)
 	proxy.Refuse()
-	flood(nodes, "a", 8, func() {
+	flood(nodes, 8, func() {
 		eventually(t, "each has admitted all it may", func() bool {
 			return nodes[0].refused[weir.CountedLocally].Load() > 0 && nodes[1].refused[weir.CountedLocally].Load() > 0
 		})
-	})
+	}, "a")
 	admitted := total(nodes, weir.Counted, weir.CountedLocally)
 	if admitted <= limit || admitted > 2*limit {
 		t.Errorf("two nodes with a limit of %d admitted %d", limit, admitted)

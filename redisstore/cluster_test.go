@@ -1,0 +1,151 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+func TestAClusterReplacesAMasterThatDied(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	c := newCrowd(t, redisstore.Options{Addresses: cluster.Addrs()})
+	old := masterOf(t, cluster, c.big[0])
+	c.through(old, func() *redistest.Server { return cluster.Crash(t, old) })
+}
+
+// A master that hands over in an orderly way loses nothing.
+func TestAClusterHandsAMastersSlotsOver(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	c := newCrowd(t, redisstore.Options{Addresses: cluster.Addrs()})
+	old := masterOf(t, cluster, c.big[0])
+	if lost := c.through(old, func() *redistest.Server { return cluster.Failover(t, old) }); lost > 0 {
+		t.Errorf("%d units were lost", lost)
+	}
+}
+
+// masterOf is the master that has the only keys there are.
+func masterOf(t *testing.T, c *redistest.Cluster, n *node) *redistest.Server {
+	t.Helper()
+	for _, s := range c.Nodes[:3] {
+		if len(counters(t, s)) > 0 {
+			return s
+		}
+	}
+	t.Fatal("no master has a counter")
+	return nil
+}
+
+// Slots that move while callers are counted (MOVED, ASK, TRYAGAIN) cost nobody a unit and give nobody one.
+func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		windows func(limit int64) []weir.Window
+	}{
+		{"one window", func(limit int64) []weir.Window { return []weir.Window{hourly(limit)} }},
+		{"two windows", func(limit int64) []weir.Window { return []weir.Window{hourly(limit), daily(limit + 1)} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const limit = 3000
+			who := []string{"a", "b", "c", "d"}
+			cluster := redistest.StartCluster(t, 3, 0)
+			o := redisstore.Options{Addresses: cluster.Addrs()}
+			nodes := []*node{
+				newNode(t, open(t, o), lenient, c.windows(limit)...),
+				newNode(t, open(t, o), lenient, c.windows(limit)...),
+			}
+			for _, w := range who {
+				nodes[0].until(w, weir.Counted)
+			}
+			slots := make(map[int]string) // by one of their keys
+			for _, k := range counters(t, cluster.Nodes...) {
+				slots[cluster.Slot(t, k.name)] = k.name
+			}
+			if len(slots) != len(who) {
+				t.Fatalf("%d callers are counted in %d slots", len(who), len(slots))
+			}
+			moves := 0
+			flood(nodes, 2*len(nodes)*len(who), func() {
+				eventually(t, "all limits are reached", func() bool {
+					for slot, key := range slots {
+						move(t, cluster, slot, key, nodes)
+						moves++
+					}
+					for _, w := range who {
+						if nodes[0].decide(w).Allowed {
+							return false
+						}
+					}
+					return true
+				})
+			}, who...)
+			admitted, local := total(nodes, weir.Counted, weir.CountedLocally), total(nodes, weir.CountedLocally)
+			failed := nodes[0].store.failed.Load() + nodes[1].store.failed.Load()
+			t.Logf("%d moves; %d takes failed, %d were counted locally", moves, failed, local)
+			if admitted != int64(limit*len(who)) || local > 0 {
+				t.Errorf("%d were admitted, %d of them locally; the limits are %d together", admitted, local, limit*len(who))
+			}
+			for _, k := range counters(t, cluster.Nodes...) {
+				if k.count != limit {
+					t.Errorf("%d were admitted, and %+v", limit, k)
+				}
+			}
+		})
+	}
+}
+
+// move moves a slot from one master to the next; in between its keys are there already, and callers are sent after them.
+func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*node) {
+	t.Helper()
+	from := slices.Index(c.Nodes, c.MasterOf(t, key))
+	finish := c.BeginMove(t, slot, c.Nodes[(from+1)%len(c.Nodes)])
+	asked := nodes[0].store.Stats().Asked
+	eventually(t, "some are sent after the key", func() bool { return nodes[0].store.Stats().Asked > asked+10 })
+	finish()
+}
+
+// Trap 33: windows that a cluster cannot count together are told of before anybody asks; who asks all the same gets an error.
+func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	s := open(t, redisstore.Options{Addresses: cluster.Addrs()[:1]}) // which is enough to find it out
+	if st := s.State(); st.Mode != "cluster" {
+		t.Errorf("the state is %+v", st)
+	}
+	policy := weir.Policy{Limiters: []weir.Limiter{
+		{Name: "fine", Windows: []weir.Window{
+			{Limit: 1, Per: time.Hour, Key: weir.Key{{"user"}}},
+			{Limit: 1, Per: time.Minute, Key: weir.Key{{"user"}, {"ip"}}},
+		}},
+		{Name: "crossed", Windows: []weir.Window{
+			{Limit: 1, Per: time.Hour, Key: weir.Key{{"user"}}},
+			{Limit: 1, Per: time.Minute, Key: weir.Key{{"ip"}, {"user"}}},
+		}},
+	}}
+	err := s.Check(policy)
+	if err == nil || !strings.Contains(err.Error(), `"crossed"`) || strings.Contains(err.Error(), `"fine"`) {
+		t.Errorf("the policy is found to have %v", err)
+	}
+	if err := open(t, at(redistest.Start(t))).Check(policy); err != nil {
+		t.Errorf("one server can count it, and it is found to have %v", err)
+	}
+	for i := range 20 {
+		var r weir.Receipt
+		err := s.Take(t.Context(), []weir.Charge{charge(fmt.Sprint("a", i), 9, 3600, 1), charge(fmt.Sprint("b", i), 9, 60, 1)}, &r)
+		if err == nil {
+			t.Errorf("windows of two callers were counted together: %+v", r)
+		}
+	}
+	if n := len(counters(t, cluster.Nodes...)); n > 0 {
+		t.Errorf("%d windows have been charged", n)
+	}
+	take(t, s, charge("a", 9, 3600, 1), charge("a", 9, 60, 1))
+}

@@ -1,0 +1,113 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// A crowd is two nodes under two policies: one whose limit is never reached shows what is lost, one with a small limit what
+// that admits.
+type crowd struct {
+	t          *testing.T
+	big, small []*node
+}
+
+const smallLimit = 2000
+
+func newCrowd(t *testing.T, o redisstore.Options) *crowd {
+	t.Helper()
+	c := &crowd{t: t}
+	for range 2 {
+		s := open(t, o)
+		c.big = append(c.big, newNode(t, s, deadline, hourly(1e9)))
+		c.small = append(c.small, newNode(t, s, deadline, daily(smallLimit)))
+	}
+	for _, n := range append(c.big, c.small...) {
+		n.until("a", weir.Counted)
+	}
+	return c
+}
+
+// through has the crowd ask without a pause while fail puts another master in the old one's place. It returns how many units that
+// were admitted the new master does not know of.
+func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (lost int64) {
+	t := c.t
+	t.Helper()
+	name := ""
+	for _, k := range counters(t, old) {
+		left, err := old.Try("TTL", k.name).AsInt64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left <= 3600 {
+			name = k.name
+		}
+	}
+	var master *redistest.Server
+	flood(c.big, 8, func() {
+		eventually(t, "there is load", func() bool { return total(c.big, weir.Counted) > 2000 })
+		flood(c.small, 4, func() {
+			eventually(t, "there is more load", func() bool { return total(c.small, weir.Counted) > smallLimit/10 })
+			master = fail()
+			for _, n := range append(c.big, c.small...) {
+				counted := n.allowed[weir.Counted].Load() + n.refused[weir.Counted].Load()
+				eventually(t, "it is counted in common again", func() bool {
+					return !n.Health().Failing && n.allowed[weir.Counted].Load()+n.refused[weir.Counted].Load() > counted+10
+				})
+			}
+		}, "a")
+	}, "a")
+	eventually(t, "all is given back", func() bool {
+		ready := true
+		for _, n := range append(c.big, c.small...) {
+			ready = n.decide("a").Outcome == weir.Counted && !n.Health().Failing && ready
+		}
+		return ready
+	})
+	if n := total(c.small, weir.Counted, weir.CountedLocally); n > 2*smallLimit {
+		t.Errorf("two nodes with a limit of %d admitted %d", smallLimit, n)
+	}
+	if d := c.small[0].decide("a"); d.Allowed {
+		eventually(t, "the limit is reached", func() bool { return !c.small[0].decide("a").Allowed })
+	}
+	found := false
+	for _, k := range counters(t, master) {
+		if k.name == name {
+			found = true
+			lost = total(c.big, weir.Counted, weir.CountedLocally) - k.count
+		}
+	}
+	if !found {
+		t.Errorf("the new master knows nothing of %s", name)
+	}
+	t.Logf("%d units in common and %d here, %d takes failed: %d were lost; of a limit of %d %d were admitted, %d of them here; %+v",
+		total(c.big, weir.Counted), total(c.big, weir.CountedLocally), c.big[0].store.failed.Load()+c.big[1].store.failed.Load(), lost,
+		smallLimit, total(c.small, weir.Counted, weir.CountedLocally), total(c.small, weir.CountedLocally), c.big[0].outages())
+	return lost
+}
+
+// Item 3 of D25: Sentinels replace a master that died, and counting in common goes on by itself.
+func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
+	old := s.Master(t)
+	c.through(old, func() *redistest.Server {
+		old.Kill()
+		return s.WaitForMaster(t, old)
+	})
+	if st := c.big[0].store.State(); !st.Ready || st.Mode != "sentinel" {
+		t.Errorf("the state is %+v", st)
+	}
+}
+
+// Sentinels can be told to replace a master that lives: the old one becomes a replica, to which nobody clings (trap 30).
+func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
+	c.through(s.Master(t), func() *redistest.Server { return s.Failover(t) })
+}
