@@ -54,7 +54,7 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 		{"two windows", func(limit int64) []weir.Window { return []weir.Window{hourly(limit), daily(limit + 1)} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			const limit = 3000
+			const limit = 8000
 			who := []string{"a", "b", "c", "d"}
 			cluster := redistest.StartCluster(t, 3, 0)
 			o := redisstore.Options{Addresses: cluster.Addrs()}
@@ -72,12 +72,15 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 			if len(slots) != len(who) {
 				t.Fatalf("%d callers are counted in %d slots", len(who), len(slots))
 			}
-			moves := 0
+			moves, idle := 0, 0 // idle: when nobody was admitted any more
 			flood(nodes, 2*len(nodes)*len(who), func() {
 				eventually(t, "all limits are reached", func() bool {
 					for slot, key := range slots {
+						before := total(nodes, weir.Counted)
 						move(t, cluster, slot, key, nodes)
-						moves++
+						if moves++; total(nodes, weir.Counted) == before {
+							idle++
+						}
 					}
 					for _, w := range who {
 						if nodes[0].decide(w).Allowed {
@@ -89,7 +92,7 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 			}, who...)
 			admitted, local := total(nodes, weir.Counted, weir.CountedLocally), total(nodes, weir.CountedLocally)
 			failed := nodes[0].store.failed.Load() + nodes[1].store.failed.Load()
-			t.Logf("%d moves; %d takes failed, %d were counted locally", moves, failed, local)
+			t.Logf("%d moves, %d of them idle; %d takes failed, %d were counted locally", moves, idle, failed, local)
 			if admitted != int64(limit*len(who)) || local > 0 {
 				t.Errorf("%d were admitted, %d of them locally; the limits are %d together", admitted, local, limit*len(who))
 			}
