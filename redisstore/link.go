@@ -254,6 +254,7 @@ func explained(err error) error {
 	case !isRedis:
 		return err
 	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "NOPERM"),
+		strings.Contains(text, "can't run this command"), strings.Contains(text, "can't access at least one of the keys"),
 		strings.Contains(text, "invalid password"), strings.Contains(text, "without any password configured"), strings.Contains(text, "Client sent AUTH"):
 		return fmt.Errorf("%w: %s", ErrDenied, told.Error())
 	case strings.Contains(strings.ToLower(text), "cluster support disabled"):
@@ -287,10 +288,20 @@ func (s *Store) inspect(ctx context.Context, client rueidis.Client) error {
 		}
 		s.warnOfEviction(address, field(info, "maxmemory_policy"), field(info, "maxmemory_human"))
 	}
-	trial := newLink(client, nil, false)
-	args := takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1}})
-	reply := client.Do(ctx, trial.take.command(trial, true, []string{s.prefix + ":{trial}"}, args))
-	return explained(reply.Error())
+	return s.try(ctx, client)
+}
+
+// try runs the script as it is run when windows begin and when they are full, on two windows of a second.
+func (s *Store) try(ctx context.Context, client rueidis.Client) error {
+	l := newLink(client, nil, false)
+	names := []string{s.prefix + ":{trial}1", s.prefix + ":{trial}2"}
+	args := takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1, Cost: 1}, {Limit: 1, Per: 1, Cost: 1}})
+	for range 2 {
+		if err := client.Do(ctx, l.take.command(l, true, names, args)).Error(); err != nil {
+			return explained(err)
+		}
+	}
+	return explained(client.Do(ctx, client.B().Del().Key(names...).Build()).Error())
 }
 
 func nodes(client rueidis.Client) map[string]rueidis.Client {
