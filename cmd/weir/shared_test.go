@@ -72,6 +72,41 @@ func TestServersThatShareAStoreShareOneBudget(t *testing.T) {
 	two.end(t)
 }
 
+// However the store is reached, start-up says so, and two servers count as one.
+func TestEveryKindOfStoreIsShared(t *testing.T) {
+	tls, cluster, sentinel := redistest.StartTLS(t), redistest.StartCluster(t, 3, 0), redistest.StartSentinel(t)
+	nodes, sentinels := strings.Join(cluster.Addrs(), ","), strings.Join(sentinel.Addrs(), ",")
+	for _, test := range []struct{ name, url, line string }{
+		{"TLS", tls.URL() + "/3?prefix=edge&ca=" + tls.CAFile, "redis " + tls.Addr() + " (one server) by TLS, database 3, prefix edge"},
+		{"cluster", "redis://" + nodes, "redis " + nodes + " (a cluster), prefix weir"},
+		{"a node of it", "redis://" + cluster.Nodes[1].Addr() + "?prefix=other", "redis " + cluster.Nodes[1].Addr() + " (a cluster), prefix other"},
+		{"Sentinels", sentinel.URL(), "redis weir, by Sentinel " + sentinels + ", prefix weir"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			const limit = 20
+			args := []string{"--store", test.url, "--upstream", accepting(t), "--policy", allByAddress(t, limit), patient}
+			one, two := serveWeir(t, args...), serveWeir(t, args...)
+			answers := append(flood(t, one.url, limit*3/4, anyCall), flood(t, two.url, limit*3/4, anyCall)...)
+			if n := admitted(t, answers); n != limit {
+				t.Errorf("%d are admitted, want %d", n, limit)
+			}
+			line := regexp.MustCompile(`(?m)^store +` + regexp.QuoteMeta(test.line) + `; 256MiB here while it does not answer$`)
+			if _, err := one.stdout.await(line); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	split := policyFile(t, "limiters:\n  - name: all\n    routes: [/*]\n    windows: [20 per day by ip, 2 per minute by agent]\n")
+	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--policy", split, "--store", "redis://"+nodes)
+	if code != exitNo || !strings.Contains(stderr, `limiter "all"`) || !strings.Contains(stderr, "\nhint: ") {
+		t.Errorf("a policy whose windows are on several nodes: status %d, it said:\n%s", code, stderr)
+	}
+	_, stderr, code = weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", tls.URL()+"?ca="+policyFile(t, "none"))
+	if code != exitNo || !strings.Contains(stderr, "holds none in PEM") {
+		t.Errorf("an authority's file that is none: status %d, it said:\n%s", code, stderr)
+	}
+}
+
 // A server that is killed takes no count with it: the other goes on, and so does the one that is started in its place.
 func TestAKilledServerLeavesItsCountsInTheStore(t *testing.T) {
 	const limit = 40
