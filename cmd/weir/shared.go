@@ -31,7 +31,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	}
 	store, err := redisstore.New(ctx, at)
 	if err != nil {
-		return nil, sharedFailure(err)
+		return nil, sharedFailure(at, err)
 	}
 	e.closers = append(e.closers, store.Close)
 	if err := store.Check(p); err != nil {
@@ -80,15 +80,18 @@ func readSecret(path string) ([]byte, error) {
 }
 
 // sharedFailure says why a shared store cannot be used, however long one waits, and what helps.
-func sharedFailure(err error) error {
+func sharedFailure(at redisstore.Options, err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, redisstore.ErrDenied):
 		hint = "is the password right? --store redis://USER:PASSWORD@HOST:PORT, or :PASSWORD@ for one without a user; in WEIR_STORE it is kept out of ps"
+		if at.Master != "" {
+			hint = "are the passwords right? the one before the hosts is the server's, ?sentinel_password= the Sentinels'; in WEIR_STORE they are kept out of ps"
+		}
 	case errors.Is(err, redisstore.ErrSecret):
 		hint = "all nodes have the same --key-secret, or none has one; counters under another secret begin anew under another ?prefix="
 	case errors.Is(err, redisstore.ErrServer):
-		hint = "Redis 7 or Valkey: one server, or several nodes of one cluster, is wanted behind --store"
+		hint = "--store wants Redis 6.2, Valkey or later: one server, with a database that it has, or nodes of one cluster, or Sentinels"
 	}
 	return no(fmt.Errorf("open the store: %w", err), hint)
 }

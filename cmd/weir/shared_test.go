@@ -185,6 +185,10 @@ func TestAServerThatTheStoreDoesNotLetInDoesNotStart(t *testing.T) {
 			t.Errorf("%s: status %d, it said:\n%s", name, code, stderr)
 		}
 	}
+	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", "redis-sentinel://:hunter2@"+redis.Addr()+"/m")
+	if code != exitNo || !strings.Contains(stderr, "?sentinel_password= the Sentinels'") || strings.Contains(stderr, "hunter2") {
+		t.Errorf("a Sentinel that wants a password of its own: status %d, it said:\n%s", code, stderr)
+	}
 	s := serveWeir(t, "--store", redis.URL(), "--upstream", accepting(t))
 	s.end(t)
 	if said := s.stdout.String() + s.stderr.String(); strings.Contains(said, "s3cret") || strings.Contains(said, "level=ERROR") {
