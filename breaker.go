@@ -2,6 +2,7 @@ package weir
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ const (
 // second's takes failed. Then one request a second tries again. The first answer ends that, but the breaker closes only when
 // close says that the store has been given what was counted without it. The zero value is closed.
 type breaker struct {
+	open     atomic.Bool // until is not zero: while it is closed, which is nearly always, nobody reads the clock or waits for mu
 	mu       sync.Mutex
 	row      int       // failures since the last answer
 	second   int64     // the Unix second that good and bad count
@@ -33,8 +35,12 @@ const (
 	tries // it is the one that asks an open breaker's store
 )
 
-// turn returns what a request at now may do. Who tries has a second to tell what came of it; then another one tries.
-func (b *breaker) turn(now time.Time) turn {
+// turn returns what a request may do. Who tries has a second to tell what came of it; then another one tries.
+func (b *breaker) turn(clock func() time.Time) turn {
+	if !b.open.Load() {
+		return asks
+	}
+	now := clock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -66,6 +72,7 @@ func (b *breaker) failure(now time.Time) {
 	many := b.good+b.bad >= breakerLeast && b.bad > b.good
 	if !b.until.IsZero() || b.row >= breakerRow || many {
 		b.until, b.answered = now.Add(breakerWait), false
+		b.open.Store(true)
 	}
 }
 
@@ -98,6 +105,7 @@ func (b *breaker) close() {
 	defer b.mu.Unlock()
 	if b.answered {
 		b.until, b.answered = time.Time{}, false
+		b.open.Store(false)
 	}
 }
 

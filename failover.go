@@ -11,7 +11,7 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 		}
 		return d.failover(ctx, t)
 	}
-	turn := d.breaker.turn(d.options.Now())
+	turn := d.breaker.turn(d.options.Now)
 	if turn == barred {
 		return d.failover(ctx, t)
 	}
@@ -27,18 +27,19 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 // learn notes what a take tells of the store: an error that it does not answer, a receipt that it does, one that was
 // only remembered nothing.
 func (d *Decider) learn(turn turn, remembered bool, err error) {
-	now := d.options.Now()
 	switch {
 	case err != nil:
+		now := d.options.Now()
 		d.breaker.failure(now)
 		d.outage.failure(now, err)
 	case !remembered:
+		now := d.options.Now()
 		d.breaker.answer(now)
 		if d.outage.astir.Load() {
 			d.resume(now)
 		}
 	case turn == tries:
-		d.breaker.pass(now)
+		d.breaker.pass(d.options.Now())
 	}
 }
 
