@@ -28,16 +28,18 @@ type deadline struct {
 }
 
 // bound returns a context for one take, which may be held for as long as anybody likes: with the values of ctx, without its
-// cancellation, done when length has passed, or up to a sixteenth earlier.
+// cancellation, done when length has passed since it was first asked for its end, or up to a sixteenth earlier. A store that
+// answers at once never asks, and the clock is not read.
 func (d *deadlines) bound(ctx context.Context) context.Context {
-	shared := d.current.Load()
-	if shared == nil || time.Since(d.start) >= shared.until {
-		shared = d.renew()
+	return &bounded{values: ctx, all: d}
+}
+
+// now returns the deadline of what is asked now.
+func (d *deadlines) now() *deadline {
+	if shared := d.current.Load(); shared != nil && time.Since(d.start) < shared.until {
+		return shared
 	}
-	if ctx.Done() != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
-	return &bounded{ctx, shared}
+	return d.renew()
 }
 
 func (d *deadlines) renew() *deadline {
@@ -57,17 +59,29 @@ func (d *deadlines) renew() *deadline {
 
 // A bounded context is one take's.
 type bounded struct {
-	context.Context // for its values; never done
-	shared          *deadline
+	values context.Context
+	all    *deadlines
+	own    atomic.Pointer[deadline] // nil until somebody asks
 }
 
-func (b *bounded) Deadline() (time.Time, bool) { return b.shared.at, true }
+func (b *bounded) deadline() *deadline {
+	if own := b.own.Load(); own != nil {
+		return own
+	}
+	b.own.CompareAndSwap(nil, b.all.now())
+	return b.own.Load()
+}
 
-func (b *bounded) Done() <-chan struct{} { return b.shared.done }
+// Value leaves the parent's cancellation out, which is a value too.
+func (b *bounded) Value(key any) any { return context.WithoutCancel(b.values).Value(key) }
+
+func (b *bounded) Deadline() (time.Time, bool) { return b.deadline().at, true }
+
+func (b *bounded) Done() <-chan struct{} { return b.deadline().done }
 
 func (b *bounded) Err() error {
 	select {
-	case <-b.shared.done:
+	case <-b.deadline().done:
 		return context.DeadlineExceeded
 	default:
 		return nil

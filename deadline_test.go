@@ -23,8 +23,8 @@ func (l *listener) Take(ctx context.Context, charges []weir.Charge, receipt *wei
 	l.mu.Lock()
 	l.seen = append(l.seen, ctx)
 	l.mu.Unlock()
-	if l.wait {
-		<-ctx.Done()
+	if done := ctx.Done(); l.wait {
+		<-done
 		return ctx.Err()
 	}
 	receipt.Allowed = true
@@ -123,6 +123,11 @@ func TestATakeHasTheValuesOfItsRequestAndNothingOfItsEnd(t *testing.T) {
 
 // An outward store answers at once, but is not known to be in this process.
 type outward struct{ weir.Store }
+
+func (s outward) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
+	ctx.Done()
+	return s.Store.Take(ctx, charges, receipt)
+}
 
 // BenchmarkDeadline shows what a deadline costs: a take of a store that may not answer, beside one of the same store in process,
 // and beside a timer for every take.
