@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,53 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// While a slot moves, two windows can be on two machines for a moment, or one of them not be open: a cluster counts them
+// together when they are together again (TRYAGAIN). Nobody waits past the deadline for that.
+func TestWindowsThatAreApartForAMoment(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	s := open(t, redisstore.Options{Addresses: cluster.Addrs()})
+	patient, n := newNode(t, s, lenient, hourly(1e6), daily(1e6)), newNode(t, s, deadline, hourly(1e6), daily(1e6))
+	patient.until("a", weir.Counted)
+	windows := counters(t, cluster.Nodes...)
+	from := cluster.MasterOf(t, windows[0].name)
+	to := cluster.Nodes[1-slices.Index(cluster.Nodes, from)]
+	id := func(s *redistest.Server) string {
+		id, err := s.Try("CLUSTER", "MYID").ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	slot := strconv.Itoa(cluster.Slot(t, windows[0].name))
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from))
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to))
+	from.Do(t, "MIGRATE", host, port, windows[0].name, "0", "5000")
+
+	n.until("a", weir.CountedLocally)
+	n.crowd("a", 100)
+	counted := make(chan weir.Decision, 1)
+	told := func() string { return from.Info(t, "errorstats")["errorstat_TRYAGAIN"] }
+	before := told()
+	go func() { counted <- patient.decide("a") }()
+	eventually(t, "somebody waits", func() bool { return told() != before })
+	from.Do(t, "MIGRATE", host, port, windows[1].name, "0", "5000")
+	if d := <-counted; d.Outcome != weir.Counted {
+		t.Errorf("the windows came together, and who had waited has %+v", d)
+	}
+	for _, s := range []*redistest.Server{to, from} {
+		s.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", id(to))
+	}
+	n.recovered("a", 1)
+	both := []*node{n, patient}
+	for _, w := range counters(t, to) {
+		if want := total(both, weir.Counted, weir.CountedLocally); w.count != want {
+			t.Errorf("%d units were admitted, and %+v", want, w)
+		}
 	}
 }
 
