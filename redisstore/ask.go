@@ -2,17 +2,18 @@ package redisstore
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
-	// mostAsked is how many questions may be under way: fewer than fit into the client's queues, where a question waits
-	// without a look at its deadline.
-	mostAsked = 1 << ringScale
+	// mostAsked is how many questions may be under way: fewer than fit into the client's queue (ringScale is its logarithm), where
+	// a question waits without a look at its deadline.
+	mostAsked = 3 << (ringScale - 2)
 	ringScale = 12
 	// mostAside is how many may be under way in goroutines of their own.
 	mostAside = 1 << 10
@@ -23,34 +24,26 @@ const (
 )
 
 // A room holds so many at a time.
-type room chan struct{}
-
-var errCrowded = errors.New("too many questions are waiting for it")
-
-// enter waits for a place until ctx or the store ends.
-func (r room) enter(ctx, closing context.Context) error {
-	select {
-	case r <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case r <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return errCrowded
-	case <-closing.Done():
-		return ErrClosed
-	}
+type room struct {
+	*semaphore.Weighted
+	size int64
 }
 
-func (r room) leave() { <-r }
+func newRoom(size int64) room { return room{semaphore.NewWeighted(size), size} }
 
-// fill waits until everybody has left, and lets nobody in again.
-func (r room) fill() {
-	for range cap(r) {
-		r <- struct{}{}
+func (r room) enter(ctx context.Context) error {
+	if err := r.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%d questions are under way already: %w", r.size, err)
 	}
+	return nil
+}
+
+func (r room) leave() { r.Release(1) }
+
+// empty waits until everybody has left.
+func (r room) empty() {
+	_ = r.Acquire(context.Background(), r.size) // errs only where the context ends
+	r.Release(r.size)
 }
 
 // A script is known to the server by its SHA-1, and sent whole where it is not.
@@ -112,7 +105,7 @@ func (s *Store) do(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis
 		}
 		s.trouble.Store(0)
 	}
-	if err := s.room.enter(ctx, s.closing); err != nil {
+	if err := s.room.enter(ctx); err != nil {
 		return rueidis.RedisResult{}, err
 	}
 	reply := l.client.Do(ctx, cmd)
@@ -121,7 +114,7 @@ func (s *Store) do(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis
 }
 
 func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
-	if err := s.aside.enter(ctx, s.closing); err != nil {
+	if err := s.aside.enter(ctx); err != nil {
 		return rueidis.RedisResult{}, err
 	}
 	answer := make(chan rueidis.RedisResult, 1)
@@ -159,7 +152,7 @@ func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Complet
 		}
 		return all
 	}
-	if err := s.aside.enter(ctx, s.closing); err != nil {
+	if err := s.aside.enter(ctx); err != nil {
 		return fail(err)
 	}
 	answer := make(chan []rueidis.RedisResult, 1)

@@ -146,12 +146,12 @@ func (s *Store) note(err error) error {
 	if s.closing.Err() != nil {
 		return err
 	}
-	before := s.state.why()
 	s.state.failed(err)
 	if !lasting(err) {
 		return err
 	}
-	if before == nil || before.Error() != err.Error() {
+	if s.said != err.Error() {
+		s.said = err.Error()
 		s.log.Error("the store cannot be used until an operator sees to it", "store", s.where, "error", err)
 	}
 	if l := s.link.Swap(nil); l != nil { // doubt refuses: no second budget, no counting where we are not let in
@@ -218,6 +218,7 @@ func (s *Store) clientOptions() rueidis.ClientOption {
 			TLSConfig: o.TLS,
 		},
 		ClientName:          "weir",
+		PipelineMultiplex:   -1, // one connection: the more is asked at once, the fewer packets
 		DialCtxFn:           s.dial,
 		Dialer:              net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
 		ConnWriteTimeout:    stuckTimeout,
@@ -295,7 +296,7 @@ func (s *Store) inspect(ctx context.Context, client rueidis.Client) error {
 func (s *Store) try(ctx context.Context, client rueidis.Client) error {
 	l := newLink(client, nil, false)
 	names := []string{s.prefix + ":{trial}1", s.prefix + ":{trial}2"}
-	args := takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1, Cost: 1}, {Limit: 1, Per: 1, Cost: 1}})
+	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1, Cost: 1}, {Limit: 1, Per: 1, Cost: 1}})
 	for range 2 {
 		if err := client.Do(ctx, l.take.command(l, true, names, args)).Error(); err != nil {
 			return explained(err)

@@ -83,10 +83,11 @@ type Store struct {
 	local   func() int64 // this process's clock, Unix ns
 	log     *slog.Logger
 
-	link   atomic.Pointer[link] // nil until the server was reached
-	memory *memory
-	clock  clock
-	room   room
+	link      atomic.Pointer[link] // nil until the server was reached
+	memory    *memory
+	spellings spellings
+	clock     clock
+	room      room
 
 	asked, remembered atomic.Int64
 	trouble           atomic.Int64 // until when, by this process's clock, questions are asked aside
@@ -96,6 +97,7 @@ type Store struct {
 	secret  []byte // what the hasher is made of; nil until one was found. The keeper's
 	mark    string // what was written for it; the keeper's
 	warned  string // what was last said of evictions; the keeper's
+	said    string // the last error that an operator was told of; the keeper\'s
 	renew   chan struct{}
 	closing context.Context
 	close   context.CancelFunc
@@ -148,8 +150,8 @@ func newStore(o Options) (*Store, error) {
 		where:   strings.Join(o.Addresses, ","),
 		log:     o.Log,
 		memory:  new(memory),
-		room:    make(room, mostAsked),
-		aside:   make(room, mostAside),
+		room:    newRoom(mostAsked),
+		aside:   newRoom(mostAside),
 		renew:   make(chan struct{}, 1),
 	}
 	if o.Now != nil {
@@ -170,7 +172,7 @@ func (s *Store) Close() error {
 	if l := s.link.Swap(nil); l != nil {
 		l.client.Close()
 	}
-	s.aside.fill()
+	s.aside.empty()
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -50,7 +51,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		return fmt.Errorf("take %d charges from redis %s: the windows do not begin with the same key source, and a cluster counts only such together", len(charges), s.where)
 	}
 	var room [2 * weir.MaxCharges]string
-	reply, err := s.run(ctx, l, &l.take, names[:len(charges)], takeArguments(room[:0], charges))
+	reply, err := s.run(ctx, l, &l.take, names[:len(charges)], s.spellings.takeArguments(room[:0], charges))
 	if err == nil {
 		err = s.read(reply, charges, asked, hashes[:], r)
 	}
@@ -60,19 +61,37 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	return nil
 }
 
-func takeArguments(args []string, charges []weir.Charge) []string {
+func (sp *spellings) takeArguments(args []string, charges []weir.Charge) []string {
 	ones := true
 	for i := range charges {
 		c := &charges[i]
-		args = append(args, strconv.FormatInt(c.Per<<countBits|c.Limit, 10))
+		args = append(args, sp.spelled(c.Per<<countBits|c.Limit))
 		ones = ones && c.Cost == 1
 	}
 	if !ones {
 		for i := range charges {
-			args = append(args, strconv.FormatInt(charges[i].Cost, 10))
+			args = append(args, sp.spelled(charges[i].Cost))
 		}
 	}
 	return args
+}
+
+// spellings are numbers that were written before. A policy has few, so they need not be written for every take.
+type spellings [256]atomic.Pointer[spelling]
+
+type spelling struct {
+	n    int64
+	text string
+}
+
+func (sp *spellings) spelled(n int64) string {
+	at := &sp[uint64(n)*0x9E3779B97F4A7C15>>56]
+	if known := at.Load(); known != nil && known.n == n {
+		return known.text
+	}
+	s := &spelling{n, strconv.FormatInt(n, 10)}
+	at.Store(s)
+	return s.text
 }
 
 // errReply is an answer that the script cannot have given.
