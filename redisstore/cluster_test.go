@@ -163,6 +163,41 @@ func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*nod
 	finish()
 }
 
+// A machine of a cluster that dies with nobody to replace it takes the callers along whom it counts, and no others.
+func TestAMasterThatDiesAloneLeavesTheOthersCounted(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	n := newNode(t, open(t, redisstore.Options{Addresses: cluster.Addrs()}), deadline, hourly(1e6))
+	of := make(map[*redistest.Server]string) // somebody whom it counts
+	for i := 0; len(of) < 3; i++ {
+		who := fmt.Sprint("user-", i)
+		n.until(who, weir.Counted)
+		for _, s := range cluster.Nodes {
+			if of[s] == "" && len(counters(t, s)) > 0 {
+				of[s] = who
+			}
+		}
+	}
+	dead := cluster.Nodes[2]
+	dead.Kill()
+	eventually(t, "one is counted locally, the others in common", func() bool {
+		a, b, c := n.decide(of[cluster.Nodes[0]]), n.decide(of[cluster.Nodes[1]]), n.decide(of[dead])
+		return a.Outcome == weir.Counted && b.Outcome == weir.Counted && c.Outcome == weir.CountedLocally
+	})
+	common := n.allowed[weir.Counted].Load()
+	for range 500 {
+		n.decide(of[cluster.Nodes[0]])
+		n.decide(of[cluster.Nodes[1]])
+		n.decide(of[dead])
+	}
+	t.Logf("of 1,500 decisions %d were counted in common", n.allowed[weir.Counted].Load()-common)
+	dead.Restart(t)
+	n.recovered(of[dead], 1)
+	eventually(t, "all are counted in common", func() bool {
+		return n.decide(of[cluster.Nodes[0]]).Outcome == weir.Counted && n.decide(of[cluster.Nodes[1]]).Outcome == weir.Counted && n.decide(of[dead]).Outcome == weir.Counted
+	})
+}
+
 // Trap 33: windows that a cluster cannot count together are told of before anybody asks; who asks all the same gets an error.
 func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
 	t.Parallel()

@@ -111,3 +111,33 @@ func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
 	c.through(s.Master(t), func() *redistest.Server { return s.Failover(t) })
 }
+
+// Sentinels are needed to find the master, and not to count there.
+func TestSentinelsThatAreAwayHarmNobodyWhoIsConnected(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	o := redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName}
+	n := newNode(t, open(t, o), lenient, hourly(1e6))
+	n.until("a", weir.Counted)
+	master := s.Master(t)
+	for _, watch := range s.Sentinels {
+		watch.Kill()
+	}
+	late := newNode(t, open(t, o), lenient, hourly(1e6))
+	n.crowd("a", 1000)
+	late.crowd("a", 100)
+	if local := n.allowed[weir.CountedLocally].Load(); local > 0 {
+		t.Errorf("%d were counted locally", local)
+	}
+	if common := late.allowed[weir.Counted].Load(); common > 0 {
+		t.Errorf("%d were counted in common by who could not find out where", common)
+	}
+	for _, watch := range s.Sentinels {
+		watch.Restart(t)
+	}
+	late.recovered("a", 1)
+	late.until("a", weir.Counted)
+	if c, want := one(t, master), total([]*node{n, late}, weir.Counted, weir.CountedLocally); c.count != want {
+		t.Errorf("%d units were admitted, and %+v", want, c)
+	}
+}

@@ -349,6 +349,9 @@ func TestASpentWindowIsRefusedEverywhereAtOnce(t *testing.T) {
 		first.decide("a")
 	}
 	spent := first.decide("a")
+	if spent.Allowed {
+		t.Errorf("three of three units are spent, and %+v", spent)
+	}
 	for range 4 {
 		n := newNode(t, open(t, at(server)), lenient, hourly(3), daily(100))
 		d := n.decide("a")
