@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,13 +12,24 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// leastRights are the rights that docs/scale.md gives a user for one server.
-const leastRights = "~weir:* -@all +eval +evalsha +get +getex +set +incrby +decrby +pttl +del +time +info +ping +hello +cluster|slots +cluster|shards"
+// leastRights are the rights that the example for operators gives Weir's user.
+func leastRights(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "examples", "scale", "store.acl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, ok := strings.Cut(string(text), ">CHANGE-ME ")
+	if !ok {
+		t.Fatalf("no password and rights behind it in %q", text)
+	}
+	return strings.Fields(rights)
+}
 
-// A user with the rights of the manual is enough, and one who lacks any is told at once.
+// A user with the rights of the example is enough, and one who lacks any is told at once.
 func TestTheLeastRightsAreEnough(t *testing.T) {
 	server := redistest.Start(t)
-	rights := strings.Fields(leastRights)
+	rights := leastRights(t)
 	server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, rights...)...)
 	o := redisstore.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret"}
 	s := open(t, o)

@@ -147,6 +147,9 @@ func (s *Store) note(err error) error {
 		return err
 	}
 	s.state.failed(err)
+	if err == nil {
+		s.said = ""
+	}
 	if !lasting(err) {
 		return err
 	}
