@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/weirlimit/weir"
@@ -46,6 +48,7 @@ func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (l
 			name = k.name
 		}
 	}
+	followed(t, old)
 	var master *redistest.Server
 	flood(c.big, 8, func() {
 		eventually(t, "there is load", func() bool { return total(c.big, weir.Counted) > 2000 })
@@ -89,7 +92,37 @@ func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (l
 	return lost
 }
 
-// Item 3 of D25: Sentinels replace a master that died, and counting in common goes on by itself.
+// followed waits until the replicas of a master have what it has. One that has just begun to follow is sent nothing new for up
+// to a second, though it says that it follows.
+func followed(t *testing.T, master *redistest.Server) {
+	t.Helper()
+	offset := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	want := offset(master.Info(t, "replication")["master_repl_offset"])
+	eventually(t, "the replicas have everything", func() bool {
+		info := master.Info(t, "replication")
+		replicas := 0
+		for name, value := range info {
+			if !strings.HasPrefix(name, "slave") || !strings.Contains(value, "offset=") {
+				continue
+			}
+			_, rest, _ := strings.Cut(value, "offset=")
+			has, _, _ := strings.Cut(rest, ",")
+			if offset(has) < want {
+				return false
+			}
+			replicas++
+		}
+		return replicas > 0 && strconv.Itoa(replicas) == info["connected_slaves"]
+	})
+}
+
+// D25: Sentinels replace a master that died, and counting in common goes on by itself.
 func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
@@ -104,12 +137,18 @@ func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	}
 }
 
-// Sentinels can be told to replace a master that lives: the old one becomes a replica, to which nobody clings (trap 30).
+// Sentinels can be told to replace a master that lives. Until they tell it that it is one no more, it counts on, and that is lost; then
+// nobody clings to it (trap 30).
 func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
-	c.through(s.Master(t), func() *redistest.Server { return s.Failover(t) })
+	old := s.Master(t)
+	c.through(old, func() *redistest.Server {
+		master := s.Failover(t)
+		eventually(t, "the old one knows", func() bool { return old.Info(t, "replication")["role"] == "slave" })
+		return master
+	})
 }
 
 // Sentinels are needed to find the master, and not to count there.
