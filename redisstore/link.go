@@ -22,8 +22,7 @@ import (
 const (
 	dialTimeout  = 2 * time.Second        // for a connection and its greeting
 	stuckTimeout = 2 * time.Second        // without a word a connection is given up
-	keepEvery    = time.Second            // how often the keeper looks whether there is something to do
-	checkEvery   = 5                      // in how many of those it looks at the server
+	keepEvery    = time.Second            // how often the keeper looks at the server
 	checkTimeout = 250 * time.Millisecond // for one look
 	mostFailures = 2                      // after how many in a row it connects anew
 	lingering    = 3 * time.Second        // how long the questions of an old connection may go on
@@ -109,7 +108,7 @@ func (s *Store) keep() {
 	ticker := time.NewTicker(keepEvery)
 	defer ticker.Stop()
 	failures := 0
-	for n := 1; ; n++ {
+	for {
 		anew := false
 		select {
 		case <-s.closing.Done():
@@ -124,7 +123,7 @@ func (s *Store) keep() {
 			}
 		}
 		l := s.link.Load()
-		if l != nil && !anew && (n%checkEvery == 0 || s.state.bad.Load()) {
+		if l != nil && !anew {
 			ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
 			err := s.look(ctx, l.client)
 			cancel()
