@@ -12,6 +12,7 @@ import (
 // asking (refusals), and how busy windows stood, so that an outage goes on from there (standings). Both are bounded: what
 // does not fit is asked, or begins anew.
 type memory struct {
+	local     func() int64 // this process's clock, Unix ns
 	refusals  [refusalLines]refusalLine
 	standings [standingLines]standingLine
 }
@@ -90,6 +91,9 @@ func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *we
 	}
 	if best == nil {
 		return false
+	}
+	if local < best.until { // it was read before the answer came
+		local = m.local()
 	}
 	earliest, latest, ok := best.span(local)
 	if !ok {

@@ -161,6 +161,7 @@ func newStore(o Options) (*Store, error) {
 		wall := start.UnixNano()
 		s.local = func() int64 { return wall + int64(time.Since(start)) }
 	}
+	s.memory.local = s.local
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }

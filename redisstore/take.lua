@@ -12,11 +12,12 @@ local call,K,A,B,M=redis.call,KEYS,ARGV,2147483648,4194303
 local n,spent=#K,0
 
 repeat
-  local k,a,cost=K[1],A[1],A[n+1] or '1'
-  if cost=='0' then break end
+  local k,a,cost,units=K[1],A[1]+0,'1',1
+  if A[n+1] then cost=A[n+1] units=cost+0 end
+  if units==0 then break end
   local v,p=call('INCRBY',k,cost),call('PTTL',k)
   local c,limit=v%B,a%B
-  if p<0 and v==cost+0 then
+  if p<0 and v==units then
     if n==1 and c<=limit then
       local t=call('TIME')
       local now=t[1]+0
@@ -28,25 +29,25 @@ repeat
     break
   end
   spent=1
-  if p<1 or c>limit or c<cost+0 or p*B>(a-limit)*1000 then break end
+  if p<1 or c>limit or c<units or p*B>(a-limit)*1000 then break end
   if n==1 then return {v,p} end
-  local now=(v-c)/B*1000-p
-  local out={v,p}
+  local now,out=(v-c)/B*1000-p,nil
   for j=2,n do
-    k,a,cost=K[j],A[j],A[n+j] or '1'
-    if cost=='0' then break end
-    v=call('INCRBY',k,cost)
-    c,limit=v%B,a%B
-    if v==cost+0 then
+    k,a=K[j],A[j]+0
+    if A[n+j] then cost=A[n+j] units=cost+0 end
+    if units==0 then break end
+    local w=call('INCRBY',k,cost)
+    if w==units then
       call('DEL',k)
       break
     end
     spent=j
-    local left=((v-c)/B*1000-now)%(M*1000)
-    if c>limit or c<cost+0 or left==0 or left*B>(a-limit)*1000 then break end
-    out[j+1]=v
+    c,limit=w%B,a%B
+    local left=((w-c)/B*1000-now)%(M*1000)
+    if c>limit or c<units or left==0 or left*B>(a-limit)*1000 then break end
+    if j==2 then out={v,p,w} else out[j+1]=w end
+    if j==n then return out end
   end
-  if #out==n+1 then return out end
 until true
 
 -- Something ends, begins, is full, is only read, or the clock was set back: undo, and judge by the whole arithmetic.

@@ -126,7 +126,7 @@ func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
 		return false, m
 	}
 	if out.Remembered {
-		return m.explains(in, out), model{out.Now, m.used}
+		return m.explains(in, out), model{out.Now, maps.Clone(m.used)}
 	}
 	next := model{out.Now, make(map[string]weir.Used, len(m.used)+len(in))}
 	for k, u := range m.used {
