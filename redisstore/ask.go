@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/weirlimit/weir"
 )
 
 const (
@@ -58,7 +60,6 @@ func (sc *script) command(l *link, whole bool, keys, args []string) rueidis.Comp
 
 // run runs a script, once: it is sent again only after an answer that says that it was not run.
 func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []string) (rueidis.RedisResult, error) {
-	s.asked.Add(1)
 	whole := false
 	for {
 		reply, err := s.do(ctx, l, sc.command(l, whole, keys, args))
@@ -79,9 +80,23 @@ func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []strin
 		case ok && strings.Contains(told.Error(), "READONLY"), ok && strings.HasPrefix(told.Error(), "MASTERDOWN"):
 			s.reconnect() // what was the master is one no more
 		}
+		err = explained(err)
 		s.state.failed(err)
 		return reply, err
 	}
+}
+
+// Ping implements weir.Shared: it counts a unit nobody asks for, in a window of a second, as a take would.
+func (s *Store) Ping(ctx context.Context) error {
+	l := s.link.Load()
+	if l == nil {
+		return s.unready()
+	}
+	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}})
+	if _, err := s.run(ctx, l, &l.take, []string{s.prefix + ":{trial}0"}, args); err != nil {
+		return fmt.Errorf("redis %s: %w", s.where, err)
+	}
+	return nil
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -96,21 +111,29 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // do asks one question. The client waits without regard to ctx in some places: where its queue is full, which room prevents,
-// and while it looks for the machine that took over from another. So for a while after the connection failed, questions are
-// asked by goroutines of their own, which may wait as long as they must.
+// while somebody else connects, and while it looks for the machine that took over from another. So from when the connection
+// failed, or is made anew, until a while later questions are asked by goroutines of their own, which may wait as long as
+// they must.
 func (s *Store) do(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
-	if s.trouble.Load() != 0 {
-		if s.local() < s.trouble.Load() {
-			return s.doAside(ctx, l, cmd)
-		}
-		s.trouble.Store(0)
+	if s.troubled() {
+		return s.doAside(ctx, l, cmd)
 	}
 	if err := s.room.enter(ctx); err != nil {
 		return rueidis.RedisResult{}, err
 	}
+	if s.trouble.Load() != 0 { // who was in the room before may have left its question in the queue
+		s.room.leave()
+		return s.doAside(ctx, l, cmd)
+	}
 	reply := l.client.Do(ctx, cmd)
+	err := s.transport(reply)
 	s.room.leave()
-	return reply, s.transport(reply)
+	return reply, err
+}
+
+func (s *Store) troubled() bool {
+	until := s.trouble.Load()
+	return until != 0 && (s.local() < until || !s.trouble.CompareAndSwap(until, 0))
 }
 
 func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,12 +22,12 @@ import (
 )
 
 const (
-	dialTimeout  = 2 * time.Second        // for a connection and its greeting
-	stuckTimeout = 2 * time.Second        // without a word a connection is given up
-	keepEvery    = time.Second            // how often the keeper looks at the server
-	checkTimeout = 250 * time.Millisecond // for one look
-	mostFailures = 2                      // after how many in a row it connects anew
-	lingering    = 3 * time.Second        // how long the questions of an old connection may go on
+	dialTimeout  = 2 * time.Second // for a connection and its greeting
+	stuckTimeout = 2 * time.Second // for a connection that says nothing, unless Options say otherwise
+	keepEvery    = time.Second     // how often the keeper looks at the server
+	checkTimeout = time.Second     // for one look
+	mostFailures = 2               // after how many in a row it connects anew
+	lingering    = 3 * time.Second // how long the questions of an old connection may go on
 )
 
 // A link is a connection, with what is needed to use it. It is replaced whole.
@@ -103,8 +104,7 @@ func (s *Store) reconnect() {
 }
 
 // keep looks after the connection until the store is closed: it connects where there is none, connects anew where the old one
-// is of no use, and looks at the server from time to time. Its looks at a connection in use are short, because whoever asks
-// meanwhile waits for them.
+// is of no use, and looks at the server from time to time.
 func (s *Store) keep() {
 	ticker := time.NewTicker(keepEvery)
 	defer ticker.Stop()
@@ -188,9 +188,11 @@ func (s *Store) connect(ctx context.Context) error {
 // adopt puts a client in force, with the secret that the server has.
 func (s *Store) adopt(client rueidis.Client) {
 	l := newLink(client, newHasher(s.prefix, s.secret), s.options.Master != "")
+	s.hasher.Store(l.hasher)
 	if old := s.link.Swap(l); old != nil && old.client != client {
 		s.leave(old)
 	}
+	s.trouble.Store(0) // it has just answered
 }
 
 // leave closes a connection that is used no more, when what was asked there has had the time to be answered.
@@ -224,7 +226,7 @@ func (s *Store) clientOptions() rueidis.ClientOption {
 		PipelineMultiplex:   -1, // one connection: the more is asked at once, the fewer packets
 		DialCtxFn:           s.dial,
 		Dialer:              net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
-		ConnWriteTimeout:    stuckTimeout,
+		ConnWriteTimeout:    o.Timeout,
 		AlwaysPipelining:    true,
 		DisableCache:        true,
 		DisableRetry:        true, // a take that may have been counted is never sent again
@@ -238,20 +240,27 @@ const bufferSize = 128 << 10
 
 // dial is the client's way to a server; it ends with the store.
 func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	s.inTrouble() // whoever asks meanwhile would wait for it
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	var c net.Conn
-	var err error
-	if config == nil {
-		c, err = d.DialContext(ctx, "tcp", address)
-	} else {
-		c, err = (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", address)
-	}
+	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return patient{c}, nil
+	if config == nil {
+		return patient{c}, nil
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secured := tls.Client(c, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("speak TLS with %s: %w", address, err)
+	}
+	return patient{secured}, nil
 }
 
 // A patient connection lets whoever is about to ask go first, so that more is sent at once: under load a packet each costs both
@@ -263,26 +272,31 @@ func (p patient) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// explained tells apart what waiting does not cure.
+// explained tells apart what waiting does not cure, and leaves out what was sent: a server that does not know a command repeats
+// it, passwords and all.
 func explained(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	told, isRedis := rueidis.IsRedisErr(err)
+	text, _, repeats := strings.Cut(err.Error(), ", with args beginning with")
+	begins := func(some ...string) bool {
+		return slices.ContainsFunc(some, func(s string) bool { return strings.HasPrefix(text, s) })
+	}
+	has := func(some ...string) bool {
+		return slices.ContainsFunc(some, func(s string) bool { return strings.Contains(text, s) })
+	}
+	var untrusted *tls.CertificateVerificationError
 	switch {
-	case !isRedis:
-		return err
-	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "NOPERM"),
-		strings.Contains(text, "can't run this command"), strings.Contains(text, "can't access at least one of the keys"),
-		strings.Contains(text, "invalid password"), strings.Contains(text, "without any password configured"), strings.Contains(text, "Client sent AUTH"):
-		return fmt.Errorf("%w: %s", ErrDenied, told.Error())
-	case strings.Contains(strings.ToLower(text), "cluster support disabled"):
+	case errors.As(err, &untrusted), has("Unknown Redis command", "unknown message type", "No such master with that name", "DB index is out of range", "SELECT is not allowed"),
+		begins("unknown command", "ERR unknown command"):
+		return fmt.Errorf("%w: %s", ErrServer, text)
+	case begins("WRONGPASS", "NOAUTH", "NOPERM"), has("can't run this command", "can't access at least one of the keys",
+		"invalid password", "without any password configured", "Client sent AUTH"):
+		return fmt.Errorf("%w: %s", ErrDenied, text)
+	case has("cluster support disabled"):
 		return fmt.Errorf("%w: several addresses are those of a cluster, and this is none: give the address of one server, or Sentinels", ErrServer)
-	case strings.HasPrefix(text, "ERR unknown command"):
-		return fmt.Errorf("%w: %s", ErrServer, told.Error())
-	case strings.Contains(text, "DB index is out of range"), strings.Contains(text, "SELECT is not allowed"):
-		return fmt.Errorf("%w: %s", ErrServer, told.Error())
+	case repeats:
+		return errors.New(text)
 	}
 	return err
 }
@@ -351,6 +365,14 @@ func (s *Store) warnOfEviction(address, policy, most string) {
 	}
 	s.log.Warn("this Redis drops counters when its memory is full, and what is dropped is admitted again: set maxmemory-policy noeviction",
 		"store", address, "maxmemory-policy", policy, "maxmemory", most)
+}
+
+// warnOfSlots says once that a policy has windows that a cluster does not count together.
+func (s *Store) warnOfSlots() {
+	if !s.split.Swap(true) {
+		s.log.Error("a limiter has windows that do not begin with the same key source: this cluster cannot count them together, and each node does for itself",
+			"store", s.where)
+	}
 }
 
 // look looks at what may change: the clock, and the secret.

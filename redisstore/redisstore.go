@@ -53,6 +53,10 @@ type Options struct {
 	// means one that is created on the server by the first of them.
 	Secret []byte
 
+	// Timeout is how long a connection may say nothing while it is asked, before it is given up for another; 0 means 2 s. It
+	// should be longer than anybody waits for an answer.
+	Timeout time.Duration
+
 	// Now is this process's clock, for what it remembers; nil means time.Now, advanced by the monotonic clock. Windows are
 	// counted by the server's clock (D6).
 	Now func() time.Time
@@ -83,13 +87,15 @@ type Store struct {
 	local   func() int64 // this process's clock, Unix ns
 	log     *slog.Logger
 
-	link      atomic.Pointer[link] // nil until the server was reached
+	link      atomic.Pointer[link]   // nil while the server was not reached, or cannot be used
+	hasher    atomic.Pointer[hasher] // the link's, or the last one's
 	memory    *memory
 	spellings spellings
 	clock     clock
 	room      room
 
 	asked, remembered atomic.Int64
+	split             atomic.Bool  // it was said that windows cannot be counted together
 	trouble           atomic.Int64 // until when, by this process's clock, questions are asked aside
 	aside             room
 
@@ -137,6 +143,12 @@ func newStore(o Options) (*Store, error) {
 	if o.Secret != nil && len(o.Secret) < leastSecret {
 		return nil, fmt.Errorf("the secret has %d bytes: %d are the least that is safe", len(o.Secret), leastSecret)
 	}
+	if o.Timeout < 0 {
+		return nil, fmt.Errorf("timeout %v: a positive duration is allowed, or 0 for %v", o.Timeout, stuckTimeout)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = stuckTimeout
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -182,14 +194,14 @@ func (s *Store) Now() time.Time { return time.Unix(0, s.clock.at(s.local())) }
 
 // Recall implements weir.Shared.
 func (s *Store) Recall(charges []weir.Charge, used []weir.Used) {
-	l := s.link.Load()
+	h := s.hasher.Load()
 	now := s.Now().Unix()
 	for i := range charges {
 		used[i] = weir.Used{}
-		if l == nil {
+		if h == nil {
 			continue
 		}
-		if u := s.memory.standing(l.hasher.hash(&charges[i]).id()); u.Reset > now {
+		if u := s.memory.standing(h.hash(&charges[i]).id()); u.Reset > now {
 			used[i] = u
 		}
 	}

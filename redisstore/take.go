@@ -48,15 +48,17 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		names[i] = l.hasher.name(&charges[i], hashes[i])
 	}
 	if l.cluster && !sameSlot(names[:len(charges)]) {
-		return fmt.Errorf("take %d charges from redis %s: the windows do not begin with the same key source, and a cluster counts only such together", len(charges), s.where)
+		s.warnOfSlots()
+		return fmt.Errorf("redis %s: the windows do not begin with the same key source, and a cluster counts only such together", s.where)
 	}
 	var room [2 * weir.MaxCharges]string
+	s.asked.Add(1)
 	reply, err := s.run(ctx, l, &l.take, names[:len(charges)], s.spellings.takeArguments(room[:0], charges))
 	if err == nil {
 		err = s.read(reply, charges, asked, hashes[:], r)
 	}
 	if err != nil {
-		return fmt.Errorf("take %d charges from redis %s: %w", len(charges), s.where, err)
+		return fmt.Errorf("redis %s: %w", s.where, err)
 	}
 	return nil
 }
@@ -219,7 +221,7 @@ func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("give %d windows to redis %s: %w", len(spent), s.where, err)
+		err = fmt.Errorf("redis %s: %w", s.where, explained(err))
 	}
 	return lost, err
 }

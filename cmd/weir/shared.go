@@ -22,6 +22,7 @@ import (
 func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, now func() time.Time, o *weir.Options) (weir.Store, error) {
 	at := *f.store.shared
 	at.Now, at.Log = now, log
+	at.Timeout = max(2*time.Second, 2*f.storeDeadline.Duration)
 	if f.keySecret != "" {
 		secret, err := readSecret(f.keySecret)
 		if err != nil {
@@ -165,18 +166,16 @@ func meanwhile(p weir.Policy) string {
 	return strings.Join(said, ", ")
 }
 
-// storeTrouble says why the store does not count what this server admits; nil where it does.
+// storeTrouble says that the store does not count what this server admits; nil where it does. Anybody can ask: why it does not
+// is in the log.
 func (e *edge) storeTrouble(store *redisstore.Store) error {
-	if health := e.decider.Health(); health.Failing {
-		return fmt.Errorf("the store does not answer: %w", health.Err)
-	}
-	if state := store.State(); !state.Ready {
-		return fmt.Errorf("the store does not answer: %w", cmp.Or(state.Err, errNotAsked))
+	if e.decider.Health().Failing || !store.State().Ready {
+		return errStoreSilent
 	}
 	return nil
 }
 
-var errNotAsked = errors.New("it was not reached yet")
+var errStoreSilent = errors.New("the store does not answer; each limiter does what its on_store_failure says")
 
 // givingBack is how long an ending server tries to give its local counts to the store.
 const givingBack = 2 * time.Second

@@ -269,7 +269,7 @@ func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 			t.Errorf("without the store request %d: %+v; want %d remaining", asked, got, limit-asked)
 		}
 	}
-	if got := curl(t, s.url+"/readyz"); got.status != http.StatusOK || !strings.HasPrefix(got.body, "degraded: the store does not answer: ") {
+	if got := curl(t, s.url+"/readyz"); got.status != http.StatusOK || !strings.HasPrefix(got.body, "degraded: the store does not answer; ") {
 		t.Errorf("/readyz: %+v", got)
 	}
 	redis.Restart(t)
