@@ -12,8 +12,13 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 		return d.failover(ctx, t)
 	}
 	turn := d.breaker.turn(d.options.Now)
-	if turn == barred {
+	switch {
+	case turn == barred:
 		return d.failover(ctx, t)
+	case turn == tries && d.outage.owes():
+		outcome := d.failover(ctx, t)
+		d.ping(ctx, turn)
+		return outcome
 	}
 	t.receipt.Remembered = false
 	err := d.store.Take(d.deadlines.bound(ctx), charges, &t.receipt)
@@ -24,7 +29,14 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 	return Counted
 }
 
-// learn notes what a take tells of the store: an error that it does not answer, a receipt that it does, one that was
+// ping asks the store in place of a take. While it is owed something nothing else may try it: a take would open windows at a
+// store that was emptied, with other resets than callers were told, before what was counted in them here arrives; and a give that
+// fails loses what it carries.
+func (d *Decider) ping(ctx context.Context, turn turn) {
+	d.learn(turn, false, d.shared.Ping(d.deadlines.bound(ctx)))
+}
+
+// learn notes what a take or a ping tells of the store: an error that it does not answer, a receipt that it does, one that was
 // only remembered nothing.
 func (d *Decider) learn(turn turn, remembered bool, err error) {
 	switch {

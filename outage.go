@@ -92,6 +92,16 @@ func (o *outage) note(charges []Charge, receipt *Receipt) {
 	o.astir.Store(true)
 }
 
+// owes reports whether there is something that the store was not given yet.
+func (o *outage) owes() bool {
+	if !o.astir.Load() {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.giving || o.owed.count() > 0
+}
+
 // settle draws a line under the outage, if it is over: the store answers, and is owed nothing. o.mu is held.
 func (o *outage) settle(now time.Time) {
 	if o.failing && now.Sub(o.last) >= calm {

@@ -71,12 +71,12 @@ func TestAnAnswerInThePauseOfGivingClosesTheBreaker(t *testing.T) {
 		<-time.After(time.Second)
 		store.mode.Store(answers)
 		store.gives.Store(answers)
-		n.outcome(weir.Counted, ip)
+		n.outcome(weir.CountedLocally, ip)
 		synctest.Wait()
 		n.outcome(weir.Counted, ip)
 		<-time.After(time.Second)
 		n.outcome(weir.Counted, ip)
-		if e := n.recovered(); e.Lost != 1 || e.Given != 20 {
+		if e := n.recovered(); e.Lost != 1 || e.Given != 21 {
 			t.Errorf("told of %+v", e)
 		}
 	})
@@ -125,7 +125,7 @@ func TestOnlyOneRequestTries(t *testing.T) {
 
 		store.mode.Store(answers)
 		store.slow.Store(int64(4 * time.Second))
-		n.outcome(weir.Counted, ip)
+		n.outcome(weir.CountedLocally, ip)
 		for range 3 {
 			<-time.After(time.Second)
 			n.outcome(weir.CountedLocally, ip)

@@ -59,7 +59,7 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		<-time.After(time.Second)
 		store.mode.Store(answers)
 		store.slow.Store(int64(400 * time.Millisecond))
-		n.want(n.outcome(weir.Counted, ip), "allowed 100 98 54 0") // it tries; the store has not got the 20 yet
+		n.want(n.outcome(weir.CountedLocally, ip), "allowed 100 78 54 0") // for it the store is only tried
 		synctest.Wait()
 		for range 3 {
 			n.outcome(weir.CountedLocally, ip) // given in the second round
@@ -70,13 +70,13 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 			t.Errorf("told of %+v before the store has everything", n.events())
 		}
 		<-time.After(time.Second)
-		n.want(n.outcome(weir.Counted, ip), "allowed 100 74 53 0") // 1, 20, 1, 3 and this
+		n.want(n.outcome(weir.Counted, ip), "allowed 100 74 53 0") // 1, 21, 3 and this
 		n.want(n.outcome(weir.Counted, who(2)), "allowed 100 97 58 0")
-		if got, want := n.recovered(), (weir.StoreEvent{For: 2200 * time.Millisecond, Local: 26, Given: 25}); got != want {
+		if got, want := n.recovered(), (weir.StoreEvent{For: 2200 * time.Millisecond, Local: 27, Given: 26}); got != want {
 			t.Errorf("told of %+v, want %+v", got, want)
 		}
-		if got := store.units(); got != 25 {
-			t.Errorf("the store was given %d units, want 25", got)
+		if got := store.units(); got != 26 {
+			t.Errorf("the store was given %d units, want 26", got)
 		}
 		<-time.After(10 * time.Second)
 		n.ask("l", 0, ip)
@@ -167,7 +167,7 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 			<-time.After(time.Second)
 			store.mode.Store(answers)
 			store.gives.Store(failure)
-			n.outcome(weir.Counted, who(1000))
+			n.outcome(weir.CountedLocally, who(1000))
 			if failure == hangs {
 				<-time.After(time.Second) // as long as a give may take
 			}
@@ -178,15 +178,15 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 				t.Errorf("told of %+v", n.events())
 			}
 			<-time.After(time.Second)
-			n.outcome(weir.Counted, who(1000))
+			n.outcome(weir.CountedLocally, who(1000))
 			synctest.Wait()
 			n.outcome(weir.Counted, who(1000))
 			e := n.recovered()
-			if e.Given+e.Lost != 20+399+1 || e.Lost < 256 || e.Given != store.units() {
+			if e.Given+e.Lost != 20+399+3 || e.Lost < 256 || e.Given != store.units() {
 				t.Errorf("told of %+v, and the store has got %d", e, store.units())
 			}
 			calls := store.windowsGiven()
-			if fmt.Sprint(calls) != "[256 145]" { // of 400, and one more since
+			if fmt.Sprint(calls) != "[256 147]" { // of 401, and two more since
 				t.Errorf("gave %v windows", calls)
 			}
 		})
@@ -212,10 +212,10 @@ func TestTheNotesAreBounded(t *testing.T) {
 		n.ask("l", 0, who(3))
 		store.mode.Store(answers)
 		<-time.After(time.Second)
-		n.outcome(weir.Counted, ip)
+		n.outcome(weir.CountedLocally, ip)
 		<-time.After(2 * time.Second)
 		n.outcome(weir.Counted, ip)
-		if e := n.recovered(); e.Lost != 10 || e.Given != 1001 || store.units() != 1001 { // ip's window is one of the most
+		if e := n.recovered(); e.Lost != 10 || e.Given != 1002 || store.units() != 1002 { // ip's window is one of the most
 			t.Errorf("told of %+v, and the store has got %d units", e, store.units())
 		}
 	})
@@ -252,7 +252,9 @@ func TestARememberedAnswerSaysNothingOfTheStore(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
 		store.mode.Store(fails)
-		n.open(ip)
+		for range 20 {
+			n.ask("l", weir.Peek, ip) // nothing is owed: a request tries
+		}
 		<-time.After(time.Second)
 		store.mode.Store(remembers)
 		for range 3 {
@@ -272,7 +274,7 @@ func TestARememberedAnswerSaysNothingOfTheStore(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		store.mode.Store(answers)
-		n.outcome(weir.Counted, ip)
+		n.outcome(weir.CountedLocally, ip)
 		synctest.Wait()
 		n.outcome(weir.Counted, ip)
 		n.recovered()
@@ -298,9 +300,9 @@ func TestOnlyWhatTheLocalCountAdmittedIsOwed(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		store.mode.Store(answers)
-		n.outcome(weir.Counted, who(2))
+		n.ask("l", weir.Peek, who(2))
 		synctest.Wait()
-		if e := n.recovered(); e.Given != 3+3+2 || e.Local != 80 {
+		if e := n.recovered(); e.Given != 3+3+2 || e.Local != 81 {
 			t.Errorf("told of %+v", e)
 		}
 		if got := len(store.given); got != 3 {
@@ -383,7 +385,7 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 			if giving {
 				<-time.After(time.Second)
 				store.mode.Store(answers)
-				n.outcome(weir.Counted, ip)
+				n.ask("l", weir.Peek, ip)
 				synctest.Wait()
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -21,7 +21,7 @@ const (
 // A common store counts for several nodes: a memstore on another machine.
 type common struct {
 	inner *memstore.Store
-	mode  atomic.Int32 // of its takes
+	mode  atomic.Int32 // of its takes and pings
 	gives atomic.Int32 // of its gives: answers, fails, hangs
 	slow  atomic.Int64 // nanoseconds that a give takes
 	ahead atomic.Int64 // nanoseconds that its clock is ahead, as far as Now says
@@ -34,11 +34,19 @@ type common struct {
 
 func newCommon(t testing.TB) *common {
 	t.Helper()
+	c := new(common)
+	c.empty(t)
+	return c
+}
+
+// empty lets the store forget what it counted. Nobody may ask meanwhile.
+func (c *common) empty(t testing.TB) {
+	t.Helper()
 	inner, err := memstore.New(memstore.Options{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &common{inner: inner}
+	c.inner = inner
 }
 
 // A link is one node's way to a common store, and what it remembers of that.
@@ -76,6 +84,20 @@ func (l *link) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Re
 		l.known.Store(string(c.Key), receipt.Used[i])
 	}
 	return err
+}
+
+func (l *link) Ping(ctx context.Context) error {
+	l.mu.Lock()
+	l.takes++
+	l.mu.Unlock()
+	switch l.mode.Load() {
+	case fails:
+		return errDown
+	case hangs, late:
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
 }
 
 func (l *link) Recall(charges []weir.Charge, used []weir.Used) {

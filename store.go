@@ -66,6 +66,8 @@ type Shared interface {
 	// units may not have arrived. The elements belong to the caller and must not be used after Give returns, which it does
 	// promptly once ctx is done.
 	Give(ctx context.Context, spent []Spent) (lost int64, err error)
+	// Ping asks whether the store would count now, without counting for anybody. It keeps to ctx as Take does.
+	Ping(ctx context.Context) error
 	// Now is the store's clock as this process knows it: its own, corrected by what the store last said.
 	Now() time.Time
 }

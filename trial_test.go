@@ -1,0 +1,53 @@
+package weir_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// D25: a window that the store has forgotten ends there when callers were told, whoever asks first: nobody opens it anew
+// before what was counted here has arrived.
+func TestAStoreThatWasEmptiedIsGivenWhatItIsOwedBeforeItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "100 per minute by ip"))
+		n.ask("l", 0, ip)
+		<-time.After(20 * time.Second)
+		store.mode.Store(fails)
+		n.open(ip)
+		<-time.After(time.Second)
+		store.empty(t)
+		store.mode.Store(answers)
+		n.want(n.outcome(weir.CountedLocally, ip), "allowed 100 78 39 0")
+		synctest.Wait()
+		n.want(n.outcome(weir.Counted, ip), "allowed 100 78 39 0") // 20, 1 and this; what it had counted itself is gone
+	})
+}
+
+// A ping that fails is a failure like any other, and as bounded.
+func TestATrialThatFailsKeepsTheBreakerOpen(t *testing.T) {
+	for _, failure := range []int32{fails, hangs} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newCommon(t)
+			n := newNode(t, store, limiter("l", "100 per minute by ip"))
+			store.mode.Store(fails)
+			n.open(ip)
+			store.mode.Store(failure)
+			for range 3 {
+				<-time.After(time.Second)
+				before, start := store.asked(), time.Now()
+				n.outcome(weir.CountedLocally, ip)
+				n.outcome(weir.CountedLocally, ip)
+				if asked := store.asked() - before; asked != 1 || time.Since(start) > 100*time.Millisecond {
+					t.Errorf("the store was tried %d times in %v", asked, time.Since(start))
+				}
+			}
+			if len(store.windowsGiven()) != 0 || len(n.events()) != 1 {
+				t.Errorf("gave %v, told of %+v", store.windowsGiven(), n.events())
+			}
+		})
+	}
+}
