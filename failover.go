@@ -29,6 +29,19 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 	return Counted
 }
 
+// Probe asks the store in place of a request, where it is failing or is owed something: a process that is asked little finds out
+// that its store answers again, gives it what was counted here meanwhile, and tells so. Call it about once a second; where
+// there is nothing to do it returns at once. It waits no longer than the deadline, whatever ctx says, and an open circuit
+// breaker lets it ask as seldom as requests. Only with a Shared store it does anything.
+func (d *Decider) Probe(ctx context.Context) {
+	if d.shared == nil || !d.outage.astir.Load() {
+		return
+	}
+	if turn := d.breaker.turn(d.options.Now); turn != barred {
+		d.ping(ctx, turn)
+	}
+}
+
 // ping asks the store in place of a take. While it is owed something nothing else may try it: a take would open windows at a
 // store that was emptied, with other resets than callers were told, before what was counted in them here arrives; and a give that
 // fails loses what it carries.

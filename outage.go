@@ -24,8 +24,8 @@ type Health struct {
 	Err     error     // what it said last; nil where it answers
 }
 
-// Health returns whether the store answers, as OnStoreFailure is told it: as far as requests have found out. While nobody asks,
-// nothing changes.
+// Health returns whether the store answers, as OnStoreFailure is told it: as far as requests and Probe have found out. While
+// nobody asks, nothing changes.
 func (d *Decider) Health() Health {
 	o := &d.outage
 	o.mu.Lock()

@@ -51,3 +51,76 @@ func TestATrialThatFailsKeepsTheBreakerOpen(t *testing.T) {
 		})
 	}
 }
+
+// Without any request a probe each second finds out that the store answers, gives it what it is owed, and tells so; where there
+// is nothing to do it does not ask.
+func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "100 per minute by ip"))
+		n.ask("l", 0, ip)
+		n.d.Probe(t.Context())
+		if store.asked() != 1 {
+			t.Error("a store that answers and is owed nothing was asked")
+		}
+		store.mode.Store(fails)
+		n.open(ip)
+		probe := func() {
+			for range 3 {
+				n.d.Probe(t.Context())
+			}
+			synctest.Wait()
+		}
+		before := store.asked()
+		for range 3 {
+			probe()
+			<-time.After(time.Second)
+		}
+		if asked := store.asked() - before; asked != 2 {
+			t.Errorf("the store was tried %d times in two seconds", asked)
+		}
+		store.mode.Store(answers)
+		for range 5 {
+			probe()
+			<-time.After(time.Second)
+		}
+		if e := n.recovered(); e.Given != 20 || store.units() != 20 {
+			t.Errorf("told of %+v", e)
+		}
+		before = store.asked()
+		probe()
+		if store.asked() != before {
+			t.Error("a store that has recovered was asked")
+		}
+	})
+}
+
+// A single failure leaves the breaker closed, and a unit that is owed: that is given without a request, too.
+func TestAProbeGivesWhatASingleFailureCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "100 per minute by ip"))
+		store.mode.Store(fails)
+		n.ask("l", 0, ip)
+		store.mode.Store(answers)
+		n.d.Probe(t.Context())
+		synctest.Wait()
+		if store.units() != 1 {
+			t.Errorf("the store has got %d units, want 1", store.units())
+		}
+	})
+}
+
+// Probing takes nothing from who has no shared store.
+func TestProbeAsksNoStoreOfOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, weir.FailLocal)
+		c.store.mode.Store(fails)
+		c.ask("l", 0, ip)
+		before := c.store.takes.Load()
+		c.d.Probe(t.Context())
+		if c.store.takes.Load() != before {
+			t.Error("it was asked")
+		}
+	})
+}
