@@ -11,7 +11,7 @@ import (
 const (
 	giveWindows = 256         // that the store is given at once
 	giveRounds  = 4           // after which an open breaker closes while the last are still being given,
-	giveFor     = time.Second // or after this time: under load there is always one more
+	giveFor     = time.Second // or this time after the first of them: under load there is always one more
 	givePause   = time.Second // after giving failed
 )
 
@@ -40,13 +40,17 @@ func (d *Decider) resume(now time.Time) {
 	o.tell()
 }
 
-// giveBack gives the store what it is owed, what is added meanwhile too, until nothing is left or the store fails. Each window
+// giveBack gives the store what it is owed, what is added meanwhile too, until nothing is left or the store fails. The first
+// round is the outage's own, and the breaker waits for it however long it is; what came meanwhile is bounded. Each window
 // is handed over once, whatever becomes of it. Whoever calls it has set giving.
 func (d *Decider) giveBack(ctx context.Context) error {
-	began := d.options.Now()
+	var second time.Time // when the second round began
 	for rounds := 0; !d.gaveAll(); rounds++ {
+		if rounds == 1 {
+			second = d.options.Now()
+		}
 		for more := true; more; {
-			if rounds >= giveRounds || d.options.Now().Sub(began) >= giveFor {
+			if rounds >= giveRounds || rounds > 0 && d.options.Now().Sub(second) >= giveFor {
 				d.breaker.close()
 			}
 			var err error

@@ -124,3 +124,37 @@ func TestProbeAsksNoStoreOfOnesOwn(t *testing.T) {
 		}
 	})
 }
+
+// However much an outage has left, the store has all of it before it is asked again; only what comes meanwhile is bounded.
+func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const windows = 2000
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "100 per hour by ip"))
+		store.mode.Store(fails)
+		n.open(ip)
+		for i := range windows {
+			n.ask("l", 0, who(i))
+		}
+		<-time.After(time.Second)
+		store.mode.Store(answers)
+		store.slow.Store(int64(900 * time.Millisecond)) // each of 8
+		n.ask("l", 0, ip)
+		start := time.Now()
+		for i := 0; n.ask("l", 0, who(i)).Outcome != weir.Counted; i++ {
+			if store.units() < windows && n.d.Health() == (weir.Health{}) {
+				t.Error("good before it has everything")
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		if got := store.units(); got < windows+20 {
+			t.Errorf("the store was asked when it had got %d units of %d", got, windows+20)
+		}
+		if took := time.Since(start); took < 8*900*time.Millisecond || took > 10*time.Second {
+			t.Errorf("the store was asked again after %v", took)
+		}
+		if err := n.d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
