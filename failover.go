@@ -1,6 +1,9 @@
 package weir
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // take asks the store, and where it does not answer does what the limiters say (D25).
 func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
@@ -14,8 +17,10 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 	turn := d.breaker.turn(d.options.Now)
 	switch {
 	case turn == barred:
+		d.outage.local.Add(1)
 		return d.failover(ctx, t)
 	case turn == tries && d.outage.owes():
+		d.outage.local.Add(1)
 		outcome := d.failover(ctx, t)
 		d.ping(ctx, turn)
 		return outcome
@@ -24,6 +29,9 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 	err := d.store.Take(d.deadlines.bound(ctx), charges, &t.receipt)
 	d.learn(turn, t.receipt.Remembered, err)
 	if err != nil {
+		if !errors.Is(err, ErrCharges) {
+			d.outage.local.Add(1)
+		}
 		return d.failover(ctx, t)
 	}
 	return Counted
@@ -49,29 +57,30 @@ func (d *Decider) ping(ctx context.Context, turn turn) {
 	d.learn(turn, false, d.shared.Ping(d.deadlines.bound(ctx)))
 }
 
-// learn notes what a take or a ping tells of the store: an error that it does not answer, a receipt that it does, one that was
-// only remembered nothing.
+// learn notes what a take or a ping tells of the store: an error that it does not answer, a receipt that it does, one that
+// was only remembered nothing, and nor does ErrCharges.
 func (d *Decider) learn(turn turn, remembered bool, err error) {
 	switch {
+	case errors.Is(err, ErrCharges) || err == nil && remembered:
+		if turn == tries {
+			d.breaker.pass(d.options.Now())
+		}
 	case err != nil:
 		now := d.options.Now()
 		d.breaker.failure(now)
 		d.outage.failure(now, err)
-	case !remembered:
+	default:
 		now := d.options.Now()
 		d.breaker.answer(now)
 		if d.outage.astir.Load() {
 			d.resume(now)
 		}
-	case turn == tries:
-		d.breaker.pass(d.options.Now())
 	}
 }
 
 // failover decides without the store. What the store had counted when it last answered is where the local count starts, and
 // what that admits the store is owed. A request under several limiters follows the strictest of them.
 func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
-	d.outage.local.Add(1)
 	mode := t.failureMode()
 	if d.options.Fallback == nil || mode == FailDeny {
 		return d.unavailable(t)

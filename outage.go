@@ -43,7 +43,7 @@ const calm = time.Second
 type outage struct {
 	told  func(StoreEvent)
 	astir atomic.Bool  // it fails or is owed something: an answer of it is worth a look
-	local atomic.Int64 // requests decided without it
+	local atomic.Int64 // requests decided without it while it failed
 
 	mu      sync.Mutex
 	failing bool

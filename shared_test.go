@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 const (
 	late      = hangs + 1 + iota // it counts, and its answer does not arrive
 	remembers                    // a refusal, without having been asked
+	splits                       // it cannot count these charges together
 )
 
 // A common store counts for several nodes: a memstore on another machine.
@@ -62,6 +64,8 @@ func (l *link) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Re
 	switch l.mode.Load() {
 	case fails:
 		return errDown
+	case splits:
+		return fmt.Errorf("two machines: %w", weir.ErrCharges)
 	case hangs:
 		<-ctx.Done()
 		return ctx.Err()

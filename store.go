@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -13,6 +14,10 @@ type Store interface {
 	// unknown (the units may or may not have been spent) and that receipt holds nothing.
 	Take(ctx context.Context, charges []Charge, receipt *Receipt) error
 }
+
+// ErrCharges is wrapped by the error of a Take whose charges the store cannot count together, whatever its state: it tells nothing
+// about whether it answers.
+var ErrCharges = errors.New("charges that cannot be counted together")
 
 // A Charge asks for Cost units of one window.
 type Charge struct {

@@ -158,3 +158,36 @@ func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
 		}
 	})
 }
+
+// Charges that the store cannot count together are counted here, and say nothing about whether it answers.
+func TestChargesThatCannotBeCountedTogetherAreNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "100 per minute by ip"))
+		store.mode.Store(splits)
+		for range 50 {
+			n.outcome(weir.CountedLocally, ip)
+		}
+		if store.asked() != 50 || len(n.events()) != 0 || n.d.Health() != (weir.Health{}) {
+			t.Errorf("asked %d times of 50, told of %+v", store.asked(), n.events())
+		}
+		store.mode.Store(answers)
+		n.ask("l", weir.Peek, ip)
+		synctest.Wait()
+		n.want(n.outcome(weir.Counted, ip), "allowed 100 49 60 0") // it has got them
+		store.mode.Store(fails)
+		for range 20 {
+			n.ask("l", weir.Peek, ip)
+		}
+		<-time.After(time.Second)
+		for _, mode := range []int32{splits, answers} { // the trial passes on
+			store.mode.Store(mode)
+			n.ask("l", weir.Peek, ip)
+		}
+		<-time.After(4 * time.Second)
+		n.outcome(weir.Counted, ip)
+		if e := n.recovered(); e.Local != 20 {
+			t.Errorf("told of %+v", e)
+		}
+	})
+}
