@@ -133,7 +133,7 @@ func TestTheBreakerStopsTheWaitingAndRecovers(t *testing.T) {
 			t.Errorf("%d requests tried the store after a second, want 1", n)
 		}
 		c.store.mode.Store(answers)
-		<-time.After(2 * time.Second)
+		<-time.After(3 * time.Second)
 		c.want(c.ask("l", 0, ip), "allowed 3 2 60 0")
 		if d := c.ask("l", 0, ip); d.Outcome != weir.Counted {
 			t.Errorf("outcome %v after recovery, want Counted", d.Outcome)

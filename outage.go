@@ -24,8 +24,8 @@ type Health struct {
 	Err     error     // what it said last; nil where it answers
 }
 
-// Health returns whether the store answers, as OnStoreFailure is told it: as far as requests and Probe have found out. While
-// nobody asks, nothing changes.
+// Health returns whether the store answers, as OnStoreFailure is told it: again once it has not failed for 3 seconds,
+// as far as requests and Probe have found out. While nobody asks, nothing changes.
 func (d *Decider) Health() Health {
 	o := &d.outage
 	o.mu.Lock()
@@ -36,8 +36,9 @@ func (d *Decider) Health() Health {
 	return Health{Failing: true, Since: o.since, Err: o.err}
 }
 
-// calm is how long no take may have failed before the store has recovered: one that answers every other take has not.
-const calm = time.Second
+// calm is how long the store may not have failed before it has recovered. One that answers every other take has not, nor one
+// that answers for a second until the breaker has closed and one of its machines is asked again that is dead.
+const calm = 3 * time.Second
 
 // An outage is what is known of a store that does not answer, and what it is owed.
 type outage struct {

@@ -145,7 +145,7 @@ func TestEventsAreToldOneAtATime(t *testing.T) {
 		store.mode.Store(fails)
 		var telling sync.WaitGroup
 		telling.Go(func() { n.ask("l", 0, ip) })
-		<-time.After(2 * time.Second)
+		<-time.After(3 * time.Second)
 		store.mode.Store(answers)
 		n.slow.Store(0)
 		n.outcome(weir.Counted, ip)
@@ -165,7 +165,7 @@ func TestCloseIsNoRecovery(t *testing.T) {
 		n := newNode(t, store, limiter("l", "1000 per second by ip"))
 		store.mode.Store(fails)
 		n.open(ip)
-		<-time.After(2 * time.Second) // the windows that are noted have ended
+		<-time.After(4 * time.Second) // the windows that are noted have ended
 		if err := n.d.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -190,7 +190,7 @@ func TestWhoIsToldMayAsk(t *testing.T) {
 			t.Fatal(err)
 		}
 		(&bench{TB: t, d: d}).ask("l", 0, ip)
-		<-time.After(time.Second)
+		<-time.After(3 * time.Second)
 		store.mode.Store(answers)
 		(&bench{TB: t, d: d}).ask("l", 0, ip)
 		if fmt.Sprint(seen) != "[true true false false]" {

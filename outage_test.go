@@ -72,7 +72,7 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		<-time.After(time.Second)
 		n.want(n.outcome(weir.Counted, ip), "allowed 100 74 53 0") // 1, 21, 3 and this
 		n.want(n.outcome(weir.Counted, who(2)), "allowed 100 97 58 0")
-		if got, want := n.recovered(), (weir.StoreEvent{For: 2200 * time.Millisecond, Local: 27, Given: 26}); got != want {
+		if got, want := n.recovered(), (weir.StoreEvent{For: 5500 * time.Millisecond, Local: 27, Given: 26}); got != want {
 			t.Errorf("told of %+v, want %+v", got, want)
 		}
 		if got := store.units(); got != 26 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -249,9 +250,14 @@ func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
 	return d
 }
 
-// recovered fails the test unless the node was told of one outage, and that it is over.
+// recovered lets so much time pass that the outage is over, and fails the test unless the node was told of one, and of its end.
 func (n *node) recovered() weir.StoreEvent {
 	n.Helper()
+	if n.d.Health().Failing {
+		<-time.After(3 * time.Second)
+		n.d.Probe(n.Context())
+		synctest.Wait()
+	}
 	e := n.events()
 	if len(e) != 2 || !e[0].Failing || e[0].Err == nil || e[1].Failing || e[1].Err != nil {
 		n.Fatalf("told of %+v, want failing once and recovered once", e)

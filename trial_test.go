@@ -191,3 +191,34 @@ func TestChargesThatCannotBeCountedTogetherAreNoFailure(t *testing.T) {
 		}
 	})
 }
+
+// A store of which one machine of several is dead fails every now and then, and answers in between: that is one outage.
+func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "1000 per minute by ip"))
+		start := time.Now()
+		for i := range 10 {
+			store.mode.Store(fails)
+			n.ask("l", 0, who(1))
+			store.mode.Store(answers)
+			for range 1 + 10*(i%3) {
+				<-time.After(100 * time.Millisecond)
+				n.ask("l", 0, ip)
+			}
+			if h := n.d.Health(); !h.Failing || h.Since != start {
+				t.Fatalf("Health says %+v", h)
+			}
+		}
+		<-time.After(2800 * time.Millisecond)
+		n.ask("l", 0, ip)
+		if len(n.events()) != 1 {
+			t.Errorf("told of %+v", n.events())
+		}
+		<-time.After(200 * time.Millisecond)
+		n.ask("l", 0, ip)
+		if e := n.recovered(); e.Local != 10 {
+			t.Errorf("told of %+v", e)
+		}
+	})
+}

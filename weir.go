@@ -52,8 +52,8 @@ type Options struct {
 	// store left off, and count by that store's Now.
 	Fallback Store
 
-	// OnStoreFailure, if set, is told once when the store stops answering, and once when it answers again and has been
-	// given what was counted here meanwhile. It must not block.
+	// OnStoreFailure, if set, is told once when the store stops answering, and once when it answers again, has been given
+	// what was counted here meanwhile, and has not failed for 3 seconds. It must not block.
 	OnStoreFailure func(StoreEvent)
 
 	// Now is the clock by which the circuit breaker waits; nil means time.Now. Windows are counted by the store's clock.
