@@ -95,7 +95,7 @@ func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
 		return d.unavailable(t)
 	}
 	if d.shared != nil && t.receipt.Allowed && t.cost > 0 {
-		d.outage.note(charges, &t.receipt)
+		d.outage.note(charges, &t.receipt, d.options.Now())
 	}
 	if mode == FailAllow {
 		t.receipt.Allowed = true

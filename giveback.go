@@ -97,7 +97,7 @@ func (d *Decider) gaveUp(ctx context.Context, err error) {
 // giveSome gives the store the next windows of a round, notes what came of it, and says whether there are more.
 func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
 	o := &d.outage
-	now := d.shared.Now().Unix()
+	now := d.now()
 	o.mu.Lock()
 	spent, units := o.owed.next(giveWindows, now)
 	more = len(o.owed.round) > 0
@@ -116,6 +116,9 @@ func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
 	o.mu.Unlock()
 	return more, err
 }
+
+// now returns the present moment by the clocks that a window is noted by.
+func (d *Decider) now() instant { return instant{d.shared.Now(), d.options.Now()} }
 
 var errUnconfirmed = errors.New("it did not confirm them")
 
@@ -144,7 +147,7 @@ func (d *Decider) Close(ctx context.Context) error {
 	err := d.giveBack(ctx)
 
 	o.mu.Lock()
-	o.lost += o.owed.drop(d.shared.Now().Unix())
+	o.lost += o.owed.drop(d.now())
 	lost = o.lost - lost
 	o.mu.Unlock()
 	if lost == 0 {

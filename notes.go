@@ -1,9 +1,13 @@
 package weir
 
+import "time"
+
 const (
 	notedWindows = 1 << 18 // that are noted at most,
 	notedBytes   = 32 << 20
 	notedLooks   = 16 // windows that are looked at for one that has ended, where there are so many
+
+	noteSlack = 2 * time.Second // by which two clocks may have gone differently: seconds are whole, and round trips take time
 )
 
 // notes are the windows in which units were counted here that the store is owed, at most notedWindows of them with notedBytes
@@ -18,14 +22,37 @@ func (n *notes) count() int { return len(n.windows) + len(n.round) }
 
 type note struct {
 	key   string
-	spent Spent // without its Key
+	spent Spent     // without its Key
+	ends  time.Time // when the window does, by this process's clock
 }
 
-// add notes what a charge spent in the window that used is, at now, and reports whether there was room for it. What was spent in
+// An instant is the same moment by two clocks: the store's as far as this process knows it, which an answer can set by minutes,
+// and this process's own.
+type instant struct{ store, local time.Time }
+
+// reset returns when the window ends by the store's clock. Where that was set since the window was noted, what was left of it
+// by this process's clock counts: so much its caller was told.
+func (w *note) reset(now instant) int64 {
+	left := w.ends.Sub(now.local)
+	if set := time.Unix(w.spent.Used.Reset, 0).Sub(now.store) - left; set.Abs() > noteSlack {
+		return now.store.Add(left).Unix()
+	}
+	return w.spent.Used.Reset
+}
+
+// add notes what a charge spent in the window that used is, and reports whether there was room for it. What was spent in
 // windows that have ended is forgotten: it does no harm any more.
-func (n *notes) add(c *Charge, used Used, now int64) bool {
+func (n *notes) add(c *Charge, used Used, now instant) bool {
+	ends := now.local.Add(time.Unix(used.Reset, 0).Sub(now.store))
 	if w := n.windows[string(c.Key)]; w != nil {
-		w.spent.Used = Used{Count: w.spent.Used.At(now, c.Per).Count + c.Cost, Reset: used.Reset}
+		switch {
+		case w.reset(now) <= now.store.Unix(): // that window has ended
+			w.spent.Used.Count, w.ends = 0, ends
+		case w.spent.Used.Reset <= now.store.Unix(), // the clock was set to after its end, and so there is another already
+			ends.Before(w.ends):
+			w.ends = ends
+		}
+		w.spent.Used = Used{Count: w.spent.Used.Count + c.Cost, Reset: used.Reset}
 		return true
 	}
 	if n.full(len(c.Key)) && !n.tidy(now, len(c.Key)) {
@@ -34,7 +61,8 @@ func (n *notes) add(c *Charge, used Used, now int64) bool {
 	if n.windows == nil {
 		n.windows = make(map[string]*note)
 	}
-	w := &note{string(c.Key), Spent{Scope: c.Scope, Subject: c.Subject, Per: c.Per, Used: Used{Count: c.Cost, Reset: used.Reset}}}
+	spent := Spent{Scope: c.Scope, Subject: c.Subject, Per: c.Per, Used: Used{Count: c.Cost, Reset: used.Reset}}
+	w := &note{key: string(c.Key), spent: spent, ends: ends}
 	n.windows[w.key] = w
 	n.bytes += len(w.key)
 	return true
@@ -43,10 +71,10 @@ func (n *notes) add(c *Charge, used Used, now int64) bool {
 func (n *notes) full(more int) bool { return n.count() >= notedWindows || n.bytes+more > notedBytes }
 
 // tidy looks at a few windows, forgets those that have ended, and reports whether that has made room.
-func (n *notes) tidy(now int64, more int) bool {
+func (n *notes) tidy(now instant, more int) bool {
 	looks := 0
 	for key, w := range n.windows {
-		if w.spent.Used.Reset <= now {
+		if w.reset(now) <= now.store.Unix() {
 			delete(n.windows, key)
 			n.bytes -= len(key)
 		}
@@ -66,13 +94,13 @@ func (n *notes) begin() {
 }
 
 // next takes the next windows of the round away, at most most, and returns those that are open at now, with the units in them.
-func (n *notes) next(most int, now int64) (spent []Spent, units int64) {
+func (n *notes) next(most int, now instant) (spent []Spent, units int64) {
 	batch := n.round[:min(most, len(n.round))]
 	n.round = n.round[len(batch):]
 	for _, w := range batch {
 		n.bytes -= len(w.key)
-		if w.spent.Used.Reset > now {
-			w.spent.Key = []byte(w.key)
+		if reset := w.reset(now); reset > now.store.Unix() {
+			w.spent.Key, w.spent.Used.Reset = []byte(w.key), reset
 			spent = append(spent, w.spent)
 			units += w.spent.Used.Count
 		}
@@ -84,7 +112,7 @@ func (n *notes) next(most int, now int64) (spent []Spent, units int64) {
 }
 
 // drop forgets everything, and returns how many units there were in windows that are open at now.
-func (n *notes) drop(now int64) (units int64) {
+func (n *notes) drop(now instant) (units int64) {
 	n.begin()
 	_, units = n.next(n.count(), now)
 	return units

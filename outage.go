@@ -80,13 +80,14 @@ func (o *outage) failure(now time.Time, err error) {
 	o.tell()
 }
 
-// note notes what the store is owed for a take that was counted here.
-func (o *outage) note(charges []Charge, receipt *Receipt) {
+// note notes what the store is owed for a take that was counted here, at local by this process's clock.
+func (o *outage) note(charges []Charge, receipt *Receipt, local time.Time) {
+	now := instant{time.Unix(receipt.Now, 0), local}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range charges {
 		c := &charges[i]
-		if c.Cost > 0 && (o.closed || !o.owed.add(c, receipt.Used[i], receipt.Now)) {
+		if c.Cost > 0 && (o.closed || !o.owed.add(c, receipt.Used[i], now)) {
 			o.lost += c.Cost
 		}
 	}

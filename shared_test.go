@@ -109,7 +109,7 @@ func (l *link) Recall(charges []weir.Charge, used []weir.Used) {
 	for i, c := range charges {
 		u, _ := l.known.Load(string(c.Key))
 		used[i], _ = u.(weir.Used)
-		used[i] = used[i].At(time.Now().Unix(), c.Per)
+		used[i] = used[i].At(l.Now().Unix(), c.Per)
 	}
 }
 
@@ -196,12 +196,13 @@ func newNode(t *testing.T, store *common, limiters ...weir.Limiter) *node {
 
 func newNodeWithin(t *testing.T, deadline time.Duration, store *common, limiters ...weir.Limiter) *node {
 	t.Helper()
-	fallback, err := memstore.New(memstore.Options{Now: time.Now})
+	way := &link{common: store}
+	fallback, err := memstore.New(memstore.Options{Now: way.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &node{store: store}
-	d, err := weir.New(policyOf(limiters...), &link{common: store}, weir.Options{
+	d, err := weir.New(policyOf(limiters...), way, weir.Options{
 		Fallback: fallback,
 		Deadline: deadline,
 		OnStoreFailure: func(e weir.StoreEvent) {

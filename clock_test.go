@@ -1,0 +1,57 @@
+package weir_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Before a shared store has answered, its clock is this process's; the first answer can set it by minutes. A window that is owed
+// ends as much later as its caller was told, whichever way the clock goes.
+func TestAClockThatIsSetMovesNoWindowThatIsOwed(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		wait  time.Duration // from the first request, of a minute's window, until the clock is set
+		ahead time.Duration
+		again bool          // whether there is a request after that and before the store answers
+		units int64         // that the store is given,
+		left  time.Duration // in a window that ends so much later
+	}{
+		{"forward", 20 * time.Second, 5 * time.Minute, false, 20, 40 * time.Second},
+		{"back", 20 * time.Second, -5 * time.Minute, false, 20, 40 * time.Second},
+		{"hardly", 20 * time.Second, 1500 * time.Millisecond, false, 20, 38500 * time.Millisecond}, // what was told stays
+		{"back, after its end", 61 * time.Second, -5 * time.Minute, false, 0, 0},
+		{"forward, after its end", 61 * time.Second, 5 * time.Minute, false, 0, 0},
+		{"forward, and on", 20 * time.Second, 5 * time.Minute, true, 21, time.Minute}, // it was told the new window's end
+		{"back, and on", 20 * time.Second, -5 * time.Minute, true, 21, 40 * time.Second},
+		{"not, and on", 20 * time.Second, 0, true, 21, 40 * time.Second},
+		{"not, and on after its end", time.Minute, 0, true, 1, time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newCommon(t)
+				n := newNode(t, store, limiter("l", "100 per minute by ip"))
+				store.mode.Store(fails)
+				n.open(ip)
+				<-time.After(test.wait)
+				store.ahead.Store(int64(test.ahead))
+				if test.again {
+					n.ask("l", 0, ip)
+					<-time.After(time.Second)
+					test.left -= time.Second
+				}
+				store.mode.Store(answers)
+				n.d.Probe(t.Context())
+				synctest.Wait()
+				if got := store.units(); got != test.units {
+					t.Fatalf("the store was given %d units, want %d", got, test.units)
+				}
+				for _, s := range store.given {
+					if left := time.Unix(s.Used.Reset, 0).Sub(time.Now().Add(test.ahead)); left != test.left {
+						t.Errorf("in a window that ends in %v, want %v", left, test.left)
+					}
+				}
+			})
+		})
+	}
+}
