@@ -13,7 +13,7 @@ const (
 )
 
 // A breaker stops the waiting for a store that does not answer: after 20 failures in a row, or when over half of a
-// second's takes failed. Then one request a second tries again. The first answer ends that, but the breaker closes only when
+// second's takes failed. Then one request or probe a second tries again. The first answer ends that, but the breaker closes only when
 // close says that the store has been given what was counted without it. The zero value is closed.
 type breaker struct {
 	open     atomic.Bool // until is not zero: while it is closed, which is nearly always, nobody reads the clock or waits for mu
@@ -62,7 +62,7 @@ func (b *breaker) pass(now time.Time) {
 	}
 }
 
-// failure notes that a take failed.
+// failure notes that a take or a ping failed.
 func (b *breaker) failure(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +76,7 @@ func (b *breaker) failure(now time.Time) {
 	}
 }
 
-// answer notes that the store answered a take. Where the breaker is open, somebody must close it now, or open it again.
+// answer notes that the store answered a take or a ping. Where the breaker is open, somebody must close it now, or open it again.
 func (b *breaker) answer(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +109,7 @@ func (b *breaker) close() {
 	}
 }
 
-// reopen takes an answer back: the store has failed since, otherwise than in a take.
+// reopen takes an answer back: the store has failed since, otherwise than in those.
 func (b *breaker) reopen(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
