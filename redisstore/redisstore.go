@@ -207,9 +207,6 @@ func (s *Store) Recall(charges []weir.Charge, used []weir.Used) {
 	}
 }
 
-// Ping implements weir.Shared.
-func (s *Store) Ping(context.Context) error { return s.State().Err }
-
 // Check says why the server cannot count a policy: on a cluster the windows of one limiter must share their first key source,
 // or one script could not charge them together. It knows that there is a cluster once there was an answer.
 func (s *Store) Check(p weir.Policy) error {

@@ -49,7 +49,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	}
 	if l.cluster && !sameSlot(names[:len(charges)]) {
 		s.warnOfSlots()
-		return fmt.Errorf("redis %s: the windows do not begin with the same key source, and a cluster counts only such together", s.where)
+		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster counts only such together", s.where, weir.ErrCharges)
 	}
 	var room [2 * weir.MaxCharges]string
 	s.asked.Add(1)

@@ -185,7 +185,7 @@ func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, lo
 		return no(err, "see 'weir policy check FILE'")
 	}
 	if f.store.shared != nil {
-		e.closers = append(e.closers, func() error { return closeDecider(e.decider, log) })
+		e.closers = append(e.closers, func() error { return closeDecider(e.decider, log) }, keepProbing(e.decider))
 	}
 	return nil
 }

@@ -177,6 +177,34 @@ func (e *edge) storeTrouble(store *redisstore.Store) error {
 
 var errStoreSilent = errors.New("the store does not answer; each limiter does what its on_store_failure says")
 
+// probeEvery is how often a store that does not answer is asked in place of requests.
+const probeEvery = time.Second
+
+// keepProbing has a server that is asked little find out that its store answers again, and give it what was counted here. What it returns
+// ends that.
+func keepProbing(d *weir.Decider) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(probeEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				d.Probe(ctx)
+			}
+		}
+	}()
+	return func() error {
+		cancel()
+		<-done
+		return nil
+	}
+}
+
 // givingBack is how long an ending server tries to give its local counts to the store.
 const givingBack = 2 * time.Second
 
