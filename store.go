@@ -72,6 +72,7 @@ type Shared interface {
 	// promptly once ctx is done.
 	Give(ctx context.Context, spent []Spent) (lost int64, err error)
 	// Ping asks whether the store would count now, without counting for anybody. It keeps to ctx as Take does.
+	// A store of several machines answers if all of them do: after it they are given what was spent, and what fails then is lost.
 	Ping(ctx context.Context) error
 	// Now is the store's clock as this process knows it: its own, corrected by what the store last said.
 	Now() time.Time
