@@ -77,26 +77,50 @@ func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []strin
 			continue
 		case ok && told.IsTryAgain() && wait(ctx, tryAgain):
 			continue
-		case ok && strings.Contains(told.Error(), "READONLY"), ok && strings.HasPrefix(told.Error(), "MASTERDOWN"):
-			s.reconnect() // what was the master is one no more
 		}
+		s.lookForMaster(err)
 		err = explained(err)
 		s.state.failed(err)
 		return reply, err
 	}
 }
 
-// Ping implements weir.Shared: it counts a unit nobody asks for, in a window of a second, as a take would.
+// pings is how many windows Ping counts in on a cluster: enough that each of two dozen masters most likely has one.
+const pings = 128
+
+// Ping implements weir.Shared: it counts units that nobody asks for, in windows of a second, as takes would. On a cluster these are
+// spread over its machines, and all must answer.
 func (s *Store) Ping(ctx context.Context) error {
 	l := s.link.Load()
 	if l == nil {
 		return s.unready()
 	}
-	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}})
-	if _, err := s.run(ctx, l, &l.take, []string{s.prefix + ":{trial}0"}, args); err != nil {
-		return fmt.Errorf("redis %s: %w", s.where, err)
+	n := 1
+	if l.cluster {
+		n = pings
 	}
+	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}})
+	commands := make([]rueidis.Completed, n)
+	for i := range commands {
+		commands[i] = l.take.command(l, true, []string{fmt.Sprintf("%s:{trial%d}", s.prefix, i)}, args)
+	}
+	for _, err := range s.doMulti(ctx, l, commands) {
+		if err != nil {
+			s.lookForMaster(err)
+			err = explained(err)
+			s.state.failed(err)
+			return fmt.Errorf("redis %s: %w", s.where, err)
+		}
+	}
+	s.state.answered()
 	return nil
+}
+
+// lookForMaster connects anew where what was the master is one no more.
+func (s *Store) lookForMaster(err error) {
+	if told, ok := rueidis.IsRedisErr(err); ok && (strings.Contains(told.Error(), "READONLY") || strings.HasPrefix(told.Error(), "MASTERDOWN")) {
+		s.reconnect()
+	}
 }
 
 func wait(ctx context.Context, d time.Duration) bool {

@@ -92,14 +92,14 @@ func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *we
 	if best == nil {
 		return false
 	}
-	if local < best.until { // it was read before the answer came
+	asked := best.asked.Load()
+	if local < max(best.until, asked) { // it was read before somebody else asked, or was answered
 		local = m.local()
 	}
 	earliest, latest, ok := best.span(local)
 	if !ok {
 		return false
 	}
-	asked := best.asked.Load()
 	if (local-asked >= int64(askAgain) || local < asked) && best.asked.CompareAndSwap(asked, local) {
 		return false
 	}
