@@ -7,9 +7,12 @@ import (
 )
 
 const (
-	breakerRow   = 20          // failures in a row that open the breaker
-	breakerLeast = 20          // takes in a second below which the share of failures says nothing
-	breakerWait  = time.Second // how long it stays open before a request tries again
+	breakerRow = 20 // failures in a row that open the breaker
+	// breakerRowFor is how long there must have been no answer: those who wait for one dead machine of many are told together,
+	// and that is no row.
+	breakerRowFor = 25 * time.Millisecond
+	breakerLeast  = 20          // takes in a second below which the share of failures says nothing
+	breakerWait   = time.Second // how long it stays open before a request tries again
 )
 
 // A breaker stops the waiting for a store that does not answer: after 20 failures in a row, or when over half of a
@@ -19,6 +22,7 @@ type breaker struct {
 	open     atomic.Bool // until is not zero: while it is closed, which is nearly always, nobody reads the clock or waits for mu
 	mu       sync.Mutex
 	row      int       // failures since the last answer
+	last     time.Time // answer
 	second   int64     // the Unix second that good and bad count
 	good     int       // answers in it
 	bad      int       // failures in it
@@ -70,7 +74,8 @@ func (b *breaker) failure(now time.Time) {
 	b.row++
 	b.bad++
 	many := b.good+b.bad >= breakerLeast && b.bad > b.good
-	if !b.until.IsZero() || b.row >= breakerRow || many {
+	row := b.row >= breakerRow && now.Sub(b.last) >= breakerRowFor
+	if !b.until.IsZero() || row || many {
 		b.until, b.answered = now.Add(breakerWait), false
 		b.open.Store(true)
 	}
@@ -81,7 +86,7 @@ func (b *breaker) answer(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count(now)
-	b.row = 0
+	b.row, b.last = 0, now
 	b.good++
 	b.answered = !b.until.IsZero()
 }

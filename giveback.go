@@ -33,6 +33,10 @@ func (d *Decider) resume(now time.Time) {
 		o.giving, o.heard, o.stop = true, true, stop
 		o.giver.Go(func() {
 			defer stop()
+			if err := d.shared.Ping(d.deadlines.bound(ctx)); err != nil { // one of its machines may be dead: what it is given would be lost
+				d.gaveUp(ctx, err)
+				return
+			}
 			_ = d.giveBack(ctx)
 		})
 	}

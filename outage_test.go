@@ -104,6 +104,7 @@ func TestTwoNodesHandNoBudgetOutTwiceAfterAnOutage(t *testing.T) {
 			}
 			ask(a, 20)
 			ask(b, 5)
+			<-time.After(25 * time.Millisecond) // those who fail right after an answer are no row
 			store.mode.Store(failure)
 			store.slow.Store(int64(10 * time.Millisecond))
 			admitted += a.open(ip) + b.open(ip)

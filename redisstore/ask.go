@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []strin
 	}
 }
 
-// pings is how many windows Ping counts in on a cluster: enough that each of two dozen masters most likely has one.
+// pings is how many windows Ping counts in on a cluster: each of up to 40 masters with slots in even parts has one.
 const pings = 128
 
 // Ping implements weir.Shared: it counts units that nobody asks for, in windows of a second, as takes would. On a cluster these are
@@ -104,13 +105,16 @@ func (s *Store) Ping(ctx context.Context) error {
 	for i := range commands {
 		commands[i] = l.take.command(l, true, []string{fmt.Sprintf("%s:{trial%d}", s.prefix, i)}, args)
 	}
+	var bad error
 	for _, err := range s.doMulti(ctx, l, commands) {
 		if err != nil {
 			s.lookForMaster(err)
-			err = explained(err)
-			s.state.failed(err)
-			return fmt.Errorf("redis %s: %w", s.where, err)
+			bad = explained(err)
 		}
+	}
+	if bad != nil {
+		s.state.failed(bad)
+		return fmt.Errorf("redis %s: %w", s.where, bad)
 	}
 	s.state.answered()
 	return nil
@@ -173,7 +177,9 @@ func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (ru
 	case reply := <-answer:
 		return reply, s.transport(reply)
 	case <-ctx.Done():
-		s.inTrouble()
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			s.inTrouble()
+		}
 		return rueidis.RedisResult{}, ctx.Err()
 	}
 }
@@ -182,7 +188,9 @@ func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (ru
 func (s *Store) transport(reply rueidis.RedisResult) error {
 	err := reply.NonRedisError()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		s.inTrouble()
+		if !errors.Is(err, context.Canceled) { // who gives up tells nothing of the server
+			s.inTrouble()
+		}
 		return err
 	}
 	return nil
@@ -190,7 +198,7 @@ func (s *Store) transport(reply rueidis.RedisResult) error {
 
 func (s *Store) inTrouble() { s.trouble.Store(s.local() + int64(troubled)) }
 
-// doMulti asks many questions aside. Those that are not answered when ctx ends have its error.
+// doMulti asks many questions aside. When ctx ends before all are answered, all have its error.
 func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Completed) []error {
 	all := make([]error, len(commands))
 	fail := func(err error) []error {

@@ -133,7 +133,7 @@ func (s *Store) keep() {
 			}
 			s.note(err)
 		}
-		if l == nil || anew || failures >= mostFailures {
+		if l == nil || anew || failures >= mostFailures && !l.cluster { // a cluster's client finds its machines by itself
 			if s.note(s.connect(s.closing)) == nil {
 				failures = 0
 			}

@@ -216,7 +216,7 @@ func (o *Options) parseQuery(query string, f form) error {
 		}
 	}
 	if o.Prefix != "" && !prefixForm.MatchString(o.Prefix) {
-		return fmt.Errorf("prefix %q: want 1 to 64 of letters, digits and - _ . :", o.Prefix)
+		return fmt.Errorf("prefix %q: want 1 to 64 of - _ : . and letters and digits", o.Prefix)
 	}
 	if o.SentinelUsername != "" && o.SentinelPassword == "" {
 		return errors.New("sentinel_user means nothing without sentinel_password")
