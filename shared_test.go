@@ -196,7 +196,12 @@ func newNode(t *testing.T, store *common, limiters ...weir.Limiter) *node {
 
 func newNodeWithin(t *testing.T, deadline time.Duration, store *common, limiters ...weir.Limiter) *node {
 	t.Helper()
-	way := &link{common: store}
+	return newNodeBy(t, deadline, store, &link{common: store}, limiters...)
+}
+
+// newNodeBy is a node whose way to a store is the given one.
+func newNodeBy(t *testing.T, deadline time.Duration, store *common, way weir.Shared, limiters ...weir.Limiter) *node {
+	t.Helper()
 	fallback, err := memstore.New(memstore.Options{Now: way.Now})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,79 @@
+package weir_test
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// A halves is a common store of two machines of which one can be dead.
+type halves struct {
+	*link
+	dead atomic.Bool // the machine of cutOff is
+}
+
+const cutOff = "192.0.2.2"
+
+func (h *halves) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
+	if h.dead.Load() && bytes.Contains(charges[0].Key, []byte(cutOff)) {
+		return errDown
+	}
+	return h.link.Take(ctx, charges, receipt)
+}
+
+func (h *halves) Ping(ctx context.Context) error {
+	if h.dead.Load() {
+		return errDown
+	}
+	return h.link.Ping(ctx)
+}
+
+func (h *halves) Give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
+	var arrives []weir.Spent
+	for _, s := range spent {
+		if h.dead.Load() && bytes.Contains(s.Key, []byte(cutOff)) {
+			lost, err = lost+s.Used.Count, errDown
+		} else {
+			arrives = append(arrives, s)
+		}
+	}
+	more, failed := h.link.Give(ctx, arrives)
+	if failed != nil {
+		err = failed
+	}
+	return lost + more, err
+}
+
+// One machine of a store is dead, and the other answers: what the dead one is owed waits for it.
+func TestWhatADeadMachineIsOwedWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		h := &halves{link: &link{common: store}}
+		n := newNodeBy(t, 100*time.Millisecond, store, h, limiter("l", "1000000 per hour by ip"))
+		living, cut := caller{"ip": "192.0.2.1"}, caller{"ip": cutOff}
+		n.outcome(weir.Counted, living)
+		n.outcome(weir.Counted, cut)
+		h.dead.Store(true)
+		for range 300 {
+			n.outcome(weir.CountedLocally, cut)
+			for range 9 {
+				n.outcome(weir.Counted, living)
+				<-time.After(10 * time.Millisecond)
+			}
+		}
+		h.dead.Store(false)
+		for range 50 {
+			n.ask("l", 0, living)
+			<-time.After(100 * time.Millisecond)
+		}
+		events := n.events()
+		if last := events[len(events)-1]; last.Failing || last.Given != 300 || last.Lost != 0 {
+			t.Errorf("of 300 units %d were given and %d lost", last.Given, last.Lost)
+		}
+	})
+}
