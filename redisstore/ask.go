@@ -168,19 +168,28 @@ func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (ru
 	if err := s.aside.enter(ctx); err != nil {
 		return rueidis.RedisResult{}, err
 	}
-	answer := make(chan rueidis.RedisResult, 1)
-	go func() { // Close waits until the room is empty
-		defer s.aside.leave()
-		answer <- l.client.Do(ctx, cmd)
+	reply, err := aside(ctx, s.aside, func() rueidis.RedisResult { return l.client.Do(ctx, cmd) })
+	if err != nil {
+		s.inTroubleBy(err)
+		return reply, err
+	}
+	return reply, s.transport(reply)
+}
+
+// aside asks in a goroutine of its own, which leaves the room when it has the answer: Close waits for that. Whoever asks has entered
+// the room, and waits until ctx ends.
+func aside[T any](ctx context.Context, r room, ask func() T) (T, error) {
+	answer := make(chan T, 1)
+	go func() {
+		defer r.leave()
+		answer <- ask()
 	}()
 	select {
 	case reply := <-answer:
-		return reply, s.transport(reply)
+		return reply, nil
 	case <-ctx.Done():
-		if !errors.Is(ctx.Err(), context.Canceled) {
-			s.inTrouble()
-		}
-		return rueidis.RedisResult{}, ctx.Err()
+		var none T
+		return none, ctx.Err()
 	}
 }
 
@@ -188,12 +197,17 @@ func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (ru
 func (s *Store) transport(reply rueidis.RedisResult) error {
 	err := reply.NonRedisError()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		if !errors.Is(err, context.Canceled) { // who gives up tells nothing of the server
-			s.inTrouble()
-		}
+		s.inTroubleBy(err)
 		return err
 	}
 	return nil
+}
+
+// inTroubleBy is inTrouble, unless err only says that whoever asked has given up: that tells nothing of the server.
+func (s *Store) inTroubleBy(err error) {
+	if !errors.Is(err, context.Canceled) {
+		s.inTrouble()
+	}
 }
 
 func (s *Store) inTrouble() { s.trouble.Store(s.local() + int64(troubled)) }
@@ -210,18 +224,12 @@ func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Complet
 	if err := s.aside.enter(ctx); err != nil {
 		return fail(err)
 	}
-	answer := make(chan []rueidis.RedisResult, 1)
-	go func() {
-		defer s.aside.leave()
-		answer <- l.client.DoMulti(ctx, commands...)
-	}()
-	select {
-	case replies := <-answer:
-		for i := range replies {
-			all[i] = replies[i].Error()
-		}
-		return all
-	case <-ctx.Done():
-		return fail(ctx.Err())
+	replies, err := aside(ctx, s.aside, func() []rueidis.RedisResult { return l.client.DoMulti(ctx, commands...) })
+	if err != nil {
+		return fail(err)
 	}
+	for i := range replies {
+		all[i] = replies[i].Error()
+	}
+	return all
 }

@@ -10,7 +10,7 @@
 //	ask.go                         one question: deadlines, redirections, errors that mean something
 //	link.go  secret.go             connecting, checking, connecting anew; the secret that all nodes hash with
 //	clock.go                       the server's clock, as this process knows it
-//	url.go                         Options from a URL
+//	url.go  tls.go                 Options from a URL, and files with certificates
 package redisstore
 
 import (
@@ -103,7 +103,7 @@ type Store struct {
 	secret  []byte // what the hasher is made of; nil until one was found. The keeper's
 	mark    string // what was written for it; the keeper's
 	warned  string // what was last said of evictions; the keeper's
-	said    string // the last error that an operator was told of; the keeper\'s
+	said    string // the last error that an operator was told of; the keeper's
 	renew   chan struct{}
 	closing context.Context
 	close   context.CancelFunc
