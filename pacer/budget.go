@@ -1,0 +1,346 @@
+package pacer
+
+import (
+	"math"
+
+	"github.com/weirlimit/weir/headers"
+)
+
+// A budget is what is known of one window of one caller: the whole arithmetic of pacing, in the terms of D26. It knows no clock
+// and does no I/O. now is a local time in nanoseconds; units are what a window counts.
+type budget struct {
+	phase     phase
+	limit     int64 // 0: never told
+	remaining int64 // units left after the request that said so
+	reset     int64 // Unix seconds on the server's clock
+	ends      int64 // local time by which reset has come at the latest
+	length    int64 // seconds; the farthest Reset there was while limit was the same
+	blocked   int64 // local time before which nothing starts, after a 429 without fields
+	seen      int64 // local time of what is known; were it later than now, the local clock has been set back
+	clock     clock
+
+	// started counts the starts, and so orders them: a response is newer than another if its request started after the
+	// other was read. newest is started when remaining was last set.
+	// turned is started when a window came to its end.
+	started, newest, turned uint64
+	flights                 []flight
+	lost                    int64  // units of requests without an answer: perhaps charged
+	lostAt                  uint64 // started when the last of them was lost
+
+	probes  int64 // requests that were sent to learn what is left of a new window, and have not said it yet
+	probing int64 // local time of the first of them
+
+	// In this window, since its first response: units that this side was charged, and that others must have been. They are
+	// halved from window to window.
+	own, foreign float64
+	base         int64 // units left before the first of own
+	charged      int64 // own, of this window alone
+}
+
+// A phase is how much is known.
+type phase uint8
+
+const (
+	unknown phase = iota // the first request will tell
+	known                // until reset
+	silent               // responses say nothing: nothing is waited for
+)
+
+// A flight is what one process has in flight.
+type flight struct {
+	process uint64
+	units   int64
+	at      int64 // local time of the last change
+}
+
+// What others have in flight is forgotten when they have not said anything for so long: they are gone, or the server has
+// charged them long since.
+const flightLife = 60 * second
+
+// A verdict says whether a call may start.
+type verdict struct {
+	start bool
+	until int64 // local time at which to ask again
+	why   Reason
+}
+
+// inFlight is the number of units in flight, of all processes.
+func (b *budget) inFlight() (n int64) {
+	for _, f := range b.flights {
+		n += f.units
+	}
+	return n
+}
+
+// flying sets what a process has in flight, and forgets processes that are gone.
+func (b *budget) flying(process uint64, units, now int64) {
+	kept := b.flights[:0]
+	for _, f := range b.flights {
+		if f.process != process && f.units > 0 && now-f.at < flightLife {
+			kept = append(kept, f)
+		}
+	}
+	if units > 0 {
+		kept = append(kept, flight{process, units, now})
+	}
+	b.flights = kept
+}
+
+// turn begins a new window where the time has come: how much of it is left, a probe will tell.
+func (b *budget) turn(now int64) {
+	if b.phase == known && (now >= b.restored(now) || now < b.seen) {
+		b.phase, b.probes, b.turned = unknown, 0, b.started
+		b.fold()
+	}
+}
+
+// fold makes this window one of those before.
+func (b *budget) fold() {
+	b.own, b.foreign = (b.own+float64(b.charged))/2, (b.foreign+float64(b.spentByOthers()))/2
+	b.base, b.charged, b.lost = b.remaining, 0, 0
+}
+
+// restored is the local time of reset.
+func (b *budget) restored(now int64) int64 {
+	return min(b.clock.reaches(b.reset, now), b.ends)
+}
+
+// An ask is what a call asks of a budget: its units, and how many units are to be left of a limit.
+type ask struct {
+	cost      int64
+	threshold func(limit int64) int64
+}
+
+// may says whether a call may start now.
+func (b *budget) may(a ask, now int64) verdict {
+	if now < b.blocked && b.blocked-now <= longest*second {
+		return verdict{until: b.blocked, why: Refused}
+	}
+	b.turn(now)
+	switch {
+	case b.phase == silent:
+		return verdict{start: true}
+	case b.phase == unknown:
+		return b.mayProbe(a, now)
+	case b.fits(b.remaining, a):
+		return verdict{start: true}
+	}
+	return verdict{until: b.restored(now), why: BudgetSpent}
+}
+
+// mayProbe lets one request ahead, and as long as it is not answered twice as many after each second: a slow endpoint must not
+// hold everybody up.
+func (b *budget) mayProbe(a ask, now int64) verdict {
+	elapsed := (now - b.probing) / second
+	if b.probes == 0 || elapsed < 0 {
+		return verdict{start: true}
+	}
+	if b.probes < 1<<min(elapsed, 30) && (b.limit == 0 || b.fits(b.limit, a)) {
+		return verdict{start: true}
+	}
+	return verdict{until: b.probing + (elapsed+1)*second, why: Probing}
+}
+
+// fits says whether a call may start where so many units were left: those in flight may be charged already or not, and
+// where others spend too, they have as much in flight as their share of the spending says.
+func (b *budget) fits(left int64, a ask) bool {
+	mine := b.inFlight() + b.lost
+	theirs := min(int64(math.Ceil(b.others()*float64(mine+a.cost))), b.limit/2)
+	return left-mine-theirs >= a.kept(b.limit)
+}
+
+// kept is how many units of a window are left to stand when the call starts: the threshold, and its own.
+func (a ask) kept(limit int64) int64 { return max(a.threshold(limit), a.cost) }
+
+// others is how many units others spend while this side spends one.
+func (b *budget) others() float64 {
+	own, foreign := b.own+float64(b.charged), b.foreign+float64(b.spentByOthers())
+	if own < 1 || foreign < 1 {
+		return 0
+	}
+	return foreign / own
+}
+
+// spentByOthers is how many units of this window others were charged since its first response, at least.
+func (b *budget) spentByOthers() int64 {
+	return max(b.base-b.remaining-b.charged-b.inFlight()-b.lost, 0)
+}
+
+// begin counts a start, and returns its place in the order. The caller has set the flight.
+func (b *budget) begin(now int64) uint64 {
+	if b.phase == unknown {
+		if b.probes == 0 {
+			b.probing = now
+		}
+		b.probes++
+	}
+	b.started++
+	return b.started
+}
+
+// A sent request is what a budget needs to know of one that has come back. The caller has set the flight.
+type sent struct {
+	cost   int64
+	place  uint64 // what begin returned
+	at     int64  // local time of the start
+	now    int64  // local time of the response
+	length int64  // seconds: how long the window is declared to be; 0: not declared
+}
+
+// unsaid takes in that a request came back without saying anything: answered, with or without a charge, or lost on the way.
+func (b *budget) unsaid(s sent, answered bool) {
+	switch {
+	case b.phase == known:
+		b.lost += s.cost
+		b.lostAt = b.started
+	case b.phase == unknown && answered && s.place > b.turned:
+		b.phase, b.probes = silent, 0
+	case b.phase == unknown:
+		b.unprobed(s)
+	}
+}
+
+// unsent takes in that a request never reached the server.
+func (b *budget) unsent(s sent) {
+	if b.phase == unknown {
+		b.unprobed(s)
+	}
+}
+
+// unprobed lets another request probe in the place of one that said nothing.
+func (b *budget) unprobed(s sent) {
+	if s.place > b.turned {
+		b.probes = max(b.probes-1, 0)
+	}
+}
+
+// unbound takes in that a request was charged while another window of its limiter has less left.
+func (b *budget) unbound(s sent, binding headers.Fields, refused bool) {
+	switch {
+	case b.phase == unknown && s.place > b.turned:
+		b.phase, b.probes = silent, 0
+	case b.phase == known && !refused:
+		b.remaining = max(b.remaining-s.cost, binding.Remaining)
+		b.charged += s.cost
+	}
+}
+
+// told takes in what a response says. It reports whether that is credible; what is not changes nothing but the phase.
+func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
+	date := f.Date
+	if date == 0 && f.RetryAfter > 0 {
+		date = f.Reset - f.RetryAfter // D1: Retry-After is Reset less the second of the refusal
+	}
+	left, ok := b.distance(f, s, date)
+	if !ok {
+		b.unsaid(s, true)
+		return false
+	}
+	if date > 0 {
+		b.clock.saw(date, s.at, s.now)
+	}
+	if refused {
+		f.Remaining = 0
+	}
+	if s.place > b.lostAt {
+		b.lost = 0
+	}
+	b.turn(s.now)
+	switch newer := s.place > b.newest; {
+	case b.clock.set && b.clock.reaches(f.Reset, s.now) <= s.now:
+		b.unsent(s) // the window is over already
+		return true
+	case b.phase != known:
+		b.open(f)
+	case f.Reset == b.reset && f.Limit == b.limit:
+		b.goOn(s, f.Remaining, refused, newer)
+	case newer || f.Reset > b.reset:
+		b.open(f)
+	default:
+		return true // of a window that is over
+	}
+	b.newest, b.seen = b.started, s.now
+	b.ends = s.now + (left+1)*second
+	b.length = max(b.length, left)
+	return true
+}
+
+// distance returns how many seconds Reset is ahead, where that is credible.
+func (b *budget) distance(f headers.Fields, s sent, date int64) (seconds int64, ok bool) {
+	if f.Limit < 1 || f.Reset < 1 {
+		return 0, false
+	}
+	switch {
+	case date > 0:
+		seconds = f.Reset - date
+	case b.clock.set:
+		seconds = f.Reset - b.clock.now(s.now)
+	default:
+		seconds = f.Reset - s.now/second
+		if s.length > 0 {
+			seconds = min(seconds, s.length) // the local clock is slow
+		}
+	}
+	return seconds, 0 < seconds && seconds <= longest
+}
+
+// open goes on with what a response says of a window that is new to us.
+func (b *budget) open(f headers.Fields) {
+	if b.phase == known {
+		b.fold()
+	}
+	if b.limit != f.Limit {
+		b.length = 0
+	}
+	b.phase, b.probes = known, 0
+	b.limit, b.remaining, b.reset = f.Limit, f.Remaining, f.Reset
+	b.base, b.charged = f.Remaining, 0
+}
+
+// goOn takes in another response of the same window: the least that was said, unless it is certain which was said last.
+func (b *budget) goOn(s sent, remaining int64, refused, newer bool) {
+	if !refused {
+		b.charged += s.cost
+	}
+	if newer && remaining > b.remaining { // given back
+		b.base += remaining - b.remaining
+		b.remaining = remaining
+	}
+	b.remaining = min(b.remaining, remaining)
+}
+
+// block lets nothing start for a time, after a 429 that says no more than how long to wait.
+func (b *budget) block(now, wait int64) {
+	b.blocked = max(b.blocked, now+wait)
+	if b.phase == silent {
+		b.phase, b.probes = unknown, 0
+	}
+}
+
+// capacity returns how many calls like this one could start between now and then, at most, if nobody else spent anything.
+func (b *budget) capacity(a ask, now, then int64) int64 {
+	if then < b.blocked || b.phase == silent || b.limit == 0 {
+		if then < b.blocked && b.blocked-now <= longest*second {
+			return 0
+		}
+		return endless
+	}
+	calls := func(left int64) int64 {
+		if left < a.kept(b.limit) {
+			return 0
+		}
+		return (left-a.kept(b.limit))/a.cost + 1
+	}
+	from, n := now, int64(0)
+	if b.phase == known && now < b.restored(now) && now >= b.seen {
+		from, n = b.restored(now), calls(b.remaining-b.inFlight()-b.lost)
+	}
+	if then >= from {
+		windows := 1 + (then-from)/(max(b.length, 1)*second)
+		n += min(max(calls(b.limit), 1), endless/windows) * windows
+	}
+	return min(n, endless)
+}
+
+// endless is more calls than anybody makes.
+const endless = math.MaxInt64 / 4

@@ -1,0 +1,117 @@
+package pacer
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Source is what the contract's server finds in a request (section 5, D13 to D15), as far as a caller can tell: "token" and
+// "session" are what Authorization: Bearer carries, told apart by how an API token is written; "agent" is the header
+// X-Agent-Id, the query's agent_id or a JSON body's, else the User-Agent. A session that renews its token stays the same where the
+// token names it by sid or jti.
+func Source(r *http.Request, source string) (value string, ok bool) {
+	switch source {
+	case "agent":
+		return agent(r), true
+	case "session", "token":
+		bearer, ok := bearer(r)
+		isToken := strings.HasPrefix(bearer, tokenPrefix)
+		return bearer, ok && isToken == (source == "token")
+	}
+	return "", false
+}
+
+const tokenPrefix = "wpt_"
+
+// bearer returns a request's credential.
+func bearer(r *http.Request) (string, bool) {
+	const scheme = "bearer "
+	values := r.Header["Authorization"]
+	if len(values) != 1 || len(values[0]) <= len(scheme) || !strings.EqualFold(values[0][:len(scheme)], scheme) {
+		return "", false
+	}
+	return strings.TrimLeft(values[0][len(scheme):], " "), true
+}
+
+// agent returns the id of the assistant that a request is for.
+func agent(r *http.Request) string {
+	if id := r.Header.Get("X-Agent-Id"); id != "" {
+		return id
+	}
+	if strings.Contains(r.URL.RawQuery, "agent_id=") {
+		if id := r.URL.Query().Get("agent_id"); id != "" {
+			return id
+		}
+	}
+	if r.GetBody != nil && strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		if id := agentOf(r.GetBody); id != "" {
+			return id
+		}
+	}
+	return r.UserAgent()
+}
+
+// agentOf looks into a body for a field, where the body can be read twice.
+func agentOf(body func() (io.ReadCloser, error)) string {
+	in, err := body()
+	if err != nil {
+		return ""
+	}
+	defer in.Close()
+	var fields struct {
+		Agent string `json:"agent_id"`
+	}
+	if json.NewDecoder(io.LimitReader(in, 16<<10)).Decode(&fields) != nil {
+		return ""
+	}
+	return fields.Agent
+}
+
+// subject returns what the server counts by where it is given a credential: the id of an API token, the session of a JWT. What
+// a token claims is not verified; it is the caller's own.
+func subject(source, value string) string {
+	switch source {
+	case "token":
+		if id, _, ok := strings.Cut(strings.TrimPrefix(value, tokenPrefix), "_"); ok {
+			return id
+		}
+	case "session":
+		parts := strings.Split(value, ".")
+		if len(parts) != 3 {
+			break
+		}
+		var claims struct{ Iss, Sid, Jti string }
+		payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err != nil || json.Unmarshal(payload, &claims) != nil {
+			break
+		}
+		switch {
+		case claims.Sid != "":
+			return "sid " + claims.Iss + " " + claims.Sid
+		case claims.Jti != "":
+			return "jti " + claims.Iss + " " + claims.Jti
+		}
+	}
+	return value
+}
+
+// shown returns a value of a source as people may see it: ids as they are, what could be a secret as a short hash.
+func shown(source, value string) string {
+	switch source {
+	case "token":
+		if len(value) <= 32 && !strings.HasPrefix(value, tokenPrefix) {
+			return source + " " + value
+		}
+	case "agent", "ip":
+		if len(value) <= 64 {
+			return source + " " + value
+		}
+	}
+	sum := sha256.Sum256([]byte(value))
+	return source + " " + hex.EncodeToString(sum[:4])
+}

@@ -1,0 +1,67 @@
+package pacer
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// An egress is one way out: a local address, the zero Addr where the system chooses, and what sends from there.
+type egress struct {
+	addr netip.Addr
+	base http.RoundTripper
+}
+
+// egresses returns the ways out.
+func egresses(o *Options) []egress {
+	if len(o.Egress) == 0 {
+		return []egress{{base: o.Base}}
+	}
+	from := o.EgressTransport
+	if from == nil {
+		base, ok := o.Base.(*http.Transport)
+		if !ok {
+			panic(fmt.Sprintf("pacer: Options.Base is a %T, which cannot be told to send from the addresses in Options.Egress: set Options.EgressTransport", o.Base))
+		}
+		from = func(addr netip.Addr) http.RoundTripper { return dialingFrom(base, addr) }
+	}
+	var all []egress
+	for _, addr := range o.Egress {
+		all = append(all, egress{addr, from(addr)})
+	}
+	return all
+}
+
+// dialingFrom is a transport like another that dials from a local address.
+func dialingFrom(base *http.Transport, addr netip.Addr) http.RoundTripper {
+	t := base.Clone()
+	d := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0))}
+	t.DialContext = d.DialContext
+	return t
+}
+
+// byBudget returns the ways of a line, the one on which most calls can start first.
+func (l *line) byBudget(t *Transport, now int64) []*way {
+	a := ask{l.cost, t.threshold}
+	type rated struct {
+		*way
+		free int64
+	}
+	all := make([]rated, len(l.ways))
+	for i := range l.ways {
+		all[i] = rated{&l.ways[i], endless}
+		for _, w := range l.ways[i].windows {
+			view := w.look()
+			all[i].free = min(all[i].free, view.capacity(a, now, now)-view.lost)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b rated) int { return int(min(max(b.free-a.free, -1), 1)) })
+	ways := make([]*way, len(all))
+	for i := range all {
+		ways[i] = all[i].way
+	}
+	return ways
+}

@@ -1,0 +1,194 @@
+package pacer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// A File is a Shared view in a file, for processes of one machine. It is safe for concurrent use.
+//
+// The file is a table of pages, found by the budget's key, with a checksum each; a lock of the system beside it (PATH.lock) is held for
+// some microseconds by whoever changes one. What a process leaves behind that is killed meanwhile is a lock that the system
+// releases, a page that is not believed, or requests in flight that are forgotten after a minute. Nothing of it is a secret: keys are
+// hashes. Yet whoever may write it can make others wait: keep it in a directory of your own.
+type File struct {
+	file *os.File
+	lock *flock.Flock
+	path string
+	busy chan struct{} // holds one: the lock is this process's, not a goroutine's
+	now  func() time.Time
+}
+
+const (
+	fileMagic = "weirpace1\n"
+	pageSize  = 4096
+	pages     = 256 // 1 MiB; a page holds some ten budgets
+	keySize   = 32
+	// lockWait is how long a File waits for a process that holds the lock: one that was stopped must not stop the others.
+	lockWait = 250 * time.Millisecond
+)
+
+// OpenFile opens the view at path, which it makes, readable and writable to its owner alone, where there is none. A file that is
+// something else is an error, and left as it is.
+func OpenFile(path string) (*File, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("open shared view %q: it is no regular file: choose another path", path)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open shared view: %w", err)
+	}
+	f := &File{file: file, lock: flock.New(path+".lock", flock.SetPermissions(0o600)), path: path, busy: make(chan struct{}, 1), now: time.Now}
+	if err := f.locked(f.prepare); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open shared view %q: %w", path, err)
+	}
+	return f, nil
+}
+
+// prepare writes the first bytes of a new file, and reads those of another.
+func (f *File) prepare() error {
+	head := make([]byte, len(fileMagic))
+	switch n, err := f.file.ReadAt(head, 0); {
+	case n == 0 && errors.Is(err, io.EOF):
+		_, err = f.file.WriteAt([]byte(fileMagic), 0)
+		return err
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	case string(head[:n]) != fileMagic:
+		return fmt.Errorf("it begins with %q and is no shared view: choose another path", head[:n])
+	}
+	return nil
+}
+
+// Close ends the use of the file. It stays, for other processes.
+func (f *File) Close() error {
+	return errors.Join(f.lock.Close(), f.file.Close())
+}
+
+// locked does something while no other process and no other goroutine does.
+func (f *File) locked(do func() error) error {
+	limit := time.NewTimer(lockWait)
+	defer limit.Stop()
+	select {
+	case f.busy <- struct{}{}:
+		defer func() { <-f.busy }()
+	case <-limit.C:
+		return fmt.Errorf("waited %v for the lock: another goroutine has it", lockWait)
+	}
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
+		ok, err := f.lock.TryLock()
+		if err != nil {
+			return fmt.Errorf("lock %q: %w", f.path+".lock", err)
+		}
+		if ok {
+			defer f.lock.Unlock()
+			return do()
+		}
+		again := time.NewTimer(pause)
+		select {
+		case <-again.C:
+		case <-limit.C:
+			again.Stop()
+			return fmt.Errorf("waited %v for %q: a process holds it that does not go on", lockWait, f.path+".lock")
+		}
+	}
+}
+
+// Update implements Shared.
+func (f *File) Update(key string, change func([]byte) []byte) error {
+	if len(key) != keySize {
+		return fmt.Errorf("update shared view %q: a key of %d bytes: %d are allowed", f.path, len(key), keySize)
+	}
+	at := pageSize * (1 + int64(binary.LittleEndian.Uint64([]byte(key))%pages))
+	err := f.locked(func() error {
+		var page [pageSize]byte
+		if _, err := f.file.ReadAt(page[:], at); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		entries := parsePage(page[:])
+		now := f.now().Unix()
+		entries = entries.with(key, change(entries.of(key)), now)
+		_, err := f.file.WriteAt(entries.page(page[:0]), at)
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrClosed) {
+		return fmt.Errorf("update shared view %q: %w", f.path, err)
+	}
+	return err
+}
+
+// A page is its checksum (CRC-32 of the rest), then entries: key, Unix second of the change, length of the state, state. A length of 0 ends
+// them.
+type entry struct {
+	key   string
+	at    int64
+	state []byte
+}
+
+type entries []entry
+
+const entryHead = keySize + 8 + 2
+
+// parsePage returns the entries of a page; one that was half written has none.
+func parsePage(page []byte) (all entries) {
+	sum, rest := binary.LittleEndian.Uint32(page), page[4:]
+	if sum != crc32.ChecksumIEEE(rest) {
+		return nil
+	}
+	for len(rest) > entryHead {
+		n := int(binary.LittleEndian.Uint16(rest[keySize+8:]))
+		if n == 0 || n > len(rest)-entryHead {
+			break
+		}
+		all = append(all, entry{string(rest[:keySize]), int64(binary.LittleEndian.Uint64(rest[keySize:])), append([]byte(nil), rest[entryHead:entryHead+n]...)})
+		rest = rest[entryHead+n:]
+	}
+	return all
+}
+
+// of returns the state under a key, nil where there is none.
+func (all entries) of(key string) []byte {
+	for _, e := range all {
+		if e.key == key {
+			return e.state
+		}
+	}
+	return nil
+}
+
+// with returns the entries, the changed one first, as many as fit a page: those that nobody changed for longest go.
+func (all entries) with(key string, state []byte, now int64) entries {
+	kept := entries{{key, now, state}}
+	room := pageSize - 4 - entryHead - len(state)
+	for _, e := range all { // in the order of their last changes
+		if room -= entryHead + len(e.state); e.key == key || room < 0 || now-e.at > 3600 {
+			room += entryHead + len(e.state)
+			continue
+		}
+		kept = append(kept, e)
+	}
+	return kept
+}
+
+// page appends the bytes of a whole page to dst.
+func (all entries) page(dst []byte) []byte {
+	dst = append(dst, 0, 0, 0, 0)
+	for _, e := range all {
+		dst = append(dst, e.key...)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(e.at))
+		dst = binary.LittleEndian.AppendUint16(dst, uint16(len(e.state)))
+		dst = append(dst, e.state...)
+	}
+	dst = append(dst, make([]byte, pageSize-len(dst))...)
+	binary.LittleEndian.PutUint32(dst, crc32.ChecksumIEEE(dst[4:]))
+	return dst
+}

@@ -1,0 +1,418 @@
+package pacer
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A line is where calls of one limiter, host and credential wait, in the order they came. The first of them alone asks its
+// windows whether it may start; it is woken when an answer changes them.
+type line struct {
+	host    string
+	limiter string
+	cost    int64
+	ways    []way        // one, or one for each local address that a limiter counts apart
+	users   atomic.Int64 // calls that hold the line; only without any it may be forgotten
+
+	mu      sync.Mutex
+	headed  bool // somebody is first
+	queue   []*waiter
+	tickets uint64
+	poked   chan struct{} // wakes the first; holds one
+}
+
+// A way is where a request may leave, and what it is charged to there.
+type way struct {
+	base    http.RoundTripper
+	windows []*window
+}
+
+// A waiter is a call in a queue.
+type waiter struct {
+	ticket uint64
+	first  chan struct{} // closed when it is the first
+	moved  chan struct{} // holds one: it may have to wait longer than it thought
+}
+
+// A pass is what a call holds that may start.
+type pass struct {
+	way    *way
+	places [maxWindows]uint64
+	at     int64
+}
+
+// maxWindows is the most windows of a limiter.
+const maxWindows = 4
+
+// A call is one request on its way, however often it is sent.
+type call struct {
+	ctx    context.Context
+	t      *Transport
+	line   *line
+	ticket uint64 // 0: it has not waited yet
+	told   bool   // whether OnWait knows of it
+	most   int64  // local time after which it is not to wait
+}
+
+// enter waits until the call may start. An error is a *WaitError or the context's.
+func (l *line) enter(c *call) (pass, error) {
+	now := c.t.now()
+	c.most = now + int64(c.t.maxWait)
+	l.mu.Lock()
+	if !l.headed && len(l.queue) == 0 { // nobody waits: the lock is held for one look
+		p, v := l.try(c.t, now)
+		if v.start {
+			l.mu.Unlock()
+			return p, nil
+		}
+		if err := c.worth(v, l.earliest(c.t, now, 0), now); err != nil {
+			l.mu.Unlock()
+			return pass{}, err
+		}
+		l.headed = true
+		if c.ticket == 0 {
+			c.ticket = l.ticket()
+		}
+		l.mu.Unlock()
+		return l.lead(c)
+	}
+	w, err := l.enqueue(c, now)
+	l.mu.Unlock()
+	if err != nil {
+		return pass{}, err
+	}
+	if at := l.earliest(c.t, now, 0); at > now {
+		c.say(verdict{why: BudgetSpent, until: at}, now)
+	}
+	longer := time.NewTimer(c.t.maxWait)
+	defer longer.Stop()
+	for {
+		select {
+		case <-longer.C:
+			l.leave(w)
+			now = c.t.now()
+			return pass{}, c.failure(BudgetSpent, l.earliest(c.t, now, 0), now, errLonger)
+		case <-w.first:
+			return l.lead(c)
+		case <-w.moved:
+			if err := l.still(c, w); err != nil {
+				return pass{}, err
+			}
+		case <-c.ctx.Done():
+			l.leave(w)
+			return pass{}, c.gone()
+		}
+	}
+}
+
+func (l *line) ticket() uint64 {
+	l.tickets++
+	return l.tickets + refusedFirst
+}
+
+// refusedFirst is the ticket of a call that did not wait before it was refused: it came before all who wait.
+const refusedFirst = 1
+
+// enqueue adds a call behind all that came before it, where its wait is worth beginning. l.mu is held.
+func (l *line) enqueue(c *call, now int64) (*waiter, error) {
+	if c.ticket == 0 {
+		c.ticket = l.ticket()
+	}
+	at, _ := slices.BinarySearchFunc(l.queue, c.ticket, func(w *waiter, ticket uint64) int {
+		if w.ticket <= ticket {
+			return -1
+		}
+		return 1
+	})
+	if err := c.worth(verdict{why: BudgetSpent, until: now}, l.earliest(c.t, now, at+1), now); err != nil {
+		return nil, err
+	}
+	w := &waiter{ticket: c.ticket, first: make(chan struct{}), moved: make(chan struct{}, 1)}
+	l.queue = slices.Insert(l.queue, at, w)
+	return w, nil
+}
+
+// still looks again whether a wait that has become longer is worth it.
+func (l *line) still(c *call, w *waiter) error {
+	now := c.t.now()
+	l.mu.Lock()
+	at := slices.Index(l.queue, w)
+	l.mu.Unlock()
+	if at < 0 {
+		return nil // it is the first by now
+	}
+	err := c.worth(verdict{why: BudgetSpent, until: now}, l.earliest(c.t, now, at+1), now)
+	if err != nil {
+		l.leave(w)
+	}
+	return err
+}
+
+// leave takes a waiter out; the first hands on.
+func (l *line) leave(w *waiter) {
+	l.mu.Lock()
+	at := slices.Index(l.queue, w)
+	if at >= 0 {
+		l.queue = slices.Delete(l.queue, at, at+1)
+	}
+	l.mu.Unlock()
+	if at < 0 {
+		l.next()
+	}
+}
+
+// next makes the next of the queue the first.
+func (l *line) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.headed = false
+		return
+	}
+	close(l.queue[0].first)
+	l.queue = slices.Delete(l.queue, 0, 1)
+}
+
+// poke wakes the first of the line.
+func (l *line) poke() {
+	select {
+	case l.poked <- struct{}{}:
+	default:
+	}
+}
+
+// reconsider lets all who wait look whether their wait is still worth it.
+func (l *line) reconsider() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.queue {
+		select {
+		case w.moved <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lead is the wait of the first.
+func (l *line) lead(c *call) (pass, error) {
+	defer l.next()
+	for i := range l.ways {
+		for _, w := range l.ways[i].windows {
+			w.wait(l)
+			defer w.done(l)
+		}
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	jitter, over, pause := c.t.jitter(), int64(0), poll
+	for {
+		now := c.t.now()
+		var sleep int64
+		if over != 0 && over <= now && now < over+jitter { // one delay for each Reset: who waits behind this call goes with it
+			sleep = over + jitter - now
+		} else {
+			p, v := l.try(c.t, now)
+			if v.start {
+				return p, nil
+			}
+			if err := c.worth(v, l.earliest(c.t, now, 0), now); err != nil {
+				return pass{}, err
+			}
+			c.say(v, now)
+			if sleep = v.until - now; v.why == BudgetSpent {
+				over = v.until
+			}
+			if c.t.ledger.shared != nil { // others change it without telling
+				sleep = min(sleep, int64(pause))
+				pause = min(2*pause, 20*poll)
+			}
+		}
+		timer.Reset(time.Duration(max(sleep, 0)))
+		select {
+		case <-timer.C:
+		case <-l.poked:
+		case <-c.ctx.Done():
+			return pass{}, c.gone()
+		}
+	}
+}
+
+// try starts the call where one of its ways allows it, the one with the most budget first.
+func (l *line) try(t *Transport, now int64) (pass, verdict) {
+	if len(l.ways) == 1 {
+		return l.tryWay(t, &l.ways[0], now)
+	}
+	least := verdict{until: now + longest*second}
+	for _, w := range l.byBudget(t, now) {
+		p, v := l.tryWay(t, w, now)
+		if v.start {
+			return p, v
+		}
+		if v.until < least.until {
+			least = v
+		}
+	}
+	return pass{}, least
+}
+
+// tryWay counts the call in all windows of a way, or in none.
+func (l *line) tryWay(t *Transport, w *way, now int64) (pass, verdict) {
+	p := pass{way: w, at: now}
+	a := ask{l.cost, t.threshold}
+	for i, window := range w.windows {
+		v, place := window.start(&t.ledger, a, now)
+		if !v.start {
+			for j := range i {
+				w.windows[j].undo(&t.ledger, sent{cost: l.cost, place: p.places[j], at: now, now: now})
+			}
+			return pass{}, v
+		}
+		p.places[i] = place
+	}
+	return p, verdict{start: true}
+}
+
+// finish takes in what came back for a call that started.
+func (l *line) finish(t *Transport, p pass, a answer) (credible bool) {
+	now := t.now()
+	bound := p.way.bound(a, now)
+	for i, w := range p.way.windows {
+		one := a
+		if a.kind == binding && i != bound {
+			one.kind = nonbound
+		}
+		s := sent{cost: l.cost, place: p.places[i], at: p.at, now: now, length: w.declared.length}
+		credible = w.finish(&t.ledger, s, one) || credible
+		w.wake()
+	}
+	if a.refused {
+		l.reconsider()
+	}
+	return credible
+}
+
+// bound returns which window the fields are of.
+func (w *way) bound(a answer, now int64) int {
+	if len(w.windows) < 2 || a.kind != binding {
+		return 0
+	}
+	last := 0
+	for i, window := range w.windows { // as it is declared, or as it was
+		if window.declared.limit == a.fields.Limit || window.look().limit == a.fields.Limit {
+			return i
+		}
+		if window.declared.length > w.windows[last].declared.length {
+			last = i
+		}
+	}
+	date := a.fields.Date
+	if date == 0 {
+		date = now / second
+	}
+	for i, window := range w.windows { // by its length
+		if a.fields.Reset-date <= window.declared.length && window.declared.length <= w.windows[last].declared.length {
+			last = i
+		}
+	}
+	return last
+}
+
+// earliest returns the local time at which the call could start that has so many others ahead of it, at the earliest.
+func (l *line) earliest(t *Transport, now int64, ahead int) int64 {
+	return l.when(t, now, int64(ahead)+1)
+}
+
+// when returns the local time at which n calls could have started, at the earliest.
+func (l *line) when(t *Transport, now, n int64) int64 {
+	a := ask{l.cost, t.threshold}
+	views := make([][]budget, len(l.ways))
+	for i, w := range l.ways {
+		for _, window := range w.windows {
+			views[i] = append(views[i], window.look())
+		}
+	}
+	enough := func(then int64) bool {
+		sum := int64(0)
+		for _, way := range views {
+			least := int64(endless)
+			for i := range way {
+				least = min(least, way[i].capacity(a, now, then))
+			}
+			if sum += least; sum >= n {
+				return true
+			}
+		}
+		return false
+	}
+	if enough(now) {
+		return now
+	}
+	low, high := now, now+int64(maxEstimate)
+	for high-low > 1 {
+		if middle := low + (high-low)/2; enough(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// maxEstimate is the longest time that is told: what takes longer takes this long.
+const maxEstimate = 100 * 365 * 24 * time.Hour
+
+// worth returns the error of a call that is not to wait, nil where it is.
+func (c *call) worth(v verdict, earliest, now int64) error {
+	earliest = max(earliest, min(v.until, now+second)) // not before the verdict; a probe may be over sooner than it says
+	if v.why != Probing {
+		earliest = max(earliest, v.until)
+	}
+	if deadline, ok := c.ctx.Deadline(); ok && earliest > now && time.Duration(earliest-now) > time.Until(deadline) {
+		return c.failure(v.why, earliest, now, context.DeadlineExceeded)
+	}
+	if earliest > c.most || c.t.maxWait == 0 {
+		return c.failure(v.why, earliest, now, errLonger)
+	}
+	return nil
+}
+
+func (c *call) failure(why Reason, until, now int64, bound error) *WaitError {
+	wait := time.Duration(max(until-now, 1))
+	return &WaitError{Host: c.line.host, Limiter: c.line.limiter, Reason: why, Wait: wait, Until: c.t.clock().Add(wait), bound: bound}
+}
+
+// gone is the error of a call whose context ended while it waited.
+func (c *call) gone() error {
+	if err := c.ctx.Err(); err != context.DeadlineExceeded {
+		return err
+	}
+	now := c.t.now()
+	return c.failure(BudgetSpent, c.line.earliest(c.t, now, 0), now, context.DeadlineExceeded)
+}
+
+// say tells OnWait once.
+func (c *call) say(v verdict, now int64) {
+	if c.told || c.t.options.OnWait == nil {
+		return
+	}
+	c.told = true
+	wait := time.Duration(v.until - now)
+	c.t.options.OnWait(Wait{Host: c.line.host, Limiter: c.line.limiter, Reason: v.why, For: wait, Until: c.t.clock().Add(wait)})
+}
+
+// jitter is a random delay, in nanoseconds.
+func (t *Transport) jitter() int64 {
+	if t.options.Jitter <= 0 {
+		return 0
+	}
+	return rand.Int64N(int64(t.options.Jitter) + 1)
+}
+
+// errLonger is the bound that MaxWait sets.
+var errLonger = errors.New("longer than Options.MaxWait allows")

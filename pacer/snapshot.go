@@ -1,0 +1,100 @@
+package pacer
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Budget returns where a request's limiter stands: of the windows that it would be charged to, the one that makes it wait longest,
+// else the one with the least left. Nothing is sent or counted. With a shared view it is as this process last read it.
+func (t *Transport) Budget(r *http.Request) Budget {
+	l := t.line(r)
+	defer l.users.Add(-1)
+	now := t.now()
+	var best Budget
+	for i, w := range l.ways {
+		var worst Budget
+		for j, window := range w.windows {
+			b := t.describe(window, l.cost, now)
+			if j == 0 || b.Wait > worst.Wait || b.Wait == worst.Wait && b.Known && (!worst.Known || b.Remaining < worst.Remaining) {
+				worst = b
+			}
+		}
+		if i == 0 || worst.Wait < best.Wait || worst.Wait == best.Wait && worst.Remaining-worst.InFlight > best.Remaining-best.InFlight {
+			best = worst
+		}
+	}
+	best.Waiting = l.length()
+	if wait := time.Duration(l.earliest(t, now, best.Waiting) - now); wait > best.Wait {
+		best.Wait = wait
+	}
+	return best
+}
+
+// length is how many calls wait.
+func (l *line) length() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.queue)
+	if l.headed {
+		n++
+	}
+	return n
+}
+
+// Budgets returns every budget that is kept, ordered by host, limiter and key.
+func (t *Transport) Budgets() []Budget {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	now := t.now()
+	waiting := make(map[*window]int)
+	costs := make(map[*window]int64)
+	for _, l := range t.lines {
+		n := l.length()
+		for _, w := range l.ways {
+			for _, window := range w.windows {
+				waiting[window] += n
+				costs[window] = l.cost
+			}
+		}
+	}
+	all := make([]Budget, 0, len(t.windows))
+	for _, w := range t.windows {
+		b := t.describe(w, max(costs[w], 1), now)
+		b.Waiting = waiting[w]
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b Budget) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Limiter, b.Limiter), cmp.Compare(a.Key, b.Key),
+			a.Egress.Compare(b.Egress), cmp.Compare(a.Per, b.Per))
+	})
+	return all
+}
+
+// describe returns what is known of a window.
+func (t *Transport) describe(w *window, cost, now int64) Budget {
+	view := w.look()
+	b := Budget{Host: w.host, Limiter: w.limiter, Key: w.shown, Egress: w.egress, InFlight: view.lost, Per: time.Duration(view.length * second)}
+	if view.phase == known && now < view.restored(now) && now >= view.seen {
+		b.Known, b.Limit, b.Remaining = true, view.limit, view.remaining
+		b.Reset = t.clock().Add(time.Duration(view.restored(now) - now))
+	}
+	if v := view.may(ask{cost, t.threshold}, now); !v.start {
+		b.Wait = time.Duration(v.until - now)
+	}
+	return b
+}
+
+// Estimate returns how long it takes until n more requests like r can have been started, at least, if nobody else spends anything of their
+// budget: 0 where nothing is known to hold them. It counts those that wait already. n below 1 is 0.
+func (t *Transport) Estimate(r *http.Request, n int) time.Duration {
+	if n < 1 {
+		return 0
+	}
+	l := t.line(r)
+	defer l.users.Add(-1)
+	now := t.now()
+	return time.Duration(l.when(t, now, int64(l.length())+int64(n)) - now)
+}

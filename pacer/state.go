@@ -1,0 +1,103 @@
+package pacer
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+)
+
+// newLedger returns where the views are.
+func newLedger(o *Options) ledger {
+	return ledger{shared: o.Shared, process: rand.Uint64(), told: o.OnSharedFailure}
+}
+
+// A state is a budget as bytes: a version, the fields in order, the flights. It is written and read by processes of one machine,
+// perhaps of different builds: another version is no state.
+const (
+	stateVersion = 1
+	stateFields  = 21
+	mostFlights  = 32 // of as many processes; more of them count as one
+)
+
+// encode returns the state of a budget.
+func encode(b *budget) []byte {
+	out := make([]byte, 0, 1+8*stateFields+24*len(b.flights))
+	out = append(out, stateVersion)
+	set := int64(0)
+	if b.clock.set {
+		set = 1
+	}
+	for _, v := range [stateFields]int64{
+		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen,
+		b.clock.low, b.clock.high, b.clock.at, set,
+		int64(b.started), int64(b.newest), int64(b.turned), b.lost, int64(b.lostAt), b.probes, b.probing, b.base, b.charged,
+	} {
+		out = binary.LittleEndian.AppendUint64(out, uint64(v))
+	}
+	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(b.own))
+	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(b.foreign))
+	for i, f := range b.flights {
+		if i == mostFlights-1 {
+			for _, more := range b.flights[i+1:] {
+				f.units, f.at = f.units+more.units, max(f.at, more.at)
+			}
+		}
+		out = binary.LittleEndian.AppendUint64(out, f.process)
+		out = binary.LittleEndian.AppendUint64(out, uint64(f.units))
+		out = binary.LittleEndian.AppendUint64(out, uint64(f.at))
+		if i == mostFlights-1 {
+			break
+		}
+	}
+	return out
+}
+
+// decode returns the budget of a state; ok is false where it is none of this version that can be true.
+func decode(state []byte) (b budget, ok bool) {
+	const fixed = 1 + 8*(stateFields+2)
+	if len(state) < fixed || state[0] != stateVersion || (len(state)-fixed)%24 != 0 || (len(state)-fixed)/24 > mostFlights {
+		return budget{}, false
+	}
+	state = state[1:]
+	next := func() uint64 {
+		v := binary.LittleEndian.Uint64(state)
+		state = state[8:]
+		return v
+	}
+	number := func() int64 { return int64(next()) }
+	b.phase = phase(next())
+	b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen = number(), number(), number(), number(), number(), number(), number()
+	b.clock = clock{number(), number(), number(), number() == 1}
+	b.started, b.newest, b.turned, b.lost, b.lostAt = next(), next(), next(), number(), next()
+	b.probes, b.probing, b.base, b.charged = number(), number(), number(), number()
+	b.own, b.foreign = math.Float64frombits(next()), math.Float64frombits(next())
+	for len(state) > 0 {
+		b.flights = append(b.flights, flight{next(), number(), number()})
+	}
+	return b, b.sane()
+}
+
+// sane says whether a state holds values that arithmetic can be done with.
+func (b *budget) sane() bool {
+	for _, units := range []int64{b.limit, b.remaining, b.lost, b.probes, b.base, b.charged, b.inFlight()} {
+		if units < 0 || units > endless/4 {
+			return false
+		}
+	}
+	for _, f := range b.flights {
+		if f.units < 0 || f.units > endless/4 {
+			return false
+		}
+	}
+	for _, share := range []float64{b.own, b.foreign} {
+		if !(share >= 0 && share < endless) {
+			return false
+		}
+	}
+	for _, at := range []int64{b.ends, b.blocked, b.seen, b.probing, b.clock.low, b.clock.high, b.clock.at} {
+		if at < -endless*2 || at > endless*2 {
+			return false
+		}
+	}
+	return b.phase <= silent && b.length >= 0 && b.length <= longest && b.reset >= 0
+}

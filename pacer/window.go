@@ -1,0 +1,216 @@
+package pacer
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/headers"
+)
+
+// A window is one window of one caller, as this process holds it: a budget, and who waits for it.
+type window struct {
+	key      string // identifies it among the windows of this process, credentials and all
+	host     string
+	limiter  string
+	shown    string // what it is counted by, as people may see it
+	egress   netip.Addr
+	declared declared
+
+	mu      sync.Mutex
+	view    budget // with a shared view, as it was when last read
+	flying  int64  // units in flight of this process
+	waiting map[*line]struct{}
+}
+
+// declared is what the routes say of a window; zero where no route covers the request.
+type declared struct {
+	limit  int64
+	length int64 // seconds
+}
+
+// A ledger is where the views of windows are.
+type ledger struct {
+	shared  Shared // nil: in this process alone
+	process uint64
+	told    func(error)
+
+	mu   sync.Mutex
+	away int64 // local time before which shared is not asked again
+}
+
+// A Shared is the view that several processes share, one state for each budget. It must be safe for concurrent use.
+type Shared interface {
+	// Update lets change turn the state under key into the next one, while nobody else changes that; a state that is not there
+	// is nil. It does not keep the slice that change returns, and may call change again where somebody else came first. It
+	// should fail rather than wait long: calls wait for it. Keys are 32 bytes; states are some hundred bytes and may be
+	// dropped an hour after their last change.
+	Update(key string, change func(state []byte) (next []byte)) error
+}
+
+// update changes a window's budget: where it is shared, in the state that all see. change may be called more than once.
+func (g *ledger) update(w *window, now int64, change func(*budget)) {
+	if g.shared != nil && g.up(now) {
+		err := g.shared.Update(w.key, func(state []byte) []byte {
+			b, ok := decode(state)
+			if !ok || b.seen > now+second { // of a clock that has been set back since
+				b = budget{}
+			}
+			if b.phase == unknown && b.limit == 0 && w.declared == (declared{}) {
+				b.phase = silent
+			}
+			b.flying(g.process, w.flying, now)
+			change(&b)
+			w.view = b
+			return encode(&b)
+		})
+		if err == nil {
+			return
+		}
+		g.fail(err, now)
+	}
+	w.view.flying(g.process, w.flying, now)
+	change(&w.view)
+}
+
+// up says whether the shared view is to be asked.
+func (g *ledger) up(now int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return now >= g.away
+}
+
+// fail leaves the shared view alone for a second.
+func (g *ledger) fail(err error, now int64) {
+	g.mu.Lock()
+	first := now >= g.away
+	g.away = now + second
+	g.mu.Unlock()
+	if first && g.told != nil {
+		g.told(err)
+	}
+}
+
+// start asks whether a call may start, and if so counts it in flight.
+func (w *window) start(g *ledger, a ask, now int64) (v verdict, place uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.shared == nil { // without the closure
+		if v = w.view.may(a, now); v.start {
+			w.flying += a.cost
+			w.view.flying(g.process, w.flying, now)
+			place = w.view.begin(now)
+		}
+		return v, place
+	}
+	before := w.flying
+	g.update(w, now, func(b *budget) {
+		w.flying = before
+		if v = b.may(a, now); v.start {
+			w.flying = before + a.cost
+			b.flying(g.process, w.flying, now)
+			place = b.begin(now)
+		}
+	})
+	return v, place
+}
+
+// An answer is what came back for a request.
+type answer struct {
+	fields  headers.Fields
+	kind    answerKind
+	refused bool
+	wait    int64 // nanoseconds that a 429 without credible fields asks to wait; 0: it does not say
+}
+
+type answerKind uint8
+
+const (
+	unsent   answerKind = iota // it never reached the server
+	lost                       // no answer: perhaps charged
+	unsaid                     // an answer without fields, or none that can be believed
+	binding                    // fields, of this window
+	nonbound                   // fields, of another window of the same limiter
+)
+
+// finish takes in what came back. It reports whether the fields were credible.
+func (w *window) finish(g *ledger, s sent, a answer) (credible bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flying -= s.cost
+	if g.shared == nil {
+		w.view.flying(g.process, w.flying, s.now)
+		return w.view.take(s, a)
+	}
+	g.update(w, s.now, func(b *budget) { credible = b.take(s, a) })
+	return credible
+}
+
+// take takes in what came back for one request. It reports whether the fields were credible.
+func (b *budget) take(s sent, a answer) (credible bool) {
+	switch a.kind {
+	case unsent:
+		b.unsent(s)
+	case lost:
+		b.unsaid(s, false)
+	case unsaid:
+		b.unsaid(s, true)
+	case nonbound:
+		b.unbound(s, a.fields, a.refused)
+	case binding:
+		credible = b.told(s, a.fields, a.refused)
+	}
+	if a.refused && !credible && a.wait > 0 && a.kind != nonbound {
+		b.block(s.now, a.wait)
+	}
+	return credible
+}
+
+// undo takes back a start that came to nothing.
+func (w *window) undo(g *ledger, s sent) { w.finish(g, s, answer{kind: unsent}) }
+
+// look returns a copy of the view; with a shared view, as it was when last read. What is in flight counts as lost in it.
+func (w *window) look() budget {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.view
+	b.lost += b.inFlight()
+	b.flights = nil
+	return b
+}
+
+// wait registers a line that waits for the window; done removes it.
+func (w *window) wait(l *line) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting == nil {
+		w.waiting = make(map[*line]struct{})
+	}
+	w.waiting[l] = struct{}{}
+}
+
+func (w *window) done(l *line) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, l)
+}
+
+// wake tells the lines that wait for the window that something has changed.
+func (w *window) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for l := range w.waiting {
+		l.poke()
+	}
+}
+
+// idle says whether nothing would be lost with the window.
+func (w *window) idle(now int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := &w.view
+	return w.flying == 0 && len(w.waiting) == 0 && now >= b.blocked && (b.phase != known || now >= b.restored(now))
+}
+
+// poll is how long to wait before a shared view is read again while others may change it.
+const poll = 10 * time.Millisecond
