@@ -1,0 +1,211 @@
+package folder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A kind is a way to read files.
+type kind struct {
+	extensions []string
+	max        int64 // bytes that a file may have: more than its text, because markup goes
+	matter     bool  // whether it may begin with front matter
+	read       func(l *lines, source []byte) (title string, err error)
+}
+
+var kinds = []kind{
+	{[]string{".md", ".markdown"}, 1 << 20, true, markdown},
+	{[]string{".html", ".htm"}, 16 << 20, true, page},
+	{[]string{".txt"}, 1 << 20, false, plain},
+}
+
+// kindOf returns how a file is read, by its name; nil where it is none of ours.
+func kindOf(name string) *kind {
+	extension := strings.ToLower(path.Ext(name))
+	for i := range kinds {
+		for _, e := range kinds[i].extensions {
+			if e == extension {
+				return &kinds[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Read makes a document of a file that Walk has visited. The error is a *Problem.
+func (f *Folder) Read(name string) (Document, error) {
+	d, err := f.read(name)
+	if err == nil {
+		return d, nil
+	}
+	var p *Problem
+	if !errors.As(err, &p) {
+		p = &Problem{Reason: fmt.Sprintf("it cannot be read: %v", cause(err)), Hint: "allow yourself to read it, or move it away"}
+		if errors.Is(err, fs.ErrNotExist) {
+			p.Hint = "it went away meanwhile; run again"
+		}
+	}
+	p.Path = name
+	return Document{}, p
+}
+
+func (f *Folder) read(name string) (Document, error) {
+	k := kindOf(name)
+	if k == nil {
+		return Document{}, problem("rename it: .md, .markdown, .html, .htm and .txt are read", "its extension says neither Markdown, HTML nor text")
+	}
+	source, err := f.source(name, k.max)
+	if err != nil {
+		return Document{}, err
+	}
+	return document(name, source, k, f)
+}
+
+// document makes a document of a file's bytes.
+func document(name string, source []byte, k *kind, f *Folder) (Document, error) {
+	d := Document{ID: name}
+	source, err := text(source)
+	if err != nil {
+		return d, err
+	}
+	var own fields
+	if k.matter {
+		if own, source, err = frontMatter(source); err != nil {
+			return d, err
+		}
+	}
+	l := newLines(MaxText)
+	title, err := k.read(l, source)
+	if err != nil {
+		return d, err
+	}
+	if l.size > MaxText {
+		return d, problem("split the file", "its text has %d bytes: at most %d are allowed", l.size, MaxText)
+	}
+	d.Text = l.String()
+	for _, d.Title = range []string{own.title, title, strings.TrimSuffix(path.Base(name), path.Ext(name))} {
+		if d.Title = line(d.Title, MaxTitle); d.Title != "" {
+			break
+		}
+	}
+	if d.Title == "" {
+		d.Title = "untitled"
+	}
+	d.URL, d.Own, err = address(f.base, name, own.url)
+	return d, err
+}
+
+// source reads a file that is no larger than max. What is not a regular file is not opened for long: a pipe would have us
+// wait for whoever writes to it.
+func (f *Folder) source(name string, max int64) ([]byte, error) {
+	info, err := f.root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := regular(info, max); err != nil {
+		return nil, err
+	}
+	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	opened, err := file.Stat() // it may have been replaced since
+	if err != nil {
+		return nil, err
+	}
+	if err := regular(opened, max); err != nil {
+		return nil, err
+	}
+	if !os.SameFile(info, opened) {
+		return nil, problem("run again", "it was replaced while it was read")
+	}
+	source, err := io.ReadAll(io.LimitReader(file, max+1)) // it may grow meanwhile
+	if err == nil && int64(len(source)) > max {
+		return nil, tooLarge(int64(len(source)), max)
+	}
+	return source, err
+}
+
+func regular(info fs.FileInfo, max int64) error {
+	const hint = "replace it by a file, or move it away"
+	switch mode := info.Mode(); {
+	case mode&fs.ModeNamedPipe != 0:
+		return problem(hint, "it is a named pipe, not a file")
+	case mode&fs.ModeDevice != 0:
+		return problem(hint, "it is a device, not a file")
+	case mode&fs.ModeSocket != 0:
+		return problem(hint, "it is a socket, not a file")
+	case mode&fs.ModeSymlink != 0:
+		return problem(hint, "it is a symbolic link: those are not followed")
+	case !mode.IsRegular():
+		return problem(hint, "it is not a regular file")
+	case info.Size() > max:
+		return tooLarge(info.Size(), max)
+	}
+	return nil
+}
+
+func tooLarge(size, max int64) error {
+	return problem("split it, or move it away", "it has %d bytes: at most %d of such a file are read", size, max)
+}
+
+// text returns UTF-8 without a byte order mark, with lines that end in \n.
+func text(source []byte) ([]byte, error) {
+	if bytes.HasPrefix(source, []byte("\xff\xfe")) || bytes.HasPrefix(source, []byte("\xfe\xff")) {
+		return nil, problem("save it as UTF-8", "it is UTF-16, not UTF-8")
+	}
+	if !utf8.Valid(source) {
+		at := 0
+		for rest := source; ; {
+			r, n := utf8.DecodeRune(rest)
+			if r == utf8.RuneError && n < 2 {
+				break
+			}
+			at, rest = at+n, rest[n:]
+		}
+		return nil, problem("save it as UTF-8", "it is not UTF-8 at byte %d", at)
+	}
+	if at := bytes.IndexByte(source, 0); at >= 0 {
+		return nil, problem("move it away if it is no text", "it has a zero byte, at byte %d, as files that are no text have", at)
+	}
+	source = bytes.TrimPrefix(source, []byte("\ufeff"))
+	if bytes.IndexByte(source, '\r') >= 0 {
+		source = bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))
+		source = bytes.ReplaceAll(source, []byte("\r"), []byte("\n"))
+	}
+	return source, nil
+}
+
+// plain reads text as it is. A text has no title of its own.
+func plain(l *lines, source []byte) (string, error) {
+	l.verbatim(string(source))
+	return "", nil
+}
+
+// line returns s in one line without control characters, cut to max bytes.
+func line(s string, max int) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }), " ")
+	if len(s) <= max {
+		return s
+	}
+	const more = "…"
+	cut := max - len(more)
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strings.TrimSpace(s[:cut]) + more
+}
+
+func problem(hint, format string, args ...any) *Problem {
+	return &Problem{Reason: fmt.Sprintf(format, args...), Hint: hint}
+}

@@ -1,0 +1,107 @@
+package folder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxMatter bounds front matter, in bytes: what is longer is taken for text.
+const maxMatter = 16 << 10
+
+// fields are what front matter may say; it may hold others, which are for others. Empty: it says nothing.
+type fields struct{ title, url string }
+
+// frontMatter cuts front matter off: YAML between a first line --- and the next line that is --- or dots.
+func frontMatter(source []byte) (fields, []byte, error) {
+	matter, rest, ok := cutMatter(source)
+	if !ok {
+		return fields{}, source, nil
+	}
+	own, err := parseMatter(matter)
+	if err != nil {
+		return fields{}, nil, problem("correct what stands between the lines ---; a rule at the top is written ***", "its front matter is %v", err)
+	}
+	return own, rest, nil
+}
+
+func cutMatter(source []byte) (matter, rest []byte, ok bool) {
+	first, body, ok := bytes.Cut(source, []byte("\n"))
+	if !ok || string(bytes.TrimRight(first, " \t")) != "---" {
+		return nil, nil, false
+	}
+	for at := 0; at < len(body) && at <= maxMatter; {
+		here, _, _ := bytes.Cut(body[at:], []byte("\n"))
+		end := min(at+len(here)+1, len(body))
+		if s := string(bytes.TrimRight(here, " \t")); s == "---" || s == "..." {
+			return body[:at], body[end:], true
+		}
+		at = end
+	}
+	return nil, nil, false
+}
+
+// parseMatter reads the fields that concern us. The parser reads what strangers wrote: its panic is an error.
+func parseMatter(matter []byte) (own fields, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			own, err = fields{}, fmt.Errorf("not YAML: the parser gave up (%v)", r)
+		}
+	}()
+	for _, opening := range []string{"[", "{", "- - ", "? "} { // a parser drowns in what is nested deep
+		if bytes.Count(matter, []byte(opening)) > 200 {
+			return fields{}, fmt.Errorf("nested too deep: it has %q more than 200 times", opening)
+		}
+	}
+	file, err := parser.ParseBytes(matter, 0, parser.AllowDuplicateMapKey())
+	var syntax *yaml.SyntaxError
+	switch {
+	case errors.As(err, &syntax) && syntax.Token != nil && syntax.Token.Position != nil:
+		return fields{}, fmt.Errorf("not YAML: line %d: %s", syntax.Token.Position.Line+1, line(syntax.Message, 200))
+	case err != nil:
+		return fields{}, fmt.Errorf("not YAML: %s", line(err.Error(), 200))
+	case len(file.Docs) == 0 || file.Docs[0].Body == nil || file.Docs[0].Body.Type() == ast.NullType:
+		return fields{}, nil
+	}
+	var pairs []*ast.MappingValueNode
+	switch body := file.Docs[0].Body.(type) {
+	case *ast.MappingNode:
+		pairs = body.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{body}
+	case *ast.CommentGroupNode:
+		return fields{}, nil
+	default:
+		return fields{}, fmt.Errorf("no list of fields such as \"title: Delivery\"")
+	}
+	for _, pair := range pairs {
+		into := map[string]*string{"title": &own.title, "url": &own.url}[pair.Key.String()]
+		if into == nil {
+			continue
+		}
+		if *into, err = scalar(pair.Value); err != nil {
+			return fields{}, fmt.Errorf("not right: line %d: %s %w", pair.Key.GetToken().Position.Line+1, pair.Key, err)
+		}
+	}
+	return own, nil
+}
+
+// scalar returns a value as text, whatever type YAML takes it for: a title may be 2026.
+func scalar(n ast.Node) (string, error) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return strings.TrimSpace(n.Value), nil
+	case *ast.LiteralNode:
+		return strings.TrimSpace(n.Value.Value), nil
+	case *ast.NullNode:
+		return "", nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, nil
+	}
+	return "", errors.New("is no text: write it on one line, in quotes where it has a colon or begins with a sign")
+}
