@@ -74,6 +74,10 @@ bench-peers: ## the embedded store beside others for Go and a floor: an hour, an
 bench-redis: ## Weir through a Redis of its own beside others for Go and bare scripts: REDIS="-docs ../docs" writes docs/scale.md anew; REDIS=-quick
 	cd bench && go run ./redis $(REDIS)
 
+.PHONY: bench-pacer
+bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" writes docs/pacing.md anew; PACER=-quick
+	cd bench && go run ./pacer $(PACER)
+
 .PHONY: screenshot
 screenshot: ## docs/demo.png, the README's picture of the demo, from the browser tests
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png

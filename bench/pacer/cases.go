@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/pacer"
+)
+
+// A scene is one case: who calls, from how many processes and goroutines, and what is wanted of it.
+type scene struct {
+	name       string
+	who        string
+	processes  int
+	goroutines int // of each process
+	limit      int64
+	shared     bool          // one view for all processes
+	shift      time.Duration // how far the callers' clocks are ahead
+	everything bool          // threshold 0
+	beside     bool          // it stands in the table of the others
+
+	// What is wanted of the pacer: refusals for less than this part of what is sent, or 0 none, those of the first window aside
+	// where so said; and more than this percentage of the usable budget, or 0 as it comes.
+	mayRefuse float64
+	notFirst  bool
+	mustUse   float64
+}
+
+// scenes in the order in which they are run and shown. The others send as many requests as the first, from as many goroutines.
+func scenes() []scene {
+	one := scene{who: pacerName, processes: 1, goroutines: 64, limit: 60, mustUse: 97}
+	with := func(change func(*scene)) scene {
+		s := one
+		change(&s)
+		return s
+	}
+	all := []scene{
+		with(func(s *scene) { s.name, s.beside = "64 goroutines", true }),
+		with(func(s *scene) { s.name, s.everything = "64 goroutines, threshold 0", true }),
+		with(func(s *scene) { s.name, s.shift = "64 goroutines, clock 10 minutes fast", 10*time.Minute }),
+		with(func(s *scene) { s.name, s.shift = "64 goroutines, clock 10 minutes slow", -10*time.Minute }),
+		with(func(s *scene) {
+			s.name, s.processes, s.goroutines, s.shared = "8 processes of 8, one view in a file", 8, 8, true
+			s.notFirst, s.mustUse = true, 95
+		}),
+		with(func(s *scene) {
+			s.name, s.processes, s.goroutines, s.shared, s.limit = "8 processes of 8, one view in a file, limit 600", 8, 8, true, 600
+			s.notFirst, s.mustUse = true, 95
+		}),
+		with(func(s *scene) {
+			s.name, s.processes, s.goroutines, s.limit = "8 processes of 8, nothing shared, limit 600", 8, 8, 600
+			s.mayRefuse, s.mustUse = 0.02, 0
+		}),
+	}
+	for _, name := range []string{retryableName, gofriName, plainName, rateName} {
+		all = append(all, with(func(s *scene) {
+			s.name, s.who, s.beside, s.mustUse = name, name, true, 0
+		}))
+	}
+	return all
+}
+
+// choose returns the cases whose names contain one of a comma-separated list.
+func choose(list string) (chosen []scene) {
+	words := strings.Split(strings.ToLower(list), ",")
+	for _, s := range scenes() {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s.name, w) }) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen
+}
+
+// usable is how many units of each window the callers may spend.
+func (s scene) usable() int64 {
+	if s.everything {
+		return s.limit
+	}
+	return s.limit - pacer.Threshold(s.limit) + 1
+}
+
+// A plan is what is measured.
+type plan struct {
+	dir, weir string
+	windows   int
+	per       time.Duration
+	together  int // cases at the same time
+	chosen    []scene
+}
+
+// long says whether the run tells how much of the budget is used: that the last window is spent within a second after it opens, as
+// whole seconds allow, must not matter.
+func (p plan) long() bool { return time.Duration(p.windows)*p.per >= time.Minute }
+
+// measure runs every case, each with a server, a data directory and a credential of its own, and then the overhead. A case
+// that fails is named, and the others go on.
+func (p plan) measure(ctx context.Context, r *results) error {
+	r.found = make([]figures, len(p.chosen))
+	var group sync.WaitGroup
+	free := make(chan struct{}, p.together)
+	for i, s := range p.chosen {
+		free <- struct{}{}
+		group.Go(func() {
+			defer func() { <-free }()
+			fmt.Fprintf(os.Stderr, "%s: %s\n", time.Now().Format(time.TimeOnly), s.name)
+			f, err := p.play(ctx, s, i)
+			if err != nil {
+				f.problem = err.Error()
+				fmt.Fprintf(os.Stderr, "problem: %s: %v\n", s.name, err)
+			}
+			r.found[i] = f
+			fmt.Fprintf(os.Stderr, "  %s\n", strings.Join(f.row(), " | "))
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if len(p.chosen) == len(scenes()) {
+		fmt.Fprintf(os.Stderr, "%s: overhead\n", time.Now().Format(time.TimeOnly))
+		r.overheads = overheads()
+	}
+	return nil
+}
+
+// play runs one case.
+func (p plan) play(ctx context.Context, s scene, i int) (f figures, err error) {
+	if ctx.Err() != nil {
+		return f, ctx.Err()
+	}
+	f = figures{scene: s, requests: int(s.usable()) * p.windows}
+	dir := filepath.Join(p.dir, fmt.Sprint(i))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return f, err
+	}
+	server, err := startServer(p.weir, dir, s.limit, p.per)
+	if err != nil {
+		return f, err
+	}
+	defer server.stop()
+	var jobs []job
+	for n := range s.processes {
+		first, next := f.requests*n/s.processes, f.requests*(n+1)/s.processes
+		j := job{URL: server.url, Token: server.token, Who: s.who, First: first, Requests: next - first, Goroutines: s.goroutines,
+			Limit: s.limit, Per: p.per, Shift: s.shift, Everything: s.everything, Within: time.Duration(2*p.windows+3)*p.per + 20*time.Second}
+		if s.shared {
+			j.Shared = filepath.Join(dir, "view")
+		}
+		jobs = append(jobs, j)
+	}
+	f.report, err = runAll(ctx, jobs)
+	f.missing, f.again, f.mangled = server.upstream.count(f.requests)
+	f.weigh(p.per)
+	return f, err
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofri/go-github-ratelimit/v2/github_ratelimit/github_primary_ratelimit"
+	"github.com/hashicorp/go-retryablehttp"
+	"golang.org/x/time/rate"
+
+	"github.com/weirlimit/weir/pacer"
+)
+
+// A caller sends a request until it was served. It makes the request anew if it has to send it again by itself.
+type caller func(ctx context.Context, make func() (*http.Request, error)) (*http.Response, error)
+
+const (
+	pacerName     = "weir/pacer"
+	retryableName = "hashicorp/go-retryablehttp"
+	gofriName     = "gofri/go-github-ratelimit"
+	rateName      = "x/time/rate, and plain retry"
+	plainName     = "plain retry"
+)
+
+// notes say how the others were set up.
+var notes = map[string]string{
+	retryableName: "v0.7.8, as it is but for RetryMax",
+	gofriName:     "v2.0.2; each call gets an error until the reset, sleeps until then and tries again. As it is it passes Weir's 429 through: it wants X-RateLimit-Resource, which the base transport adds here",
+	rateName:      "is told the limit, and is alone with the credential: spread evenly, one at a time",
+	plainName:     "sleeps Retry-After and sends again",
+}
+
+// open makes what sends a process's requests over the wire; end closes it when all are answered.
+func open(j job, w *wire, own *word) (call caller, end func() error, err error) {
+	end = func() error { return nil }
+	switch j.Who {
+	case pacerName:
+		return openPacer(j, w, own)
+	case retryableName:
+		c := retryablehttp.NewClient()
+		c.Logger, c.RetryMax, c.HTTPClient = nil, 10_000, &http.Client{Transport: w}
+		return once(c.StandardClient()), end, nil
+	case gofriName:
+		return untilReset(github_primary_ratelimit.New(named{w})), end, nil
+	case rateName:
+		even := rate.NewLimiter(rate.Every(j.Per/time.Duration(j.Limit)), 1)
+		return retry(&http.Client{Transport: w}, even.Wait), end, nil
+	case plainName:
+		return retry(&http.Client{Transport: w}, func(context.Context) error { return nil }), end, nil
+	}
+	return nil, nil, fmt.Errorf("there is no contestant %q", j.Who)
+}
+
+// A word is what the pacer itself says happened.
+type word struct{ refused, failures atomic.Int64 }
+
+func openPacer(j job, w *wire, own *word) (caller, func() error, error) {
+	o := pacer.Options{Base: w, OnRefused: func(pacer.Refusal) { own.refused.Add(1) }}
+	end := func() error { return nil }
+	if j.Shift != 0 {
+		o.Now = func() time.Time { return time.Now().Add(j.Shift) }
+	}
+	if j.Everything {
+		o.Threshold = pacer.Keep(0)
+	}
+	if j.Shared != "" {
+		f, err := pacer.OpenFile(j.Shared)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Shared, end = f, f.Close
+		o.OnSharedFailure = func(err error) {
+			own.failures.Add(1)
+			fmt.Fprintln(os.Stderr, "the shared view:", err)
+		}
+	}
+	return once(&http.Client{Transport: pacer.New(&o)}), end, nil
+}
+
+// once sends a request and leaves the rest to the client.
+func once(c *http.Client) caller {
+	return func(_ context.Context, make func() (*http.Request, error)) (*http.Response, error) {
+		r, err := make()
+		if err != nil {
+			return nil, err
+		}
+		return c.Do(r)
+	}
+}
+
+// retry sleeps as long as a 429 says, and sends again.
+func retry(c *http.Client, before func(context.Context) error) caller {
+	return func(ctx context.Context, make func() (*http.Request, error)) (*http.Response, error) {
+		for {
+			if err := before(ctx); err != nil {
+				return nil, err
+			}
+			r, err := make()
+			if err != nil {
+				return nil, err
+			}
+			answer, err := c.Do(r)
+			if err != nil || answer.StatusCode != http.StatusTooManyRequests {
+				return answer, err
+			}
+			io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+			seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+			if err != nil {
+				return nil, fmt.Errorf("read Retry-After: %w", err)
+			}
+			if err := sleep(ctx, time.Duration(seconds)*time.Second); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// untilReset sends through gofri's transport, which returns an error from the first refusal until the reset.
+func untilReset(t http.RoundTripper) caller {
+	return func(ctx context.Context, make func() (*http.Request, error)) (*http.Response, error) {
+		for {
+			r, err := make()
+			if err != nil {
+				return nil, err
+			}
+			answer, err := t.RoundTrip(r)
+			var reached *github_primary_ratelimit.RateLimitReachedError
+			if !errors.As(err, &reached) {
+				return answer, err
+			}
+			if reached.Response != nil {
+				io.Copy(io.Discard, reached.Response.Body)
+				reached.Response.Body.Close()
+			}
+			// Its own timer ends at the reset too: a millisecond later it has surely let go.
+			if err := sleep(ctx, max(time.Until(*reached.ResetTime), 0)+time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// named adds the field without which gofri's transport takes no notice of an answer.
+type named struct{ http.RoundTripper }
+
+func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := n.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Header.Set("X-RateLimit-Resource", "core")
+	}
+	return answer, err
+}

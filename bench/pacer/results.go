@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Figures are what one case came to.
+type figures struct {
+	scene
+	report
+	requests                int // to be served
+	missing, again, mangled int // by the upstream's account
+
+	opened     int     // windows that something was spent of
+	most       int     // units that were spent of one of them
+	afterFirst int     // refusals after the first window
+	windows    float64 // on the clock
+	budget     float64 // that could have been spent in them
+	problem    string
+}
+
+// formula says what weigh computes.
+const formula = `Windows on the clock are 1 + T / length, where T runs from the whole second in which the first request was sent (that is when
+the first window opens) to the last answer. Usable is that times (limit - threshold + 1), and used is what was served of it: 100 % is
+who spends each window's budget in no time, at the very moment of the reset before it.`
+
+// weigh computes what follows from the report: what was used, of what somebody who loses no time could have.
+func (f *figures) weigh(per time.Duration) {
+	f.opened = len(f.ServedBy)
+	if f.opened == 0 {
+		return
+	}
+	f.most = slices.Max(slices.Collect(maps.Values(f.ServedBy)))
+	first := slices.Min(slices.Collect(maps.Keys(f.ServedBy)))
+	for reset, n := range f.RefusedBy {
+		if reset > first {
+			f.afterFirst += n
+		}
+	}
+	f.windows = 1 + f.Ended.Sub(f.Began.Truncate(time.Second)).Seconds()/per.Seconds()
+	f.budget = float64(f.usable()) * f.windows
+}
+
+func (f figures) used() float64 { return 100 * float64(f.Served) / f.budget }
+
+func (f figures) took() time.Duration { return f.Ended.Sub(f.Began) }
+
+// served says whether each request reached the upstream exactly once, whole, and was answered.
+func (f figures) once() string {
+	var wrong []string
+	for _, w := range []struct {
+		n    int
+		what string
+	}{{f.missing, "never served"}, {f.again, "served more than once"}, {f.mangled, "not whole"}, {f.Failed, "not answered"}} {
+		if w.n > 0 {
+			wrong = append(wrong, fmt.Sprintf("%d %s", w.n, w.what))
+		}
+	}
+	return cmp.Or(strings.Join(wrong, ", "), "all")
+}
+
+// Results are all that was measured.
+type results struct {
+	plan      plan
+	machine   string
+	found     []figures
+	overheads []overhead
+}
+
+func describeMachine() string {
+	processor := find("/proc/cpuinfo", `model name\s*: (.*)`)
+	if strings.Contains(find("/proc/cpuinfo", `flags\s*: (.*)`), "hypervisor") {
+		processor += ", a virtual machine"
+	}
+	return fmt.Sprintf("%s, %d cores; Linux %s; %s; %s; load before the run %s", processor, runtime.NumCPU(),
+		find("/proc/version", `Linux version (\S+)`), runtime.Version(), time.Now().Format(time.DateOnly), find("/proc/loadavg", `^(\S+)`))
+}
+
+// find returns what a pattern's group matches in a file, empty where there is none.
+func find(path, pattern string) string {
+	b, _ := os.ReadFile(path)
+	if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(b); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// writeDocs writes the tables into dir/pacing.md, between their two comments.
+func (r *results) writeDocs(dir string) error {
+	path := filepath.Join(dir, "pacing.md")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	form := regexp.MustCompile(`(?s)(<!-- pacer:begin -->\n).*?(<!-- pacer:end -->)`)
+	if !form.Match(b) {
+		return fmt.Errorf("write the page: %s has no place for the tables: <!-- pacer:begin --> and <!-- pacer:end -->", path)
+	}
+	page := form.ReplaceAllString(string(b), "${1}"+strings.ReplaceAll(r.String(), "$", "$$")+"${2}")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
