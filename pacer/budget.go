@@ -141,11 +141,12 @@ func (b *budget) mayProbe(a ask, now int64) verdict {
 	return verdict{until: b.probing + (elapsed+1)*second, why: Probing}
 }
 
-// fits says whether a call may start where so many units were left: those in flight may be charged already or not, and
-// where others spend too, they have as much in flight as their share of the spending says.
+// fits says whether a call may start where so many units were left. Those in flight may be charged already or not. Where others
+// spend too, they are taken to have in flight what their share of the spending says, thrice: what they had when the newest
+// response was decided, what they have sent since, and what they send while this call is on its way.
 func (b *budget) fits(left int64, a ask) bool {
 	mine := b.inFlight() + b.lost
-	theirs := min(int64(math.Ceil(b.others()*float64(mine+a.cost))), b.limit/2)
+	theirs := min(int64(math.Ceil(3*b.others()*float64(mine+a.cost))), b.limit/2)
 	return left-mine-theirs >= a.kept(b.limit)
 }
 

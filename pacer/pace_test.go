@@ -1,6 +1,7 @@
 package pacer_test
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -31,4 +32,47 @@ func TestNobodyIsRefusedAndLittleIsLeft(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestProcessesThatShareAViewAreOneCaller(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const windows = 10
+		w := newWorld(t, policy("60 per 10 seconds by token or ip"), 0)
+		var clients []http.RoundTripper
+		shared := memory{states: make(map[string][]byte)}
+		for range 8 {
+			clients = append(clients, pacer.New(&pacer.Options{Base: w, Shared: &shared}))
+		}
+		n := windows * usable(60)
+		took := w.spend(n, 64, clients...)
+		w.once(n)
+		if w.refused != 0 {
+			t.Errorf("%d refusals", w.refused)
+		}
+		if most := time.Duration(windows-1) * 10 * time.Second; took > most+most*5/100 {
+			t.Errorf("%d windows took %v: want %v and 5 %% at most", windows, took, most)
+		}
+	})
+}
+
+func TestCallersThatShareNothingAreHardlyRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const windows = 5
+		w := newWorld(t, policy("600 per 10 seconds by token or ip"), 0)
+		w.latency = 5 * time.Millisecond
+		var clients []http.RoundTripper
+		for range 8 {
+			clients = append(clients, pacer.New(&pacer.Options{Base: w}))
+		}
+		const n = windows * 560
+		took := w.spend(n, 64, clients...)
+		w.once(n)
+		if w.refused > n*2/100 {
+			t.Errorf("%d of %d requests were refused, more than 2 %%", w.refused, n+w.refused)
+		}
+		if most := (windows + 1) * 10 * time.Second; took > most {
+			t.Errorf("took %v, want %v at most", took, most)
+		}
+		t.Logf("%d refused, %v", w.refused, took)
+	})
 }

@@ -37,7 +37,7 @@ func (b *replay) next(attempt int) (*http.Request, error) {
 		return withBody(r, body), nil
 	}
 	if b.tape == nil {
-		b.tape = &tape{from: r.Body, most: b.most}
+		b.tape = &tape{from: r.Body, most: b.most, reading: make(chan struct{}, 1)}
 	}
 	return withBody(r, b.tape.play()), nil
 }
@@ -72,7 +72,7 @@ func closeBody(r *http.Request) {
 
 // A tape keeps what was read of a body.
 type tape struct {
-	reading sync.Mutex // held while from is read, which may take long
+	reading chan struct{} // holds one while from is read, which may take long
 
 	mu       sync.Mutex
 	from     io.ReadCloser
@@ -107,8 +107,8 @@ func (t *tape) read(b []byte, p *playback) (int, error) {
 	if n, err, ok := t.again(b, p); ok {
 		return n, err
 	}
-	t.reading.Lock()
-	defer t.reading.Unlock()
+	t.reading <- struct{}{}
+	defer func() { <-t.reading }()
 	if n, err, ok := t.again(b, p); ok {
 		return n, err
 	}

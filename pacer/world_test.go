@@ -2,6 +2,7 @@ package pacer_test
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -226,3 +227,22 @@ func asWait(t *testing.T, err error) *pacer.WaitError {
 
 // bubble is synctest.Test, by a name that says what it is for.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+
+// A memory is a Shared view for the callers of one bubble: a file's lock would hold its time up.
+type memory struct {
+	mu     sync.Mutex
+	states map[string][]byte
+	fails  error
+}
+
+func (m *memory) Update(key string, change func([]byte) []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails != nil {
+		return m.fails
+	}
+	m.states[key] = append([]byte(nil), change(m.states[key])...)
+	return nil
+}
+
+func b64(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
