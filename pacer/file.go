@@ -103,7 +103,8 @@ func (f *File) locked(do func() error) error {
 	}
 }
 
-// Update implements Shared.
+// Update implements Shared. States are at most 4050 bytes; an empty one is forgotten. An error leaves the state as it was, unless the
+// disk is the reason.
 func (f *File) Update(key string, change func([]byte) []byte) error {
 	if len(key) != keySize {
 		return fmt.Errorf("update shared view %q: a key of %d bytes: %d are allowed", f.path, len(key), keySize)
@@ -115,9 +116,11 @@ func (f *File) Update(key string, change func([]byte) []byte) error {
 			return err
 		}
 		entries := parsePage(page[:])
-		now := f.now().Unix()
-		entries = entries.with(key, change(entries.of(key)), now)
-		_, err := f.file.WriteAt(entries.page(page[:0]), at)
+		state := change(entries.of(key))
+		if len(state) > mostState {
+			return fmt.Errorf("a state of %d bytes: at most %d fit", len(state), mostState)
+		}
+		_, err := f.file.WriteAt(entries.with(key, state, f.now().Unix()).page(page[:0]), at)
 		return err
 	})
 	if err != nil && !errors.Is(err, fs.ErrClosed) {
@@ -136,7 +139,10 @@ type entry struct {
 
 type entries []entry
 
-const entryHead = keySize + 8 + 2
+const (
+	entryHead = keySize + 8 + 2
+	mostState = pageSize - 4 - entryHead
+)
 
 // parsePage returns the entries of a page; one that was half written has none.
 func parsePage(page []byte) (all entries) {
@@ -167,8 +173,11 @@ func (all entries) of(key string) []byte {
 
 // with returns the entries, the changed one first, as many as fit a page: those that nobody changed for longest go.
 func (all entries) with(key string, state []byte, now int64) entries {
-	kept := entries{{key, now, state}}
-	room := pageSize - 4 - entryHead - len(state)
+	var kept entries
+	if len(state) > 0 {
+		kept = entries{{key, now, state}}
+	}
+	room := mostState - len(state)
 	for _, e := range all { // in the order of their last changes
 		if room -= entryHead + len(e.state); e.key == key || room < 0 || now-e.at > 3600 {
 			room += entryHead + len(e.state)
