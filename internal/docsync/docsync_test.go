@@ -1,0 +1,291 @@
+package docsync
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/folder"
+	"github.com/weirlimit/weir/internal/sample"
+)
+
+func TestOnlyWhatHasChangedIsSent(t *testing.T) {
+	w := newWorld(t, map[string]string{"a.md": "# A\n\none", "b/c.html": "<title>C</title>two", "pic.png": ""})
+	w.done(w.sync(), 2, 0)
+	w.has("a.md", "b/c.html")
+	if got := w.stored["a.md"]; got["title"] != "A" || got["url"] != "http://weir.example/a" || got["text"] != "A\none" {
+		t.Errorf("stored %q", got)
+	}
+	o := w.sync()
+	if w.done(o, 0, 0); o.plan.Unchanged != 2 || w.sent() != 1 {
+		t.Errorf("a second sync: %+v, %d requests in all", o.plan, w.sent())
+	}
+	w.write(map[string]string{"a.md": "# B\n\none", "d.txt": "three"})
+	w.done(w.sync(), 2, 0)
+	if w.received["b/c.html"] != 1 || w.stored["a.md"]["title"] != "B" {
+		t.Errorf("received %v", w.received)
+	}
+	w.done(w.sync(all), 3, 0)
+	w.write(map[string]string{"a.md": "# B \n\none\n"}) // another file, the same document
+	w.done(w.sync(), 0, 0)
+}
+
+func TestBatchesAreAsLargeAsAllowed(t *testing.T) {
+	escaped := strings.Repeat(`"`, folder.MaxText/2) // twice as long as JSON
+	for _, c := range []struct {
+		files map[string]string
+		want  int
+	}{
+		{many(500, "x"), 1}, {many(501, "x"), 2}, {many(1500, "x"), 3},
+		{many(31, escaped), 1}, {many(32, escaped), 2},
+		{many(33, strings.Repeat("<", folder.MaxText-1)), 2}, // not longer in JSON: nothing is escaped for HTML
+	} {
+		w := newWorld(t, c.files)
+		o := w.sync()
+		w.done(o, len(c.files), 0)
+		if w.sent() != c.want || o.plan.Requests != c.want {
+			t.Errorf("%d documents: %d requests, %d planned, want %d", len(c.files), w.sent(), o.plan.Requests, c.want)
+		}
+		for _, r := range w.requests {
+			if len(r.ids) > maxItems || r.size > maxPut || r.header.Get("Authorization") != "Bearer "+token {
+				t.Errorf("a request of %d documents and %d bytes", len(r.ids), r.size)
+			}
+		}
+	}
+}
+
+func TestWhatTheServerRefusesIsLeftOut(t *testing.T) {
+	w := newWorld(t, many(20, "x"))
+	w.before = func(r request) (int, string) {
+		var items []string
+		for i, id := range r.ids {
+			if strings.HasPrefix(id, "d3/") {
+				items = append(items, fmt.Sprintf(`{"index":%d,"id":"?","reason":"no\u001b[31m %s"}`, i, strings.Repeat("x", 5000)))
+			}
+		}
+		if items == nil {
+			return 0, ""
+		}
+		return 422, `{"error":{"code":"unprocessable","message":"m","items":[` + strings.Join(append(items, `{"index":99}`, `{"index":-1}`), ",") + `]}}`
+	}
+	o := w.sync()
+	w.done(o, 17, 0)
+	if len(o.skipped) != 3 || !strings.Contains(o.skipped["d3/p0010.txt"], `the server refused it: no\x1b[31m xxx`) || len(o.skipped["d3/p0010.txt"]) > 400 {
+		t.Errorf("skipped %q", o.skipped)
+	}
+	w.done(w.sync(prune), 0, 0) // the bad ones are tried again, and have not vanished
+	w.before = nil
+	w.done(w.sync(), 3, 0)
+
+	w.write(many(1, "other"))
+	w.before = func(request) (int, string) { return 422, `{"error":{"message":"nothing is named"}}` }
+	fails(t, w.sync().err, "422", "nothing is named")
+}
+
+func TestABodyThatIsTooLargeIsHalved(t *testing.T) {
+	w := newWorld(t, many(300, strings.Repeat("x", 1000)))
+	w.write(map[string]string{"large.txt": strings.Repeat("x", 200_000)})
+	const most = 100_000
+	w.before = func(r request) (int, string) {
+		if r.size > most {
+			return 413, "<html>too large</html>"
+		}
+		return 0, ""
+	}
+	o := w.sync()
+	w.done(o, 300, 0)
+	if !strings.Contains(o.skipped["large.txt"], "413") || len(o.skipped) != 1 {
+		t.Errorf("skipped %q", o.skipped)
+	}
+}
+
+func TestPruningDeletesWhatIsGone(t *testing.T) {
+	w := newWorld(t, many(600, "x"))
+	w.write(map[string]string{"keep.md": "k", "bad.md": "b"})
+	w.done(w.sync(), 602, 0)
+	for i := range 600 {
+		w.remove(fmt.Sprintf("d%d/p%04d.txt", i%7, i))
+	}
+	w.write(map[string]string{"bad.md": "\xff"})
+	o := w.sync()
+	if w.done(o, 0, 0); len(o.plan.Vanished) != 600 || len(o.skipped) != 1 {
+		t.Errorf("without prune: %d vanished", len(o.plan.Vanished))
+	}
+	sent := w.sent()
+	o = w.sync(prune)
+	w.done(o, 0, 600)
+	w.has("keep.md", "bad.md")
+	if n := w.sent() - sent; n != 2 || o.plan.Deletions != 2 {
+		t.Errorf("%d requests to delete 600, %d planned", n, o.plan.Deletions)
+	}
+	w.done(w.sync(prune), 0, 0)
+	w.remove("keep.md", "bad.md")
+	fails(t, w.sync(prune).err, "no document at all", "right folder")
+	w.has("keep.md", "bad.md")
+	w.done(w.sync(), 0, 0)
+}
+
+func TestAFolderThatCannotBeReadHasNotVanished(t *testing.T) {
+	f := &found{seen: map[string]bool{"a/x.md": true}, unread: []string{"b/"}}
+	gone := f.vanished(map[string]digest{"a/x.md": {}, "a/y.md": {}, "b/z.md": {}, "bb/z.md": {}})
+	if fmt.Sprint(gone) != "[a/y.md bb/z.md]" {
+		t.Errorf("vanished: %q", gone)
+	}
+}
+
+func TestWhatEndsASync(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		says   []string
+	}{
+		{401, `{"error":{"message":"` + token + ` is\u001b]0;x\u0007 revoked\u009b"}}`, []string{"401", "revoked", "WEIR_TOKEN"}},
+		{403, "", []string{"403 Forbidden", "WEIR_TOKEN"}},
+		{404, "<html>", []string{"404 Not Found", "--to"}},
+		{507, `{"error":{"message":"full ` + strings.Repeat("x", 100_000) + `"}}`, []string{"507", "full xxx", "room"}},
+		{429, `{"error":{"message":"slow down"}}`, []string{"429", "slow down"}},
+		{400, "plain words\u202e", []string{"400", "plain words"}},
+		{418, "", []string{"418"}},
+	} {
+		w := newWorld(t, many(3, "x"))
+		w.before = func(request) (int, string) { return c.status, c.body }
+		o := w.sync()
+		fails(t, o.err, c.says...)
+		if w.sent() != 1 {
+			t.Errorf("%d: %d requests", c.status, w.sent())
+		}
+		w.before = nil
+		w.done(w.sync(), 3, 0)
+	}
+}
+
+func TestRedirectsAndPagesAreNoAcknowledgement(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		header http.Header
+		says   string
+	}{
+		{302, http.Header{"Location": {"https://elsewhere.example/\u202ex"}}, `https://elsewhere.example/\u202ex`},
+		{308, http.Header{"Location": {"/v2"}}, "not followed"},
+		{200, http.Header{"Content-Type": {"text/html; charset=utf-8"}}, "page for people"},
+	} {
+		w := newWorld(t, many(1, "x"))
+		requests := 0
+		o := w.sync(func(r *run) {
+			r.o.Client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				requests++
+				return &http.Response{StatusCode: c.status, Header: c.header, Body: http.NoBody, Request: r}, nil
+			})}
+		})
+		if fails(t, o.err, c.says); requests != 1 {
+			t.Errorf("%d requests", requests)
+		}
+		w.done(w.sync(), 1, 0)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What the sample backend takes is what is sent: all of it arrives, and again it is unchanged.
+func TestTheSampleBackendTakesAllOfIt(t *testing.T) {
+	backend, err := sample.Open(t.Context(), sample.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	made, err := backend.Tokens().Create(t.Context(), "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, many(700, "delivery \u2028 <b> & \"x\" 日本"))
+	w.write(map[string]string{
+		"ü ?#%.md": "---\ntitle: \"a\\tb\"\n---\n*x*\x01", "empty.txt": "", "dir/index.html": "<pre>\n\ta</pre>&#1;&#x202e;", "long.md": "# " + strings.Repeat("é", 400),
+		strings.Repeat("y", 197) + ".md": strings.Repeat("\"", folder.MaxText),
+	})
+	use := func(r *run) {
+		r.o.Token, r.o.TokenID = made.Token, made.ID
+		r.o.Client = &http.Client{Transport: inProcess(backend.Handler())}
+	}
+	o := w.sync(use)
+	w.done(o, 705, 0)
+	if len(o.skipped) > 0 {
+		t.Errorf("skipped %q", o.skipped)
+	}
+	w.remove("empty.txt")
+	w.done(w.sync(use, prune), 0, 1)
+	counts := httptestGet(t, backend.Handler(), "/v1/wp/status", made.Token)
+	if counts["documents"] != 704.0 {
+		t.Errorf("the backend has %v", counts)
+	}
+}
+
+func TestWhatIsShownIsHarmless(t *testing.T) {
+	for s, want := range map[string]string{
+		"plain ü 日本": "plain ü 日本", "a\x1b[31mb": `a\x1b[31mb`, "a\nb\tc": `a\nb\tc`, "\u009b2J": `\u009b2J`, "a\u202eb": `a\u202eb`,
+		"\xff\ufffd": `\xff` + "\ufffd", "\u2028": `\u2028`, strings.Repeat("é", 50): strings.Repeat("é", 20) + "…",
+	} {
+		if got := Shown(s, 40); got != want {
+			t.Errorf("%q is shown as %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestAFileThatChangesMeanwhileIsSentAsItIs(t *testing.T) {
+	w := newWorld(t, map[string]string{"a.md": "one", "b.md": "two", "c.md": "three"})
+	o := w.sync(func(r *run) {
+		r.o.Report = func(e Event) {
+			if e == (Read{3}) { // all were looked at
+				w.write(map[string]string{"a.md": "later", "b.md": "\xff"})
+				if err := os.Remove(filepath.Join(w.dir, "c.md")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	w.done(o, 1, 0)
+	if w.stored["a.md"]["text"] != "later" || len(o.skipped) != 2 {
+		t.Errorf("stored %q, skipped %q", w.stored, o.skipped)
+	}
+	if o := w.sync(); len(o.plan.Send) != 0 {
+		t.Errorf("then %+v", o.plan)
+	}
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	w := newWorld(t, many(3, "x"))
+	dry := func(r *run) { r.o.DryRun = true }
+	if o := w.sync(dry); o.err != nil || len(o.plan.Send) != 3 || w.sent() != 0 {
+		t.Errorf("%+v, %d requests", o, w.sent())
+	}
+	if left, _ := filepath.Glob(filepath.Join(w.dir, ".*")); len(left) != 0 {
+		t.Errorf("it has left %q", left)
+	}
+	w.done(w.sync(), 3, 0)
+	if o := w.sync(dry); o.err != nil || len(o.plan.Send) != 0 || o.plan.Unchanged != 3 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// httptestGet asks a handler, and returns the JSON that it answers.
+func httptestGet(t *testing.T, h http.Handler, path, token string) (answer map[string]any) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://weir.example"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := inProcess(h).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}

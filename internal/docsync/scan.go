@@ -1,0 +1,105 @@
+package docsync
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/folder"
+)
+
+// A digest tells two versions of a document apart.
+type digest [sha256.Size]byte
+
+// digestOf covers all that is sent. Lengths stand before the parts, so that no two documents read the same.
+func digestOf(d folder.Document) digest {
+	h := sha256.New()
+	for _, part := range []string{d.Title, d.URL, d.Text} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	return digest(h.Sum(nil))
+}
+
+// found is what a look at the whole folder has found. It holds no text: a file is read again when its batch is made.
+type found struct {
+	seen      map[string]bool // paths of all files that should be documents, bad ones too
+	unread    []string        // folders that could not be read, each with a slash at its end
+	changed   []change
+	unchanged int
+	derived   int // documents whose link was made from the base
+	passed    folder.Tally
+}
+
+// A change is a document to send.
+type change struct {
+	id   string
+	size int32 // bytes as an item, when it was looked at
+}
+
+func (f *found) foldersUnread() int { return len(f.unread) }
+
+func (s *Sync) scan(ctx context.Context) error {
+	f := &found{seen: map[string]bool{}}
+	files := 0
+	passed, err := s.o.Folder.Walk(ctx, func(path string, p *folder.Problem) {
+		switch {
+		case p != nil && p.Folder:
+			f.unread = append(f.unread, path+"/")
+			s.skip(*p)
+			return
+		case p != nil:
+			f.seen[path] = true
+			s.skip(*p)
+			return
+		}
+		f.seen[path] = true
+		s.compare(f, path)
+		files++
+		s.mu.Lock()
+		s.tell(Read{files})
+		s.mu.Unlock()
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ErrInterrupted
+	case err != nil:
+		return &Failure{err, "name a folder that you may read"}
+	}
+	f.passed, s.found = passed, f
+	return nil
+}
+
+// compare sees whether a document is what was acknowledged.
+func (s *Sync) compare(f *found, path string) {
+	d, err := s.o.Folder.Read(path)
+	var p *folder.Problem
+	if errors.As(err, &p) {
+		s.skip(*p)
+		return
+	}
+	if !d.Own {
+		f.derived++
+	}
+	if was, ok := s.state.known[path]; ok && was == digestOf(d) && !s.o.All {
+		f.unchanged++
+		return
+	}
+	f.changed = append(f.changed, change{path, int32(len(item(d)))})
+}
+
+// vanished returns what is known and gone. What could not be read is not gone.
+func (f *found) vanished(known map[string]digest) []string {
+	var gone []string
+	for id := range known {
+		below := func(dir string) bool { return strings.HasPrefix(id, dir) }
+		if !f.seen[id] && !slices.ContainsFunc(f.unread, below) {
+			gone = append(gone, id)
+		}
+	}
+	slices.Sort(gone)
+	return gone
+}

@@ -1,0 +1,271 @@
+package docsync
+
+import (
+	"bufio"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gofrs/flock"
+)
+
+// A target is whose state it is: a server's address and a token's id.
+type target struct{ to, token string }
+
+// A record is one line of the state file. The first says whose it is; each of the others is an acknowledged batch.
+type record struct {
+	Format  int               `json:"weir_sync,omitempty"` // 1
+	To      string            `json:"to,omitempty"`
+	Token   string            `json:"token,omitempty"` // its id
+	Stored  map[string]string `json:"stored,omitempty"`
+	Deleted []string          `json:"deleted,omitempty"`
+}
+
+const (
+	format     = 1
+	mostLine   = 2 << 20 // bytes of a record: 500 ids, every character of them escaped, fit
+	mostSpared = 2000    // entries that are no longer true, before the file is written anew for them
+)
+
+// state is what was acknowledged, in memory and as a journal: a batch is one line, written and synced at once. What kill -9
+// or a full disk leaves of a line is dropped when it is next opened, so at worst the last batch is sent again, which changes
+// nothing on the server.
+type state struct {
+	path    string
+	target  target
+	lock    *flock.Flock // nil where it is only read
+	file    *os.File     // likewise
+	length  int64        // of the lines that are whole
+	entries int          // in the file, those that are no longer true too
+	known   map[string]digest
+}
+
+func openState(path string, t target, anew, readOnly bool) (*state, error) {
+	s := &state{path: path, target: t, known: map[string]digest{}}
+	if !readOnly {
+		if err := s.takeLock(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.open(anew, readOnly); err != nil {
+		_ = s.close() // the reason is told already
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *state) takeLock() error {
+	s.lock = flock.New(s.path+".lock", flock.SetPermissions(0o600))
+	ok, err := s.lock.TryLock()
+	switch {
+	case err != nil:
+		return s.unwritable(err)
+	case !ok:
+		return &Failure{fmt.Errorf("another sync uses the state %s", Shown(s.path, 300)), "wait for it to end; another folder or target needs a --state of its own"}
+	}
+	return nil
+}
+
+func (s *state) open(anew, readOnly bool) error {
+	whole, err := s.read(anew)
+	if err != nil || readOnly {
+		return err
+	}
+	if s.length == 0 || s.entries > 2*len(s.known)+mostSpared {
+		if err := s.rewrite(); err != nil {
+			return s.unwritable(err)
+		}
+		whole = true
+	}
+	if s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_APPEND, 0); err == nil && !whole {
+		err = s.file.Truncate(s.length)
+	}
+	if err != nil {
+		return s.unwritable(err)
+	}
+	return nil
+}
+
+func (s *state) unwritable(err error) error {
+	return &Failure{fmt.Errorf("write the state %s: %w", Shown(s.path, 300), bare(err)), "say with --state FILE where it can be kept"}
+}
+
+// read reads what is known, and whether the last line is whole. A state of another target is an error, or begun anew.
+func (s *state) read(anew bool) (whole bool, err error) {
+	file, err := os.Open(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, &Failure{fmt.Errorf("read the state %s: %w", Shown(s.path, 300), bare(err)), "say with --state FILE where it is kept"}
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return false, &Failure{fmt.Errorf("the state %s is not a regular file", Shown(s.path, 300)), "say with --state FILE where it is kept"}
+	}
+	lines := bufio.NewReaderSize(file, mostLine)
+	for number := 1; ; number++ {
+		line, err := lines.ReadSlice('\n')
+		switch {
+		case err == io.EOF && len(line) == 0:
+			return true, nil
+		case err == io.EOF && number > 1:
+			return false, nil // half a line
+		case err != nil:
+			return false, s.damaged(number)
+		}
+		r, bad := parse(line)
+		if _, more := lines.Peek(1); bad != nil && more != nil && number > 1 {
+			return false, nil // the last line: a disk without power may keep its end and lose its middle
+		}
+		switch {
+		case bad != nil || number == 1 && r.Format != format:
+			return false, s.damaged(number)
+		case number == 1 && (target{r.To, r.Token}) != s.target:
+			return true, s.foreign(target{r.To, r.Token}, anew)
+		}
+		s.length += int64(len(line))
+		s.apply(r)
+	}
+}
+
+// damaged is told of a file that is no state, or half of one. To begin it anew would overwrite what may be somebody's.
+func (s *state) damaged(number int) error {
+	return &Failure{fmt.Errorf("line %d of %s is not what a sync writes", number, Shown(s.path, 300)), "name another file with --state, or remove this one: then all documents are sent again"}
+}
+
+// foreign is told of another target's state.
+func (s *state) foreign(t target, anew bool) error {
+	if anew {
+		s.length = 0
+		return nil
+	}
+	return &Failure{
+		fmt.Errorf("the state %s is about %s with token %s, not about %s with token %s", Shown(s.path, 300), Shown(t.to, 300), Shown(t.token, 80), Shown(s.target.to, 300), Shown(s.target.token, 80)),
+		"give each target a --state of its own; or --all sends everything there and begins this one anew",
+	}
+}
+
+func parse(line []byte) (r record, err error) {
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, err
+	}
+	for id, hash := range r.Stored {
+		if b, err := hex.DecodeString(hash); err != nil || len(b) != len(digest{}) {
+			return r, fmt.Errorf("%q is no hash of %q", hash, id)
+		}
+	}
+	return r, nil
+}
+
+func (s *state) apply(r record) {
+	for id, hash := range r.Stored {
+		b, _ := hex.DecodeString(hash) // parsed already
+		s.known[id] = digest(b)
+	}
+	for _, id := range r.Deleted {
+		delete(s.known, id)
+	}
+	s.entries += len(r.Stored) + len(r.Deleted)
+}
+
+// stored remembers an acknowledged batch, once it is on the disk.
+func (s *state) stored(b *batch) error {
+	r := record{Stored: map[string]string{}}
+	for i, id := range b.ids {
+		r.Stored[id] = hex.EncodeToString(b.digests[i][:])
+	}
+	return s.append(r)
+}
+
+// deleted forgets an acknowledged batch, once that is on the disk.
+func (s *state) deleted(b *batch) error { return s.append(record{Deleted: b.ids}) }
+
+func (s *state) append(r record) error {
+	line := append(encode(r), '\n')
+	_, err := s.file.Write(line)
+	if err == nil {
+		err = s.file.Sync()
+	}
+	if err != nil {
+		_ = s.file.Truncate(s.length) // half a line may be there; if it stays it is dropped the next time, when it is the last
+		return &Failure{fmt.Errorf("write the state %s: %w", Shown(s.path, 300), bare(err)),
+			"make room, and run the same command again: what the state could not remember is sent again, which changes nothing"}
+	}
+	s.length += int64(len(line))
+	s.apply(r)
+	return nil
+}
+
+// rewrite replaces the file by one that holds what is known, and nothing else.
+func (s *state) rewrite() (err error) {
+	file, err := os.CreateTemp(filepath.Dir(s.path), "."+filepath.Base(s.path)+".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = os.Remove(file.Name())
+		}
+	}()
+	w := bufio.NewWriter(file)
+	put := func(r record) {
+		line := append(encode(r), '\n')
+		s.length += int64(len(line))
+		_, _ = w.Write(line) // Flush returns the first error
+	}
+	s.length = 0
+	put(record{Format: format, To: s.target.to, Token: s.target.token})
+	ids := make([]string, 0, len(s.known))
+	for id := range s.known {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for some := range slices.Chunk(ids, maxItems) {
+		r := record{Stored: map[string]string{}}
+		for _, id := range some {
+			known := s.known[id]
+			r.Stored[id] = hex.EncodeToString(known[:])
+		}
+		put(r)
+	}
+	if err := errors.Join(w.Flush(), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), s.path); err != nil {
+		return err
+	}
+	s.entries = len(s.known)
+	if dir, err := os.Open(filepath.Dir(s.path)); err == nil {
+		_ = dir.Sync() // where a folder cannot be synced, the name is as safe as that system makes it
+		_ = dir.Close()
+	}
+	return nil
+}
+
+func (s *state) close() error {
+	var err error
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Unlock())
+	}
+	return err
+}
+
+// bare is a file error without the path, which is told beside it.
+func bare(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,258 @@
+package docsync
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// inProcess sends to a handler without a network.
+func inProcess(h http.Handler) http.RoundTripper {
+	return roundTrip(func(r *http.Request) (*http.Response, error) {
+		answer := httptest.NewRecorder()
+		r = r.Clone(r.Context())
+		r.RemoteAddr, r.RequestURI = "192.0.2.1:1", r.URL.RequestURI()
+		h.ServeHTTP(answer, r)
+		return answer.Result(), nil
+	})
+}
+
+// Killed at any byte of what it writes, a sync has lost the batch that it was about to write, at most, and goes on.
+func TestAStateThatIsCutAnywhereLosesOneBatch(t *testing.T) {
+	w := newWorld(t, many(3, "x"))
+	one := func(r *run) { r.o.Parallel = 1 }
+	w.done(w.sync(one), 3, 0)
+	before, err := os.ReadFile(w.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(map[string]string{"new.md": "1", "d0/p0000.txt": "2"})
+	w.done(w.sync(one), 2, 0)
+	after, err := os.ReadFile(w.state)
+	if err != nil || !bytes.HasPrefix(after, before) {
+		t.Fatalf("the state is no journal: %v", err)
+	}
+	for cut := len(before); cut < len(after); cut++ {
+		if err := os.WriteFile(w.state, after[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.done(w.sync(one), 2, 0)
+		if again, err := os.ReadFile(w.state); err != nil || !bytes.Equal(again, after) {
+			t.Fatalf("cut at %d it became %q, %v", cut, again, err)
+		}
+	}
+	for name, tail := range map[string]string{"zeros": strings.Repeat("\x00", 100), "zeros and an end": strings.Repeat("\x00", 100) + "\n"} {
+		if err := os.WriteFile(w.state, append(bytes.Clone(after), tail...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.write(map[string]string{"new.md": name})
+		w.done(w.sync(one), 1, 0)
+		w.done(w.sync(one), 0, 0)
+	}
+}
+
+func TestAStateIsForOneTarget(t *testing.T) {
+	w := newWorld(t, many(3, "x"))
+	w.done(w.sync(), 3, 0)
+	other := func(r *run) { r.o.TokenID = "other" }
+	fails(t, w.sync(other).err, "with token 4f2k7q9xab, not about http://weir.example with token other", "--state", "--all")
+	w.to = "http://other.example"
+	fails(t, w.sync().err, "is about http://weir.example with token")
+	w.done(w.sync(all), 3, 0)
+	w.done(w.sync(), 0, 0)
+	if content, err := os.ReadFile(w.state); err != nil || bytes.Contains(content, []byte("secret")) {
+		t.Errorf("the state holds the token: %q, %v", content, err)
+	}
+}
+
+func TestWhatIsNoStateIsLeftAlone(t *testing.T) {
+	for _, content := range []string{"my notes", "my notes\n", "{}\n", "{\"weir_sync\":2}\n", "{\"weir_sync\":1,\"to\":\"http://weir.example\",\"token\":\"4f2k7q9xab\"}\nx\ny\n",
+		strings.Repeat("x", mostLine+1), "{\"weir_sync\":1,\"to\":\"http://weir.example\",\"token\":\"4f2k7q9xab\"}\n{\"stored\":{\"a\":\"b\"}}\n{}\n"} {
+		w := newWorld(t, many(1, "x"))
+		if err := os.WriteFile(w.state, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, how := range []func(*run){all, prune} {
+			fails(t, w.sync(how).err, "is not what a sync writes")
+		}
+		if got, err := os.ReadFile(w.state); err != nil || string(got) != content {
+			t.Errorf("%.20q became %.20q, %v", content, got, err)
+		}
+	}
+	w := newWorld(t, many(1, "x"))
+	w.state = w.dir
+	fails(t, w.sync().err, "regular file", "--state")
+	w.state = filepath.Join(w.dir, "no", "such", "folder")
+	fails(t, w.sync().err, "write the state", "--state")
+}
+
+func TestTwoSyncsDoNotShareAState(t *testing.T) {
+	w := newWorld(t, many(1, "x"))
+	w.before = func(request) (int, string) {
+		w.mu.Lock()
+		w.before = nil
+		w.mu.Unlock()
+		fails(t, w.sync().err, "another sync uses the state")
+		return 0, ""
+	}
+	w.done(w.sync(), 1, 0)
+	w.done(w.sync(), 0, 0)
+}
+
+func TestAStateIsWrittenAnewWhenMostOfItIsPast(t *testing.T) {
+	w := newWorld(t, many(300, "0"))
+	largest := int64(0)
+	for i := range 20 {
+		w.write(many(300, fmt.Sprint(i)))
+		w.done(w.sync(), 300, 0)
+		info, err := os.Stat(w.state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		largest = max(largest, info.Size())
+	}
+	if largest > 4000*100 {
+		t.Errorf("the state of 300 documents has grown to %d bytes", largest)
+	}
+	w.done(w.sync(), 0, 0)
+	if left, _ := filepath.Glob(filepath.Join(w.dir, ".*.new-*")); len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
+}
+
+// A state that cannot be written any more ends the sync, with what it has; the server is told the rest again.
+func TestAStateThatCannotBeWrittenEndsTheSync(t *testing.T) {
+	w := newWorld(t, many(1500, "x"))
+	o := w.sync(func(r *run) {
+		r.o.Parallel = 1
+		r.o.Report = func(e Event) {
+			if _, ok := e.(Stored); ok { // the first batch is on the disk: from now on the disk is full
+				full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.running.state.file = full
+			}
+		}
+	})
+	fails(t, o.err, "no space left on device", "run the same command again")
+	if o.result.Stored != 500 || w.sent() != 2 {
+		t.Errorf("%+v after %d requests", o.result, w.sent())
+	}
+	w.done(w.sync(), 1000, 0)
+}
+
+// Interrupted while batches are in flight, a sync begins no other, waits for their answers, and sends nothing of it again.
+func TestAnInterruptionLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, many(5000, "x"))
+		ctx, interrupt := context.WithCancel(t.Context())
+		var once sync.Once
+		w.before = func(r request) (int, string) {
+			if w.sent() > 2 {
+				once.Do(interrupt)
+			}
+			time.Sleep(10 * time.Second)
+			return 0, ""
+		}
+		o := w.sync(func(r *run) { r.ctx = ctx })
+		if !errors.Is(o.err, ErrInterrupted) || o.result.Stored == 0 || o.result.Stored > 2000 || o.result.Stored != len(w.stored) {
+			t.Errorf("%v with %+v, the server has %d", o.err, o.result, len(w.stored))
+		}
+		w.before = nil
+		w.done(w.sync(), 5000-o.result.Stored, 0)
+		for id, n := range w.received {
+			if n != 1 {
+				t.Fatalf("%s was received %d times", id, n)
+			}
+		}
+	})
+}
+
+func TestAnInterruptionEndsAWaitAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, many(1, "x"))
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Second, interrupt)
+		start := time.Now()
+		o := w.sync(func(r *run) {
+			r.ctx = ctx
+			r.o.Client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done() // as a pacer does, which waits for a budget
+				return nil, r.Context().Err()
+			})}
+		})
+		if !errors.Is(o.err, ErrInterrupted) || time.Since(start) != 5*time.Second {
+			t.Errorf("%v after %v", o.err, time.Since(start))
+		}
+		ctx, interrupt = context.WithCancel(t.Context())
+		w.before = func(request) (int, string) { return 503, "" }
+		time.AfterFunc(2500*time.Millisecond, interrupt)
+		start = time.Now()
+		o = w.sync(func(r *run) { r.ctx = ctx })
+		if !errors.Is(o.err, ErrInterrupted) || time.Since(start) != 2500*time.Millisecond || w.sent() != 2 {
+			t.Errorf("%v after %v and %d requests", o.err, time.Since(start), w.sent())
+		}
+	})
+}
+
+func TestAServerInTroubleIsAskedAgain(t *testing.T) {
+	for _, trouble := range []struct {
+		status int
+		says   string
+	}{{500, "500 Internal"}, {503, "503 Service"}, {-1, "the network"}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, many(1, "x"))
+			start := time.Now()
+			w.before = func(request) (int, string) {
+				if w.sent() < 4 {
+					return trouble.status, "down"
+				}
+				return 0, ""
+			}
+			w.done(w.sync(), 1, 0)
+			if took := time.Since(start); took != 7*time.Second {
+				t.Errorf("three troubles took %v, want 1 + 2 + 4 s", took)
+			}
+			w.write(many(1, "y"))
+			w.before = func(request) (int, string) { return trouble.status, "down" }
+			sent := w.sent()
+			fails(t, w.sync().err, trouble.says, "5 times", "run the same command again")
+			if n := w.sent() - sent; n != 5 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+func TestARequestThatIsNeverAnsweredEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Sender{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://weir.example", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := s.RoundTrip(r); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Minute {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if _, err := s.RoundTrip(r); !errors.Is(err, context.Canceled) || s.Sent() != 1 {
+			t.Errorf("interrupted before: %v, %d sent", err, s.Sent())
+		}
+	})
+}
