@@ -83,7 +83,8 @@ const rootExample = `  weir serve                                       the cont
   weir serve --upstream http://127.0.0.1:3000      the contract's limits before your own backend
   weir policy show                                 the limits that this is about
   weir policy explain POST /api/v1/widget/leads    which of them a request meets, and why
-  weir token create --workspace demo               a credential for the bulk-sync surface`
+  weir token create --workspace demo               a credential for the bulk-sync surface
+  weir sync docs --to http://127.0.0.1:8080        push a folder of documents there`
 
 func newRoot(env environment) *cobra.Command {
 	root := &cobra.Command{
@@ -112,7 +113,7 @@ func newRoot(env environment) *cobra.Command {
 		}
 		return env.apply(cmd)
 	}
-	root.AddCommand(newServe(), newPolicy(), newToken(), newVersion())
+	root.AddCommand(newServe(), newPolicy(), newToken(), newSync(), newVersion())
 	document(root)
 	return root
 }

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/folder"
+	"github.com/weirlimit/weir/pacer"
+)
+
+const syncLong = `Push a folder of Markdown, HTML and text to the bulk-sync surface, as fast as its budget allows and no faster.
+
+What has changed since the last time is sent, in batches as large as allowed, and never refused: when the
+budget is spent, it waits for the next window and says so. A document's id is its path in DIR. Its title is what
+front matter, the first heading or the file's name says; its link is the url of its front matter, else --base-url
+with the path, without the extension (an index page is its folder). Hidden files are passed over, symbolic links
+not followed.
+
+What was acknowledged is remembered in DIR/.weir-sync, or in --state FILE, for this server and this token. So an
+interrupted sync goes on where it was: run the same command again. Files that cannot be sent are named, and the
+others go on.
+
+Put the token into the variable WEIR_TOKEN: on the command line everybody who may run ps can read it.
+
+Exit status: 0 all done; 1 a file could not be sent, it was interrupted, or the server says no; 2 used wrongly.`
+
+const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)
+  weir sync docs --to http://127.0.0.1:8080 --base-url https://example.com/docs
+  weir sync docs --to http://127.0.0.1:8080 --dry-run
+  weir sync docs --to http://127.0.0.1:8080 --prune
+  weir sync docs --to http://127.0.0.1:8080 --share ~/.cache/weir-budget --json`
+
+// syncFlags are what weir sync is told.
+type syncFlags struct {
+	to, base             endpoint
+	token                secret
+	state, share         string
+	prune, all, dry, out onOff
+}
+
+// A secret is a flag's value that is never shown.
+type secret string
+
+func (s *secret) Set(value string) error {
+	value = strings.TrimSpace(value)
+	if value == "" || len(value) > 4096 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("want a token as 'weir token create' prints it")
+	}
+	*s = secret(value)
+	return nil
+}
+
+func (s *secret) String() string               { return "" }
+func (s *secret) Type() string                 { return "TOKEN" }
+func (s *secret) withoutSecrets(string) string { return "…" }
+
+func newSync() *cobra.Command {
+	f := &syncFlags{}
+	cmd := &cobra.Command{
+		Use:     "sync DIR --to URL",
+		Short:   "Push a folder of documents, pacing itself",
+		Long:    syncLong,
+		Example: syncExample,
+		Args:    arguments("DIR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if f.state == "" {
+				f.state = filepath.Join(args[0], ".weir-sync")
+			}
+			return runSync(cmd, f, args[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.Var(&f.to, "to", "the server's `URL`, above /v1/wp")
+	flags.Var(&f.token, "token", "API `TOKEN` of the workspace; use the variable, ps shows the command line")
+	flags.Var(&f.base, "base-url", "`URL` that the documents' links begin with (default --to)")
+	flags.StringVar(&f.state, "state", "", "`FILE` that remembers what was acknowledged (default DIR/.weir-sync)")
+	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share their view of its budget (default DIR/.weir-sync.budget)")
+	switchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync")
+	switchFlag(cmd, &f.all, "all", "send what has not changed, too")
+	switchFlag(cmd, &f.dry, "dry-run", "say what would be sent and deleted, and how long it would take")
+	switchFlag(cmd, &f.out, "json", "print a summary as JSON")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return cmd
+}
+
+// check refuses what is missing or cannot be meant.
+func (f *syncFlags) check() error {
+	if f.to.URL == nil {
+		return misused("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: where is the server?")
+	}
+	if f.base.URL == nil {
+		f.base.URL = f.to.URL
+	}
+	for name, u := range map[string]*url.URL{"to": f.to.URL, "base-url": f.base.URL} {
+		if u.RawQuery != "" || u.ForceQuery {
+			return misused("leave out what begins with the question mark", "--%s %q: want a URL without a query", name, u)
+		}
+	}
+	if f.token == "" {
+		return misused("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: want it in the variable WEIR_TOKEN")
+	}
+	to := *f.to.URL // one spelling of a server, so that its state is found again
+	to.Host, to.Path, to.RawPath = strings.ToLower(to.Host), strings.TrimRight(to.Path, "/"), ""
+	f.to.URL = &to
+	return nil
+}
+
+var publicID = regexp.MustCompile(`^wpt_([A-Za-z0-9]{1,64})_`)
+
+// tokenID is what a token is known by where it must not be seen: its public id, or a piece of its hash.
+func tokenID(token string) string {
+	if m := publicID.FindStringSubmatch(token); m != nil {
+		return m[1]
+	}
+	hash := sha256.Sum256([]byte(token))
+	return "sha256:" + hex.EncodeToString(hash[:4])
+}
+
+// A syncing is one run of weir sync, with all that it uses.
+type syncing struct {
+	f        *syncFlags
+	started  time.Time
+	show     *syncProgress
+	sender   *docsync.Sender
+	pacer    *pacer.Transport
+	sync     *docsync.Sync
+	plan     docsync.Plan
+	refusals counter
+}
+
+func runSync(cmd *cobra.Command, f *syncFlags, dir string) (err error) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := &syncing{f: f, started: time.Now(), show: newSyncProgress(cmd.ErrOrStderr())}
+	defer context.AfterFunc(ctx, func() {
+		stop() // a second signal meets the default, which is to end at once
+		s.show.interrupted()
+	})()
+	defer s.show.end()
+	docs, err := folder.Open(dir, folder.Options{Base: f.base.URL})
+	if err != nil {
+		return no(errors.New(docsync.Shown(err.Error(), 500)), "name a folder that is there, and that you may read")
+	}
+	defer docs.Close()
+	client := &http.Client{}
+	if s.sync, err = docsync.Open(docsync.Options{
+		Folder: docs, To: f.to.URL, Token: string(f.token), TokenID: tokenID(string(f.token)), Client: client, State: f.state,
+		All: bool(f.all), DryRun: bool(f.dry), Report: s.show.event,
+	}); err != nil {
+		return asFailure(err)
+	}
+	defer func() { err = errors.Join(err, s.sync.Close()) }()
+	closeView, err := s.connect(client)
+	if err != nil {
+		return err
+	}
+	defer closeView()
+	if s.plan, err = s.sync.Plan(ctx); err == nil {
+		err = s.push(ctx)
+	}
+	s.show.end()
+	return s.conclude(cmd, err)
+}
+
+// connect makes what the client sends with, paced.
+func (s *syncing) connect(client *http.Client) (closeView func(), err error) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = 8
+	s.sender = &docsync.Sender{Base: base}
+	o := &pacer.Options{
+		Base:      s.sender,
+		MaxWait:   31 * 24 * time.Hour, // the longest window that there is: it is shown, and can be interrupted
+		OnWait:    s.show.wait,
+		OnRefused: func(pacer.Refusal) { s.refusals.add() },
+		OnSharedFailure: func(err error) {
+			s.show.say("warning: what is known of the budget cannot be kept: %s", docsync.Shown(err.Error(), 300))
+		},
+	}
+	closeView = func() {}
+	if path, keep := s.viewFile(); keep {
+		view, err := pacer.OpenFile(path)
+		if err != nil {
+			return nil, no(errors.New(docsync.Shown(err.Error(), 500)), "name with --share a file of your own, the same for all who use the token")
+		}
+		closeView = func() { _ = view.Close() } // it was read or written, or it did not matter
+		o.Shared = view
+	}
+	s.pacer = pacer.New(o)
+	client.Transport = s.pacer
+	return closeView, nil
+}
+
+// viewFile returns where the view of the budget is kept, so that a run knows what the last has left of it: beside the state,
+// unless it is shared with others. A dry run makes none.
+func (s *syncing) viewFile() (path string, keep bool) {
+	path = cmp.Or(s.f.share, s.f.state+".budget")
+	_, err := os.Lstat(path)
+	return path, err == nil || !bool(s.f.dry)
+}
+
+// push does what is planned, but for a dry run.
+func (s *syncing) push(ctx context.Context) error {
+	if s.plan.Derived > 0 && s.f.base.URL.Host == s.f.to.URL.Host && len(s.plan.Send) > 0 {
+		s.show.say("links of documents begin with %s; --base-url says otherwise", docsync.Shown(s.f.base.String(), 200))
+	}
+	todo, requests := len(s.plan.Send), s.plan.Requests
+	if s.f.prune {
+		todo, requests = todo+len(s.plan.Vanished), requests+s.plan.Deletions
+	}
+	if s.f.dry || todo == 0 {
+		return nil
+	}
+	s.show.begin(todo, requests, func(n int) time.Duration { return s.estimate(n) })
+	return s.sync.Push(ctx, bool(s.f.prune))
+}
+
+// estimate is how long n more requests take for want of budget, 0 where nothing is known.
+func (s *syncing) estimate(n int) time.Duration {
+	r, err := s.request()
+	if err != nil {
+		return 0
+	}
+	return s.pacer.Estimate(r, n)
+}
+
+// request is one as it will be sent, to ask about.
+func (s *syncing) request() (*http.Request, error) {
+	r, err := http.NewRequest(http.MethodPut, s.f.to.JoinPath("v1/wp/documents").String(), nil)
+	if err == nil {
+		r.Header.Set("Authorization", "Bearer "+string(s.f.token))
+	}
+	return r, err
+}
+
+// asFailure makes what docsync says an error with its hint.
+func asFailure(err error) error {
+	var f *docsync.Failure
+	switch {
+	case errors.Is(err, docsync.ErrInterrupted):
+		return no(errors.New("interrupted; run the same command again to go on"), "")
+	case errors.As(err, &f):
+		return no(f.Err, f.Hint)
+	}
+	return err
+}

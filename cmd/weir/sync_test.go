@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/folder"
+	"github.com/weirlimit/weir/pacer"
+)
+
+// startSync starts the real weir sync.
+func startSync(t *testing.T, token string, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{"sync"}, args...)...)
+	cmd.Env = append(cleanEnv(), "WEIR_TOKEN="+token)
+	p, err := launch(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// Interrupted while it waits for its budget, a sync ends at once; the next one sends the rest, and only that.
+func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
+	docs, data, policy := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "policy.yaml")
+	for i := range 1100 {
+		if err := os.WriteFile(filepath.Join(docs, fmt.Sprintf("p%04d.md", i)), []byte("# A page"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const twoAnHour = "limiters:\n  - name: wp-plugin\n    routes: [/v1/wp/*]\n    windows: [2 per hour by token or ip]\n"
+	if err := os.WriteFile(policy, []byte(twoAnHour), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := serveIn(t, data, "--policy", policy)
+	token := strings.TrimSpace(mintToken(t, data))
+	p := startSync(t, token, docs, "--to", s.url)
+	if _, err := p.stderr.await(regexp.MustCompile(`(?m)^budget spent, next window in (1 h 0 min|59 min \d+ s)$`)); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if code, err := p.signal(os.Interrupt); err != nil || code != exitNo {
+		t.Fatalf("interrupted it ended with status %d, %v:\n%s", code, err, p.stderr)
+	}
+	if took := time.Since(start); took > patience/2 {
+		t.Errorf("it ended after %v", took)
+	}
+	for _, want := range []string{`sent 1000 documents, .* 2 requests, 0 refused; `, `error: interrupted; run the same command again to go on`} {
+		if !regexp.MustCompile(want).MatchString(p.stderr.String()) {
+			t.Errorf("it did not say %q:\n%s", want, p.stderr)
+		}
+	}
+	s.end(t)
+
+	_, address, _ := strings.Cut(s.url, "://")
+	s = serveIn(t, data, "--listen", address) // the contract's limits
+	p = startSync(t, token, docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
+	if code, err := p.wait(); err != nil || code != exitDone || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
+		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
+	}
+}
+
+// mintToken mints a token in a data directory.
+func mintToken(t *testing.T, data string) string {
+	t.Helper()
+	stdout, stderr, code := weirCommand(t.Context(), t, "token", "create", "--workspace", "demo", "--data", data)
+	if code != exitDone {
+		t.Fatalf("token create: status %d: %s", code, stderr)
+	}
+	return stdout
+}
+
+func TestProgressWithoutATerminalIsLines(t *testing.T) {
+	var out bytes.Buffer
+	p := newSyncProgress(&out)
+	p.event(docsync.Read{Files: 3})
+	p.begin(3, 2, nil)
+	p.event(docsync.Skipped{Problem: folder.Problem{Path: "a\x1b[2J.md", Reason: "it\nis bad", Hint: "mend it"}})
+	in42 := time.Now().Add(41500 * time.Millisecond)
+	for range 4 { // as many as are in flight
+		p.wait(pacer.Wait{Reason: pacer.BudgetSpent, Until: in42})
+		p.event(docsync.Trouble{Reason: "it is down", Again: time.Second})
+	}
+	p.event(docsync.Stored{Documents: 2})
+	p.interrupted()
+	p.end()
+	p.interrupted()
+	got := regexp.MustCompile(`\d+/s`).ReplaceAllString(out.String(), "N/s")
+	if want := `3 documents in 2 requests
+bad file: a\x1b[2J.md: it\nis bad; mend it
+budget spent, next window in 42 s
+it is down; again in 1 s
+2 of 2, 0 left, N/s
+stopping: what is in flight may finish; interrupt again to end at once
+`; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if w := p.waited(); w > time.Minute/60 {
+		t.Errorf("it has waited %v", w)
+	}
+}
+
+func TestTheLineBelowTheBarFitsTheTerminal(t *testing.T) {
+	p := newSyncProgress(&bytes.Buffer{})
+	p.begin(1000, 10, func(int) time.Duration { return 3 * time.Minute })
+	p.wait(pacer.Wait{Reason: pacer.BudgetSpent, Until: time.Now().Add(41500 * time.Millisecond)})
+	for width, want := range map[int]string{
+		200: "budget spent, next window in 42 s · done in 3 min 0 s or more\n",
+		30:  "budget spent, next window in…\n",
+		2:   "…\n", 0: "…\n",
+	} {
+		var b bytes.Buffer
+		if err := p.below(&b, decor.Statistics{AvailableWidth: width}); err != nil || b.String() != want {
+			t.Errorf("%d columns: %q, %v; want %q", width, b.String(), err, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{0: "0 s", time.Millisecond: "1 s", 60 * time.Second: "1 min 0 s", 2*time.Hour + 3*time.Minute: "2 h 3 min"} {
+		if got := timeLeft(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
