@@ -106,6 +106,9 @@ func (c *caller) value(source string) (string, bool) {
 	case "session":
 		return c.session, c.session != ""
 	case "token":
+		if publicID.MatchString(c.token) { // a whole token: WEIR_TOKEN is weir sync's, too
+			return tokenID(c.token), true
+		}
 		return c.token, c.token != ""
 	case "everyone":
 		return "alike", true
