@@ -55,7 +55,7 @@ func (l *line) byBudget(t *Transport, now int64) []*way {
 		all[i] = rated{&l.ways[i], endless}
 		for _, w := range l.ways[i].windows {
 			view := w.look()
-			all[i].free = min(all[i].free, view.capacity(a, now, now)-view.lost)
+			all[i].free = min(all[i].free, view.capacity(a, now, now)-view.inFlight())
 		}
 	}
 	slices.SortStableFunc(all, func(a, b rated) int { return int(min(max(b.free-a.free, -1), 1)) })

@@ -76,7 +76,7 @@ func (t *Transport) Budgets() []Budget {
 // describe returns what is known of a window.
 func (t *Transport) describe(w *window, cost, now int64) Budget {
 	view := w.look()
-	b := Budget{Host: w.host, Limiter: w.limiter, Key: w.shown, Egress: w.egress, InFlight: view.lost, Per: time.Duration(view.length * second)}
+	b := Budget{Host: w.host, Limiter: w.limiter, Key: w.shown, Egress: w.egress, InFlight: view.inFlight(), Per: time.Duration(view.length * second)}
 	if view.phase == known && now < view.restored(now) && now >= view.seen {
 		b.Known, b.Limit, b.Remaining = true, view.limit, view.remaining
 		b.Reset = t.clock().Add(time.Duration(view.restored(now) - now))

@@ -169,13 +169,12 @@ func (b *budget) take(s sent, a answer) (credible bool) {
 // undo takes back a start that came to nothing.
 func (w *window) undo(g *ledger, s sent) { w.finish(g, s, answer{kind: unsent}) }
 
-// look returns a copy of the view; with a shared view, as it was when last read. What is in flight counts as lost in it.
+// look returns a copy of the view; with a shared view, as it was when last read. What is in flight is one flight in it.
 func (w *window) look() budget {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.view
-	b.lost += b.inFlight()
-	b.flights = nil
+	b.flights = []flight{{units: b.inFlight()}}
 	return b
 }
 

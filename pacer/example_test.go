@@ -1,0 +1,156 @@
+package pacer_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/pacer"
+)
+
+// A pool of workers needs nothing but the Transport: it lets each of them wait its turn.
+func Example_workerPool() {
+	client := &http.Client{Transport: pacer.New(nil)}
+	pool(client, "https://api.example.com", "TOKEN", []string{"one", "two", "three"})
+}
+
+// pool sends every document, by 64 workers, and returns how many were accepted.
+func pool(client *http.Client, url, token string, documents []string) (accepted int) {
+	jobs := make(chan string)
+	var workers sync.WaitGroup
+	var done atomic.Int64
+	for range 64 {
+		workers.Go(func() {
+			for id := range jobs {
+				r, err := http.NewRequest("GET", url+"/v1/wp/documents?after="+id, nil)
+				if err != nil {
+					panic(err)
+				}
+				r.Header.Set("Authorization", "Bearer "+token)
+				response, err := client.Do(r) // waits for a budget, and a 429 never gets here
+				if err != nil {
+					fmt.Println(err)
+					continue
+				}
+				io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				done.Add(1)
+			}
+		})
+	}
+	for _, id := range documents {
+		jobs <- id
+	}
+	close(jobs)
+	workers.Wait()
+	return int(done.Load())
+}
+
+// A cron job, such as a content management system's, has some seconds at a time and must not sleep through them: it sends what the
+// budget allows, and asks to be run again when there is more.
+func Example_cron() {
+	p := pacer.New(&pacer.Options{MaxWait: pacer.NoWait})
+	queue := []string{"post-1", "post-2", "post-3"}
+	rest, again := run(p, "https://api.example.com", "TOKEN", queue)
+	if len(rest) > 0 {
+		fmt.Println("schedule the next run for", again)
+	}
+}
+
+// run sends what it can and returns what is left, and when to come back for it.
+func run(p *pacer.Transport, url, token string, queue []string) (rest []string, again time.Time) {
+	client := &http.Client{Transport: p}
+	for i, id := range queue {
+		r, err := http.NewRequest("GET", url+"/v1/wp/documents?after="+id, nil)
+		if err != nil {
+			panic(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		if b := p.Budget(r); b.Wait > 0 { // this much can be known without sending
+			return queue[i:], time.Now().Add(b.Wait)
+		}
+		response, err := client.Do(r)
+		var wait *pacer.WaitError
+		if errors.As(err, &wait) { // somebody else spent it meanwhile
+			return queue[i:], wait.Until
+		}
+		if err != nil {
+			return queue[i:], time.Now().Add(time.Minute)
+		}
+		response.Body.Close()
+	}
+	return nil, time.Time{}
+}
+
+func TestTheWorkerPool(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, policy("60 per minute by token or ip"), 0)
+		documents := make([]string, 5*usable(60))
+		for i := range documents {
+			documents[i] = itoa(i)
+		}
+		began := time.Now()
+		if n := pool(&http.Client{Transport: pacer.New(&pacer.Options{Base: w})}, "http://api.example.com", w.token, documents); n != len(documents) {
+			t.Errorf("%d of %d were accepted", n, len(documents))
+		}
+		if took := time.Since(began); w.refused != 0 || took > 4*time.Minute+4*time.Second {
+			t.Errorf("five windows took %v, with %d refusals", took, w.refused)
+		}
+	})
+}
+
+func TestTheCron(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, policy("60 per minute by token or ip"), 0)
+		queue := make([]string, 3*usable(60))
+		for i := range queue {
+			queue[i] = itoa(i)
+		}
+		runs := 0
+		for len(queue) > 0 {
+			p := pacer.New(&pacer.Options{Base: w, MaxWait: pacer.NoWait}) // a new process, which knows nothing
+			began := time.Now()
+			rest, again := run(p, "http://api.example.com", w.token, queue)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("a run took %v", took)
+			}
+			if len(rest) == len(queue) {
+				t.Fatalf("a run at its time sent nothing")
+			}
+			queue, runs = rest, runs+1
+			time.Sleep(time.Until(again))
+		}
+		if runs != 3 || w.refused != 0 {
+			t.Errorf("three windows took %d runs, with %d refusals", runs, w.refused)
+		}
+	})
+}
+
+// A script in a browser may not see the Date of an answer. The first refusal tells the server's clock then: Retry-After is Reset less now.
+func TestACallerThatSeesNoDate(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"right": 0, "10 minutes slow": 10 * time.Minute, "10 minutes fast": -10 * time.Minute} {
+		t.Run("a local clock that is "+name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const windows = 10
+				w := newWorld(t, policy("60 per minute by token or ip"), ahead)
+				w.alter = func(r *http.Response) { r.Header.Del("Date") }
+				n := windows * usable(60)
+				took := w.spend(n, 6, pacer.New(&pacer.Options{Base: w}))
+				w.once(n)
+				if w.refused > 6 { // those that were under way when the first was refused
+					t.Errorf("%d refusals", w.refused)
+				}
+				if took > windows*time.Minute+time.Second*windows {
+					t.Errorf("%d windows took %v", windows, took)
+				}
+			})
+		})
+	}
+}
+
+func itoa(n int) string { return fmt.Sprint(n) }

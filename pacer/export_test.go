@@ -1,0 +1,11 @@
+package pacer
+
+// ContractWindows are the windows of the built-in table, each after its limiter's name.
+func ContractWindows() (all []string) {
+	for _, row := range contractLimiters {
+		for _, w := range row.windows {
+			all = append(all, row.name+" "+w)
+		}
+	}
+	return all
+}
