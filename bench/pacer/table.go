@@ -95,47 +95,75 @@ func (r *results) others() table {
 
 // cost is the overhead where there is budget.
 func (r *results) cost() table {
-	t := table{head: []string{"", "ns a request", "allocations", "bytes"}, title: "What a request costs while there is budget, with a base transport in memory that does nothing"}
+	t := table{head: []string{"", "ns a request", "allocations", "bytes", ""}, title: "What a request costs while there is budget, with a base transport in memory that does nothing"}
 	for _, o := range r.overheads {
-		t.rows = append(t.rows, []string{o.name, fmt.Sprint(o.with.ns), fmt.Sprint(o.with.allocations), fmt.Sprint(o.with.bytes)},
-			[]string{o.name + ", the base transport alone", fmt.Sprint(o.without.ns), fmt.Sprint(o.without.allocations), fmt.Sprint(o.without.bytes)})
+		ns, allocations := o.with.ns-o.without.ns, o.with.allocations-o.without.allocations
+		var over judgement
+		over.is(fmt.Sprintf("%d, aim under 2,000", ns), ns < 2000)
+		over.is(fmt.Sprintf("%d, aim at most 3", allocations), allocations <= 3)
+		over.is(fmt.Sprint(o.with.bytes-o.without.bytes), true)
+		t.rows = append(t.rows,
+			[]string{o.name + ", the base transport alone", fmt.Sprint(o.without.ns), fmt.Sprint(o.without.allocations), fmt.Sprint(o.without.bytes), ""},
+			[]string{"**" + o.name + ", over the base transport**", over.cells[0], over.cells[1], over.cells[2], over.verdict()})
 	}
 	return t
 }
 
 // aims are what is wanted, beside what was reached.
 func (r *results) aims() table {
-	t := table{head: []string{"", "aim", "reached", ""}, title: "What is aimed at, and what was reached"}
-	add := func(what, aim, reached string, met bool) {
-		t.rows = append(t.rows, []string{what, aim, reached, map[bool]string{true: "met", false: "**missed**"}[met]})
-	}
+	t := table{head: []string{"", "refused", "used", "most spent of a window", "exactly once", "told of refusals", ""}, title: "What is aimed at, and what was reached"}
 	for _, f := range r.found {
 		if f.who != pacerName {
 			continue
 		}
-		add(f.name+": served exactly once", "all", f.once(), f.problem == "" && f.once() == "all")
-		refused, when := f.Refused, ""
-		if f.notFirst {
-			refused, when = f.afterFirst, " after the first window"
-		}
-		if f.mayRefuse > 0 {
-			part := float64(refused) / float64(max(f.Sent, 1))
-			add(f.name+": refused"+when, fmt.Sprintf("under %.0f %%", 100*f.mayRefuse), fmt.Sprintf("%.2f %%", 100*part), part < f.mayRefuse)
+		var j judgement
+		j.is(f.refusals())
+		if f.mustUse > 0 && r.plan.long() {
+			j.is(fmt.Sprintf("%.1f %%, aim over %.0f %%", f.used(), f.mustUse), f.used() > f.mustUse)
 		} else {
-			add(f.name+": refused"+when, "0", fmt.Sprint(refused), refused == 0)
+			j.is(fmt.Sprintf("%.1f %%", f.used()), true)
 		}
 		if f.processes == 1 {
-			add(f.name+": most spent of a window", fmt.Sprintf("at most %d", f.usable()), fmt.Sprint(f.most), int64(f.most) <= f.usable())
+			j.is(fmt.Sprintf("%d, aim at most %d", f.most, f.usable()), int64(f.most) <= f.usable())
+		} else {
+			j.is(fmt.Sprint(f.most), true)
 		}
-		if f.mustUse > 0 && r.plan.long() {
-			add(f.name+": of the usable budget", fmt.Sprintf("over %.0f %%", f.mustUse), fmt.Sprintf("%.1f %%", f.used()), f.used() > f.mustUse)
-		}
-		add(f.name+": refusals by the pacer's own word", "those on the wire", fmt.Sprintf("%d of %d", f.Told, f.Refused), f.Told == f.Refused)
-	}
-	for _, o := range r.overheads {
-		ns, allocations := o.with.ns-o.without.ns, o.with.allocations-o.without.allocations
-		add(o.name+": over the base transport", "under 2,000 ns", fmt.Sprintf("%d ns", ns), ns < 2000)
-		add(o.name+": over the base transport", "at most 3 allocations", fmt.Sprint(allocations), allocations <= 3)
+		j.is(f.once(), f.problem == "" && f.once() == "all")
+		j.is(fmt.Sprintf("%d of %d", f.Told, f.Refused), f.Told == f.Refused)
+		t.rows = append(t.rows, append(append([]string{f.name}, j.cells...), j.verdict()))
 	}
 	return t
+}
+
+// refusals are what is wanted of them, and whether it was reached.
+func (f figures) refusals() (text string, met bool) {
+	if f.mayRefuse > 0 {
+		part := float64(f.Refused) / float64(max(f.Sent, 1))
+		return fmt.Sprintf("%.2f %%, aim under %.0f %%", 100*part, 100*f.mayRefuse), part < f.mayRefuse
+	}
+	if f.notFirst {
+		return fmt.Sprintf("%d after the first window, aim 0", f.afterFirst), f.afterFirst == 0
+	}
+	return fmt.Sprintf("%d, aim 0", f.Refused), f.Refused == 0
+}
+
+// A judgement is a row of what was reached, beside its aims.
+type judgement struct {
+	cells  []string
+	missed bool
+}
+
+// is adds what was reached; what misses its aim stands out.
+func (j *judgement) is(reached string, met bool) {
+	if !met {
+		reached, j.missed = "**"+reached+"**", true
+	}
+	j.cells = append(j.cells, reached)
+}
+
+func (j *judgement) verdict() string {
+	if j.missed {
+		return "**missed**"
+	}
+	return "met"
 }
