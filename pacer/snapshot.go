@@ -8,11 +8,12 @@ import (
 )
 
 // Budget returns where a request's limiter stands: of the windows that it would be charged to, the one that makes it wait longest,
-// else the one with the least left. Nothing is sent or counted. With a shared view it is as this process last read it.
+// else the one with the least left. Nothing is sent or counted.
 func (t *Transport) Budget(r *http.Request) Budget {
 	l := t.line(r)
 	defer l.users.Add(-1)
 	now := t.now()
+	l.refresh(t, now)
 	var best Budget
 	for i, w := range l.ways {
 		var worst Budget
@@ -31,6 +32,15 @@ func (t *Transport) Budget(r *http.Request) Budget {
 		best.Wait = wait
 	}
 	return best
+}
+
+// refresh reads the windows of a line where they are shared.
+func (l *line) refresh(t *Transport, now int64) {
+	for _, w := range l.ways {
+		for _, window := range w.windows {
+			window.refresh(&t.ledger, now)
+		}
+	}
 }
 
 // length is how many calls wait.
@@ -62,6 +72,7 @@ func (t *Transport) Budgets() []Budget {
 	}
 	all := make([]Budget, 0, len(t.windows))
 	for _, w := range t.windows {
+		w.refresh(&t.ledger, now)
 		b := t.describe(w, max(costs[w], 1), now)
 		b.Waiting = waiting[w]
 		all = append(all, b)
@@ -96,5 +107,6 @@ func (t *Transport) Estimate(r *http.Request, n int) time.Duration {
 	l := t.line(r)
 	defer l.users.Add(-1)
 	now := t.now()
+	l.refresh(t, now)
 	return time.Duration(l.when(t, now, int64(l.length())+int64(n)) - now)
 }

@@ -178,6 +178,16 @@ func (w *window) look() budget {
 	return b
 }
 
+// refresh reads a view that is shared.
+func (w *window) refresh(g *ledger, now int64) {
+	if g.shared == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g.update(w, now, func(*budget) {})
+}
+
 // wait registers a line that waits for the window; done removes it.
 func (w *window) wait(l *line) {
 	w.mu.Lock()
