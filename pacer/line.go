@@ -264,7 +264,7 @@ func (l *line) try(t *Transport, now int64) (pass, verdict) {
 // tryWay counts the call in all windows of a way, or in none.
 func (l *line) tryWay(t *Transport, w *way, now int64) (pass, verdict) {
 	p := pass{way: w, at: now}
-	a := ask{l.cost, t.threshold}
+	a := ask{l.cost, t.options.Threshold}
 	for i, window := range w.windows {
 		v, place := window.start(&t.ledger, a, now)
 		if !v.start {
@@ -330,7 +330,7 @@ func (l *line) earliest(t *Transport, now int64, ahead int) int64 {
 
 // when returns the local time at which n calls could have started, at the earliest.
 func (l *line) when(t *Transport, now, n int64) int64 {
-	a := ask{l.cost, t.threshold}
+	a := ask{l.cost, t.options.Threshold}
 	views := make([][]budget, len(l.ways))
 	for i, w := range l.ways {
 		for _, window := range w.windows {

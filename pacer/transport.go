@@ -85,8 +85,6 @@ func or[T int | int64 | time.Duration](v, byDefault T) T {
 	return max(v, 0)
 }
 
-func (t *Transport) threshold(limit int64) int64 { return t.options.Threshold(limit) }
-
 // clock is the local time.
 func (t *Transport) clock() time.Time { return t.options.Now() }
 

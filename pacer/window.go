@@ -95,14 +95,19 @@ func (g *ledger) fail(err error, now int64) {
 func (w *window) start(g *ledger, a ask, now int64) (v verdict, place uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if g.shared == nil { // without the closure
-		if v = w.view.may(a, now); v.start {
-			w.flying += a.cost
-			w.view.flying(g.process, w.flying, now)
-			place = w.view.begin(now)
-		}
-		return v, place
+	if g.shared != nil {
+		return w.startShared(g, a, now)
 	}
+	if v = w.view.may(a, now); v.start {
+		w.flying += a.cost
+		w.view.flying(g.process, w.flying, now)
+		place = w.view.begin(now)
+	}
+	return v, place
+}
+
+// startShared is start in a view that is shared. It stands alone because its closure allocates.
+func (w *window) startShared(g *ledger, a ask, now int64) (v verdict, place uint64) {
 	before := w.flying
 	g.update(w, now, func(b *budget) {
 		w.flying = before
@@ -138,10 +143,14 @@ func (w *window) finish(g *ledger, s sent, a answer) (credible bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying -= s.cost
-	if g.shared == nil {
-		w.view.flying(g.process, w.flying, s.now)
-		return w.view.take(s, a)
+	if g.shared != nil {
+		return w.finishShared(g, s, a)
 	}
+	w.view.flying(g.process, w.flying, s.now)
+	return w.view.take(s, a)
+}
+
+func (w *window) finishShared(g *ledger, s sent, a answer) (credible bool) {
 	g.update(w, s.now, func(b *budget) { credible = b.take(s, a) })
 	return credible
 }
