@@ -19,6 +19,9 @@ import (
 // mostNamed is how many bad files are named one by one.
 const mostNamed = 20
 
+// home begins what is drawn: a terminal has written ^C before it, when the user interrupts.
+const home = "\r"
+
 // A syncProgress shows how a sync goes: on a terminal a bar with a line about it below, elsewhere lines.
 type syncProgress struct {
 	out io.Writer
@@ -83,7 +86,7 @@ func (p *syncProgress) update(change func()) {
 		return
 	}
 	if barred {
-		if _, err := io.WriteString(p.bars, lines); err == nil {
+		if _, err := io.WriteString(p.bars, home+lines); err == nil {
 			return
 		}
 	}
@@ -187,6 +190,7 @@ func (p *syncProgress) end() {
 	if p.bars != nil && !ended {
 		p.bar.Abort(true)
 		p.bars.Wait()
+		fmt.Fprint(p.out, home)
 	}
 }
 
@@ -195,9 +199,9 @@ func (p *syncProgress) counts(s decor.Statistics) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.total == 0 {
-		return fmt.Sprintf("reading: %s ", count(p.reading, "file"))
+		return home + fmt.Sprintf("reading: %s ", count(p.reading, "file"))
 	}
-	text := fmt.Sprintf("%d/%d ", p.done, p.total)
+	text := home + fmt.Sprintf("%d/%d ", p.done, p.total)
 	if s.AvailableWidth >= 60 {
 		text += fmt.Sprintf("· %d left ", p.total-p.done)
 	}
