@@ -268,7 +268,7 @@ func TestASharedViewThatFailsIsLeftForASecond(t *testing.T) {
 			t.Errorf("OnSharedFailure was told %d times in a moment", told)
 		}
 		m.fails = nil
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if _, err := p.RoundTrip(get(t)); err != nil || len(m.states) != 1 {
 			t.Errorf("%v; %d states: the view was not asked again", err, len(m.states))
 		}

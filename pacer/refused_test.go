@@ -37,7 +37,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(r.Body)
 		r.Body.Close()
 	}
-	time.Sleep(time.Millisecond)
+	pass(time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.began.IsZero() {

@@ -146,7 +146,7 @@ func TestABodyThatIsStillWrittenWhenItIsRefused(t *testing.T) {
 		out, in := io.Pipe()
 		go func() {
 			in.Write([]byte("one "))
-			time.Sleep(10 * time.Second) // the refusal and its wait are over by then
+			pass(10 * time.Second) // the refusal and its wait are over by then
 			in.Write([]byte("two "))
 			in.Write([]byte("three"))
 			in.Close()

@@ -37,7 +37,7 @@ func TestADeadlineIsHonouredUpFront(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !wait.Timeout() || wait.Limiter != "wp-plugin" || wait.Host != "api.example.com" || wait.Reason != pacer.BudgetSpent {
 			t.Errorf("%+v: %v", wait, err)
 		}
-		time.Sleep(time.Until(wait.Until))
+		pass(time.Until(wait.Until))
 		w.do(p, w.request("GET", "/v1/wp/status", ""))
 		if w.refused != 0 {
 			t.Error("who came back when it was told to was refused")
@@ -196,7 +196,7 @@ func TestManySessionsAreForgotten(t *testing.T) {
 			if _, err := p.RoundTrip(r); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
 		if kept := len(p.Budgets()); kept > 2048 {
 			t.Errorf("%d budgets are kept, of which some 600 have not been restored", kept)

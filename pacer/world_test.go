@@ -97,7 +97,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	w.at = append(w.at, time.Now())
 	w.mu.Unlock()
 	if w.think != nil {
-		time.Sleep(w.think())
+		pass(w.think())
 	}
 	rw.WriteHeader(http.StatusNoContent)
 }
@@ -112,7 +112,7 @@ func (w *world) from(addr string, r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer r.Body.Close()
 	}
-	time.Sleep(w.latency)
+	pass(w.latency)
 	in := r.Clone(r.Context())
 	in.RemoteAddr, in.RequestURI = addr+":1", r.URL.RequestURI()
 	if in.Body == nil {
@@ -120,7 +120,7 @@ func (w *world) from(addr string, r *http.Request) (*http.Response, error) {
 	}
 	out := httptest.NewRecorder()
 	w.limit.ServeHTTP(out, in)
-	time.Sleep(w.latency)
+	pass(w.latency)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -246,3 +246,6 @@ func (m *memory) Update(key string, change func([]byte) []byte) error {
 }
 
 func b64(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+
+// pass lets time pass in a bubble.
+func pass(d time.Duration) { time.Sleep(d) }
