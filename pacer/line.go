@@ -71,7 +71,7 @@ func (l *line) enter(c *call) (pass, error) {
 			l.mu.Unlock()
 			return p, nil
 		}
-		if err := c.worth(v, l.earliest(c.t, now, 0), now); err != nil {
+		if err := c.worth(v, now, 0); err != nil {
 			l.mu.Unlock()
 			return pass{}, err
 		}
@@ -87,7 +87,7 @@ func (l *line) enter(c *call) (pass, error) {
 	if err != nil {
 		return pass{}, err
 	}
-	if at := l.earliest(c.t, now, 0); at > now {
+	if at := l.when(c.t, now, 1); at > now {
 		c.say(verdict{why: BudgetSpent, until: at}, now)
 	}
 	longer := time.NewTimer(c.t.maxWait)
@@ -97,7 +97,7 @@ func (l *line) enter(c *call) (pass, error) {
 		case <-longer.C:
 			l.leave(w)
 			now = c.t.now()
-			return pass{}, c.failure(BudgetSpent, l.earliest(c.t, now, 0), now, errLonger)
+			return pass{}, c.failure(BudgetSpent, l.when(c.t, now, 1), now, errLonger)
 		case <-w.first:
 			return l.lead(c)
 		case <-w.moved:
@@ -130,7 +130,7 @@ func (l *line) enqueue(c *call, now int64) (*waiter, error) {
 		}
 		return 1
 	})
-	if err := c.worth(verdict{why: BudgetSpent, until: now}, l.earliest(c.t, now, at+1), now); err != nil {
+	if err := c.worth(verdict{why: BudgetSpent}, now, at+1); err != nil {
 		return nil, err
 	}
 	w := &waiter{ticket: c.ticket, first: make(chan struct{}), moved: make(chan struct{}, 1)}
@@ -147,7 +147,7 @@ func (l *line) still(c *call, w *waiter) error {
 	if at < 0 {
 		return nil // it is the first by now
 	}
-	err := c.worth(verdict{why: BudgetSpent, until: now}, l.earliest(c.t, now, at+1), now)
+	err := c.worth(verdict{why: BudgetSpent}, now, at+1)
 	if err != nil {
 		l.leave(w)
 	}
@@ -221,11 +221,14 @@ func (l *line) lead(c *call) (pass, error) {
 			if v.start {
 				return p, nil
 			}
-			if err := c.worth(v, l.earliest(c.t, now, 0), now); err != nil {
+			if err := c.worth(v, now, 0); err != nil {
 				return pass{}, err
 			}
 			c.say(v, now)
-			if sleep = v.until - now; v.why == BudgetSpent {
+			if sleep = min(v.until, c.most) - now; v.why == BudgetSpent {
+				if v.until > over+second {
+					l.reconsider() // for those behind this is news
+				}
 				over = v.until
 			}
 			if c.t.ledger.shared != nil { // others change it without telling
@@ -323,61 +326,21 @@ func (w *way) bound(a answer, now int64) int {
 	return last
 }
 
-// earliest returns the local time at which the call could start that has so many others ahead of it, at the earliest.
-func (l *line) earliest(t *Transport, now int64, ahead int) int64 {
-	return l.when(t, now, int64(ahead)+1)
-}
-
-// when returns the local time at which n calls could have started, at the earliest.
-func (l *line) when(t *Transport, now, n int64) int64 {
-	a := ask{l.cost, t.options.Threshold}
-	views := make([][]budget, len(l.ways))
-	for i, w := range l.ways {
-		for _, window := range w.windows {
-			views[i] = append(views[i], window.look())
-		}
+// worth returns the error of a call that is not to wait with so many others ahead of it, nil where it is. v says why it cannot start now.
+// The deadline is too soon only where that is certain.
+func (c *call) worth(v verdict, now int64, ahead int) error {
+	a, n := ask{c.line.cost, c.t.options.Threshold}, int64(ahead)+1
+	views := c.line.views()
+	expected := max(v.until, views.when(a, now, n))
+	if c.t.maxWait == 0 {
+		return c.failure(v.why, expected, now, errLonger)
 	}
-	enough := func(then int64) bool {
-		sum := int64(0)
-		for _, way := range views {
-			least := int64(endless)
-			for i := range way {
-				least = min(least, way[i].capacity(a, now, then))
-			}
-			if sum += least; sum >= n {
-				return true
-			}
-		}
-		return false
+	sure := views.certain().when(a, now, n)
+	if deadline, ok := c.ctx.Deadline(); ok && sure > now && time.Duration(sure-now) > time.Until(deadline) {
+		return c.failure(v.why, expected, now, context.DeadlineExceeded)
 	}
-	if enough(now) {
-		return now
-	}
-	low, high := now, now+int64(maxEstimate)
-	for high-low > 1 {
-		if middle := low + (high-low)/2; enough(middle) {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	return high
-}
-
-// maxEstimate is the longest time that is told: what takes longer takes this long.
-const maxEstimate = 100 * 365 * 24 * time.Hour
-
-// worth returns the error of a call that is not to wait, nil where it is.
-func (c *call) worth(v verdict, earliest, now int64) error {
-	earliest = max(earliest, min(v.until, now+second)) // not before the verdict; a probe may be over sooner than it says
-	if v.why != Probing {
-		earliest = max(earliest, v.until)
-	}
-	if deadline, ok := c.ctx.Deadline(); ok && earliest > now && time.Duration(earliest-now) > time.Until(deadline) {
-		return c.failure(v.why, earliest, now, context.DeadlineExceeded)
-	}
-	if earliest > c.most || c.t.maxWait == 0 {
-		return c.failure(v.why, earliest, now, errLonger)
+	if sure > c.most || now >= c.most {
+		return c.failure(v.why, expected, now, errLonger)
 	}
 	return nil
 }
@@ -393,7 +356,7 @@ func (c *call) gone() error {
 		return err
 	}
 	now := c.t.now()
-	return c.failure(BudgetSpent, c.line.earliest(c.t, now, 0), now, context.DeadlineExceeded)
+	return c.failure(BudgetSpent, c.line.when(c.t, now, 1), now, context.DeadlineExceeded)
 }
 
 // say tells OnWait once.

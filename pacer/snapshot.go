@@ -28,7 +28,7 @@ func (t *Transport) Budget(r *http.Request) Budget {
 		}
 	}
 	best.Waiting = l.length()
-	if wait := time.Duration(l.earliest(t, now, best.Waiting) - now); wait > best.Wait {
+	if wait := time.Duration(l.when(t, now, int64(best.Waiting)+1) - now); wait > best.Wait {
 		best.Wait = wait
 	}
 	return best

@@ -160,13 +160,24 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, body *repl
 	if again {
 		now := t.now()
 		c.most = now + int64(t.maxWait)
-		err = c.worth(verdict{why: Refused, until: now + int64(wait)}, now, now)
+		err = c.worthRefused(now, now+int64(wait))
 	}
 	if t.options.OnRefused != nil {
 		told := time.Duration(a.wait)
 		t.options.OnRefused(Refusal{Host: c.line.host, Limiter: c.line.limiter, Attempt: attempt, RetryAfter: told, Again: again && err == nil})
 	}
 	return wait, again, err
+}
+
+// worthRefused returns the error of a call that is not to wait after a 429, nil where it is.
+func (c *call) worthRefused(now, until int64) error {
+	if deadline, ok := c.ctx.Deadline(); ok && time.Duration(until-now) > time.Until(deadline) {
+		return c.failure(Refused, until, now, context.DeadlineExceeded)
+	}
+	if until > c.most {
+		return c.failure(Refused, until, now, errLonger)
+	}
+	return nil
 }
 
 // sleep waits before a call is sent again.

@@ -242,3 +242,37 @@ func TestBudgetsAreToldApart(t *testing.T) {
 		}
 	})
 }
+
+func TestADeadlineIsTooSoonOnlyWhereThatIsCertain(t *testing.T) {
+	bubble(t, func(t *testing.T) { // a probe is under way, and will be back in time
+		w := newWorld(t, policy("60 per minute by token or ip"), 0)
+		w.latency = 100 * time.Millisecond
+		p := pacer.New(&pacer.Options{Base: w})
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { w.do(p, w.request("GET", "/v1/wp/status", "").WithContext(ctx)) })
+		}
+		all.Wait()
+	})
+	bubble(t, func(t *testing.T) { // what is in flight has been charged already, though its answer is not here
+		w := newWorld(t, policy("60 per minute by token or ip"), 0)
+		p := pacer.New(&pacer.Options{Base: w})
+		w.do(p, w.request("GET", "/v1/wp/status", ""))
+		w.think = func() time.Duration { return time.Second }
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range usable(60) - 1 {
+			all.Go(func() { w.do(p, w.request("GET", "/v1/wp/status", "").WithContext(ctx)) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		_, err := p.RoundTrip(w.request("GET", "/v1/wp/status", "").WithContext(ctx))
+		if wait := asWait(t, err); time.Since(began) > 2*time.Second || wait.Wait < 50*time.Second {
+			t.Errorf("after %v: %+v", time.Since(began), wait)
+		}
+		all.Wait()
+	})
+}

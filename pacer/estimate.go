@@ -1,0 +1,65 @@
+package pacer
+
+import "time"
+
+// views are what is known of a line's windows at one time: of each way, of each window.
+type views [][]budget
+
+func (l *line) views() views {
+	all := make(views, len(l.ways))
+	for i, w := range l.ways {
+		for _, window := range w.windows {
+			all[i] = append(all[i], window.look())
+		}
+	}
+	return all
+}
+
+// certain is the views with the most that can be true: what is in flight, or lost, has been charged already.
+func (v views) certain() views {
+	all := make(views, len(v))
+	for i, way := range v {
+		for _, b := range way {
+			b.flights, b.lost = nil, 0
+			all[i] = append(all[i], b)
+		}
+	}
+	return all
+}
+
+// when returns the local time at which n calls could have started, at the earliest.
+func (v views) when(a ask, now, n int64) int64 {
+	enough := func(then int64) bool {
+		sum := int64(0)
+		for _, way := range v {
+			least := int64(endless)
+			for i := range way {
+				least = min(least, way[i].capacity(a, now, then))
+			}
+			if sum += least; sum >= n {
+				return true
+			}
+		}
+		return false
+	}
+	if enough(now) {
+		return now
+	}
+	low, high := now, now+int64(maxEstimate)
+	for high-low > 1 {
+		if middle := low + (high-low)/2; enough(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// maxEstimate is the longest time that is told: what takes longer takes this long.
+const maxEstimate = 100 * 365 * 24 * time.Hour
+
+// when is views.when for the calls of a line.
+func (l *line) when(t *Transport, now, n int64) int64 {
+	return l.views().when(ask{l.cost, t.options.Threshold}, now, n)
+}
