@@ -56,7 +56,7 @@ type call struct {
 	t      *Transport
 	line   *line
 	ticket uint64 // 0: it has not waited yet
-	told   bool   // whether OnWait knows of it
+	told   Reason // of the wait that OnWait knows of; empty: of none
 	most   int64  // local time after which it is not to wait
 }
 
@@ -359,12 +359,12 @@ func (c *call) gone() error {
 	return c.failure(BudgetSpent, c.line.when(c.t, now, 1), now, context.DeadlineExceeded)
 }
 
-// say tells OnWait once.
+// say tells OnWait of a wait, once for each reason: who waited for another call's answer may then wait for the window.
 func (c *call) say(v verdict, now int64) {
-	if c.told || c.t.options.OnWait == nil {
+	if c.told == v.why || c.t.options.OnWait == nil {
 		return
 	}
-	c.told = true
+	c.told = v.why
 	wait := time.Duration(v.until - now)
 	c.t.options.OnWait(Wait{Host: c.line.host, Limiter: c.line.limiter, Reason: v.why, For: wait, Until: c.t.clock().Add(wait)})
 }
