@@ -16,7 +16,8 @@ type budget struct {
 	ends      int64 // local time by which reset has come at the latest
 	length    int64 // seconds; the farthest Reset there was while limit was the same
 	blocked   int64 // local time before which nothing starts, after a 429 without fields
-	seen      int64 // local time of what is known; were it later than now, the local clock has been set back
+	seen      int64 // local time of what is known; were it a second later than now, the local clock has been set back
+	opened    int64 // local time at which this window was first heard of
 	clock     clock
 
 	// started counts the starts, and so orders them: a response is newer than another if its request started after the
@@ -46,11 +47,13 @@ const (
 	silent               // responses say nothing: nothing is waited for
 )
 
-// A flight is what one process has in flight.
+// A flight is what one process has in flight, and what it wants.
 type flight struct {
 	process uint64
 	units   int64
-	at      int64 // local time of the last change
+	waiting int64 // calls that wait
+	taken   int64 // units started in this window
+	at      int64 // local time of the last word
 }
 
 // What others have in flight is forgotten when they have not said anything for so long: they are gone, or the server has
@@ -72,23 +75,42 @@ func (b *budget) inFlight() (n int64) {
 	return n
 }
 
-// flying sets what a process has in flight, and forgets processes that are gone.
-func (b *budget) flying(process uint64, units, now int64) {
-	kept := b.flights[:0]
+// flying sets what a process has in flight and how many of its calls wait, and forgets processes that are gone.
+func (b *budget) flying(process uint64, units, waiting, now int64) {
+	kept, own := b.flights[:0], flight{process: process}
 	for _, f := range b.flights {
-		if f.process != process && f.units > 0 && now-f.at < flightLife {
+		switch {
+		case f.process == process:
+			own = f
+		case now-f.at < flightLife:
 			kept = append(kept, f)
 		}
 	}
-	if units > 0 {
-		kept = append(kept, flight{process, units, now})
+	own.units, own.waiting, own.at = units, waiting, now
+	b.flights = append(kept, own)
+}
+
+// fair says whether a process may start more, in the first second of a window for which calls of several processes wait: each
+// has its part first, or the quickest would spend all of it.
+func (b *budget) fair(a ask, now int64) bool {
+	if len(b.flights) < 2 || now-b.opened >= second {
+		return true
 	}
-	b.flights = kept
+	wanting, taken := int64(1), int64(0)
+	for _, f := range b.flights {
+		switch {
+		case f.process == a.process:
+			taken = f.taken
+		case f.waiting > 0 && now-f.at < second:
+			wanting++
+		}
+	}
+	return wanting == 1 || taken < max((b.limit-a.kept(b.limit)+1)/wanting, a.cost)
 }
 
 // turn begins a new window where the time has come: how much of it is left, a probe will tell.
 func (b *budget) turn(now int64) {
-	if b.phase == known && (now >= b.restored(now) || now < b.seen) {
+	if b.phase == known && (now >= b.restored(now) || now < b.seen-second) {
 		b.phase, b.probes, b.turned = unknown, 0, b.started
 		b.fold()
 	}
@@ -98,6 +120,9 @@ func (b *budget) turn(now int64) {
 func (b *budget) fold() {
 	b.own, b.foreign = (b.own+float64(b.charged))/2, (b.foreign+float64(b.spentByOthers()))/2
 	b.base, b.charged, b.lost = b.remaining, 0, 0
+	for i := range b.flights {
+		b.flights[i].taken = 0
+	}
 }
 
 // restored is the local time of reset.
@@ -109,6 +134,7 @@ func (b *budget) restored(now int64) int64 {
 type ask struct {
 	cost      int64
 	threshold func(limit int64) int64
+	process   uint64
 }
 
 // may says whether a call may start now.
@@ -122,10 +148,12 @@ func (b *budget) may(a ask, now int64) verdict {
 		return verdict{start: true}
 	case b.phase == unknown:
 		return b.mayProbe(a, now)
-	case b.fits(b.remaining, a):
-		return verdict{start: true}
+	case !b.fits(b.remaining, a):
+		return verdict{until: b.restored(now), why: BudgetSpent}
+	case !b.fair(a, now):
+		return verdict{until: min(b.opened+second, b.restored(now)), why: BudgetSpent}
 	}
-	return verdict{until: b.restored(now), why: BudgetSpent}
+	return verdict{start: true}
 }
 
 // mayProbe lets one request ahead, and as long as it is not answered twice as many after each second: a slow endpoint must not
@@ -142,11 +170,11 @@ func (b *budget) mayProbe(a ask, now int64) verdict {
 }
 
 // fits says whether a call may start where so many units were left. Those in flight may be charged already or not. Where others
-// spend too, they are taken to have in flight what their share of the spending says, thrice: what they had when the newest
-// response was decided, what they have sent since, and what they send while this call is on its way.
+// spend too, they are taken to have in flight what their share of the spending says, twice: what they had when the newest
+// response was decided, and what they have sent since.
 func (b *budget) fits(left int64, a ask) bool {
 	mine := b.inFlight() + b.lost
-	theirs := min(int64(math.Ceil(3*b.others()*float64(mine+a.cost))), b.limit/2)
+	theirs := min(int64(math.Ceil(2*b.others()*float64(mine+a.cost))), b.limit/2)
 	return left-mine-theirs >= a.kept(b.limit)
 }
 
@@ -168,7 +196,12 @@ func (b *budget) spentByOthers() int64 {
 }
 
 // begin counts a start, and returns its place in the order. The caller has set the flight.
-func (b *budget) begin(now int64) uint64 {
+func (b *budget) begin(a ask, now int64) uint64 {
+	for i := range b.flights {
+		if b.flights[i].process == a.process {
+			b.flights[i].taken += a.cost
+		}
+	}
 	if b.phase == unknown {
 		if b.probes == 0 {
 			b.probing = now
@@ -252,11 +285,11 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 		b.unsent(s) // the window is over already
 		return true
 	case b.phase != known:
-		b.open(f)
+		b.open(f, s.now)
 	case f.Reset == b.reset && f.Limit == b.limit:
 		b.goOn(s, f.Remaining, refused, newer)
 	case newer || f.Reset > b.reset:
-		b.open(f)
+		b.open(f, s.now)
 	default:
 		return true // of a window that is over
 	}
@@ -286,14 +319,14 @@ func (b *budget) distance(f headers.Fields, s sent, date int64) (seconds int64, 
 }
 
 // open goes on with what a response says of a window that is new to us.
-func (b *budget) open(f headers.Fields) {
+func (b *budget) open(f headers.Fields, now int64) {
 	if b.phase == known {
 		b.fold()
 	}
 	if b.limit != f.Limit {
 		b.length = 0
 	}
-	b.phase, b.probes = known, 0
+	b.phase, b.probes, b.opened = known, 0, now
 	b.limit, b.remaining, b.reset = f.Limit, f.Remaining, f.Reset
 	b.base, b.charged = f.Remaining, 0
 }
@@ -333,7 +366,7 @@ func (b *budget) capacity(a ask, now, then int64) int64 {
 		return (left-a.kept(b.limit))/a.cost + 1
 	}
 	from, n := now, int64(0)
-	if b.phase == known && now < b.restored(now) && now >= b.seen {
+	if b.phase == known && now < b.restored(now) && now >= b.seen-second {
 		from, n = b.restored(now), calls(b.remaining-b.inFlight()-b.lost)
 	}
 	if then >= from {

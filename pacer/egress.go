@@ -45,7 +45,7 @@ func dialingFrom(base *http.Transport, addr netip.Addr) http.RoundTripper {
 
 // byBudget returns the ways of a line, the one on which most calls can start first.
 func (l *line) byBudget(t *Transport, now int64) []*way {
-	a := ask{l.cost, t.options.Threshold}
+	a := t.ask(l)
 	type rated struct {
 		*way
 		free int64

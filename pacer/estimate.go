@@ -61,5 +61,5 @@ const maxEstimate = 100 * 365 * 24 * time.Hour
 
 // when is views.when for the calls of a line.
 func (l *line) when(t *Transport, now, n int64) int64 {
-	return l.views().when(ask{l.cost, t.options.Threshold}, now, n)
+	return l.views().when(t.ask(l), now, n)
 }

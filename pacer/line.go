@@ -43,8 +43,7 @@ type waiter struct {
 // A pass is what a call holds that may start.
 type pass struct {
 	way    *way
-	places [maxWindows]uint64
-	at     int64
+	starts [maxWindows]started
 }
 
 // maxWindows is the most windows of a limiter.
@@ -208,6 +207,9 @@ func (l *line) lead(c *call) (pass, error) {
 			defer w.done(l)
 		}
 	}
+	if c.t.ledger.shared != nil {
+		defer func() { l.wants(l.length() - 1) }() // before the next is first
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	jitter, over, pause := c.t.jitter(), int64(0), poll
@@ -217,6 +219,9 @@ func (l *line) lead(c *call) (pass, error) {
 		if over != 0 && over <= now && now < over+jitter { // one delay for each Reset: who waits behind this call goes with it
 			sleep = over + jitter - now
 		} else {
+			if c.t.ledger.shared != nil {
+				l.wants(l.length())
+			}
 			p, v := l.try(c.t, now)
 			if v.start {
 				return p, nil
@@ -246,14 +251,23 @@ func (l *line) lead(c *call) (pass, error) {
 	}
 }
 
+// wants says how many calls wait, to those who share the view.
+func (l *line) wants(calls int) {
+	for _, w := range l.ways {
+		for _, window := range w.windows {
+			window.wants(calls)
+		}
+	}
+}
+
 // try starts the call where one of its ways allows it, the one with the most budget first.
 func (l *line) try(t *Transport, now int64) (pass, verdict) {
 	if len(l.ways) == 1 {
-		return l.tryWay(t, &l.ways[0], now)
+		return l.tryWay(t, &l.ways[0])
 	}
 	least := verdict{until: now + longest*second}
 	for _, w := range l.byBudget(t, now) {
-		p, v := l.tryWay(t, w, now)
+		p, v := l.tryWay(t, w)
 		if v.start {
 			return p, v
 		}
@@ -265,33 +279,38 @@ func (l *line) try(t *Transport, now int64) (pass, verdict) {
 }
 
 // tryWay counts the call in all windows of a way, or in none.
-func (l *line) tryWay(t *Transport, w *way, now int64) (pass, verdict) {
-	p := pass{way: w, at: now}
-	a := ask{l.cost, t.options.Threshold}
+func (l *line) tryWay(t *Transport, w *way) (pass, verdict) {
+	p := pass{way: w}
 	for i, window := range w.windows {
-		v, place := window.start(&t.ledger, a, now)
+		v, as := window.start(&t.ledger, t.ask(l))
 		if !v.start {
 			for j := range i {
-				w.windows[j].undo(&t.ledger, sent{cost: l.cost, place: p.places[j], at: now, now: now})
+				w.windows[j].finish(&t.ledger, p.of(l, j), answer{kind: unsent})
 			}
 			return pass{}, v
 		}
-		p.places[i] = place
+		p.starts[i] = as
 	}
 	return p, verdict{start: true}
 }
 
+// of returns what the i-th window needs to know of the call that has come back.
+func (p pass) of(l *line, i int) sent {
+	return sent{cost: l.cost, place: p.starts[i].place, at: p.starts[i].at, length: p.way.windows[i].declared.length}
+}
+
+// ask is what a call of a line asks.
+func (t *Transport) ask(l *line) ask { return ask{l.cost, t.options.Threshold, t.ledger.process} }
+
 // finish takes in what came back for a call that started.
 func (l *line) finish(t *Transport, p pass, a answer) (credible bool) {
-	now := t.now()
-	bound := p.way.bound(a, now)
+	bound := p.way.bound(a, t.now())
 	for i, w := range p.way.windows {
 		one := a
 		if a.kind == binding && i != bound {
 			one.kind = nonbound
 		}
-		s := sent{cost: l.cost, place: p.places[i], at: p.at, now: now, length: w.declared.length}
-		credible = w.finish(&t.ledger, s, one) || credible
+		credible = w.finish(&t.ledger, p.of(l, i), one) || credible
 		w.wake()
 	}
 	if a.refused {
@@ -329,7 +348,7 @@ func (w *way) bound(a answer, now int64) int {
 // worth returns the error of a call that is not to wait with so many others ahead of it, nil where it is. v says why it cannot start now.
 // The deadline is too soon only where that is certain.
 func (c *call) worth(v verdict, now int64, ahead int) error {
-	a, n := ask{c.line.cost, c.t.options.Threshold}, int64(ahead)+1
+	a, n := c.t.ask(c.line), int64(ahead)+1
 	views := c.line.views()
 	expected := max(v.until, views.when(a, now, n))
 	if c.t.maxWait == 0 {

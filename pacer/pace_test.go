@@ -1,7 +1,9 @@
 package pacer_test
 
 import (
+	"math/rand/v2"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,7 +43,7 @@ func TestProcessesThatShareAViewAreOneCaller(t *testing.T) {
 		var clients []http.RoundTripper
 		shared := memory{states: make(map[string][]byte)}
 		for range 8 {
-			clients = append(clients, pacer.New(&pacer.Options{Base: w, Shared: &shared}))
+			clients = append(clients, &timed{RoundTripper: pacer.New(&pacer.Options{Base: w, Shared: &shared})})
 		}
 		n := windows * usable(60)
 		took := w.spend(n, 64, clients...)
@@ -51,6 +53,47 @@ func TestProcessesThatShareAViewAreOneCaller(t *testing.T) {
 		}
 		if most := time.Duration(windows-1) * 10 * time.Second; took > most+most*5/100 {
 			t.Errorf("%d windows took %v: want %v and 5 %% at most", windows, took, most)
+		}
+		for i, c := range clients { // 64 callers, 56 of whom go in a window
+			if longest := c.(*timed).longest; longest > 31*time.Second {
+				t.Errorf("a call of process %d waited %v while others went", i, longest)
+			}
+		}
+	})
+}
+
+// timed remembers its longest call.
+type timed struct {
+	http.RoundTripper
+	mu      sync.Mutex
+	longest time.Duration
+}
+
+func (c *timed) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := time.Now()
+	response, err := c.RoundTripper.RoundTrip(r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.longest = max(c.longest, time.Since(began))
+	return response, err
+}
+
+// A clock that is read by one goroutine before another, and used after it, seems to go back.
+func TestAClockThatJumpsALittleRefusesNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, policy("60 per 10 seconds by token or ip"), 0)
+		var mu sync.Mutex
+		random := rand.New(rand.NewPCG(1, 1))
+		now := func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Now().Add(-time.Duration(random.IntN(5_000_000)))
+		}
+		n := 5 * usable(60)
+		w.spend(n, 64, pacer.New(&pacer.Options{Base: w, Now: now}))
+		w.once(n)
+		if w.refused != 0 {
+			t.Errorf("%d refusals", w.refused)
 		}
 	})
 }

@@ -13,7 +13,7 @@ func (t *Transport) Budget(r *http.Request) Budget {
 	l := t.line(r)
 	defer l.users.Add(-1)
 	now := t.now()
-	l.refresh(t, now)
+	l.refresh(t)
 	var best Budget
 	for i, w := range l.ways {
 		var worst Budget
@@ -35,10 +35,10 @@ func (t *Transport) Budget(r *http.Request) Budget {
 }
 
 // refresh reads the windows of a line where they are shared.
-func (l *line) refresh(t *Transport, now int64) {
+func (l *line) refresh(t *Transport) {
 	for _, w := range l.ways {
 		for _, window := range w.windows {
-			window.refresh(&t.ledger, now)
+			window.refresh(&t.ledger)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (t *Transport) Budgets() []Budget {
 	}
 	all := make([]Budget, 0, len(t.windows))
 	for _, w := range t.windows {
-		w.refresh(&t.ledger, now)
+		w.refresh(&t.ledger)
 		b := t.describe(w, max(costs[w], 1), now)
 		b.Waiting = waiting[w]
 		all = append(all, b)
@@ -92,7 +92,7 @@ func (t *Transport) describe(w *window, cost, now int64) Budget {
 		b.Known, b.Limit, b.Remaining = true, view.limit, view.remaining
 		b.Reset = t.clock().Add(time.Duration(view.restored(now) - now))
 	}
-	if v := view.may(ask{cost, t.options.Threshold}, now); !v.start {
+	if v := view.may(ask{cost, t.options.Threshold, t.ledger.process}, now); !v.start {
 		b.Wait = time.Duration(v.until - now)
 	}
 	return b
@@ -107,6 +107,6 @@ func (t *Transport) Estimate(r *http.Request, n int) time.Duration {
 	l := t.line(r)
 	defer l.users.Add(-1)
 	now := t.now()
-	l.refresh(t, now)
+	l.refresh(t)
 	return time.Duration(l.when(t, now, int64(l.length())+int64(n)) - now)
 }

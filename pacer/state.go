@@ -7,28 +7,29 @@ import (
 )
 
 // newLedger returns where the views are.
-func newLedger(o *Options) ledger {
-	return ledger{shared: o.Shared, process: rand.Uint64(), told: o.OnSharedFailure}
+func newLedger(o *Options, now func() int64) ledger {
+	return ledger{shared: o.Shared, process: rand.Uint64(), told: o.OnSharedFailure, now: now}
 }
 
 // A state is a budget as bytes: a version, the fields in order, the flights. It is written and read by processes of one machine,
 // perhaps of different builds: another version is no state.
 const (
 	stateVersion = 1
-	stateFields  = 21
+	stateFields  = 22
+	flightSize   = 40
 	mostFlights  = 32 // of as many processes; more of them count as one
 )
 
 // encode returns the state of a budget.
 func encode(b *budget) []byte {
-	out := make([]byte, 0, 1+8*stateFields+24*len(b.flights))
+	out := make([]byte, 0, 1+8*stateFields+flightSize*len(b.flights))
 	out = append(out, stateVersion)
 	set := int64(0)
 	if b.clock.set {
 		set = 1
 	}
 	for _, v := range [stateFields]int64{
-		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen,
+		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen, b.opened,
 		b.clock.low, b.clock.high, b.clock.at, set,
 		int64(b.started), int64(b.newest), int64(b.turned), b.lost, int64(b.lostAt), b.probes, b.probing, b.base, b.charged,
 	} {
@@ -36,26 +37,31 @@ func encode(b *budget) []byte {
 	}
 	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(b.own))
 	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(b.foreign))
-	for i, f := range b.flights {
-		if i == mostFlights-1 {
-			for _, more := range b.flights[i+1:] {
-				f.units, f.at = f.units+more.units, max(f.at, more.at)
-			}
-		}
+	for _, f := range b.crowd() {
 		out = binary.LittleEndian.AppendUint64(out, f.process)
-		out = binary.LittleEndian.AppendUint64(out, uint64(f.units))
-		out = binary.LittleEndian.AppendUint64(out, uint64(f.at))
-		if i == mostFlights-1 {
-			break
+		for _, v := range [...]int64{f.units, f.waiting, f.taken, f.at} {
+			out = binary.LittleEndian.AppendUint64(out, uint64(v))
 		}
 	}
 	return out
 }
 
+// crowd returns the flights, as many as a state holds: those of more processes are counted with the last.
+func (b *budget) crowd() []flight {
+	if len(b.flights) <= mostFlights {
+		return b.flights
+	}
+	all := append([]flight(nil), b.flights[len(b.flights)-mostFlights:]...) // the latest word is last
+	for _, f := range b.flights[:len(b.flights)-mostFlights] {
+		all[0].units += f.units
+	}
+	return all
+}
+
 // decode returns the budget of a state; ok is false where it is none of this version that can be true.
 func decode(state []byte) (b budget, ok bool) {
 	const fixed = 1 + 8*(stateFields+2)
-	if len(state) < fixed || state[0] != stateVersion || (len(state)-fixed)%24 != 0 || (len(state)-fixed)/24 > mostFlights {
+	if len(state) < fixed || state[0] != stateVersion || (len(state)-fixed)%flightSize != 0 || (len(state)-fixed)/flightSize > mostFlights {
 		return budget{}, false
 	}
 	state = state[1:]
@@ -66,13 +72,14 @@ func decode(state []byte) (b budget, ok bool) {
 	}
 	number := func() int64 { return int64(next()) }
 	b.phase = phase(next())
-	b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen = number(), number(), number(), number(), number(), number(), number()
+	b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen, b.opened =
+		number(), number(), number(), number(), number(), number(), number(), number()
 	b.clock = clock{number(), number(), number(), number() == 1}
 	b.started, b.newest, b.turned, b.lost, b.lostAt = next(), next(), next(), number(), next()
 	b.probes, b.probing, b.base, b.charged = number(), number(), number(), number()
 	b.own, b.foreign = math.Float64frombits(next()), math.Float64frombits(next())
 	for len(state) > 0 {
-		b.flights = append(b.flights, flight{next(), number(), number()})
+		b.flights = append(b.flights, flight{next(), number(), number(), number(), number()})
 	}
 	return b, b.sane()
 }
@@ -85,8 +92,10 @@ func (b *budget) sane() bool {
 		}
 	}
 	for _, f := range b.flights {
-		if f.units < 0 || f.units > endless/4 {
-			return false
+		for _, n := range []int64{f.units, f.waiting, f.taken} {
+			if n < 0 || n > endless/mostFlights {
+				return false
+			}
 		}
 	}
 	for _, share := range []float64{b.own, b.foreign} {
@@ -94,7 +103,7 @@ func (b *budget) sane() bool {
 			return false
 		}
 	}
-	for _, at := range []int64{b.ends, b.blocked, b.seen, b.probing, b.clock.low, b.clock.high, b.clock.at} {
+	for _, at := range []int64{b.ends, b.blocked, b.seen, b.opened, b.probing, b.clock.low, b.clock.high, b.clock.at} {
 		if at < -endless*2 || at > endless*2 {
 			return false
 		}

@@ -52,10 +52,10 @@ func New(o *Options) *Transport {
 	case o.MaxWait < 0:
 		t.maxWait = 0
 	}
-	t.ledger = newLedger(&t.options)
-	t.ways = egresses(&t.options)
 	t.began = t.clock()
 	t.origin = t.began.UnixNano()
+	t.ledger = newLedger(&t.options, t.now)
+	t.ways = egresses(&t.options)
 	return t
 }
 

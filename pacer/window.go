@@ -20,6 +20,7 @@ type window struct {
 	mu      sync.Mutex
 	view    budget // with a shared view, as it was when last read
 	flying  int64  // units in flight of this process
+	wanting int64  // calls of this process that wait, where the view is shared
 	waiting map[*line]struct{}
 }
 
@@ -34,6 +35,7 @@ type ledger struct {
 	shared  Shared // nil: in this process alone
 	process uint64
 	told    func(error)
+	now     func() int64 // local time; it is read while a view is locked, so that views see it pass
 
 	mu   sync.Mutex
 	away int64 // local time before which shared is not asked again
@@ -49,40 +51,43 @@ type Shared interface {
 }
 
 // update changes a window's budget: where it is shared, in the state that all see. change may be called more than once.
-func (g *ledger) update(w *window, now int64, change func(*budget)) {
-	if g.shared != nil && g.up(now) {
+func (g *ledger) update(w *window, change func(b *budget, now int64)) {
+	if g.shared != nil && g.up() {
 		err := g.shared.Update(w.key, func(state []byte) []byte {
 			b, ok := decode(state)
-			if !ok || b.seen > now+second { // of a clock that has been set back since
+			now := g.now()
+			if !ok || b.seen > now+second { // of a clock that has been set back
 				b = budget{}
 			}
 			if b.phase == unknown && b.limit == 0 && w.declared == (declared{}) {
 				b.phase = silent
 			}
-			b.flying(g.process, w.flying, now)
-			change(&b)
+			b.flying(g.process, w.flying, w.wanting, now)
+			change(&b, now)
 			w.view = b
 			return encode(&b)
 		})
 		if err == nil {
 			return
 		}
-		g.fail(err, now)
+		g.fail(err)
 	}
-	w.view.flying(g.process, w.flying, now)
-	change(&w.view)
+	now := g.now()
+	w.view.flying(g.process, w.flying, 0, now)
+	change(&w.view, now)
 }
 
 // up says whether the shared view is to be asked.
-func (g *ledger) up(now int64) bool {
+func (g *ledger) up() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return now >= g.away
+	return g.now() >= g.away
 }
 
 // fail leaves the shared view alone for a second.
-func (g *ledger) fail(err error, now int64) {
+func (g *ledger) fail(err error) {
 	g.mu.Lock()
+	now := g.now()
 	first := now >= g.away
 	g.away = now + second
 	g.mu.Unlock()
@@ -91,33 +96,40 @@ func (g *ledger) fail(err error, now int64) {
 	}
 }
 
+// A started call has its place in the order of a window, and the local time at which it got that.
+type started struct {
+	place uint64
+	at    int64
+}
+
 // start asks whether a call may start, and if so counts it in flight.
-func (w *window) start(g *ledger, a ask, now int64) (v verdict, place uint64) {
+func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if g.shared != nil {
-		return w.startShared(g, a, now)
+		return w.startShared(g, a)
 	}
+	now := g.now()
 	if v = w.view.may(a, now); v.start {
 		w.flying += a.cost
-		w.view.flying(g.process, w.flying, now)
-		place = w.view.begin(now)
+		w.view.flying(g.process, w.flying, 0, now)
+		as = started{w.view.begin(a, now), now}
 	}
-	return v, place
+	return v, as
 }
 
 // startShared is start in a view that is shared. It stands alone because its closure allocates.
-func (w *window) startShared(g *ledger, a ask, now int64) (v verdict, place uint64) {
+func (w *window) startShared(g *ledger, a ask) (v verdict, as started) {
 	before := w.flying
-	g.update(w, now, func(b *budget) {
+	g.update(w, func(b *budget, now int64) {
 		w.flying = before
 		if v = b.may(a, now); v.start {
 			w.flying = before + a.cost
-			b.flying(g.process, w.flying, now)
-			place = b.begin(now)
+			b.flying(g.process, w.flying, w.wanting, now)
+			as = started{b.begin(a, now), now}
 		}
 	})
-	return v, place
+	return v, as
 }
 
 // An answer is what came back for a request.
@@ -146,12 +158,16 @@ func (w *window) finish(g *ledger, s sent, a answer) (credible bool) {
 	if g.shared != nil {
 		return w.finishShared(g, s, a)
 	}
-	w.view.flying(g.process, w.flying, s.now)
+	s.now = g.now()
+	w.view.flying(g.process, w.flying, 0, s.now)
 	return w.view.take(s, a)
 }
 
 func (w *window) finishShared(g *ledger, s sent, a answer) (credible bool) {
-	g.update(w, s.now, func(b *budget) { credible = b.take(s, a) })
+	g.update(w, func(b *budget, now int64) {
+		s.now = now
+		credible = b.take(s, a)
+	})
 	return credible
 }
 
@@ -175,9 +191,6 @@ func (b *budget) take(s sent, a answer) (credible bool) {
 	return credible
 }
 
-// undo takes back a start that came to nothing.
-func (w *window) undo(g *ledger, s sent) { w.finish(g, s, answer{kind: unsent}) }
-
 // look returns a copy of the view; with a shared view, as it was when last read. What is in flight is one flight in it.
 func (w *window) look() budget {
 	w.mu.Lock()
@@ -188,13 +201,20 @@ func (w *window) look() budget {
 }
 
 // refresh reads a view that is shared.
-func (w *window) refresh(g *ledger, now int64) {
+func (w *window) refresh(g *ledger) {
 	if g.shared == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	g.update(w, now, func(*budget) {})
+	g.update(w, func(*budget, int64) {})
+}
+
+// wants says how many calls of this process wait, for the others to see with the next update.
+func (w *window) wants(calls int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wanting = int64(calls)
 }
 
 // wait registers a line that waits for the window; done removes it.
