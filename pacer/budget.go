@@ -221,29 +221,25 @@ type sent struct {
 	length int64  // seconds: how long the window is declared to be; 0: not declared
 }
 
-// unsaid takes in that a request came back without saying anything: answered, with or without a charge, or lost on the way.
-func (b *budget) unsaid(s sent, answered bool) {
-	switch {
-	case b.phase == known:
+// unsaid takes in an answer that says nothing. It does not come from the limiter, whose every answer does (contract, section 1).
+func (b *budget) unsaid(s sent) {
+	if b.phase == unknown && s.place > b.turned {
+		b.phase, b.probes = silent, 0
+	}
+}
+
+// miss takes in that a request was not answered: perhaps charged.
+func (b *budget) miss(s sent) {
+	if b.phase == known {
 		b.lost += s.cost
 		b.lostAt = b.started
-	case b.phase == unknown && answered && s.place > b.turned:
-		b.phase, b.probes = silent, 0
-	case b.phase == unknown:
-		b.unprobed(s)
 	}
+	b.unsent(s)
 }
 
-// unsent takes in that a request never reached the server.
+// unsent takes in that a request never reached the server: another one can probe in its place.
 func (b *budget) unsent(s sent) {
-	if b.phase == unknown {
-		b.unprobed(s)
-	}
-}
-
-// unprobed lets another request probe in the place of one that said nothing.
-func (b *budget) unprobed(s sent) {
-	if s.place > b.turned {
+	if b.phase == unknown && s.place > b.turned {
 		b.probes = max(b.probes-1, 0)
 	}
 }
@@ -267,7 +263,7 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 	}
 	left, ok := b.distance(f, s, date)
 	if !ok {
-		b.unsaid(s, true)
+		b.unsaid(s)
 		return false
 	}
 	if date > 0 {

@@ -211,6 +211,7 @@ func TestFieldsThatCannotBeTrueStallNobody(t *testing.T) {
 		"a Date of 1980":                 with(fields("60", "0", "now+60"), "Date", "Tue, 01 Jan 1980 00:00:00 GMT"),
 		"a Date that is none":            with(fields("60", "0", "now+60"), "Date", "yesterday"),
 		"numbers with signs and spaces":  fields("+60", " 0", "now+60"),
+		"an answer of a cache":           with(fields("60", "0", "now+60"), "Age", "30"),
 		"Reset in seconds from now":      fields("60", "0", "60"),
 		"Reset in the past without Date": without(fields("60", "0", "now+-60"), "Date"),
 	} {
@@ -333,4 +334,40 @@ func TestARefusalThatIsNotWorthItsWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnswersThatSayNothingBetweenOthersCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}, {status: 200}}}
+		p := pacer.New(&pacer.Options{Base: s})
+		began := time.Now()
+		for range 200 {
+			if _, err := p.RoundTrip(get(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("200 requests of which one was limited took %v", took)
+		}
+	})
+}
+
+func TestRequestsWithoutAnAnswerMayHaveBeenCharged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		broken := errors.New("connection reset")
+		s := &script{replies: []reply{{status: 200, header: fields("60", "9", "now+60")}, {err: broken}}}
+		p := pacer.New(&pacer.Options{Base: s, MaxWait: pacer.NoWait})
+		sent := 0
+		for range 20 {
+			_, err := p.RoundTrip(get(t))
+			var wait *pacer.WaitError
+			if errors.As(err, &wait) {
+				break
+			}
+			sent++
+		}
+		if sent != 6 { // one that said 9, and the lost: 9, 8, 7, 6 and 5 left
+			t.Errorf("%d were sent of a budget of which 9 were left", sent)
+		}
+	})
 }

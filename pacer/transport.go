@@ -229,7 +229,7 @@ func read(response *http.Response) answer {
 			return get(name)
 		})
 	}
-	if err != nil {
+	if age := response.Header["Age"]; err != nil || len(age) > 0 && age[0] != "0" { // a cache repeats what was true once
 		return answer{kind: unsaid}
 	}
 	if response.StatusCode != http.StatusTooManyRequests {

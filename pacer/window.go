@@ -177,9 +177,9 @@ func (b *budget) take(s sent, a answer) (credible bool) {
 	case unsent:
 		b.unsent(s)
 	case lost:
-		b.unsaid(s, false)
+		b.miss(s)
 	case unsaid:
-		b.unsaid(s, true)
+		b.unsaid(s)
 	case nonbound:
 		b.unbound(s, a.fields, a.refused)
 	case binding:
