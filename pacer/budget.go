@@ -14,7 +14,10 @@ type budget struct {
 	remaining int64 // units left after the request that said so
 	reset     int64 // Unix seconds on the server's clock
 	ends      int64 // local time by which reset has come at the latest
-	length    int64 // seconds; the farthest Reset there was while limit was the same
+	length    int64 // seconds; the farthest that Reset was away in this window
+	lengthWas int64 // in the one before
+	least     int64 // units left at least while the phase is unknown: a window that binds had so many
+	mute      int64 // answers without fields, in a row, where there should be some
 	blocked   int64 // local time before which nothing starts, after a 429 without fields
 	seen      int64 // local time of what is known; were it a second later than now, the local clock has been set back
 	opened    int64 // local time at which this window was first heard of
@@ -111,7 +114,7 @@ func (b *budget) fair(a ask, now int64) bool {
 // turn begins a new window where the time has come: how much of it is left, a probe will tell.
 func (b *budget) turn(now int64) {
 	if b.phase == known && (now >= b.restored(now) || now < b.seen-second) {
-		b.phase, b.probes, b.turned = unknown, 0, b.started
+		b.phase, b.probes, b.least, b.turned = unknown, 0, 0, b.started
 		b.fold()
 	}
 }
@@ -135,16 +138,20 @@ type ask struct {
 	cost      int64
 	threshold func(limit int64) int64
 	process   uint64
+	declared  int64 // the limit that the routes declare; 0: none
 }
 
 // may says whether a call may start now.
 func (b *budget) may(a ask, now int64) verdict {
-	if now < b.blocked && b.blocked-now <= longest*second {
+	if now < b.seen-second {
+		b.blocked = 0 // the local clock has been set back
+	}
+	if now < b.blocked {
 		return verdict{until: b.blocked, why: Refused}
 	}
 	b.turn(now)
 	switch {
-	case b.phase == silent:
+	case b.phase == silent, b.phase == unknown && b.least > 0 && b.fits(b.least, a):
 		return verdict{start: true}
 	case b.phase == unknown:
 		return b.mayProbe(a, now)
@@ -163,7 +170,11 @@ func (b *budget) mayProbe(a ask, now int64) verdict {
 	if b.probes == 0 || elapsed < 0 {
 		return verdict{start: true}
 	}
-	if b.probes < 1<<min(elapsed, 30) && (b.limit == 0 || b.fits(b.limit, a)) {
+	limit := b.limit
+	if limit == 0 {
+		limit = a.declared
+	}
+	if b.probes < 1<<min(elapsed, 30) && (limit == 0 || b.fits(limit, a)) {
 		return verdict{start: true}
 	}
 	return verdict{until: b.probing + (elapsed+1)*second, why: Probing}
@@ -174,8 +185,8 @@ func (b *budget) mayProbe(a ask, now int64) verdict {
 // response was decided, and what they have sent since.
 func (b *budget) fits(left int64, a ask) bool {
 	mine := b.inFlight() + b.lost
-	theirs := min(int64(math.Ceil(2*b.others()*float64(mine+a.cost))), b.limit/2)
-	return left-mine-theirs >= a.kept(b.limit)
+	theirs := min(math.Ceil(2*b.others()*float64(mine+a.cost)), float64(b.limit/2))
+	return left-mine-int64(theirs) >= a.kept(b.limit)
 }
 
 // kept is how many units of a window are left to stand when the call starts: the threshold, and its own.
@@ -223,9 +234,15 @@ type sent struct {
 
 // unsaid takes in an answer that says nothing. It does not come from the limiter, whose every answer does (contract, section 1).
 func (b *budget) unsaid(s sent) {
-	if b.phase == unknown && s.place > b.turned {
-		b.phase, b.probes = silent, 0
+	if b.phase != unknown || s.place <= b.turned {
+		return
 	}
+	const enough = 3 // of a limiter that has been heard of: its proxy may answer in its place now and then
+	if b.mute++; b.limit == 0 || b.mute >= enough {
+		b.phase, b.probes = silent, 0
+		return
+	}
+	b.unsent(s)
 }
 
 // miss takes in that a request was not answered: perhaps charged.
@@ -244,14 +261,25 @@ func (b *budget) unsent(s sent) {
 	}
 }
 
-// unbound takes in that a request was charged while another window of its limiter has less left.
+// unbound takes in that a request was charged while another window of its limiter has less left: at most as much as this one.
 func (b *budget) unbound(s sent, binding headers.Fields, refused bool) {
+	left := &b.least
 	switch {
-	case b.phase == unknown && s.place > b.turned:
-		b.phase, b.probes = silent, 0
-	case b.phase == known && !refused:
-		b.remaining = max(b.remaining-s.cost, binding.Remaining)
+	case b.phase == known:
+		left = &b.remaining
+	case b.phase == silent:
+		b.phase, b.probes, b.least = unknown, 0, 0
+	case s.place <= b.turned:
+		return
+	}
+	b.unsent(s)
+	if !refused {
+		*left = max(*left-s.cost, 0)
 		b.charged += s.cost
+	}
+	if s.place > b.newest {
+		*left = max(*left, binding.Remaining)
+		b.newest = b.started
 	}
 }
 
@@ -269,12 +297,13 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 	if date > 0 {
 		b.clock.saw(date, s.at, s.now)
 	}
-	if refused {
+	if f.Remaining = min(f.Remaining, f.Limit); refused {
 		f.Remaining = 0
 	}
-	if s.place > b.lostAt {
-		b.lost = 0
+	if s.place > b.lostAt { // whether they were charged shows in what is left by now
+		b.charged, b.lost = b.charged+b.lost, 0
 	}
+	b.mute = 0
 	b.turn(s.now)
 	switch newer := s.place > b.newest; {
 	case b.clock.set && b.clock.reaches(f.Reset, s.now) <= s.now:
@@ -284,10 +313,13 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 		b.open(f, s.now)
 	case f.Reset == b.reset && f.Limit == b.limit:
 		b.goOn(s, f.Remaining, refused, newer)
-	case newer || f.Reset > b.reset:
+	case newer:
 		b.open(f, s.now)
-	default:
-		return true // of a window that is over
+	default: // of a window that is over, or of one that has begun sooner than we thought
+		if f.Limit == b.limit && f.Reset > b.reset {
+			b.remaining = min(b.remaining, f.Remaining)
+		}
+		return true
 	}
 	b.newest, b.seen = b.started, s.now
 	b.ends = s.now + (left+1)*second
@@ -319,9 +351,10 @@ func (b *budget) open(f headers.Fields, now int64) {
 	if b.phase == known {
 		b.fold()
 	}
-	if b.limit != f.Limit {
-		b.length = 0
+	if b.lengthWas = b.length; b.limit != f.Limit {
+		b.lengthWas = 0
 	}
+	b.length = 0
 	b.phase, b.probes, b.opened = known, 0, now
 	b.limit, b.remaining, b.reset = f.Limit, f.Remaining, f.Reset
 	b.base, b.charged = f.Remaining, 0
@@ -341,7 +374,7 @@ func (b *budget) goOn(s sent, remaining int64, refused, newer bool) {
 
 // block lets nothing start for a time, after a 429 that says no more than how long to wait.
 func (b *budget) block(now, wait int64) {
-	b.blocked = max(b.blocked, now+wait)
+	b.blocked, b.seen = max(b.blocked, now+wait), now
 	if b.phase == silent {
 		b.phase, b.probes = unknown, 0
 	}
@@ -349,10 +382,10 @@ func (b *budget) block(now, wait int64) {
 
 // capacity returns how many calls like this one could start between now and then, at most, if nobody else spent anything.
 func (b *budget) capacity(a ask, now, then int64) int64 {
-	if then < b.blocked || b.phase == silent || b.limit == 0 {
-		if then < b.blocked && b.blocked-now <= longest*second {
-			return 0
-		}
+	switch {
+	case then < b.blocked && now >= b.seen-second:
+		return 0
+	case b.phase == silent || b.limit == 0:
 		return endless
 	}
 	calls := func(left int64) int64 {
@@ -366,7 +399,7 @@ func (b *budget) capacity(a ask, now, then int64) int64 {
 		from, n = b.restored(now), calls(b.remaining-b.inFlight()-b.lost)
 	}
 	if then >= from {
-		windows := 1 + (then-from)/(max(b.length, 1)*second)
+		windows := 1 + (then-from)/(max(b.length, b.lengthWas, 1)*second)
 		n += min(max(calls(b.limit), 1), endless/windows) * windows
 	}
 	return min(n, endless)

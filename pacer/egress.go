@@ -23,8 +23,8 @@ func egresses(o *Options) []egress {
 	from := o.EgressTransport
 	if from == nil {
 		base, ok := o.Base.(*http.Transport)
-		if !ok {
-			panic(fmt.Sprintf("pacer: Options.Base is a %T, which cannot be told to send from the addresses in Options.Egress: set Options.EgressTransport", o.Base))
+		if !ok || base.DialTLSContext != nil || base.DialTLS != nil { //nolint:staticcheck // whoever sets the old one means it
+			panic(fmt.Sprintf("pacer: Options.Base is a %T or has a TLS dialer of its own, which cannot be told to send from the addresses in Options.Egress: set Options.EgressTransport", o.Base))
 		}
 		from = func(addr netip.Addr) http.RoundTripper { return dialingFrom(base, addr) }
 	}
@@ -45,7 +45,6 @@ func dialingFrom(base *http.Transport, addr netip.Addr) http.RoundTripper {
 
 // byBudget returns the ways of a line, the one on which most calls can start first.
 func (l *line) byBudget(t *Transport, now int64) []*way {
-	a := t.ask(l)
 	type rated struct {
 		*way
 		free int64
@@ -55,7 +54,7 @@ func (l *line) byBudget(t *Transport, now int64) []*way {
 		all[i] = rated{&l.ways[i], endless}
 		for _, w := range l.ways[i].windows {
 			view := w.look()
-			all[i].free = min(all[i].free, view.capacity(a, now, now)-view.inFlight())
+			all[i].free = min(all[i].free, view.capacity(t.ask(l, w), now, now))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b rated) int { return int(min(max(b.free-a.free, -1), 1)) })

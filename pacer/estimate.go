@@ -3,13 +3,19 @@ package pacer
 import "time"
 
 // views are what is known of a line's windows at one time: of each way, of each window.
-type views [][]budget
+type views [][]view
 
-func (l *line) views() views {
+// A view is a window's budget, and what a call asks of it.
+type view struct {
+	budget
+	ask ask
+}
+
+func (l *line) views(t *Transport) views {
 	all := make(views, len(l.ways))
 	for i, w := range l.ways {
 		for _, window := range w.windows {
-			all[i] = append(all[i], window.look())
+			all[i] = append(all[i], view{window.look(), t.ask(l, window)})
 		}
 	}
 	return all
@@ -28,13 +34,13 @@ func (v views) certain() views {
 }
 
 // when returns the local time at which n calls could have started, at the earliest.
-func (v views) when(a ask, now, n int64) int64 {
+func (v views) when(now, n int64) int64 {
 	enough := func(then int64) bool {
 		sum := int64(0)
 		for _, way := range v {
 			least := int64(endless)
 			for i := range way {
-				least = min(least, way[i].capacity(a, now, then))
+				least = min(least, way[i].capacity(way[i].ask, now, then))
 			}
 			if sum += least; sum >= n {
 				return true
@@ -61,5 +67,5 @@ const maxEstimate = 100 * 365 * 24 * time.Hour
 
 // when is views.when for the calls of a line.
 func (l *line) when(t *Transport, now, n int64) int64 {
-	return l.views().when(t.ask(l), now, n)
+	return l.views(t).when(now, n)
 }

@@ -24,6 +24,8 @@ type line struct {
 	headed  bool // somebody is first
 	queue   []*waiter
 	tickets uint64
+	why     Reason        // of the first
+	until   int64         // local time, likewise
 	poked   chan struct{} // wakes the first; holds one
 }
 
@@ -54,15 +56,14 @@ type call struct {
 	ctx    context.Context
 	t      *Transport
 	line   *line
-	ticket uint64 // 0: it has not waited yet
-	told   Reason // of the wait that OnWait knows of; empty: of none
-	most   int64  // local time after which it is not to wait
+	ticket uint64    // 0: it has not waited yet
+	told   Reason    // of the wait that OnWait knows of; empty: of none
+	most   time.Time // after which it is not to wait
 }
 
 // enter waits until the call may start. An error is a *WaitError or the context's.
 func (l *line) enter(c *call) (pass, error) {
 	now := c.t.now()
-	c.most = now + int64(c.t.maxWait)
 	l.mu.Lock()
 	if !l.headed && len(l.queue) == 0 { // nobody waits: the lock is held for one look
 		p, v := l.try(c.t, now)
@@ -82,29 +83,41 @@ func (l *line) enter(c *call) (pass, error) {
 		return l.lead(c)
 	}
 	w, err := l.enqueue(c, now)
+	why := verdict{why: l.why, until: l.until}
 	l.mu.Unlock()
 	if err != nil {
 		return pass{}, err
 	}
-	if at := l.when(c.t, now, 1); at > now {
-		c.say(verdict{why: BudgetSpent, until: at}, now)
+	return l.queued(c, w, why)
+}
+
+// queued is the wait of those behind the first.
+func (l *line) queued(c *call, w *waiter, why verdict) (pass, error) {
+	leading := false
+	defer func() {
+		if !leading {
+			l.leave(w)
+		}
+	}()
+	now := c.t.now()
+	if why.until = max(why.until, l.when(c.t, now, 1)); why.why != "" && why.until > now {
+		c.say(why, now)
 	}
-	longer := time.NewTimer(c.t.maxWait)
+	longer := time.NewTimer(time.Until(c.most))
 	defer longer.Stop()
 	for {
 		select {
-		case <-longer.C:
-			l.leave(w)
-			now = c.t.now()
-			return pass{}, c.failure(BudgetSpent, l.when(c.t, now, 1), now, errLonger)
 		case <-w.first:
+			leading = true
 			return l.lead(c)
 		case <-w.moved:
 			if err := l.still(c, w); err != nil {
 				return pass{}, err
 			}
+		case <-longer.C:
+			now := c.t.now()
+			return pass{}, c.failure(BudgetSpent, l.when(c.t, now, 1), now, errLonger)
 		case <-c.ctx.Done():
-			l.leave(w)
 			return pass{}, c.gone()
 		}
 	}
@@ -146,11 +159,7 @@ func (l *line) still(c *call, w *waiter) error {
 	if at < 0 {
 		return nil // it is the first by now
 	}
-	err := c.worth(verdict{why: BudgetSpent}, now, at+1)
-	if err != nil {
-		l.leave(w)
-	}
-	return err
+	return c.worth(verdict{why: BudgetSpent}, now, at+1)
 }
 
 // leave takes a waiter out; the first hands on.
@@ -201,6 +210,7 @@ func (l *line) reconsider() {
 // lead is the wait of the first.
 func (l *line) lead(c *call) (pass, error) {
 	defer l.next()
+	defer l.because(verdict{})
 	for i := range l.ways {
 		for _, w := range l.ways[i].windows {
 			w.wait(l)
@@ -212,11 +222,11 @@ func (l *line) lead(c *call) (pass, error) {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	jitter, over, pause := c.t.jitter(), int64(0), poll
+	jitter, over, pause := c.jitter(), int64(0), poll
 	for {
 		now := c.t.now()
 		var sleep int64
-		if over != 0 && over <= now && now < over+jitter { // one delay for each Reset: who waits behind this call goes with it
+		if over != 0 && over <= now && now < over+jitter && c.has(over+jitter-now) { // one delay for each Reset: who waits behind this call goes with it
 			sleep = over + jitter - now
 		} else {
 			if c.t.ledger.shared != nil {
@@ -229,8 +239,10 @@ func (l *line) lead(c *call) (pass, error) {
 			if err := c.worth(v, now, 0); err != nil {
 				return pass{}, err
 			}
+			l.because(v)
+			c.t.tell()
 			c.say(v, now)
-			if sleep = min(v.until, c.most) - now; v.why == BudgetSpent {
+			if sleep = min(v.until-now, int64(time.Until(c.most))); v.why == BudgetSpent {
 				if v.until > over+second {
 					l.reconsider() // for those behind this is news
 				}
@@ -249,6 +261,13 @@ func (l *line) lead(c *call) (pass, error) {
 			return pass{}, c.gone()
 		}
 	}
+}
+
+// because remembers why the first waits, for those who come behind it.
+func (l *line) because(v verdict) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.why, l.until = v.why, v.until
 }
 
 // wants says how many calls wait, to those who share the view.
@@ -280,12 +299,20 @@ func (l *line) try(t *Transport, now int64) (pass, verdict) {
 
 // tryWay counts the call in all windows of a way, or in none.
 func (l *line) tryWay(t *Transport, w *way) (pass, verdict) {
+	if len(w.windows) > 1 { // so that hardly anything is counted and taken back
+		for _, window := range w.windows {
+			if v := window.may(&t.ledger, t.ask(l, window)); !v.start {
+				return pass{}, v
+			}
+		}
+	}
 	p := pass{way: w}
 	for i, window := range w.windows {
-		v, as := window.start(&t.ledger, t.ask(l))
+		v, as := window.start(&t.ledger, t.ask(l, window))
 		if !v.start {
 			for j := range i {
 				w.windows[j].finish(&t.ledger, p.of(l, j), answer{kind: unsent})
+				w.windows[j].wake(l)
 			}
 			return pass{}, v
 		}
@@ -299,8 +326,10 @@ func (p pass) of(l *line, i int) sent {
 	return sent{cost: l.cost, place: p.starts[i].place, at: p.starts[i].at, length: p.way.windows[i].declared.length}
 }
 
-// ask is what a call of a line asks.
-func (t *Transport) ask(l *line) ask { return ask{l.cost, t.options.Threshold, t.ledger.process} }
+// ask is what a call of a line asks of a window.
+func (t *Transport) ask(l *line, w *window) ask {
+	return ask{l.cost, t.options.Threshold, t.ledger.process, w.declared.limit}
+}
 
 // finish takes in what came back for a call that started.
 func (l *line) finish(t *Transport, p pass, a answer) (credible bool) {
@@ -311,7 +340,7 @@ func (l *line) finish(t *Transport, p pass, a answer) (credible bool) {
 			one.kind = nonbound
 		}
 		credible = w.finish(&t.ledger, p.of(l, i), one) || credible
-		w.wake()
+		w.wake(nil)
 	}
 	if a.refused {
 		l.reconsider()
@@ -319,46 +348,47 @@ func (l *line) finish(t *Transport, p pass, a answer) (credible bool) {
 	return credible
 }
 
-// bound returns which window the fields are of.
+// bound returns which window the fields are of: one with their limit, else one that is long enough for their Reset, the shortest.
 func (w *way) bound(a answer, now int64) int {
 	if len(w.windows) < 2 || a.kind != binding {
 		return 0
-	}
-	last := 0
-	for i, window := range w.windows { // as it is declared, or as it was
-		if window.declared.limit == a.fields.Limit || window.look().limit == a.fields.Limit {
-			return i
-		}
-		if window.declared.length > w.windows[last].declared.length {
-			last = i
-		}
 	}
 	date := a.fields.Date
 	if date == 0 {
 		date = now / second
 	}
-	for i, window := range w.windows { // by its length
-		if a.fields.Reset-date <= window.declared.length && window.declared.length <= w.windows[last].declared.length {
-			last = i
+	best, bestScore := 0, -1
+	for i, window := range w.windows {
+		length, score := window.declared.length, 0
+		fits := a.fields.Reset-date <= length
+		if fits {
+			score++
+		}
+		if window.declared.limit == a.fields.Limit || window.look().limit == a.fields.Limit {
+			score += 2
+		}
+		nearer := fits == (length < w.windows[best].declared.length) // the shortest that fits, or the longest
+		if score > bestScore || score == bestScore && nearer {
+			best, bestScore = i, score
 		}
 	}
-	return last
+	return best
 }
 
 // worth returns the error of a call that is not to wait with so many others ahead of it, nil where it is. v says why it cannot start now.
 // The deadline is too soon only where that is certain.
 func (c *call) worth(v verdict, now int64, ahead int) error {
-	a, n := c.t.ask(c.line), int64(ahead)+1
-	views := c.line.views()
-	expected := max(v.until, views.when(a, now, n))
+	n := int64(ahead) + 1
+	views := c.line.views(c.t)
+	expected := max(v.until, views.when(now, n))
 	if c.t.maxWait == 0 {
 		return c.failure(v.why, expected, now, errLonger)
 	}
-	sure := views.certain().when(a, now, n)
+	sure := views.certain().when(now, n)
 	if deadline, ok := c.ctx.Deadline(); ok && sure > now && time.Duration(sure-now) > time.Until(deadline) {
 		return c.failure(v.why, expected, now, context.DeadlineExceeded)
 	}
-	if sure > c.most || now >= c.most {
+	if left := time.Until(c.most); left <= 0 || time.Duration(sure-now) > left {
 		return c.failure(v.why, expected, now, errLonger)
 	}
 	return nil
@@ -389,11 +419,17 @@ func (c *call) say(v verdict, now int64) {
 }
 
 // jitter is a random delay, in nanoseconds.
-func (t *Transport) jitter() int64 {
-	if t.options.Jitter <= 0 {
+func (c *call) jitter() int64 {
+	if c.t.options.Jitter <= 0 {
 		return 0
 	}
-	return rand.Int64N(int64(t.options.Jitter) + 1)
+	return rand.Int64N(int64(c.t.options.Jitter) + 1)
+}
+
+// has says whether a call has so much time to wait, in nanoseconds.
+func (c *call) has(wait int64) bool {
+	deadline, ok := c.ctx.Deadline()
+	return time.Duration(wait) < time.Until(c.most) && (!ok || time.Duration(wait) < time.Until(deadline))
 }
 
 // errLonger is the bound that MaxWait sets.

@@ -49,9 +49,9 @@ func withBody(r *http.Request, body io.ReadCloser) *http.Request {
 	return out
 }
 
-// again says whether the body can be sent once more.
+// again says whether the body can be sent once more. If so it stays so.
 func (b *replay) again() bool {
-	return b.tape == nil || b.tape.whole()
+	return b.tape == nil || b.tape.rewind()
 }
 
 // done closes what the transport does not: the body of a request that was never sent, and the source of a tape.
@@ -95,11 +95,16 @@ func (t *tape) play() *playback {
 	return t.current
 }
 
-// whole says whether the body can be played from its beginning.
-func (t *tape) whole() bool {
+// rewind says whether the body can be played from its beginning. If so the playback before reads no more, and what its last read
+// still brings is kept.
+func (t *tape) rewind() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.over
+	if t.over {
+		return false
+	}
+	t.current = nil
+	return true
 }
 
 // read reads at a playback's position. It waits for what another one is reading, and goes on from there.

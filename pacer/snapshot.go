@@ -2,6 +2,7 @@ package pacer
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ func (t *Transport) Budget(r *http.Request) Budget {
 	defer l.users.Add(-1)
 	now := t.now()
 	l.refresh(t)
+	t.tell()
 	var best Budget
 	for i, w := range l.ways {
 		var worst Budget
@@ -57,11 +59,12 @@ func (l *line) length() int {
 // Budgets returns every budget that is kept, ordered by host, limiter and key.
 func (t *Transport) Budgets() []Budget {
 	t.mu.RLock()
-	defer t.mu.RUnlock()
+	lines, windows := slices.Collect(maps.Values(t.lines)), slices.Collect(maps.Values(t.windows))
+	t.mu.RUnlock()
 	now := t.now()
 	waiting := make(map[*window]int)
 	costs := make(map[*window]int64)
-	for _, l := range t.lines {
+	for _, l := range lines {
 		n := l.length()
 		for _, w := range l.ways {
 			for _, window := range w.windows {
@@ -70,8 +73,8 @@ func (t *Transport) Budgets() []Budget {
 			}
 		}
 	}
-	all := make([]Budget, 0, len(t.windows))
-	for _, w := range t.windows {
+	all := make([]Budget, 0, len(windows))
+	for _, w := range windows {
 		w.refresh(&t.ledger)
 		b := t.describe(w, max(costs[w], 1), now)
 		b.Waiting = waiting[w]
@@ -92,7 +95,7 @@ func (t *Transport) describe(w *window, cost, now int64) Budget {
 		b.Known, b.Limit, b.Remaining = true, view.limit, view.remaining
 		b.Reset = t.clock().Add(time.Duration(view.restored(now) - now))
 	}
-	if v := view.may(ask{cost, t.options.Threshold, t.ledger.process}, now); !v.start {
+	if v := view.may(ask{cost, t.options.Threshold, t.ledger.process, w.declared.limit}, now); !v.start {
 		b.Wait = time.Duration(v.until - now)
 	}
 	return b
@@ -108,5 +111,6 @@ func (t *Transport) Estimate(r *http.Request, n int) time.Duration {
 	defer l.users.Add(-1)
 	now := t.now()
 	l.refresh(t)
+	t.tell()
 	return time.Duration(l.when(t, now, int64(l.length())+int64(n)) - now)
 }

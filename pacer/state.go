@@ -8,16 +8,16 @@ import (
 
 // newLedger returns where the views are.
 func newLedger(o *Options, now func() int64) ledger {
-	return ledger{shared: o.Shared, process: rand.Uint64(), told: o.OnSharedFailure, now: now}
+	return ledger{shared: o.Shared, process: rand.Uint64(), now: now}
 }
 
 // A state is a budget as bytes: a version, the fields in order, the flights. It is written and read by processes of one machine,
 // perhaps of different builds: another version is no state.
 const (
 	stateVersion = 1
-	stateFields  = 22
+	stateFields  = 25
 	flightSize   = 40
-	mostFlights  = 32 // of as many processes; more of them count as one
+	mostFlights  = 32 // of as many processes: what more of them have in flight is not seen
 )
 
 // encode returns the state of a budget.
@@ -29,7 +29,7 @@ func encode(b *budget) []byte {
 		set = 1
 	}
 	for _, v := range [stateFields]int64{
-		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen, b.opened,
+		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas, b.least, b.mute, b.blocked, b.seen, b.opened,
 		b.clock.low, b.clock.high, b.clock.at, set,
 		int64(b.started), int64(b.newest), int64(b.turned), b.lost, int64(b.lostAt), b.probes, b.probing, b.base, b.charged,
 	} {
@@ -46,16 +46,9 @@ func encode(b *budget) []byte {
 	return out
 }
 
-// crowd returns the flights, as many as a state holds: those of more processes are counted with the last.
+// crowd returns the flights, as many as a state holds: those of the processes that were heard of last.
 func (b *budget) crowd() []flight {
-	if len(b.flights) <= mostFlights {
-		return b.flights
-	}
-	all := append([]flight(nil), b.flights[len(b.flights)-mostFlights:]...) // the latest word is last
-	for _, f := range b.flights[:len(b.flights)-mostFlights] {
-		all[0].units += f.units
-	}
-	return all
+	return b.flights[max(len(b.flights)-mostFlights, 0):]
 }
 
 // decode returns the budget of a state; ok is false where it is none of this version that can be true.
@@ -72,8 +65,8 @@ func decode(state []byte) (b budget, ok bool) {
 	}
 	number := func() int64 { return int64(next()) }
 	b.phase = phase(next())
-	b.limit, b.remaining, b.reset, b.ends, b.length, b.blocked, b.seen, b.opened =
-		number(), number(), number(), number(), number(), number(), number(), number()
+	b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas = number(), number(), number(), number(), number(), number()
+	b.least, b.mute, b.blocked, b.seen, b.opened = number(), number(), number(), number(), number()
 	b.clock = clock{number(), number(), number(), number() == 1}
 	b.started, b.newest, b.turned, b.lost, b.lostAt = next(), next(), next(), number(), next()
 	b.probes, b.probing, b.base, b.charged = number(), number(), number(), number()
@@ -86,7 +79,7 @@ func decode(state []byte) (b budget, ok bool) {
 
 // sane says whether a state holds values that arithmetic can be done with.
 func (b *budget) sane() bool {
-	for _, units := range []int64{b.limit, b.remaining, b.lost, b.probes, b.base, b.charged, b.inFlight()} {
+	for _, units := range []int64{b.limit, b.remaining, b.least, b.mute, b.lost, b.probes, b.base, b.charged, b.inFlight()} {
 		if units < 0 || units > endless/4 {
 			return false
 		}
@@ -108,5 +101,5 @@ func (b *budget) sane() bool {
 			return false
 		}
 	}
-	return b.phase <= silent && b.length >= 0 && b.length <= longest && b.reset >= 0
+	return b.phase <= silent && b.length >= 0 && b.length <= longest && b.lengthWas >= 0 && b.lengthWas <= longest && b.reset >= 0
 }

@@ -49,6 +49,8 @@ func New(o *Options) *Transport {
 	switch {
 	case o.MaxWait == 0:
 		t.maxWait = 10 * time.Minute
+	case o.MaxWait > maxEstimate:
+		t.maxWait = maxEstimate
 	case o.MaxWait < 0:
 		t.maxWait = 0
 	}
@@ -108,33 +110,29 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	l := t.line(r)
 	defer l.users.Add(-1)
-	c := call{ctx: r.Context(), t: t, line: l}
+	c := call{ctx: r.Context(), t: t, line: l, most: time.Now().Add(t.maxWait)}
 	body := replay{request: r, most: t.options.MaxBody}
 	defer body.done()
 	for attempt := 1; ; attempt++ {
 		p, err := l.enter(&c)
+		t.tell()
 		if err != nil {
 			return nil, err
 		}
-		out, err := body.next(attempt)
+		response, err := t.send(&c, p, &body, attempt)
+		t.tell()
 		if err != nil {
-			l.finish(t, p, answer{kind: unsent})
-			return nil, err
-		}
-		response, err := p.way.base.RoundTrip(out)
-		if err != nil {
-			l.finish(t, p, answer{kind: fate(err)})
 			return nil, err
 		}
 		if response.StatusCode != http.StatusTooManyRequests {
-			l.finish(t, p, read(response))
 			return response, nil
 		}
 		wait, again, err := t.refused(&c, p, response, &body, attempt)
+		t.tell()
 		if !again {
 			return response, nil
 		}
-		discard(response.Body)
+		discard(c.ctx, response.Body)
 		if err == nil {
 			err = c.sleep(wait)
 		}
@@ -144,6 +142,29 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// send sends a call that may start, and takes in what comes back, but for a 429.
+func (t *Transport) send(c *call, p pass, body *replay, attempt int) (*http.Response, error) {
+	back := answer{kind: lost} // also where Base panics
+	defer func() {
+		if !back.refused {
+			c.line.finish(t, p, back)
+		}
+	}()
+	out, err := body.next(attempt)
+	if err != nil {
+		back.kind = unsent
+		return nil, err
+	}
+	response, err := p.way.base.RoundTrip(out)
+	if err != nil {
+		back.kind = fate(err)
+		return nil, err
+	}
+	back = read(response)
+	back.refused = response.StatusCode == http.StatusTooManyRequests
+	return response, nil
+}
+
 // refused takes in a 429. again says that it is not the caller's: the call waits and is sent again, or err says why not.
 func (t *Transport) refused(c *call, p pass, response *http.Response, body *replay, attempt int) (wait time.Duration, again bool, err error) {
 	a := read(response)
@@ -151,16 +172,14 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, body *repl
 	wait, known := retryAfter(response.Header)
 	a.wait = int64(wait)
 	credible := c.line.finish(t, p, a)
-	if !known && credible {
-		now := t.now()
-		wait, known = time.Duration(max(c.line.restored(p, now)-now, 0)), true
+	now := t.now()
+	if restored := time.Duration(max(c.line.restored(p, now)-now, 0)); credible {
+		wait, known = max(wait, restored), true
 	}
 	again = known && attempt <= t.options.Retries && body.again()
-	wait += time.Duration(t.jitter())
+	c.most = time.Now().Add(t.maxWait)
 	if again {
-		now := t.now()
-		c.most = now + int64(t.maxWait)
-		err = c.worthRefused(now, now+int64(wait))
+		err = c.worthRefused(now, wait)
 	}
 	if t.options.OnRefused != nil {
 		told := time.Duration(a.wait)
@@ -170,14 +189,22 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, body *repl
 }
 
 // worthRefused returns the error of a call that is not to wait after a 429, nil where it is.
-func (c *call) worthRefused(now, until int64) error {
-	if deadline, ok := c.ctx.Deadline(); ok && time.Duration(until-now) > time.Until(deadline) {
+func (c *call) worthRefused(now int64, wait time.Duration) error {
+	until := now + int64(wait)
+	if deadline, ok := c.ctx.Deadline(); ok && wait > time.Until(deadline) {
 		return c.failure(Refused, until, now, context.DeadlineExceeded)
 	}
-	if until > c.most {
+	if wait > c.t.maxWait {
 		return c.failure(Refused, until, now, errLonger)
 	}
 	return nil
+}
+
+// tell tells OnSharedFailure, while nothing is locked.
+func (t *Transport) tell() {
+	if err := t.ledger.failure(); err != nil && t.options.OnSharedFailure != nil {
+		t.options.OnSharedFailure(err)
+	}
 }
 
 // sleep waits before a call is sent again.
@@ -186,6 +213,10 @@ func (c *call) sleep(wait time.Duration) error {
 		c.ticket = refusedFirst
 	}
 	now := c.t.now()
+	if jitter := c.jitter(); c.has(int64(wait) + jitter) {
+		wait += time.Duration(jitter)
+	}
+	c.most = c.most.Add(time.Second) // the wait was worth it; so is what is left of it when it is over
 	c.say(verdict{why: Refused, until: now + int64(wait)}, now)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -262,9 +293,21 @@ func fate(err error) answerKind {
 	return lost
 }
 
-// discard reads what is left of a refusal's body, so that its connection can be used again, and closes it.
-func discard(body io.ReadCloser) {
-	io.CopyN(io.Discard, body, 64<<10) // more is no refusal's text: the connection is given up
+// discard reads what is left of a refusal's body, so that its connection can be used again, and closes it. More than a refusal's
+// text, or one that does not come, is not waited for: the connection is given up.
+func discard(ctx context.Context, body io.ReadCloser) {
+	read := make(chan struct{})
+	go func() { // until the body is closed
+		defer close(read)
+		io.CopyN(io.Discard, body, 64<<10)
+	}()
+	late := time.NewTimer(100 * time.Millisecond)
+	defer late.Stop()
+	select {
+	case <-read:
+	case <-late.C:
+	case <-ctx.Done():
+	}
 	body.Close()
 }
 

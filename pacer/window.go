@@ -34,11 +34,11 @@ type declared struct {
 type ledger struct {
 	shared  Shared // nil: in this process alone
 	process uint64
-	told    func(error)
 	now     func() int64 // local time; it is read while a view is locked, so that views see it pass
 
-	mu   sync.Mutex
-	away int64 // local time before which shared is not asked again
+	mu     sync.Mutex
+	away   int64 // local time before which shared is not asked again
+	failed error // not told yet
 }
 
 // A Shared is the view that several processes share, one state for each budget. It must be safe for concurrent use.
@@ -53,6 +53,7 @@ type Shared interface {
 // update changes a window's budget: where it is shared, in the state that all see. change may be called more than once.
 func (g *ledger) update(w *window, change func(b *budget, now int64)) {
 	if g.shared != nil && g.up() {
+		var next budget
 		err := g.shared.Update(w.key, func(state []byte) []byte {
 			b, ok := decode(state)
 			now := g.now()
@@ -64,10 +65,11 @@ func (g *ledger) update(w *window, change func(b *budget, now int64)) {
 			}
 			b.flying(g.process, w.flying, w.wanting, now)
 			change(&b, now)
-			w.view = b
+			next = b
 			return encode(&b)
 		})
 		if err == nil {
+			w.view = next
 			return
 		}
 		g.fail(err)
@@ -88,18 +90,40 @@ func (g *ledger) up() bool {
 func (g *ledger) fail(err error) {
 	g.mu.Lock()
 	now := g.now()
-	first := now >= g.away
+	if now >= g.away {
+		g.failed = err
+	}
 	g.away = now + second
 	g.mu.Unlock()
-	if first && g.told != nil {
-		g.told(err)
+}
+
+// failure returns what is to be told of the shared view, once.
+func (g *ledger) failure() error {
+	if g.shared == nil {
+		return nil
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := g.failed
+	g.failed = nil
+	return err
 }
 
 // A started call has its place in the order of a window, and the local time at which it got that.
 type started struct {
 	place uint64
 	at    int64
+}
+
+// may asks whether a call may start, without counting it.
+func (w *window) may(g *ledger, a ask) (v verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.shared == nil {
+		return w.view.may(a, g.now())
+	}
+	g.update(w, func(b *budget, now int64) { v = b.may(a, now) })
+	return v
 }
 
 // start asks whether a call may start, and if so counts it in flight.
@@ -160,19 +184,19 @@ func (w *window) finish(g *ledger, s sent, a answer) (credible bool) {
 	}
 	s.now = g.now()
 	w.view.flying(g.process, w.flying, 0, s.now)
-	return w.view.take(s, a)
+	return w.view.learn(s, a)
 }
 
 func (w *window) finishShared(g *ledger, s sent, a answer) (credible bool) {
 	g.update(w, func(b *budget, now int64) {
 		s.now = now
-		credible = b.take(s, a)
+		credible = b.learn(s, a)
 	})
 	return credible
 }
 
-// take takes in what came back for one request. It reports whether the fields were credible.
-func (b *budget) take(s sent, a answer) (credible bool) {
+// learn takes in what came back for one request. It reports whether the fields were credible.
+func (b *budget) learn(s sent, a answer) (credible bool) {
 	switch a.kind {
 	case unsent:
 		b.unsent(s)
@@ -233,12 +257,14 @@ func (w *window) done(l *line) {
 	delete(w.waiting, l)
 }
 
-// wake tells the lines that wait for the window that something has changed.
-func (w *window) wake() {
+// wake tells the lines that wait for the window that something has changed, except one that has changed it.
+func (w *window) wake(except *line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.waiting {
-		l.poke()
+		if l != except {
+			l.poke()
+		}
 	}
 }
 
