@@ -16,6 +16,7 @@ type budget struct {
 	ends      int64 // local time by which reset has come at the latest
 	length    int64 // seconds; the farthest that Reset was away in this window
 	lengthWas int64 // in the one before
+	bound     bool  // remaining, or least, is a bound that answers of requests in flight then still take from
 	least     int64 // units left at least while the phase is unknown: a window that binds had so many
 	mute      int64 // answers without fields, in a row, where there should be some
 	blocked   int64 // local time before which nothing starts, after a 429 without fields
@@ -23,16 +24,15 @@ type budget struct {
 	opened    int64 // local time at which this window was first heard of
 	clock     clock
 
-	// started counts the starts, and so orders them: a response is newer than another if its request started after the
-	// other was read. newest is started when remaining was last set.
-	// turned is started when a window came to its end.
+	// started counts the starts, and so orders them: a response is newer than the others if its request started after they were
+	// read. newest is started when one was read last, turned when a window came to its end.
 	started, newest, turned uint64
 	flights                 []flight
 	lost                    int64  // units of requests without an answer: perhaps charged
 	lostAt                  uint64 // started when the last of them was lost
 
 	probes  int64 // requests that were sent to learn what is left of a new window, and have not said it yet
-	probing int64 // local time of the first of them
+	probing int64 // local time of the first of them, or of the last answer to one
 
 	// In this window, since its first response: units that this side was charged, and that others must have been. They are
 	// halved from window to window.
@@ -269,18 +269,18 @@ func (b *budget) unbound(s sent, binding headers.Fields, refused bool) {
 		left = &b.remaining
 	case b.phase == silent:
 		b.phase, b.probes, b.least = unknown, 0, 0
-	case s.place <= b.turned:
-		return
 	}
 	b.unsent(s)
+	b.probing = s.now
 	if !refused {
 		*left = max(*left-s.cost, 0)
 		b.charged += s.cost
 	}
-	if s.place > b.newest {
+	b.bound = true
+	if s.place > max(b.newest, b.turned) {
 		*left = max(*left, binding.Remaining)
-		b.newest = b.started
 	}
+	b.newest = b.started
 }
 
 // told takes in what a response says. It reports whether that is credible; what is not changes nothing but the phase.
@@ -310,15 +310,21 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 		b.unsent(s) // the window is over already
 		return true
 	case b.phase != known:
+		if !newer { // what has been answered since may not be in it
+			f.Remaining = max(f.Remaining-b.charged, b.least-s.cost, 0)
+		}
 		b.open(f, s.now)
+		b.bound = !newer
 	case f.Reset == b.reset && f.Limit == b.limit:
 		b.goOn(s, f.Remaining, refused, newer)
 	case newer:
 		b.open(f, s.now)
+		b.bound = false
 	default: // of a window that is over, or of one that has begun sooner than we thought
 		if f.Limit == b.limit && f.Reset > b.reset {
 			b.remaining = min(b.remaining, f.Remaining)
 		}
+		b.newest = b.started
 		return true
 	}
 	b.newest, b.seen = b.started, s.now
@@ -365,11 +371,15 @@ func (b *budget) goOn(s sent, remaining int64, refused, newer bool) {
 	if !refused {
 		b.charged += s.cost
 	}
-	if newer && remaining > b.remaining { // given back
-		b.base += remaining - b.remaining
-		b.remaining = remaining
+	switch {
+	case newer:
+		b.base += max(remaining-b.remaining, 0) // given back
+		b.remaining, b.bound = remaining, false
+	case b.bound && !refused:
+		b.remaining = max(min(b.remaining-s.cost, remaining), 0)
+	default:
+		b.remaining = min(b.remaining, remaining)
 	}
-	b.remaining = min(b.remaining, remaining)
 }
 
 // block lets nothing start for a time, after a 429 that says no more than how long to wait.

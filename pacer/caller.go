@@ -72,46 +72,50 @@ func agentOf(body func() (io.ReadCloser, error)) string {
 	return fields.Agent
 }
 
-// subject returns what the server counts by where it is given a credential: the id of an API token, the session of a JWT. What
-// a token claims is not verified; it is the caller's own.
-func subject(source, value string) string {
+// subject returns what the server counts by where it is given a value: the id of an API token, the session of a JWT, else the value; and
+// that as people may see it, a short hash unless it is public. What a token claims is not verified; it is the caller's own.
+func subject(source, value string) (counted, shown string) {
 	switch source {
 	case "token":
-		if id, _, ok := strings.Cut(strings.TrimPrefix(value, tokenPrefix), "_"); ok {
-			return id
+		if rest, ok := strings.CutPrefix(value, tokenPrefix); ok {
+			if id, _, ok := strings.Cut(rest, "_"); ok && len(id) <= 32 {
+				return id, "token " + id
+			}
 		}
 	case "session":
-		parts := strings.Split(value, ".")
-		if len(parts) != 3 {
-			break
+		if id := sessionOf(value); id != "" {
+			return id, "session " + hashed(id)
 		}
-		var claims struct{ Iss, Sid, Jti string }
-		payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-		if err != nil || json.Unmarshal(payload, &claims) != nil {
-			break
-		}
-		switch {
-		case claims.Sid != "":
-			return "sid " + claims.Iss + " " + claims.Sid
-		case claims.Jti != "":
-			return "jti " + claims.Iss + " " + claims.Jti
+	case "agent":
+		if len(value) <= 64 {
+			return value, "agent " + value
 		}
 	}
-	return value
+	return value, source + " " + hashed(value)
 }
 
-// shown returns a value of a source as people may see it: ids as they are, what could be a secret as a short hash.
-func shown(source, value string) string {
-	switch source {
-	case "token":
-		if len(value) <= 32 && !strings.HasPrefix(value, tokenPrefix) {
-			return source + " " + value
-		}
-	case "agent", "ip":
-		if len(value) <= 64 {
-			return source + " " + value
-		}
+// sessionOf returns what a JWT names its session by, empty where it does not.
+func sessionOf(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
 	}
+	var claims struct{ Iss, Sid, Jti string }
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(payload, &claims) != nil {
+		return ""
+	}
+	switch {
+	case claims.Sid != "":
+		return "sid " + claims.Iss + " " + claims.Sid
+	case claims.Jti != "":
+		return "jti " + claims.Iss + " " + claims.Jti
+	}
+	return ""
+}
+
+// hashed is a short hash of what may be a secret.
+func hashed(value string) string {
 	sum := sha256.Sum256([]byte(value))
-	return source + " " + hex.EncodeToString(sum[:4])
+	return hex.EncodeToString(sum[:4])
 }

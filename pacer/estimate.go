@@ -21,12 +21,15 @@ func (l *line) views(t *Transport) views {
 	return all
 }
 
-// certain is the views with the most that can be true: what is in flight, or lost, has been charged already.
+// certain is the views with the most that can be true: what is in flight, or lost, has been charged already, and windows are no
+// longer than they are known to be now.
 func (v views) certain() views {
 	all := make(views, len(v))
 	for i, way := range v {
 		for _, b := range way {
-			b.flights, b.lost = nil, 0
+			if b.flights, b.lost, b.lengthWas = nil, 0, 0; b.phase == unknown {
+				b.length = 0
+			}
 			all[i] = append(all[i], b)
 		}
 	}

@@ -75,7 +75,7 @@ func (l *line) enter(c *call) (pass, error) {
 			l.mu.Unlock()
 			return pass{}, err
 		}
-		l.headed = true
+		l.headed, l.why, l.until = true, v.why, v.until
 		if c.ticket == 0 {
 			c.ticket = l.ticket()
 		}
@@ -210,7 +210,6 @@ func (l *line) reconsider() {
 // lead is the wait of the first.
 func (l *line) lead(c *call) (pass, error) {
 	defer l.next()
-	defer l.because(verdict{})
 	for i := range l.ways {
 		for _, w := range l.ways[i].windows {
 			w.wait(l)

@@ -23,9 +23,10 @@ func (t *Transport) line(r *http.Request) *line {
 	if l != nil {
 		return l
 	}
+	l = t.newLine(r, limiter)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l = t.newLine(r, limiter)
+	l = t.enlist(l)
 	l.users.Add(1)
 	t.aliases[string(key)] = l
 	if len(t.aliases)+len(t.windows) >= t.sweepAt {
@@ -37,9 +38,7 @@ func (t *Transport) line(r *http.Request) *line {
 // carried appends what a request carries of what it will be counted by, as it stands there.
 func (t *Transport) carried(key []byte, r *http.Request) ([]byte, *weir.Limiter) {
 	limiter := t.routes.Match(r.Method, r.URL.Path).Limiter()
-	key = append(key, r.URL.Scheme...)
-	key = append(append(key, "://"...), r.URL.Host...)
-	key = append(key, 0)
+	key = append(append(key, origin(r)...), 0)
 	if limiter == nil {
 		return append(key, r.Header.Get("Authorization")...), nil
 	}
@@ -68,10 +67,21 @@ func (t *Transport) answer(r *http.Request, part weir.Part) (source, value strin
 	return "ip", ""
 }
 
-// newLine returns the line of a request whose like has not been seen, or that the server counts as one which has. t.mu is held.
+// origin is the server that a request goes to, in one spelling.
+func origin(r *http.Request) string {
+	host := strings.ToLower(r.URL.Host)
+	switch r.URL.Scheme {
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	}
+	return host
+}
+
+// newLine makes the line of a request.
 func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
-	l := &line{host: r.URL.Host, cost: 1, poked: make(chan struct{}, 1)}
-	origin := r.URL.Scheme + "://" + r.URL.Host
+	l := &line{host: origin(r), cost: 1, poked: make(chan struct{}, 1)}
 	ways := t.ways[:1]
 	if limiter != nil {
 		l.limiter, l.cost = limiter.Name, max(limiter.Cost, 1)
@@ -79,25 +89,41 @@ func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
 			ways = t.ways
 		}
 	}
-	var names strings.Builder
 	for _, e := range ways {
 		w := way{base: e.base}
 		if limiter == nil {
-			w.windows = append(w.windows, t.uncovered(r, origin))
+			w.windows = append(w.windows, uncovered(r, l.host))
 		} else {
 			for _, declared := range limiter.Windows {
-				w.windows = append(w.windows, t.covered(r, origin, limiter.Name, declared, e.addr))
+				w.windows = append(w.windows, t.covered(r, l.host, limiter.Name, declared, e.addr))
 			}
 		}
+		l.ways = append(l.ways, w)
+	}
+	return l
+}
+
+// enlist returns the line that l is another one of, else l, with the windows that it has in common with others. t.mu is held.
+func (t *Transport) enlist(l *line) *line {
+	var names strings.Builder
+	for _, w := range l.ways {
 		for _, window := range w.windows {
 			names.WriteString(window.key)
 		}
-		l.ways = append(l.ways, w)
 	}
 	if old := t.lines[names.String()]; old != nil {
 		return old
 	}
 	t.lines[names.String()] = l
+	for _, w := range l.ways {
+		for i, window := range w.windows {
+			if old := t.windows[window.key]; old != nil {
+				w.windows[i] = old
+			} else {
+				t.windows[window.key] = window
+			}
+		}
+	}
 	return l
 }
 
@@ -113,49 +139,37 @@ func (t *Transport) countsByAddress(r *http.Request, limiter *weir.Limiter) bool
 	return false
 }
 
-// uncovered returns the one window of requests that no route covers.
-func (t *Transport) uncovered(r *http.Request, origin string) *window {
+// uncovered makes the one window of requests that no route covers.
+func uncovered(r *http.Request, host string) *window {
 	value := r.Header.Get("Authorization")
-	w := &window{host: r.URL.Host, key: name(origin, "", "authorization", value)}
+	w := &window{host: host, key: name(r.URL.Scheme, host, "", "authorization", value)}
 	w.view.phase = silent
 	if value != "" {
-		w.shown = shown("authorization", value)
+		w.shown = "authorization " + hashed(value)
 	}
-	return t.known(w)
+	return w
 }
 
-// covered returns a window of a limiter.
-func (t *Transport) covered(r *http.Request, origin, limiter string, declared weir.Window, addr netip.Addr) *window {
-	w := &window{host: r.URL.Host, limiter: limiter, declared: declaredBy(declared)}
-	parts := []string{origin, limiter, declared.Key.String(), declared.Per.String()}
+// covered makes a window of a limiter.
+func (t *Transport) covered(r *http.Request, host, limiter string, declared weir.Window, addr netip.Addr) *window {
+	w := &window{host: host, limiter: limiter, declared: declaredBy(declared)}
+	parts := []string{r.URL.Scheme, host, limiter, declared.Key.String(), declared.Per.String()}
 	var people []string
 	for _, part := range declared.Key {
 		source, value := t.answer(r, part)
+		text := source
+		switch {
+		case source != "ip":
+			value, text = subject(source, value)
+		case addr.IsValid():
+			value, text = addr.String(), "ip "+addr.String()
+		}
 		if source == "ip" {
 			w.egress = addr
-			if value = ""; addr.IsValid() {
-				value = addr.String()
-			}
-		} else {
-			value = subject(source, value)
 		}
-		parts = append(parts, source, value)
-		if value == "" {
-			people = append(people, source)
-		} else {
-			people = append(people, shown(source, value))
-		}
+		parts, people = append(parts, source, value), append(people, text)
 	}
 	w.key, w.shown = name(parts...), strings.Join(people, " + ")
-	return t.known(w)
-}
-
-// known returns the window that has w's key already, else w.
-func (t *Transport) known(w *window) *window {
-	if old := t.windows[w.key]; old != nil {
-		return old
-	}
-	t.windows[w.key] = w
 	return w
 }
 
@@ -186,15 +200,7 @@ func (t *Transport) sweep() {
 			}
 		}
 	}
-	used := make(map[*line]bool, len(t.lines))
-	for _, l := range t.lines {
-		used[l] = true
-	}
-	for key, l := range t.aliases {
-		if !used[l] {
-			delete(t.aliases, key)
-		}
-	}
+	clear(t.aliases) // they are found again
 	for key, w := range t.windows {
 		if !kept[w] {
 			delete(t.windows, key)

@@ -15,7 +15,7 @@ func newLedger(o *Options, now func() int64) ledger {
 // perhaps of different builds: another version is no state.
 const (
 	stateVersion = 1
-	stateFields  = 25
+	stateFields  = 26
 	flightSize   = 40
 	mostFlights  = 32 // of as many processes: what more of them have in flight is not seen
 )
@@ -24,13 +24,9 @@ const (
 func encode(b *budget) []byte {
 	out := make([]byte, 0, 1+8*stateFields+flightSize*len(b.flights))
 	out = append(out, stateVersion)
-	set := int64(0)
-	if b.clock.set {
-		set = 1
-	}
 	for _, v := range [stateFields]int64{
-		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas, b.least, b.mute, b.blocked, b.seen, b.opened,
-		b.clock.low, b.clock.high, b.clock.at, set,
+		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas, flag(b.bound), b.least, b.mute, b.blocked, b.seen, b.opened,
+		b.clock.low, b.clock.high, b.clock.at, flag(b.clock.set),
 		int64(b.started), int64(b.newest), int64(b.turned), b.lost, int64(b.lostAt), b.probes, b.probing, b.base, b.charged,
 	} {
 		out = binary.LittleEndian.AppendUint64(out, uint64(v))
@@ -44,6 +40,13 @@ func encode(b *budget) []byte {
 		}
 	}
 	return out
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // crowd returns the flights, as many as a state holds: those of the processes that were heard of last.
@@ -66,6 +69,7 @@ func decode(state []byte) (b budget, ok bool) {
 	number := func() int64 { return int64(next()) }
 	b.phase = phase(next())
 	b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas = number(), number(), number(), number(), number(), number()
+	b.bound = number() == 1
 	b.least, b.mute, b.blocked, b.seen, b.opened = number(), number(), number(), number(), number()
 	b.clock = clock{number(), number(), number(), number() == 1}
 	b.started, b.newest, b.turned, b.lost, b.lostAt = next(), next(), next(), number(), next()
