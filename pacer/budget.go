@@ -294,8 +294,8 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 		b.unsaid(s)
 		return false
 	}
-	if date > 0 {
-		b.clock.saw(date, s.at, s.now)
+	if date > 0 && b.clock.saw(date, s.at, s.now) {
+		b.length, b.lengthWas = 0, 0 // they were measured by another clock
 	}
 	if f.Remaining = min(f.Remaining, f.Limit); refused {
 		f.Remaining = 0

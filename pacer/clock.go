@@ -26,13 +26,17 @@ const (
 	drift = 500e-6
 )
 
-// saw takes in a date that the server gave, in Unix seconds.
-func (c *clock) saw(date, sent, received int64) {
+// saw takes in a date that the server gave, in Unix seconds. It reports whether that contradicts what was known: a clock was set
+// since, or another server answers, and only this date is true.
+func (c *clock) saw(date, sent, received int64) (contradicts bool) {
 	low, high := held(date)-received, held(date)+second-sent
-	if old := c.aged(received); c.set && old.low <= high && low <= old.high {
+	old := c.aged(received)
+	contradicts = c.set && (old.low > high || low > old.high)
+	if c.set && !contradicts {
 		low, high = max(low, old.low), min(high, old.high)
-	} // else a clock was set, or another server answers: only this response is true
+	}
 	*c = clock{low, high, received, true}
+	return contradicts
 }
 
 // aged is the clock as far as it is known later.

@@ -23,7 +23,7 @@ func egresses(o *Options) []egress {
 	from := o.EgressTransport
 	if from == nil {
 		base, ok := o.Base.(*http.Transport)
-		if !ok || base.DialTLSContext != nil || base.DialTLS != nil { //nolint:staticcheck // whoever sets the old one means it
+		if !ok || base.DialTLSContext != nil {
 			panic(fmt.Sprintf("pacer: Options.Base is a %T or has a TLS dialer of its own, which cannot be told to send from the addresses in Options.Egress: set Options.EgressTransport", o.Base))
 		}
 		from = func(addr netip.Addr) http.RoundTripper { return dialingFrom(base, addr) }

@@ -9,3 +9,6 @@ func ContractWindows() (all []string) {
 	}
 	return all
 }
+
+// Aliases is how many requests' credentials are remembered as they were written.
+func Aliases(t *Transport) int { return len(t.aliases) }

@@ -356,15 +356,18 @@ func (w *way) bound(a answer, now int64) int {
 	if date == 0 {
 		date = now / second
 	}
-	best, bestScore := 0, -1
+	best, bestScore := 0, -3
 	for i, window := range w.windows {
 		length, score := window.declared.length, 0
 		fits := a.fields.Reset-date <= length
 		if fits {
 			score++
 		}
-		if window.declared.limit == a.fields.Limit || window.look().limit == a.fields.Limit {
+		switch was := window.look().limit; {
+		case was == a.fields.Limit, window.declared.limit == a.fields.Limit:
 			score += 2
+		case was != 0:
+			score -= 2 // it has told another
 		}
 		nearer := fits == (length < w.windows[best].declared.length) // the shortest that fits, or the longest
 		if score > bestScore || score == bestScore && nearer {

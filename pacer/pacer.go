@@ -32,20 +32,22 @@ type Options struct {
 	Base http.RoundTripper
 
 	// Routes say which requests share a budget: those of one limiter, host and credential. nil means the contract's. Limits
-	// and lengths of windows need not be the server's: what responses say counts. Requests that no route covers share one
+	// and lengths of windows need not be the server's: what responses say counts. But of a limiter with several windows it is
+	// by these that a response is known to describe one or the other; where they differ, it is guessed. Requests that no route covers share one
 	// budget for each host and credential, from the first response on that has the fields.
 	Routes *weir.Routes
 
 	// Source tells what the server will find in a request for a key source of Routes, such as "token"; ok is false where
-	// it will find nothing. nil means the function Source. "ip" is not asked for. It is called concurrently.
+	// it will find nothing. nil means the function Source. "ip" is not asked for. It is called concurrently, for each request.
 	Source func(r *http.Request, source string) (value string, ok bool)
 
 	// Threshold returns, for a window's limit, how many units are left at which callers begin to wait (D26): a call starts
-	// while the units left, less those in flight, are at least that many. nil means Threshold; Keep(0) uses everything.
+	// while the units left, less those in flight, are at least that many. nil means Threshold; Keep(0) uses everything. It is
+	// called while a budget is locked, and must not ask the Transport anything.
 	Threshold func(limit int64) int64
 
-	// MaxWait bounds the time that a call waits before it is sent, or sent again; a longer wait is a *WaitError at once. 0
-	// means 10 minutes, NoWait never waits.
+	// MaxWait bounds the time that a call waits before it is sent, and again before each time that it is sent again. Where a
+	// longer wait is certain it is a *WaitError at once, else when so much time has passed. 0 means 10 minutes, NoWait never waits.
 	MaxWait time.Duration
 
 	// Retries bounds how often a call is sent again after a 429; then the 429 is returned as it came. 0 means 10, below 0 is
@@ -56,7 +58,8 @@ type Options struct {
 	// 429 of a request with a longer body is returned as it came. 0 means 1 MiB, below 0 keeps none.
 	MaxBody int64
 
-	// Jitter bounds a random delay that is added to each wait for a budget, never subtracted. 0 means 100 ms, below 0 is none.
+	// Jitter bounds a random delay that is added to each wait for a budget, never subtracted, unless the deadline is sooner. 0
+	// means 100 ms, below 0 is none.
 	Jitter time.Duration
 
 	// Egress are the local addresses that requests may leave from. Where a limiter counts by address they leave from the
@@ -64,13 +67,15 @@ type Options struct {
 	Egress []netip.Addr
 
 	// EgressTransport returns what sends from a local address; it is called once for each of Egress, by New. nil means a
-	// clone of Base that dials from there, which needs Base to be nil or an *http.Transport without a dialer of its own.
+	// clone of Base that dials from there: Base must be nil or an *http.Transport; a dialer of its own is not used, and one for
+	// TLS is a mistake that New panics of.
 	EgressTransport func(netip.Addr) http.RoundTripper
 
 	// Shared is the view that several processes share; nil keeps it in this process.
 	Shared Shared
 
-	// OnWait, if set, is told before a call begins to wait, in its goroutine.
+	// OnWait, if set, is told before a call begins to wait, in its goroutine, and again where it then waits for another reason.
+	// It may ask the Transport, and must not send through it: others wait behind this call.
 	OnWait func(Wait)
 
 	// OnRefused, if set, is told of each 429, in its call's goroutine.
@@ -128,10 +133,9 @@ type WaitError struct {
 	Host    string
 	Limiter string // empty where no route covers the request
 	Reason  Reason
-	Wait    time.Duration // how long from when the error was made; at least that
+	Wait    time.Duration // how long from when the error was made, as far as is known
 	Until   time.Time     // when to come back, on the local clock
-	// contains unexported fields: the bound
-	bound error
+	bound   error         // context.DeadlineExceeded or errLonger
 }
 
 // A Budget is where a limiter's binding window stands, as far as this process knows.

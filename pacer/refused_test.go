@@ -76,6 +76,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
+// closing counts the closings of answers.
 type closing struct {
 	io.Reader
 	s *script

@@ -16,7 +16,7 @@ import (
 
 // A Transport is an http.RoundTripper that sends each request when there is budget for it. It is safe for concurrent use,
 // and everybody who uses a credential should use one Transport, or a Shared view: what a caller does not see it cannot
-// pace.
+// pace. Calls of one limiter, host and credential start in the order they came; others do not wait for them.
 type Transport struct {
 	options Options
 	routes  *weir.Routes
@@ -34,8 +34,8 @@ type Transport struct {
 	sweepAt int
 }
 
-// New returns a Transport. nil means the zero Options. It panics where Options cannot be meant: a Base that cannot be sent
-// through from Egress addresses.
+// New returns a Transport. nil means the zero Options. It panics where Options cannot be meant: Egress addresses that Base
+// cannot send from.
 func New(o *Options) *Transport {
 	if o == nil {
 		o = new(Options)
