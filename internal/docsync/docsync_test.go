@@ -3,6 +3,7 @@ package docsync
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -163,7 +164,7 @@ func TestWhatEndsASync(t *testing.T) {
 	}
 }
 
-func TestRedirectsAndPagesAreNoAcknowledgement(t *testing.T) {
+func TestARedirectIsNotFollowed(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		header http.Header
@@ -171,7 +172,6 @@ func TestRedirectsAndPagesAreNoAcknowledgement(t *testing.T) {
 	}{
 		{302, http.Header{"Location": {"https://elsewhere.example/\u202ex"}}, `https://elsewhere.example/\u202ex`},
 		{308, http.Header{"Location": {"/v2"}}, "not followed"},
-		{200, http.Header{"Content-Type": {"text/html; charset=utf-8"}}, "page for people"},
 	} {
 		w := newWorld(t, many(1, "x"))
 		requests := 0
@@ -185,6 +185,48 @@ func TestRedirectsAndPagesAreNoAcknowledgement(t *testing.T) {
 			t.Errorf("%d requests", requests)
 		}
 		w.done(w.sync(), 1, 0)
+	}
+}
+
+func TestOnlyWhatTheSurfaceAnswersIsAnAcknowledgement(t *testing.T) {
+	const stored = `{"created":1,"updated":1,"unchanged":1}`
+	for _, c := range []struct {
+		status int
+		media  string
+		body   string
+	}{
+		{200, "text/html; charset=utf-8", stored},
+		{200, "", stored},
+		{201, "application/json", stored},
+		{202, "application/json", stored},
+		{204, "application/json", ""},
+		{200, "application/json", ""},
+		{200, "application/json", "garbage"},
+		{200, "application/json", stored + stored},
+		{200, "application/json", stored[:20]},
+		{200, "application/json", `{"stored":3}`},
+		{200, "application/json", `{"deleted":3}`},
+		{200, "application/json", `{"created":3}`},
+		{200, "application/json", `{"created":1,"updated":0,"unchanged":1}`},
+		{200, "application/json", `{"created":4,"updated":-1,"unchanged":0}`},
+		{200, "application/json", `{"created":"3","updated":0,"unchanged":0}`},
+		{200, "application/json", stored + strings.Repeat(" ", mostAnswer)}, // and more than that is not read
+	} {
+		w := newWorld(t, many(3, "x"))
+		o := w.sync(func(r *run) { r.o.Client = &http.Client{Transport: answers(c.status, c.media, c.body)} })
+		fails(t, o.err, fmt.Sprintf("answered %d, but not as the bulk-sync surface does", c.status), "is --to the address")
+		w.done(w.sync(), 3, 0)
+		w.remove("d0/p0000.txt")
+		o = w.sync(prune, func(r *run) { r.o.Client = &http.Client{Transport: answers(c.status, c.media, c.body)} })
+		fails(t, o.err, "DELETE", "nothing of it counts as done")
+		w.done(w.sync(prune), 0, 1)
+	}
+}
+
+// answers is a server that says one thing.
+func answers(status int, media, body string) roundTrip {
+	return func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	}
 }
 

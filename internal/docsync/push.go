@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"sync"
 
@@ -92,7 +91,7 @@ func (s *Sync) store(ctx context.Context, b *batch) error {
 	case a.status == http.StatusUnprocessableEntity:
 		return s.withoutBad(ctx, b, a)
 	}
-	if err := s.acceptable(http.MethodPut, a); err != nil {
+	if err := s.acceptable(http.MethodPut, a, b); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -121,7 +120,7 @@ func (s *Sync) halves(ctx context.Context, b *batch) error {
 func (s *Sync) withoutBad(ctx context.Context, b *batch, a answer) error {
 	reasons := itemProblems(a, len(b.ids))
 	if len(reasons) == 0 {
-		return s.acceptable(http.MethodPut, a)
+		return s.acceptable(http.MethodPut, a, b)
 	}
 	for i, id := range b.ids {
 		if reason, bad := reasons[i]; bad {
@@ -141,7 +140,7 @@ func (s *Sync) remove(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
-	if err := s.acceptable(http.MethodDelete, a); err != nil {
+	if err := s.acceptable(http.MethodDelete, a, b); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -155,14 +154,14 @@ func (s *Sync) remove(ctx context.Context, b *batch) error {
 }
 
 // acceptable is nil for an answer that acknowledges a batch, else why the sync cannot go on.
-func (s *Sync) acceptable(method string, a answer) error {
-	media, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
+func (s *Sync) acceptable(method string, a answer, b *batch) error {
 	text, hint := s.refusal(a), "run the same command again to go on"
 	switch {
-	case a.status/100 == 2 && media != "text/html":
+	case a.status == http.StatusOK && acknowledges(method, a, len(b.ids)):
 		return nil
 	case a.status/100 == 2:
-		text, hint = "the answer is a page for people, not one of the bulk-sync surface", "is --to the address of the server, without a path of a page?"
+		text = fmt.Sprintf("the server answered %d, but not as the bulk-sync surface does, with what became of all that was sent: nothing of it counts as done", a.status)
+		hint = "is --to the address of the server, without a path of a page, and is what answers there the server itself?"
 	case a.status/100 == 3:
 		text = fmt.Sprintf("the server sends to %s, which is not followed", s.shown(a.header.Get("Location")))
 		hint = "give --to the address that it moved to, if you trust it with the token"

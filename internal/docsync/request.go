@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -102,6 +103,26 @@ func (s *Sync) refusal(a answer) string {
 		return text + ": " + s.shown(plain)
 	}
 	return text
+}
+
+// acknowledges says whether a 200 accounts for a batch of n documents as the bulk-sync surface does. What answers for a server
+// that is not there must not pass for it: the state would hold what nobody has.
+func acknowledges(method string, a answer, n int) bool {
+	var told struct {
+		Created   *int `json:"created"`
+		Updated   *int `json:"updated"`
+		Unchanged *int `json:"unchanged"`
+		Deleted   *int `json:"deleted"`
+	}
+	media, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
+	if media != "application/json" || len(a.body) == mostAnswer || json.Unmarshal(a.body, &told) != nil {
+		return false
+	}
+	within := func(count *int) bool { return count != nil && 0 <= *count && *count <= n }
+	if method == http.MethodDelete {
+		return within(told.Deleted) // one that was not there does not count
+	}
+	return within(told.Created) && within(told.Updated) && within(told.Unchanged) && *told.Created+*told.Updated+*told.Unchanged == n
 }
 
 // shown is what a server or the network says, harmless and without the token.

@@ -130,7 +130,11 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.stored[item["id"]] = item
 		w.received[item["id"]]++
 	}
-	_, _ = answer.WriteString(`{"created":0}`)
+	if r.Method == http.MethodDelete {
+		fmt.Fprintf(answer, `{"deleted":%d}`, len(sent.Items))
+	} else {
+		fmt.Fprintf(answer, `{"created":%d,"updated":0,"unchanged":0}`, len(sent.Items))
+	}
 	return answer.Result(), nil
 }
 
