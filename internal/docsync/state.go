@@ -43,6 +43,7 @@ type state struct {
 	file    *os.File     // likewise
 	length  int64        // of the lines that are whole
 	entries int          // in the file, those that are no longer true too
+	stale   bool         // the file is another target's, and is replaced when the first batch is acknowledged
 	known   map[string]digest
 }
 
@@ -77,12 +78,20 @@ func (s *state) open(anew, readOnly bool) error {
 	if err != nil || readOnly {
 		return err
 	}
+	if s.stale {
+		return nil
+	}
 	if s.length == 0 || s.entries > 2*len(s.known)+mostSpared {
 		if err := s.rewrite(); err != nil {
 			return s.unwritable(err)
 		}
 		whole = true
 	}
+	return s.reopen(whole)
+}
+
+// reopen opens the file to append to it, without what is no whole line.
+func (s *state) reopen(whole bool) (err error) {
 	if s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_APPEND, 0); err == nil && !whole {
 		err = s.file.Truncate(s.length)
 	}
@@ -98,17 +107,18 @@ func (s *state) unwritable(err error) error {
 
 // read reads what is known, and whether the last line is whole. A state of another target is an error, or begun anew.
 func (s *state) read(anew bool) (whole bool, err error) {
-	file, err := os.Open(s.path)
+	info, err := os.Stat(s.path) // before it is opened, which waits for a writer where it is a pipe
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
+	if err == nil && !info.Mode().IsRegular() {
+		return false, &Failure{fmt.Errorf("the state %s is not a regular file", Shown(s.path, 300)), "say with --state FILE where it is kept"}
+	}
+	file, err := os.Open(s.path)
 	if err != nil {
 		return false, &Failure{fmt.Errorf("read the state %s: %w", Shown(s.path, 300), bare(err)), "say with --state FILE where it is kept"}
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false, &Failure{fmt.Errorf("the state %s is not a regular file", Shown(s.path, 300)), "say with --state FILE where it is kept"}
-	}
 	lines := bufio.NewReaderSize(file, mostLine)
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
@@ -143,7 +153,7 @@ func (s *state) damaged(number int) error {
 // foreign is told of another target's state.
 func (s *state) foreign(t target, anew bool) error {
 	if anew {
-		s.length = 0
+		s.stale = true
 		return nil
 	}
 	return &Failure{
@@ -188,6 +198,15 @@ func (s *state) stored(b *batch) error {
 func (s *state) deleted(b *batch) error { return s.append(record{Deleted: b.ids}) }
 
 func (s *state) append(r record) error {
+	if s.stale {
+		if err := s.rewrite(); err != nil {
+			return s.unwritable(err)
+		}
+		if err := s.reopen(true); err != nil {
+			return err
+		}
+		s.stale = false
+	}
 	line := append(encode(r), '\n')
 	_, err := s.file.Write(line)
 	if err == nil {
