@@ -105,5 +105,8 @@ func (b *budget) sane() bool {
 			return false
 		}
 	}
+	if most := (longest + 1) * second; b.ends-b.seen > most || b.blocked-b.seen > most {
+		return false // nobody waits longer than for a window
+	}
 	return b.phase <= silent && b.length >= 0 && b.length <= longest && b.lengthWas >= 0 && b.lengthWas <= longest && b.reset >= 0
 }
