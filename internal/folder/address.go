@@ -9,28 +9,45 @@ import (
 )
 
 // address returns where a document's link leads: to own, the URL that its file gives, else to its path below base, without
-// the extension. The address of an index page is its folder.
+// the extension. The address of an index page is its folder. An own that begins with a slash is a path on base's server; given
+// says that base was not used.
 func address(base *url.URL, name, own string) (link string, given bool, err error) {
 	if own != "" {
+		if strings.HasPrefix(own, "/") {
+			if u, err := base.Parse(own); err == nil {
+				own = u.String()
+			}
+		} else {
+			given = true
+		}
 		if !linkable(own) {
-			return "", true, problem("write it in full, such as https://example.com/page, or remove it", "the url of its front matter, %s, is no absolute http or https URL", quoted(own))
+			return "", given, problem("write it in full, such as https://example.com/page, or from the root, such as /page", "the url of its front matter, %s, is neither an absolute http or https URL nor a path that begins with a slash", quoted(own))
 		}
 		if len(own) > MaxURL {
-			return "", true, problem("shorten it", "the url of its front matter has %d bytes: at most %d are allowed", len(own), MaxURL)
+			return "", given, problem("shorten it", "the url of its front matter has %d bytes: at most %d are allowed", len(own), MaxURL)
 		}
-		return own, true, nil
+		return own, given, nil
 	}
 	page := strings.TrimSuffix(name, path.Ext(name))
 	folder, last := path.Split(page)
 	if strings.EqualFold(last, "index") {
 		page = folder
 	}
-	u := *base
-	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+"/"+page, ""
-	if link = u.String(); len(link) > MaxURL {
+	if link = below(base, page).String(); len(link) > MaxURL {
 		return "", false, problem("shorten the names, or give the file a url of its own in front matter", "its link would have %d bytes: at most %d are allowed", len(link), MaxURL)
 	}
 	return link, false, nil
+}
+
+// below returns base with a path appended. What base has escaped stays as it is: a %2F is no slash.
+func below(base *url.URL, page string) *url.URL {
+	u := *base
+	escaped := base.EscapedPath()
+	if strings.HasSuffix(escaped, "/") {
+		u.Path, escaped = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(escaped, "/")
+	}
+	u.Path, u.RawPath = u.Path+"/"+page, escaped+"/"+(&url.URL{Path: page}).EscapedPath()
+	return &u
 }
 
 // linkable says whether a visitor can follow an address, as the surface does.

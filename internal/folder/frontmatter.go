@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxMatter bounds front matter, in bytes: what is longer is taken for text.
+// maxMatter bounds front matter, in bytes: a file with more is bad.
 const maxMatter = 16 << 10
 
 // fields are what front matter may say; it may hold others, which are for others. Empty: it says nothing.
@@ -22,6 +22,9 @@ func frontMatter(source []byte) (fields, []byte, error) {
 	matter, rest, ok := cutMatter(source)
 	if !ok {
 		return fields{}, source, nil
+	}
+	if len(matter) > maxMatter {
+		return fields{}, nil, problem("shorten it; a rule at the top of a text is written ***", "its front matter has %d bytes: at most %d are read", len(matter), maxMatter)
 	}
 	own, err := parseMatter(matter)
 	if err != nil {
@@ -35,7 +38,7 @@ func cutMatter(source []byte) (matter, rest []byte, ok bool) {
 	if !ok || string(bytes.TrimRight(first, " \t")) != "---" {
 		return nil, nil, false
 	}
-	for at := 0; at < len(body) && at <= maxMatter; {
+	for at := 0; at < len(body); {
 		here, _, _ := bytes.Cut(body[at:], []byte("\n"))
 		end := min(at+len(here)+1, len(body))
 		if s := string(bytes.TrimRight(here, " \t")); s == "---" || s == "..." {
