@@ -18,6 +18,7 @@ import (
 
 // markdown reads CommonMark with tables, task lists and ~~strikethrough~~. Its title is its first heading.
 func markdown(l *lines, src []byte) (string, error) {
+	src = squeezed(src)
 	if err := affordable(src); err != nil {
 		return "", err
 	}
@@ -27,58 +28,21 @@ func markdown(l *lines, src []byte) (string, error) {
 	return w.heading, nil
 }
 
-// affordable refuses what the parser would take minutes for: its time grows with the square of what is left open. No text
-// that anybody wrote to be read comes near.
-func affordable(src []byte) error {
-	const (
-		mostNested = 100
-		mostWork   = 1 << 30 // bytes looked at again for each unfinished link, or pairs of signs; a second for 300 million
-	)
-	work, begin := 0, 0
-	links, names, signs := 0, 0, 0 // of the part from begin: (what may link), (where to), what may be emphasis
-	for at := 0; at < len(src); {
-		here, _, _ := bytes.Cut(src[at:], []byte("\n"))
-		if n := nested(here); n > mostNested {
-			return problem("take these signs away", "a line begins with %d signs of quotations or lists, more than %d", n, mostNested)
-		}
-		links += bytes.Count(here, []byte("]("))
-		names += bytes.Count(here, []byte("]:"))
-		signs += bytes.Count(here, []byte("*")) + bytes.Count(here, []byte("_")) + bytes.Count(here, []byte("~"))
-		if at += len(here) + 1; len(bytes.TrimSpace(here)) == 0 || at >= len(src) {
-			if work += (links+names/16)*(at-begin) + signs*signs; work > mostWork {
-				return problem("put empty lines between its parts",
-					"a part of it without an empty line has too many links (%d) or signs *, _ and ~ (%d)", links+names, signs)
-			}
-			links, names, signs, begin = 0, 0, 0, at
-		}
-	}
-	return nil
-}
-
-// nested returns how many quotations and items of lists may begin at the beginning of a line.
-func nested(line []byte) (n int) {
-	for i, c := range line {
-		switch {
-		case c == '>':
-			n++
-		case strings.IndexByte(" \t0123456789", c) >= 0:
-		case strings.IndexByte("-+*.)", c) >= 0:
-			if i+1 < len(line) && (line[i+1] == ' ' || line[i+1] == '\t') {
-				n++
-			}
-		default:
-			return n
-		}
-	}
-	return n
-}
-
 // A walker takes text out of a document's tree, without recursion: what is nested deep costs no stack.
 type walker struct {
 	*lines
 	src     []byte
 	heading string // the first that has any text
 	from    int    // where the present heading began
+
+	unclosed map[unclosed]bool // what needs no looking for
+	looked   int               // tags looked at to find where another ends
+}
+
+// An unclosed element is not closed after a tag among its siblings, and so not after a later one.
+type unclosed struct {
+	parent ast.Node
+	name   atom.Atom
 }
 
 func (w *walker) walk(n ast.Node) {
@@ -211,11 +175,20 @@ func (w *walker) tag(n *ast.RawHTML) (after ast.Node) {
 	if p.without == 0 {
 		return nil
 	}
+	this := unclosed{n.Parent(), p.without}
+	if w.unclosed[this] {
+		return nil
+	}
 	for s := n.NextSibling(); s != nil; s = s.NextSibling() {
+		w.looked++
 		if t, ok := s.(*ast.RawHTML); ok && closes(raw(t, w.src), p.without) {
 			return s
 		}
 	}
+	if w.unclosed == nil {
+		w.unclosed = map[unclosed]bool{}
+	}
+	w.unclosed[this] = true
 	return nil
 }
 
