@@ -157,7 +157,7 @@ func runSync(cmd *cobra.Command, f *syncFlags, dir string) (err error) {
 		s.show.interrupted()
 	})()
 	defer s.show.end()
-	docs, err := folder.Open(dir, folder.Options{Base: f.base.URL})
+	docs, err := folder.Open(dir, folder.Options{Base: f.base.URL, Skip: fromRoot(f.state, f.share)})
 	if err != nil {
 		return no(errors.New(docsync.Shown(err.Error(), 500)), "name a folder that is there, and that you may read")
 	}
@@ -180,6 +180,16 @@ func runSync(cmd *cobra.Command, f *syncFlags, dir string) (err error) {
 	}
 	s.show.end()
 	return s.conclude(cmd, err)
+}
+
+// fromRoot returns paths, such as they are meant here, from the root.
+func fromRoot(paths ...string) (all []string) {
+	for _, path := range paths {
+		if to, err := filepath.Abs(path); path != "" && err == nil {
+			all = append(all, to)
+		}
+	}
+	return all
 }
 
 // connect makes what the client sends with, paced.

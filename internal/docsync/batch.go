@@ -2,6 +2,7 @@ package docsync
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 
@@ -99,10 +100,10 @@ type supply struct {
 
 // next returns the next batch; nil where there is nothing left. A file that has become bad since it was looked at is skipped,
 // one that has become what is known is left out.
-func (u *supply) next(largest int) *batch {
+func (u *supply) next(ctx context.Context, largest int) *batch {
 	b := newBatch()
 	for {
-		if u.ready.item == nil && !u.read() {
+		if u.ready.item == nil && !u.read(ctx) {
 			break
 		}
 		if !b.fits(len(u.ready.item), largest) {
@@ -119,15 +120,18 @@ func (u *supply) next(largest int) *batch {
 }
 
 // read makes the next document ready; false where there is none.
-func (u *supply) read() bool {
+func (u *supply) read(ctx context.Context) bool {
 	for len(u.todo) > 0 {
 		id := u.todo[0].id
 		u.todo = u.todo[1:]
-		d, err := u.s.o.Folder.Read(id)
+		d, err := u.s.o.Folder.Read(ctx, id)
 		var p *folder.Problem
 		if errors.As(err, &p) {
 			u.s.skip(*p)
 			continue
+		}
+		if err != nil { // ctx has ended
+			return false
 		}
 		u.ready.id, u.ready.digest, u.ready.item = id, digestOf(d), item(d)
 		return true

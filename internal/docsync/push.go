@@ -23,7 +23,7 @@ func (s *Sync) Push(ctx context.Context, prune bool) error {
 	err := s.parallel(ctx, func() *batch {
 		mu.Lock()
 		defer mu.Unlock()
-		return u.next(s.limit())
+		return u.next(ctx, s.limit())
 	}, s.store)
 	if err != nil || !prune {
 		return err

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 
@@ -57,7 +58,7 @@ func (s *Sync) scan(ctx context.Context) error {
 			return
 		}
 		f.seen[path] = true
-		s.compare(f, path)
+		s.compare(ctx, f, path)
 		files++
 		s.mu.Lock()
 		s.tell(Read{files})
@@ -74,11 +75,14 @@ func (s *Sync) scan(ctx context.Context) error {
 }
 
 // compare sees whether a document is what was acknowledged.
-func (s *Sync) compare(f *found, path string) {
-	d, err := s.o.Folder.Read(path)
+func (s *Sync) compare(ctx context.Context, f *found, path string) {
+	d, err := s.o.Folder.Read(ctx, path)
 	var p *folder.Problem
 	if errors.As(err, &p) {
 		s.skip(*p)
+		return
+	}
+	if err != nil { // ctx has ended
 		return
 	}
 	if !d.Own {
@@ -91,12 +95,23 @@ func (s *Sync) compare(f *found, path string) {
 	f.changed = append(f.changed, change{path, int32(len(item(d)))})
 }
 
-// vanished returns what is known and gone. What could not be read is not gone.
+// vanished returns what is known and gone. What could not be read is not gone, nor what is a symbolic link now, or below one.
 func (f *found) vanished(known map[string]digest) []string {
+	unread := map[string]bool{}
+	for _, p := range slices.Concat(f.unread, f.passed.Linked) {
+		unread[strings.TrimSuffix(p, "/")] = true
+	}
+	hidden := func(id string) bool {
+		for ; id != "."; id = path.Dir(id) {
+			if unread[id] {
+				return true
+			}
+		}
+		return false
+	}
 	var gone []string
 	for id := range known {
-		below := func(dir string) bool { return strings.HasPrefix(id, dir) }
-		if !f.seen[id] && !slices.ContainsFunc(f.unread, below) {
+		if !f.seen[id] && !hidden(id) {
 			gone = append(gone, id)
 		}
 	}

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,11 +42,15 @@ func kindOf(name string) *kind {
 	return nil
 }
 
-// Read makes a document of a file that Walk has visited. The error is a *Problem.
-func (f *Folder) Read(name string) (Document, error) {
-	d, err := f.read(name)
-	if err == nil {
+// Read makes a document of a file that Walk has visited. The error is a *Problem, or ctx's where ctx ends first: then a file
+// that takes long is left to itself.
+func (f *Folder) Read(ctx context.Context, name string) (Document, error) {
+	d, err := f.read(ctx, name)
+	switch {
+	case err == nil:
 		return d, nil
+	case ctx.Err() != nil:
+		return Document{}, ctx.Err()
 	}
 	var p *Problem
 	if !errors.As(err, &p) {
@@ -58,7 +63,7 @@ func (f *Folder) Read(name string) (Document, error) {
 	return Document{}, p
 }
 
-func (f *Folder) read(name string) (Document, error) {
+func (f *Folder) read(ctx context.Context, name string) (Document, error) {
 	k := kindOf(name)
 	if k == nil {
 		return Document{}, problem("rename it: .md, .markdown, .html, .htm and .txt are read", "its extension says neither Markdown, HTML nor text")
@@ -67,7 +72,29 @@ func (f *Folder) read(name string) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	return document(name, source, k, f)
+	return abandoned(ctx, func() (Document, error) { return document(name, source, k, f) })
+}
+
+// abandoned returns what parse returns, or ctx's error once ctx ends: parsers cannot be stopped, only left alone.
+func abandoned(ctx context.Context, parse func() (Document, error)) (Document, error) {
+	if err := ctx.Err(); err != nil {
+		return Document{}, err
+	}
+	type made struct {
+		Document
+		error
+	}
+	done := make(chan made, 1)
+	go func() {
+		d, err := parse()
+		done <- made{d, err}
+	}()
+	select {
+	case m := <-done:
+		return m.Document, m.error
+	case <-ctx.Done():
+		return Document{}, ctx.Err()
+	}
 }
 
 // document makes a document of a file's bytes.

@@ -4,6 +4,7 @@
 //	file.go          one file: read bounded, then by its kind
 //	frontmatter.go   title and url where the file gives them itself
 //	markdown.go      Markdown as plain text
+//	affordable.go    what Markdown costs to read, before it is read
 //	page.go          HTML as plain text
 //	lines.go         what plain text is made with
 //	address.go       where a document's link leads
@@ -20,6 +21,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -55,12 +57,14 @@ func (p *Problem) Error() string { return p.Path + ": " + p.Reason }
 // Options say how documents are made. Base is required.
 type Options struct {
 	Base *url.URL // what links are made from, by path; http or https, without query and fragment
+	Skip []string // files that are no documents, whatever they are called: absolute, or from the folder; they need not exist
 }
 
 // A Folder is open for reading. It is safe for concurrent use.
 type Folder struct {
 	root *os.Root
 	base *url.URL
+	skip map[string]bool // paths from the folder, with slashes
 }
 
 // Open opens a folder. The error says why it cannot be one.
@@ -69,7 +73,35 @@ func Open(dir string, o Options) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open folder %q: %w", dir, cause(err))
 	}
-	return &Folder{root: root, base: o.Base}, nil
+	return &Folder{root: root, base: o.Base, skip: skipped(dir, o.Skip)}, nil
+}
+
+// skipped returns files as paths from dir, with slashes, under all names that lead there. Those elsewhere do no harm.
+func skipped(dir string, files []string) map[string]bool {
+	skip := map[string]bool{}
+	note := func(base, file string) {
+		if rel, err := filepath.Rel(base, file); err == nil {
+			skip[filepath.ToSlash(rel)] = true
+		}
+	}
+	dir, _ = filepath.Abs(dir) // only fails where there is no working directory; then names are taken as they are
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		real = dir
+	}
+	for _, file := range files {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		note(dir, filepath.Clean(file))
+		if to, err := filepath.EvalSymlinks(file); err == nil {
+			note(real, to)
+		}
+		if to, err := filepath.EvalSymlinks(filepath.Dir(file)); err == nil { // the file itself may not exist yet
+			note(real, filepath.Join(to, filepath.Base(file)))
+		}
+	}
+	return skip
 }
 
 // Close lets go of the folder.
@@ -80,6 +112,8 @@ type Tally struct {
 	Ignored int // files with another extension
 	Hidden  int // files and folders whose name begins with a dot
 	Links   int // symbolic links: they are not followed
+
+	Linked []string // the paths of these links: nobody knows what is there, or below
 }
 
 // Walk calls visit for each file that should be a document, in the order of the paths within each folder, or with the
@@ -98,11 +132,14 @@ func (f *Folder) Walk(ctx context.Context, visit func(path string, p *Problem)) 
 			t.Hidden++
 		case d.Type()&fs.ModeSymlink != 0:
 			t.Links++
+			t.Linked = append(t.Linked, name)
 		case d.IsDir() && err != nil:
 			visit(name, &Problem{name, true, fmt.Sprintf("this folder cannot be read: %v", cause(err)), "allow yourself to read it, or move it away"})
 		case d.IsDir() && !utf8.ValidString(name):
 			visit(name, &Problem{name, true, "the name of this folder is not UTF-8", "rename it"})
 		case d.IsDir():
+			return nil
+		case f.skip[name]:
 			return nil
 		case kindOf(name) == nil:
 			t.Ignored++

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -79,9 +80,12 @@ func TestFrontMatterNamesADocument(t *testing.T) {
 		{"# only a comment", "Heading", "", ""},
 		{"title: " + strings.Repeat("é", 300), strings.Repeat("é", 248) + "…", "", ""},
 		{"url: https://shop.example/x", "Heading", "https://shop.example/x", ""},
-		{"url: /x", "", "", `url of its front matter, "/x", is no absolute`},
-		{"url: javascript:alert(1)", "", "", "no absolute http or https URL"},
-		{"url: https://u:p@shop.example/", "", "", "no absolute"},
+		{"url: x/y", "", "", `url of its front matter, "x/y", is neither an absolute`},
+		{"url: /%zz", "", "", "neither an absolute"},
+		{"url: //u:p@x/", "", "", "neither an absolute"},
+		{"url: /" + strings.Repeat("x", MaxURL), "", "", "at most 2048"},
+		{"url: javascript:alert(1)", "", "", "neither an absolute http or https URL"},
+		{"url: https://u:p@shop.example/", "", "", "neither an absolute"},
 		{"url: https://shop.example/" + strings.Repeat("x", MaxURL), "", "", "at most 2048"},
 		{"title: [a, b]", "", "", "line 2: title is no text"},
 		{"x: 1\ntitle: {a: b}", "", "", "line 3: title is no text"},
@@ -100,6 +104,17 @@ func TestFrontMatterNamesADocument(t *testing.T) {
 			t.Errorf("%q is %+v, %v; want title %q and url %s", c.matter, d, err, c.title, link)
 		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):
 			t.Errorf("%q: problem %v, want %q", c.matter, err, c.problem)
+		}
+	}
+	for own, want := range map[string]string{"/about/": "https://example.org/about/", "/a b?c#d": "https://example.org/a%20b?c#d", "/..": "https://example.org/"} {
+		if d, err := made(t, "a.md", "---\nurl: "+own+"\n---\n"); err != nil || d.URL != want || d.Own {
+			t.Errorf("url %s is %+v, %v; want %s, made from the base", own, d, err, want)
+		}
+	}
+	for _, line := range []string{"---", "..."} {
+		_, err := made(t, "a.md", "---\n"+strings.Repeat("# x\n", maxMatter/4+1)+line+"\ntext")
+		if err == nil || !strings.Contains(err.Error(), "front matter has 16388 bytes: at most 16384") {
+			t.Errorf("long front matter that ends with %s: %v", line, err)
 		}
 	}
 	for _, source := range []string{"---\n\ntext that begins with a rule", "---\nx: y\n" + strings.Repeat("z\n", maxMatter)} {
@@ -191,12 +206,12 @@ func TestAFolderIsWalkedOverWhatIsNoDocument(t *testing.T) {
 			bad = append(bad, p.Error())
 			return
 		}
-		if _, err := f.Read(path); err != nil {
+		if _, err := f.Read(context.Background(), path); err != nil {
 			t.Error(err)
 		}
 		good = append(good, path)
 	})
-	if want := (Tally{Ignored: 2, Hidden: 2, Links: 2}); err != nil || tally != want {
+	if want := (Tally{Ignored: 2, Hidden: 2, Links: 2, Linked: []string{"folder", "link.md"}}); err != nil || !reflect.DeepEqual(tally, want) {
 		t.Errorf("passed over %+v, %v; want %+v", tally, err, want)
 	}
 	if want := []string{"a/z.HTML", "b.md", "e.txt"}; !slices.Equal(good, want) {
@@ -214,7 +229,7 @@ func TestAFolderIsWalkedOverWhatIsNoDocument(t *testing.T) {
 		t.Error("a file was opened as a folder")
 	}
 	for path, want := range map[string]string{"link.md": "symbolic link", "gone.md": "it cannot be read", "../x.md": "it cannot be read", "a": "its extension"} {
-		if _, err := f.Read(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := f.Read(context.Background(), path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("read %s: %v, want %q", path, err, want)
 		}
 	}
@@ -257,7 +272,7 @@ func TestALargeFileIsNotRead(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := f.Read(name)
+		_, err := f.Read(context.Background(), name)
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), "it has 100000000 bytes: at most") {
 			t.Errorf("%s: %v", name, err)

@@ -20,7 +20,7 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 	if _, err := f.Walk(context.Background(), func(string, *Problem) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Read("b.md"); err == nil || !strings.Contains(err.Error(), "named pipe") {
+	if _, err := f.Read(context.Background(), "b.md"); err == nil || !strings.Contains(err.Error(), "named pipe") {
 		t.Errorf("a named pipe: %v", err)
 	}
 }
