@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,7 +41,7 @@ Put the token into the variable WEIR_TOKEN: on the command line everybody who ma
 
 Exit status: 0 all done; 1 a file could not be sent, it was interrupted, or the server says no; 2 used wrongly.`
 
-const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)
+const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)   # --data DIR, where serve has it too
   weir sync docs --to http://127.0.0.1:8080 --base-url https://example.com/docs
   weir sync docs --to http://127.0.0.1:8080 --dry-run
   weir sync docs --to http://127.0.0.1:8080 --prune
@@ -47,10 +49,13 @@ const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)
 
 // syncFlags are what weir sync is told.
 type syncFlags struct {
-	to, base             endpoint
-	token                secret
-	state, share         string
-	prune, all, dry, out onOff
+	to, base         endpoint
+	rebase           bool // --base-url was given
+	token            secret
+	state, share     string
+	prune, pruneMany onOff
+	all, dry, out    onOff
+	maxWait          span
 }
 
 // A secret is a flag's value that is never shown.
@@ -70,7 +75,7 @@ func (s *secret) Type() string                 { return "TOKEN" }
 func (s *secret) withoutSecrets(string) string { return "…" }
 
 func newSync() *cobra.Command {
-	f := &syncFlags{}
+	f := &syncFlags{maxWait: span{Duration: 2 * time.Hour, max: 31 * 24 * time.Hour}}
 	cmd := &cobra.Command{
 		Use:     "sync DIR --to URL",
 		Short:   "Push a folder of documents, pacing itself",
@@ -93,7 +98,9 @@ func newSync() *cobra.Command {
 	flags.Var(&f.base, "base-url", "`URL` that the documents' links begin with (default --to)")
 	flags.StringVar(&f.state, "state", "", "`FILE` that remembers what was acknowledged (default DIR/.weir-sync)")
 	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share their view of its budget (default DIR/.weir-sync.budget)")
-	switchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync")
+	flags.Var(&f.maxWait, "max-wait", "how long to wait for the next window at most; a longer one ends the sync, with when to come back")
+	switchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync, if that is not most of them")
+	switchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if that is most of them")
 	switchFlag(cmd, &f.all, "all", "send what has not changed, too")
 	switchFlag(cmd, &f.dry, "dry-run", "say what would be sent and deleted, and how long it would take")
 	switchFlag(cmd, &f.out, "json", "print a summary as JSON")
@@ -108,7 +115,8 @@ func (f *syncFlags) check() error {
 	if f.to.URL == nil {
 		return misused("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: where is the server?")
 	}
-	if f.base.URL == nil {
+	f.rebase = f.base.URL != nil
+	if !f.rebase {
 		f.base.URL = f.to.URL
 	}
 	for name, u := range map[string]*url.URL{"to": f.to.URL, "base-url": f.base.URL} {
@@ -119,10 +127,19 @@ func (f *syncFlags) check() error {
 	if f.token == "" {
 		return misused("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: want it in the variable WEIR_TOKEN")
 	}
-	to := *f.to.URL // one spelling of a server, so that its state is found again
-	to.Host, to.Path, to.RawPath = strings.ToLower(to.Host), strings.TrimRight(to.Path, "/"), ""
-	f.to.URL = &to
+	f.prune = f.prune || f.pruneMany
+	f.to.URL, f.base.URL = oneSpelling(f.to.URL), oneSpelling(f.base.URL)
 	return nil
+}
+
+// oneSpelling returns a server's URL as it is remembered, so that it is known again. What is escaped in it stays so.
+func oneSpelling(u *url.URL) *url.URL {
+	one := *u
+	one.Host, one.RawPath = strings.ToLower(u.Host), strings.TrimRight(u.EscapedPath(), "/")
+	if path, err := url.PathUnescape(one.RawPath); err == nil {
+		one.Path = path
+	}
+	return &one
 }
 
 var publicID = regexp.MustCompile(`^wpt_([A-Za-z0-9]{1,64})_`)
@@ -145,10 +162,11 @@ type syncing struct {
 	pacer    *pacer.Transport
 	sync     *docsync.Sync
 	plan     docsync.Plan
+	planned  bool // there is a plan
 	refusals counter
 }
 
-func runSync(cmd *cobra.Command, f *syncFlags, dir string) (err error) {
+func runSync(cmd *cobra.Command, f *syncFlags, dir string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := &syncing{f: f, started: time.Now(), show: newSyncProgress(cmd.ErrOrStderr())}
@@ -156,18 +174,31 @@ func runSync(cmd *cobra.Command, f *syncFlags, dir string) (err error) {
 		stop() // a second signal meets the default, which is to end at once
 		s.show.interrupted()
 	})()
-	defer s.show.end()
-	docs, err := folder.Open(dir, folder.Options{Base: f.base.URL, Skip: fromRoot(f.state, f.share)})
+	err := s.run(ctx, dir)
+	s.show.end()
+	return s.conclude(cmd, err)
+}
+
+func (s *syncing) run(ctx context.Context, dir string) (err error) {
+	docs, err := folder.Open(dir, folder.Options{Base: s.f.base.URL, Skip: fromRoot(s.f.state, s.f.share)})
 	if err != nil {
 		return no(errors.New(docsync.Shown(err.Error(), 500)), "name a folder that is there, and that you may read")
 	}
 	defer docs.Close()
 	client := &http.Client{}
-	if s.sync, err = docsync.Open(docsync.Options{
-		Folder: docs, To: f.to.URL, Token: string(f.token), TokenID: tokenID(string(f.token)), Client: client, State: f.state,
-		All: bool(f.all), DryRun: bool(f.dry), Report: s.show.event,
-	}); err != nil {
-		return asFailure(err)
+	o := docsync.Options{
+		Folder: docs, To: s.f.to.URL, Token: string(s.f.token), TokenID: tokenID(string(s.f.token)), Base: s.f.base.String(), NewBase: s.f.rebase,
+		Client: client, State: s.f.state, All: bool(s.f.all), DryRun: bool(s.f.dry), Report: s.show.event,
+	}
+	switch {
+	case bool(s.f.pruneMany):
+		o.Prune = docsync.PruneMany
+	case bool(s.f.prune):
+		o.Prune = docsync.PruneSome
+	}
+	if s.sync, err = docsync.Open(o); err != nil {
+		s.sync = nil
+		return err
 	}
 	defer func() { err = errors.Join(err, s.sync.Close()) }()
 	closeView, err := s.connect(client)
@@ -175,11 +206,11 @@ func runSync(cmd *cobra.Command, f *syncFlags, dir string) (err error) {
 		return err
 	}
 	defer closeView()
-	if s.plan, err = s.sync.Plan(ctx); err == nil {
-		err = s.push(ctx)
+	if s.plan, err = s.sync.Plan(ctx); err != nil {
+		return err
 	}
-	s.show.end()
-	return s.conclude(cmd, err)
+	s.planned = true
+	return s.push(ctx)
 }
 
 // fromRoot returns paths, such as they are meant here, from the root.
@@ -197,18 +228,21 @@ func (s *syncing) connect(client *http.Client) (closeView func(), err error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = 8
 	s.sender = &docsync.Sender{Base: base}
+	var lost sync.Once
 	o := &pacer.Options{
 		Base:      s.sender,
-		MaxWait:   31 * 24 * time.Hour, // the longest window that there is: it is shown, and can be interrupted
+		MaxWait:   cmp.Or(s.f.maxWait.Duration, pacer.NoWait),
 		OnWait:    s.show.wait,
 		OnRefused: func(pacer.Refusal) { s.refusals.add() },
 		OnSharedFailure: func(err error) {
-			s.show.say("warning: what is known of the budget cannot be kept: %s", docsync.Shown(err.Error(), 300))
+			lost.Do(func() {
+				s.show.say("warning: what is known of the budget cannot be kept: %s", docsync.Shown(err.Error(), 300))
+			})
 		},
 	}
 	closeView = func() {}
-	if path, keep := s.viewFile(); keep {
-		view, err := pacer.OpenFile(path)
+	if !s.f.dry { // which writes nothing, and sends nothing that would need to know
+		view, err := pacer.OpenFile(cmp.Or(s.f.share, s.f.state+".budget")) // what the last run has left of it, unless it is shared
 		if err != nil {
 			return nil, no(errors.New(docsync.Shown(err.Error(), 500)), "name with --share a file of your own, the same for all who use the token")
 		}
@@ -216,22 +250,32 @@ func (s *syncing) connect(client *http.Client) (closeView func(), err error) {
 		o.Shared = view
 	}
 	s.pacer = pacer.New(o)
-	client.Transport = s.pacer
+	client.Transport = impatient{s.pacer}
 	return closeView, nil
 }
 
-// viewFile returns where the view of the budget is kept, so that a run knows what the last has left of it: beside the state,
-// unless it is shared with others. A dry run makes none.
-func (s *syncing) viewFile() (path string, keep bool) {
-	path = cmp.Or(s.f.share, s.f.state+".budget")
-	_, err := os.Lstat(path)
-	return path, err == nil || !bool(s.f.dry)
+// An impatient transport ends the sync where the wait for a budget is too long.
+type impatient struct{ http.RoundTripper }
+
+func (t impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(r)
+	var w *pacer.WaitError
+	if errors.As(err, &w) && r.Context().Err() == nil {
+		err = &docsync.Failure{
+			Err:  fmt.Errorf("%s, next window in %s: longer than --max-wait allows", w.Reason, timeLeft(w.Wait)),
+			Hint: fmt.Sprintf("run the same command again after %s to go on, or allow more with --max-wait", w.Until.Format(time.DateTime)),
+		}
+	}
+	return response, err
 }
 
 // push does what is planned, but for a dry run.
 func (s *syncing) push(ctx context.Context) error {
 	if s.plan.Derived > 0 && s.f.base.URL.Host == s.f.to.URL.Host && len(s.plan.Send) > 0 {
 		s.show.say("links of documents begin with %s; --base-url says otherwise", docsync.Shown(s.f.base.String(), 200))
+	}
+	if s.plan.WasBase != "" && s.plan.Derived > 0 {
+		s.show.say("links of documents have begun with %s so far: they are sent again", docsync.Shown(s.plan.WasBase, 200))
 	}
 	todo, requests := len(s.plan.Send), s.plan.Requests
 	if s.f.prune {
@@ -241,7 +285,7 @@ func (s *syncing) push(ctx context.Context) error {
 		return nil
 	}
 	s.show.begin(todo, requests, func(n int) time.Duration { return s.estimate(n) })
-	return s.sync.Push(ctx, bool(s.f.prune))
+	return s.sync.Push(ctx)
 }
 
 // estimate is how long n more requests take for want of budget, 0 where nothing is known.

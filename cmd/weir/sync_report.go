@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/folder"
 )
 
 // A counter counts from several goroutines.
@@ -60,17 +61,9 @@ type syncPlan struct {
 
 // conclude says what was done, and returns what the command ends with.
 func (s *syncing) conclude(cmd *cobra.Command, err error) error {
-	bad := s.sync.Skipped()
-	if err == nil && len(bad) > 0 {
-		what := fmt.Errorf("%s could not be sent", count(len(bad), "file"))
-		if s.f.dry {
-			what = fmt.Errorf("%s cannot be sent", count(len(bad), "file"))
-		}
-		err = no(what, "named above, each with what to do; the others are in step")
-		if len(bad) > mostNamed {
-			err = no(what, fmt.Sprintf("the first %d are named above, --json names all; the others are in step", mostNamed))
-		}
-	} else if err != nil {
+	if err == nil {
+		err = s.leftOut(len(s.skipped()))
+	} else {
 		err = asFailure(err)
 	}
 	summary := s.summary(err)
@@ -89,22 +82,54 @@ func (s *syncing) conclude(cmd *cobra.Command, err error) error {
 	return err
 }
 
+// leftOut is what a sync ends with that has skipped so many files.
+func (s *syncing) leftOut(n int) error {
+	if n == 0 {
+		return nil
+	}
+	what, hint := "%s could not be sent", "named above, each with what to do"
+	if n > mostNamed {
+		hint = fmt.Sprintf("the first %d are named above, --json names all", mostNamed)
+	}
+	switch {
+	case bool(s.f.dry):
+		what = "%s cannot be sent"
+	case s.plan.Found > n:
+		hint += "; the others are in step"
+	}
+	return no(fmt.Errorf(what, count(n, "file")), hint)
+}
+
+// skipped are the files that were not sent.
+func (s *syncing) skipped() []folder.Problem {
+	if s.sync == nil {
+		return nil
+	}
+	return s.sync.Skipped()
+}
+
 func (s *syncing) summary(err error) syncSummary {
-	done := s.sync.Result()
+	var done docsync.Result // and nothing was, where it did not even begin
+	if s.sync != nil {
+		done = s.sync.Result()
+	}
 	y := syncSummary{
 		To: s.f.to.String(), Done: err == nil, Sent: done.Stored, Unchanged: s.plan.Unchanged, Deleted: done.Deleted,
 		Vanished: len(s.plan.Vanished) - done.Deleted, BadFiles: []badFile{}, Ignored: s.plan.Passed.Ignored, Links: s.plan.Passed.Links,
-		Requests: s.sender.Sent(), Refusals: s.refusals.get(),
-		Waited: s.show.waited().Round(time.Millisecond).Seconds(), Seconds: time.Since(s.started).Round(time.Millisecond).Seconds(),
+		Refusals: s.refusals.get(),
+		Waited:   s.show.waited().Round(time.Millisecond).Seconds(), Seconds: time.Since(s.started).Round(time.Millisecond).Seconds(),
 	}
-	for _, p := range s.sync.Skipped() {
+	for _, p := range s.skipped() {
 		y.BadFiles = append(y.BadFiles, badFile{strings.ToValidUTF8(p.Path, "\ufffd"), p.Reason, p.Hint})
 	}
 	if err != nil {
 		y.Error = err.Error()
 		y.Interrupted = strings.HasPrefix(y.Error, "interrupted")
 	}
-	if bool(s.f.dry) && !y.Interrupted {
+	if s.sender != nil {
+		y.Requests = s.sender.Sent()
+	}
+	if bool(s.f.dry) && s.planned {
 		y.Would = &syncPlan{Send: append([]string{}, s.plan.Send...), Delete: []string{}, Requests: s.plan.Requests}
 		if s.f.prune {
 			y.Would.Delete = append(y.Would.Delete, s.plan.Vanished...)

@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,6 +136,45 @@ func TestTheLineBelowTheBarFitsTheTerminal(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "0 s", time.Millisecond: "1 s", 60 * time.Second: "1 min 0 s", 2*time.Hour + 3*time.Minute: "2 h 3 min"} {
 		if got := timeLeft(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestAWaitThatIsTooLongEndsTheSync(t *testing.T) {
+	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	wait := &pacer.WaitError{Reason: pacer.BudgetSpent, Wait: 3 * time.Hour, Until: until}
+	client := &http.Client{Transport: impatient{failing{wait}}}
+	_, err := client.Get("http://weir.example")
+	var f *docsync.Failure
+	if !errors.As(err, &f) || f.Error() != "budget spent, next window in 3 h 0 min: longer than --max-wait allows" || !strings.Contains(f.Hint, "after 2026-01-02 03:04:05 ") {
+		t.Errorf("%v, %+v", err, f)
+	}
+	client.Transport = impatient{failing{io.ErrUnexpectedEOF}}
+	if _, err := client.Get("http://weir.example"); errors.As(err, &f) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("another error became %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
+
+func TestAServerHasOneSpelling(t *testing.T) {
+	for s, want := range map[string]string{
+		"http://Weir.Example":            "http://weir.example",
+		"http://weir.example/":           "http://weir.example",
+		"http://weir.example/A/b//":      "http://weir.example/A/b",
+		"http://weir.example/a%2Fb/":     "http://weir.example/a%2Fb",
+		"http://weir.example/a%2F":       "http://weir.example/a%2F",
+		"http://weir.example/a b/%C3%BC": "http://weir.example/a%20b/%C3%BC",
+	} {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := oneSpelling(u)
+		if one.String() != want || one.JoinPath("v1/wp").String() != want+"/v1/wp" || oneSpelling(one).String() != want {
+			t.Errorf("%q is spelled %q and %q, want %q", s, one, one.JoinPath("v1/wp"), want)
 		}
 	}
 }

@@ -16,6 +16,7 @@ package docsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,18 +40,36 @@ type Options struct {
 	Token   string   // sent as Authorization: Bearer; never stored, never told
 	TokenID string   // what the state is bound to, with To
 
+	// Base is what links that no file gives itself begin with, as Folder has it. The state remembers it; where it is another
+	// than the last time, all such documents are sent again, which NewBase says is meant. Empty, it is neither compared nor kept.
+	Base    string
+	NewBase bool
+
 	// Client sends the requests. It waits where there is no budget, until the request's context ends. Its transport sends
-	// through a Sender, or an interruption would cut what is in flight.
+	// through a Sender, or an interruption would cut what is in flight. Where its error is a *Failure, that ends the sync.
 	Client *http.Client
 
 	State    string // the file that remembers what was acknowledged; it is made where it is missing
 	Parallel int    // batches in flight; 0 means 4
 	All      bool   // send what is unchanged, too; a state of another target is begun anew
+	Prune    Prune  // whether what has vanished is deleted
 	DryRun   bool   // only Plan: the state is read, not locked, and not written
 
 	// Report, if set, is told how it goes, by one goroutine at a time.
 	Report func(Event)
 }
+
+// Prune says what becomes of documents whose files have vanished.
+type Prune int
+
+const (
+	Keep      Prune = iota // they stay
+	PruneSome              // they are deleted, unless so many have vanished that a part of the folder may be missing
+	PruneMany              // they are deleted, unless the folder has no document at all
+)
+
+// mostPruned is how many documents PruneSome deletes, where they are more than half of those known.
+const mostPruned = 10
 
 // An Event is a Read, Skipped, Stored, Deleted or Trouble.
 type Event any
@@ -110,7 +129,7 @@ func Open(o Options) (*Sync, error) {
 	}
 	s := &Sync{o: o, largest: maxPut}
 	var err error
-	s.state, err = openState(o.State, target{o.To.String(), o.TokenID}, o.All, o.DryRun)
+	s.state, err = openState(o.State, target{o.To.String(), o.TokenID, o.Base}, terms{anew: o.All, rebase: o.NewBase, readOnly: o.DryRun})
 	return s, err
 }
 
@@ -125,11 +144,12 @@ type Plan struct {
 	Requests  int      // to send; deleting takes Deletions more
 	Deletions int
 	Derived   int          // documents whose link was made from the base
+	WasBase   string       // the base of the last time, where it was another; else empty
 	Passed    folder.Tally // what is no document
 	Found     int          // files that should be documents, bad ones too
 }
 
-// Plan reads the whole folder. The error is ErrInterrupted or a *Failure.
+// Plan reads the whole folder. The error is ErrInterrupted or a *Failure: the folder cannot be read, or must not be pruned.
 func (s *Sync) Plan(ctx context.Context) (Plan, error) {
 	if err := s.scan(ctx); err != nil {
 		return Plan{}, err
@@ -142,9 +162,28 @@ func (s *Sync) Plan(ctx context.Context) (Plan, error) {
 		sizes[i] = int(c.size)
 	}
 	p.Requests = requests(sizes, maxPut)
+	if s.state.was != "" && s.state.was != s.o.Base {
+		p.WasBase = s.state.was
+	}
 	p.Vanished = f.vanished(s.state.known)
 	p.Deletions = (len(p.Vanished) + maxItems - 1) / maxItems
-	return p, nil
+	return p, s.prunable(p.Vanished)
+}
+
+// prunable is nil where what has vanished may be deleted. What has vanished may be a disk that is not mounted.
+func (s *Sync) prunable(gone []string) error {
+	known := len(s.state.known)
+	switch {
+	case s.o.Prune == Keep || len(gone) == 0:
+		return nil
+	case len(s.found.seen) == 0:
+		return &Failure{fmt.Errorf("the folder has no document at all, and %d are known: it is not pruned", known),
+			"is it the right folder, and is it there? To delete them nevertheless, leave one file in it"}
+	case s.o.Prune == PruneSome && len(gone) > mostPruned && len(gone) > known/2:
+		return &Failure{fmt.Errorf("%d of %d known documents are gone from the folder: so many are not pruned", len(gone), known),
+			"is all of the folder there? To delete them nevertheless, give --prune-many"}
+	}
+	return nil
 }
 
 // Skipped returns the files that were not sent, and why, so far.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,7 +85,7 @@ func TestWhatTheServerRefusesIsLeftOut(t *testing.T) {
 
 	w.write(many(1, "other"))
 	w.before = func(request) (int, string) { return 422, `{"error":{"message":"nothing is named"}}` }
-	fails(t, w.sync().err, "422", "nothing is named")
+	fails(t, w.sync().err, "422", "nothing is named", "which document")
 }
 
 func TestABodyThatIsTooLargeIsHalved(t *testing.T) {
@@ -117,7 +118,10 @@ func TestPruningDeletesWhatIsGone(t *testing.T) {
 		t.Errorf("without prune: %d vanished", len(o.plan.Vanished))
 	}
 	sent := w.sent()
-	o = w.sync(prune)
+	for _, how := range [][]func(*run){{prune}, {prune, dry}} {
+		fails(t, w.sync(how...).err, "600 of 602 known documents are gone from the folder: so many are not pruned", "--prune-many")
+	}
+	o = w.sync(pruneMany)
 	w.done(o, 0, 600)
 	w.has("keep.md", "bad.md")
 	if n := w.sent() - sent; n != 2 || o.plan.Deletions != 2 {
@@ -125,15 +129,58 @@ func TestPruningDeletesWhatIsGone(t *testing.T) {
 	}
 	w.done(w.sync(prune), 0, 0)
 	w.remove("keep.md", "bad.md")
-	fails(t, w.sync(prune).err, "no document at all", "right folder")
+	for _, how := range [][]func(*run){{prune}, {prune, dry}, {pruneMany}} {
+		fails(t, w.sync(how...).err, "no document at all", "right folder")
+	}
 	w.has("keep.md", "bad.md")
 	w.done(w.sync(), 0, 0)
 }
 
+func TestWhatIsTooManyToPrune(t *testing.T) {
+	for _, c := range []struct {
+		known, gone int
+		ok          bool
+	}{{11, 10, true}, {12, 11, false}, {22, 11, true}, {21, 11, false}, {1000, 500, true}, {1000, 501, false}} {
+		w := newWorld(t, many(c.known, "x"))
+		w.done(w.sync(), c.known, 0)
+		for i := range c.gone {
+			w.remove(fmt.Sprintf("d%d/p%04d.txt", i%7, i))
+		}
+		if o := w.sync(prune); (o.err == nil) != c.ok || c.ok && o.result.Deleted != c.gone {
+			t.Errorf("%d of %d: %+v, %v", c.gone, c.known, o.result, o.err)
+		}
+	}
+}
+
+func TestWhatTheServerDoesNotDeleteIsLeftOut(t *testing.T) {
+	w := newWorld(t, many(300, "x"))
+	w.done(w.sync(), 300, 0)
+	for i := range 100 {
+		w.remove(fmt.Sprintf("d%d/p%04d.txt", i%7, i))
+	}
+	w.before = func(r request) (int, string) {
+		i := slices.Index(r.ids, "d3/p0010.txt")
+		switch {
+		case len(r.ids) > 30 || slices.Contains(r.ids, "d4/p0011.txt"):
+			return 413, ""
+		case i >= 0:
+			return 422, fmt.Sprintf(`{"error":{"items":[{"index":%d,"reason":"it is locked"}]}}`, i)
+		}
+		return 0, ""
+	}
+	o := w.sync(prune)
+	w.done(o, 0, 98)
+	if len(o.skipped) != 2 || !strings.Contains(o.skipped["d3/p0010.txt"], "it was not deleted: the server refused it: it is locked") || !strings.Contains(o.skipped["d4/p0011.txt"], "413") {
+		t.Errorf("skipped %q", o.skipped)
+	}
+	w.before = nil
+	w.done(w.sync(prune), 0, 2)
+}
+
 func TestAFolderThatCannotBeReadHasNotVanished(t *testing.T) {
-	f := &found{seen: map[string]bool{"a/x.md": true}, unread: []string{"b/"}}
-	gone := f.vanished(map[string]digest{"a/x.md": {}, "a/y.md": {}, "b/z.md": {}, "bb/z.md": {}})
-	if fmt.Sprint(gone) != "[a/y.md bb/z.md]" {
+	f := &found{seen: map[string]bool{"a/x.md": true}, unread: []string{"b/", "c/d/"}, passed: folder.Tally{Linked: []string{"l.md"}}}
+	gone := f.vanished(map[string]digest{"a/x.md": {}, "a/y.md": {}, "b/z.md": {}, "bb/z.md": {}, "c/d/e/f.md": {}, "c/x.md": {}, "l.md": {}, "/": {}})
+	if fmt.Sprint(gone) != "[/ a/y.md bb/z.md c/x.md]" {
 		t.Errorf("vanished: %q", gone)
 	}
 }
@@ -148,7 +195,7 @@ func TestWhatEndsASync(t *testing.T) {
 		{403, "", []string{"403 Forbidden", "WEIR_TOKEN"}},
 		{404, "<html>", []string{"404 Not Found", "--to"}},
 		{507, `{"error":{"message":"full ` + strings.Repeat("x", 100_000) + `"}}`, []string{"507", "full xxx", "room"}},
-		{429, `{"error":{"message":"slow down"}}`, []string{"429", "slow down"}},
+		{429, `{"error":{"message":"slow down"}}`, []string{"429", "slow down", "--share"}},
 		{400, "plain words\u202e", []string{"400", "plain words"}},
 		{418, "", []string{"418"}},
 	} {
@@ -301,7 +348,6 @@ func TestAFileThatChangesMeanwhileIsSentAsItIs(t *testing.T) {
 
 func TestADryRunChangesNothing(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
-	dry := func(r *run) { r.o.DryRun = true }
 	if o := w.sync(dry); o.err != nil || len(o.plan.Send) != 3 || w.sent() != 0 {
 		t.Errorf("%+v, %d requests", o, w.sent())
 	}

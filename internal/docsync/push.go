@@ -10,14 +10,10 @@ import (
 	"github.com/weirlimit/weir/internal/folder"
 )
 
-// Push does what Plan has said: it stores what has changed, then, with prune, deletes what has vanished. Files that cannot be
-// sent are skipped, see Skipped. The error is ErrInterrupted or a *Failure; what was acknowledged before is remembered.
-func (s *Sync) Push(ctx context.Context, prune bool) error {
+// Push does what Plan has said: it stores what has changed, then, where that is asked for, deletes what has vanished. Files that
+// cannot be sent are skipped, see Skipped. The error is ErrInterrupted or a *Failure; what was acknowledged before is remembered.
+func (s *Sync) Push(ctx context.Context) error {
 	gone := s.found.vanished(s.state.known)
-	if prune && len(gone) > 0 && len(s.found.seen) == 0 {
-		return &Failure{fmt.Errorf("the folder has no document at all, and %d are known: it is not pruned", len(gone)),
-			"is it the right folder, and is it there? To delete them nevertheless, leave one file in it"}
-	}
 	u := &supply{s: s, todo: s.found.changed}
 	var mu sync.Mutex // of u
 	err := s.parallel(ctx, func() *batch {
@@ -25,7 +21,7 @@ func (s *Sync) Push(ctx context.Context, prune bool) error {
 		defer mu.Unlock()
 		return u.next(ctx, s.limit())
 	}, s.store)
-	if err != nil || !prune {
+	if err != nil || s.o.Prune == Keep {
 		return err
 	}
 	all := deletions(gone)
@@ -77,80 +73,91 @@ func (s *Sync) limit() int {
 	return s.largest
 }
 
-// store puts a batch, without the documents that the server names as bad, in halves where it is too large.
+// store puts a batch, and remembers what is acknowledged.
 func (s *Sync) store(ctx context.Context, b *batch) error {
-	a, err := s.ask(ctx, http.MethodPut, b.json())
+	return s.send(ctx, http.MethodPut, b, func(b *batch) error {
+		if err := s.state.stored(b); err != nil {
+			return err
+		}
+		s.result.Stored += len(b.ids)
+		s.tell(Stored{len(b.ids)})
+		return nil
+	})
+}
+
+// remove deletes a batch, and forgets what is acknowledged.
+func (s *Sync) remove(ctx context.Context, b *batch) error {
+	return s.send(ctx, http.MethodDelete, b, func(b *batch) error {
+		if err := s.state.deleted(b); err != nil {
+			return err
+		}
+		s.result.Deleted += len(b.ids)
+		s.tell(Deleted{len(b.ids)})
+		return nil
+	})
+}
+
+// send sends a batch, without the documents that the server names as bad, in halves where it is too large. What is acknowledged
+// is remembered with mu held.
+func (s *Sync) send(ctx context.Context, method string, b *batch, remember func(*batch) error) error {
+	a, err := s.ask(ctx, method, b.json())
 	switch {
 	case err != nil:
 		return err
 	case a.status == http.StatusRequestEntityTooLarge && len(b.ids) == 1:
-		s.skip(folder.Problem{Path: b.ids[0], Reason: s.refusal(a), Hint: "split the file"})
+		s.refused(method, b.ids[0], s.refusal(a), "split the file")
 		return nil
 	case a.status == http.StatusRequestEntityTooLarge:
-		return s.halves(ctx, b)
+		return s.halves(ctx, method, b, remember)
 	case a.status == http.StatusUnprocessableEntity:
-		return s.withoutBad(ctx, b, a)
+		return s.withoutBad(ctx, method, b, a, remember)
 	}
-	if err := s.acceptable(http.MethodPut, a, b); err != nil {
+	if err := s.acceptable(method, a, b); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.state.stored(b); err != nil {
-		return err
-	}
-	s.result.Stored += len(b.ids)
-	s.tell(Stored{len(b.ids)})
-	return nil
+	return remember(b)
 }
 
-// halves stores a batch that is too large for the server, and has the next ones made smaller.
-func (s *Sync) halves(ctx context.Context, b *batch) error {
-	s.mu.Lock()
-	s.largest = min(s.largest, len(b.json())/2)
-	s.mu.Unlock()
+// refused skips a document that the server does not take, or does not delete.
+func (s *Sync) refused(method, id, reason, hint string) {
+	if method == http.MethodDelete {
+		reason, hint = "its file is gone, but it was not deleted: "+reason, "run again, or ask who runs the server"
+	}
+	s.skip(folder.Problem{Path: id, Reason: reason, Hint: hint})
+}
+
+// halves sends a batch that is too large for the server, and has the next ones made smaller.
+func (s *Sync) halves(ctx context.Context, method string, b *batch, remember func(*batch) error) error {
+	if method == http.MethodPut {
+		s.mu.Lock()
+		s.largest = min(s.largest, len(b.json())/2)
+		s.mu.Unlock()
+	}
 	middle := len(b.ids) / 2
-	if err := s.store(ctx, b.only(func(i int) bool { return i < middle })); err != nil {
+	if err := s.send(ctx, method, b.only(func(i int) bool { return i < middle }), remember); err != nil {
 		return err
 	}
-	return s.store(ctx, b.only(func(i int) bool { return i >= middle }))
+	return s.send(ctx, method, b.only(func(i int) bool { return i >= middle }), remember)
 }
 
-// withoutBad stores the documents of a batch that a 422 does not name.
-func (s *Sync) withoutBad(ctx context.Context, b *batch, a answer) error {
+// withoutBad sends the documents of a batch that a 422 does not name.
+func (s *Sync) withoutBad(ctx context.Context, method string, b *batch, a answer, remember func(*batch) error) error {
 	reasons := itemProblems(a, len(b.ids))
 	if len(reasons) == 0 {
-		return s.acceptable(http.MethodPut, a, b)
+		return s.acceptable(method, a, b)
 	}
 	for i, id := range b.ids {
 		if reason, bad := reasons[i]; bad {
-			s.skip(folder.Problem{Path: id, Reason: "the server refused it: " + s.shown(reason), Hint: "correct the file, and run again"})
+			s.refused(method, id, "the server refused it: "+s.shown(reason), "correct the file, and run again")
 		}
 	}
 	rest := b.only(func(i int) bool { _, bad := reasons[i]; return !bad })
 	if len(rest.ids) == 0 {
 		return nil
 	}
-	return s.store(ctx, rest)
-}
-
-// remove deletes a batch.
-func (s *Sync) remove(ctx context.Context, b *batch) error {
-	a, err := s.ask(ctx, http.MethodDelete, b.json())
-	if err != nil {
-		return err
-	}
-	if err := s.acceptable(http.MethodDelete, a, b); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.state.deleted(b); err != nil {
-		return err
-	}
-	s.result.Deleted += len(b.ids)
-	s.tell(Deleted{len(b.ids)})
-	return nil
+	return s.send(ctx, method, rest, remember)
 }
 
 // acceptable is nil for an answer that acknowledges a batch, else why the sync cannot go on.
@@ -169,6 +176,10 @@ func (s *Sync) acceptable(method string, a answer, b *batch) error {
 		hint = "is WEIR_TOKEN a token of this server that is in force? 'weir token create --workspace NAME' makes one"
 	case a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed:
 		hint = "is --to the address of the server, without /v1/wp/documents?"
+	case a.status == http.StatusTooManyRequests:
+		hint = "others use up what the token may do: run the same command again when they are done, or share the budget with them, see --share"
+	case a.status == http.StatusUnprocessableEntity:
+		hint = "it does not say which document it means: ask who runs the server, or sync the folders below one by one to find it"
 	case a.status == http.StatusInsufficientStorage:
 		hint = "when there is room, run the same command again to go on"
 	}

@@ -36,7 +36,10 @@ func (s *Sync) ask(ctx context.Context, method string, body []byte) (answer, err
 	for try := 1; ; try++ {
 		a, err := s.once(ctx, method, body)
 		reason := ""
+		var f *Failure
 		switch {
+		case errors.As(err, &f):
+			return a, f
 		case err != nil && ctx.Err() != nil:
 			return a, ErrInterrupted
 		case err != nil:

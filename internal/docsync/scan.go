@@ -102,7 +102,7 @@ func (f *found) vanished(known map[string]digest) []string {
 		unread[strings.TrimSuffix(p, "/")] = true
 	}
 	hidden := func(id string) bool {
-		for ; id != "."; id = path.Dir(id) {
+		for ; id != "." && id != "/"; id = path.Dir(id) {
 			if unread[id] {
 				return true
 			}

@@ -11,18 +11,20 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gofrs/flock"
 )
 
-// A target is whose state it is: a server's address and a token's id.
-type target struct{ to, token string }
+// A target is whose state it is: a server's address and a token's id, and what links there are made from.
+type target struct{ to, token, base string }
 
 // A record is one line of the state file. The first says whose it is; each of the others is an acknowledged batch.
 type record struct {
 	Format  int               `json:"weir_sync,omitempty"` // 1
 	To      string            `json:"to,omitempty"`
 	Token   string            `json:"token,omitempty"` // its id
+	Base    string            `json:"base,omitempty"`
 	Stored  map[string]string `json:"stored,omitempty"`
 	Deleted []string          `json:"deleted,omitempty"`
 }
@@ -43,22 +45,84 @@ type state struct {
 	file    *os.File     // likewise
 	length  int64        // of the lines that are whole
 	entries int          // in the file, those that are no longer true too
-	stale   bool         // the file is another target's, and is replaced when the first batch is acknowledged
+	was     string       // the base that the file says, if it does
+	stale   bool         // the file's first line is another target's, and is replaced when the first batch is acknowledged
+	broken  bool         // the end of the file is half a line that could not be taken away
 	known   map[string]digest
 }
 
-func openState(path string, t target, anew, readOnly bool) (*state, error) {
+// terms are how a state is opened.
+type terms struct {
+	anew     bool // another target's state is begun anew
+	rebase   bool // another base is meant
+	readOnly bool // nothing is locked or written
+}
+
+func openState(path string, t target, how terms) (*state, error) {
+	path, err := followed(path)
+	if err != nil {
+		return nil, err
+	}
 	s := &state{path: path, target: t, known: map[string]digest{}}
-	if !readOnly {
+	if !how.readOnly {
+		if err := s.look(); err != nil { // before there is a lock beside what may be no state at all
+			return nil, err
+		}
 		if err := s.takeLock(); err != nil {
 			return nil, err
 		}
+		s.sweep()
 	}
-	if err := s.open(anew, readOnly); err != nil {
+	if err := s.open(how); err != nil {
 		_ = s.close() // the reason is told already
 		return nil, err
 	}
 	return s, nil
+}
+
+// followed returns where a symbolic link leads to: the file there is locked and replaced, and the link stays.
+func followed(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return path, nil
+	}
+	end, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", unreadable(path, err)
+	}
+	return end, nil
+}
+
+func unreadable(path string, err error) error {
+	return &Failure{fmt.Errorf("read the state %s: %w", Shown(path, 300), bare(err)), "say with --state FILE where it is kept"}
+}
+
+// look refuses a file whose first line is no state's.
+func (s *state) look() error {
+	file, err := s.reading()
+	if file == nil {
+		return err
+	}
+	defer file.Close()
+	line, err := bufio.NewReaderSize(file, mostLine).ReadSlice('\n')
+	if err == io.EOF && len(line) == 0 {
+		return nil
+	}
+	if r, bad := parse(line); err != nil || bad != nil || r.Format != format {
+		return s.damaged(1)
+	}
+	return nil
+}
+
+// sweep removes what a rewrite has left that was killed. The lock is held, so none is under way.
+func (s *state) sweep() {
+	files, _ := os.ReadDir(filepath.Dir(s.path)) // what cannot be listed stays
+	for _, f := range files {
+		number, ok := strings.CutPrefix(f.Name(), "."+filepath.Base(s.path)+".new-")
+		if ok && f.Type().IsRegular() && number != "" && strings.Trim(number, "0123456789") == "" {
+			_ = os.Remove(filepath.Join(filepath.Dir(s.path), f.Name()))
+		}
+	}
 }
 
 func (s *state) takeLock() error {
@@ -73,9 +137,9 @@ func (s *state) takeLock() error {
 	return nil
 }
 
-func (s *state) open(anew, readOnly bool) error {
-	whole, err := s.read(anew)
-	if err != nil || readOnly {
+func (s *state) open(how terms) error {
+	whole, err := s.read(how)
+	if err != nil || how.readOnly {
 		return err
 	}
 	if s.stale {
@@ -105,18 +169,27 @@ func (s *state) unwritable(err error) error {
 	return &Failure{fmt.Errorf("write the state %s: %w", Shown(s.path, 300), bare(err)), "say with --state FILE where it can be kept"}
 }
 
-// read reads what is known, and whether the last line is whole. A state of another target is an error, or begun anew.
-func (s *state) read(anew bool) (whole bool, err error) {
+// reading opens the file; nil where there is none.
+func (s *state) reading() (*os.File, error) {
 	info, err := os.Stat(s.path) // before it is opened, which waits for a writer where it is a pipe
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		return false, &Failure{fmt.Errorf("the state %s is not a regular file", Shown(s.path, 300)), "say with --state FILE where it is kept"}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil && !info.Mode().IsRegular():
+		return nil, &Failure{fmt.Errorf("the state %s is not a regular file", Shown(s.path, 300)), "say with --state FILE where it is kept"}
 	}
 	file, err := os.Open(s.path)
 	if err != nil {
-		return false, &Failure{fmt.Errorf("read the state %s: %w", Shown(s.path, 300), bare(err)), "say with --state FILE where it is kept"}
+		return nil, unreadable(s.path, err)
+	}
+	return file, nil
+}
+
+// read reads what is known, and whether the last line is whole. A state of another target is an error, or begun anew.
+func (s *state) read(how terms) (whole bool, err error) {
+	file, err := s.reading()
+	if file == nil {
+		return true, err
 	}
 	defer file.Close()
 	lines := bufio.NewReaderSize(file, mostLine)
@@ -137,8 +210,12 @@ func (s *state) read(anew bool) (whole bool, err error) {
 		switch {
 		case bad != nil || number == 1 && r.Format != format:
 			return false, s.damaged(number)
-		case number == 1 && (target{r.To, r.Token}) != s.target:
-			return true, s.foreign(target{r.To, r.Token}, anew)
+		case number == 1 && (r.To != s.target.to || r.Token != s.target.token):
+			return true, s.foreign(r, how)
+		case number == 1:
+			if err := s.rebased(r.Base, how); err != nil {
+				return false, err
+			}
 		}
 		s.length += int64(len(line))
 		s.apply(r)
@@ -151,14 +228,26 @@ func (s *state) damaged(number int) error {
 }
 
 // foreign is told of another target's state.
-func (s *state) foreign(t target, anew bool) error {
-	if anew {
+func (s *state) foreign(r record, how terms) error {
+	if how.anew {
 		s.stale = true
 		return nil
 	}
 	return &Failure{
-		fmt.Errorf("the state %s is about %s with token %s, not about %s with token %s", Shown(s.path, 300), Shown(t.to, 300), Shown(t.token, 80), Shown(s.target.to, 300), Shown(s.target.token, 80)),
+		fmt.Errorf("the state %s is about %s with token %s, not about %s with token %s", Shown(s.path, 300), Shown(r.To, 300), Shown(r.Token, 80), Shown(s.target.to, 300), Shown(s.target.token, 80)),
 		"give each target a --state of its own; or --all sends everything there and begins this one anew",
+	}
+}
+
+// rebased is told what links began with the last time.
+func (s *state) rebased(was string, how terms) error {
+	s.was, s.stale = was, s.target.base != was && s.target.base != ""
+	if was == "" || !s.stale || how.rebase {
+		return nil
+	}
+	return &Failure{
+		fmt.Errorf("links of documents have begun with %s so far, and would begin with %s", Shown(was, 300), Shown(s.target.base, 300)),
+		fmt.Sprintf("give --base-url %s as before; or another one, and all documents with such links are sent again", Shown(was, 300)),
 	}
 }
 
@@ -198,6 +287,9 @@ func (s *state) stored(b *batch) error {
 func (s *state) deleted(b *batch) error { return s.append(record{Deleted: b.ids}) }
 
 func (s *state) append(r record) error {
+	if s.broken {
+		return &Failure{fmt.Errorf("write the state %s: an earlier line could not be written whole", Shown(s.path, 300)), "run the same command again"}
+	}
 	if s.stale {
 		if err := s.rewrite(); err != nil {
 			return s.unwritable(err)
@@ -213,7 +305,7 @@ func (s *state) append(r record) error {
 		err = s.file.Sync()
 	}
 	if err != nil {
-		_ = s.file.Truncate(s.length) // half a line may be there; if it stays it is dropped the next time, when it is the last
+		s.broken = s.file.Truncate(s.length) != nil // half a line may be there; if it stays as the last it is dropped the next time
 		return &Failure{fmt.Errorf("write the state %s: %w", Shown(s.path, 300), bare(err)),
 			"make room, and run the same command again: what the state could not remember is sent again, which changes nothing"}
 	}
@@ -241,7 +333,7 @@ func (s *state) rewrite() (err error) {
 		_, _ = w.Write(line) // Flush returns the first error
 	}
 	s.length = 0
-	put(record{Format: format, To: s.target.to, Token: s.target.token})
+	put(record{Format: format, To: s.target.to, Token: s.target.token, Base: s.target.base})
 	ids := make([]string, 0, len(s.known))
 	for id := range s.known {
 		ids = append(ids, id)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirlimit/weir/internal/folder"
 )
 
 // inProcess sends to a handler without a network.
@@ -101,6 +104,118 @@ func TestWhatIsNoStateIsLeftAlone(t *testing.T) {
 	fails(t, w.sync().err, "regular file", "--state")
 	w.state = filepath.Join(w.dir, "no", "such", "folder")
 	fails(t, w.sync().err, "write the state", "--state")
+}
+
+func TestWhatIsNoStateGetsNoLock(t *testing.T) {
+	w := newWorld(t, many(1, "x"))
+	w.state = filepath.Join(t.TempDir(), "precious.txt")
+	if err := os.WriteFile(w.state, []byte("my notes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, w.sync().err, "is not what a sync writes")
+	if left, _ := filepath.Glob(w.state + "?*"); len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
+}
+
+func TestALinkToAStateStays(t *testing.T) {
+	w := newWorld(t, many(300, "x"))
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	w.state = link
+	fails(t, w.sync().err, "read the state", "--state") // it leads nowhere
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.before = func(request) (int, string) {
+		w.mu.Lock()
+		w.before = nil
+		w.mu.Unlock()
+		fails(t, w.sync(func(r *run) { r.o.State = file }).err, "another sync uses the state")
+		return 0, ""
+	}
+	w.done(w.sync(), 300, 0)
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link became %v, %v", info, err)
+	}
+	w.state = file
+	w.done(w.sync(), 0, 0)
+}
+
+func TestAnotherBaseIsMeant(t *testing.T) {
+	w := newWorld(t, many(3, "x"))
+	on := func(base string, change ...func(*run)) outcome {
+		return w.sync(append(change, func(r *run) {
+			u, err := url.Parse(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.o.Folder, err = folder.Open(w.dir, folder.Options{Base: u}); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.o.Folder.Close() })
+			r.o.Base = base
+		})...)
+	}
+	meant := func(r *run) { r.o.NewBase = true }
+	const one, two = "https://one.example", "https://two.example"
+	w.done(on(one), 3, 0)
+	for _, how := range []func(*run){prune, all, dry} {
+		fails(t, on(two, how).err, "links of documents have begun with https://one.example so far, and would begin with https://two.example", "--base-url https://one.example")
+	}
+	w.before = func(request) (int, string) { return 404, "" }
+	fails(t, on(two, meant).err, "404")
+	w.before = nil
+	w.done(on(one), 0, 0) // nothing has changed by that
+	o := on(two, meant)
+	w.done(o, 3, 0)
+	if o.plan.WasBase != one {
+		t.Errorf("%+v", o.plan)
+	}
+	if o = on(two); o.err != nil || o.plan.WasBase != "" || o.plan.Unchanged != 3 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestWhatAKilledRewriteLeftIsRemoved(t *testing.T) {
+	w := newWorld(t, many(1, "x"))
+	stay := []string{"..weir-sync.new-", "..weir-sync.new-12a", ".weir-sync.new-12"}
+	for _, name := range append(stay, "..weir-sync.new-12", "..weir-sync.new-0") {
+		w.write(map[string]string{name: "half"})
+	}
+	w.done(w.sync(), 1, 0)
+	if left, _ := filepath.Glob(filepath.Join(w.dir, ".*new-*")); len(left) != len(stay) {
+		t.Errorf("left over: %q", left)
+	}
+}
+
+// Behind half a line nothing is appended: it would make the whole file one that no sync writes.
+func TestNothingIsWrittenBehindHalfALine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	s, err := openState(path, target{to: "to", token: "token"}, terms{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := s.file
+	if s.file, err = os.OpenFile("/dev/full", os.O_WRONLY, 0); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, s.append(record{Deleted: []string{"a"}}), "no space left")
+	s.file.Close()
+	s.file = good
+	fails(t, s.append(record{Deleted: []string{"a"}}), "could not be written whole")
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = openState(path, target{to: "to", token: "token"}, terms{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.append(record{Deleted: []string{"a"}}), s.close()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTwoSyncsDoNotShareAState(t *testing.T) {

@@ -140,9 +140,8 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A run is one sync, which may be changed before it begins.
 type run struct {
-	o     Options
-	prune bool
-	ctx   context.Context
+	o   Options
+	ctx context.Context
 }
 
 type outcome struct {
@@ -178,7 +177,7 @@ func (w *world) sync(change ...func(*run)) outcome {
 	w.running = s
 	plan, err := s.Plan(r.ctx)
 	if err == nil && !r.o.DryRun {
-		err = s.Push(r.ctx, r.prune)
+		err = s.Push(r.ctx)
 	}
 	o := outcome{plan, s.Result(), map[string]string{}, err}
 	for _, p := range s.Skipped() {
@@ -187,8 +186,10 @@ func (w *world) sync(change ...func(*run)) outcome {
 	return o
 }
 
-func prune(r *run) { r.prune = true }
-func all(r *run)   { r.o.All = true }
+func prune(r *run)     { r.o.Prune = PruneSome }
+func pruneMany(r *run) { r.o.Prune = PruneMany }
+func all(r *run)       { r.o.All = true }
+func dry(r *run)       { r.o.DryRun = true }
 
 // done wants a run without error that stored and deleted so many.
 func (w *world) done(o outcome, stored, deleted int) {
