@@ -35,6 +35,7 @@ type syncProgress struct {
 	stopping bool
 	reading  int // files
 	named    int // bad files
+	alike    int // links of two documents that were told of
 	total    int // documents to send and delete; 0: it is not known yet
 	requests int // that this takes
 	done     int
@@ -109,6 +110,11 @@ func (p *syncProgress) event(e docsync.Event) {
 		switch e := e.(type) {
 		case docsync.Read:
 			p.reading = e.Files
+		case docsync.Alike:
+			if p.alike++; p.alike <= mostNamed {
+				p.line("warning: %s and %s have one link, %s; rename one, or give it a url in front matter",
+					docsync.Shown(e.First, 300), docsync.Shown(e.Second, 300), docsync.Shown(e.URL, 300))
+			}
 		case docsync.Skipped:
 			p.skipped(e)
 		case docsync.Stored:

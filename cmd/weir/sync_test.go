@@ -93,6 +93,7 @@ func TestProgressWithoutATerminalIsLines(t *testing.T) {
 	var out bytes.Buffer
 	p := newSyncProgress(&out)
 	p.event(docsync.Read{Files: 3})
+	p.event(docsync.Alike{First: "a.md", Second: "a.html", URL: "https://x.example/a"})
 	p.begin(3, 2, nil)
 	p.event(docsync.Skipped{Problem: folder.Problem{Path: "a\x1b[2J.md", Reason: "it\nis bad", Hint: "mend it"}})
 	in42 := time.Now().Add(41500 * time.Millisecond)
@@ -105,7 +106,8 @@ func TestProgressWithoutATerminalIsLines(t *testing.T) {
 	p.end()
 	p.interrupted()
 	got := regexp.MustCompile(`\d+/s`).ReplaceAllString(out.String(), "N/s")
-	if want := `3 documents in 2 requests
+	if want := `warning: a.md and a.html have one link, https://x.example/a; rename one, or give it a url in front matter
+3 documents in 2 requests
 bad file: a\x1b[2J.md: it\nis bad; mend it
 budget spent, next window in 42 s
 it is down; again in 1 s

@@ -71,7 +71,7 @@ const (
 // mostPruned is how many documents PruneSome deletes, where they are more than half of those known.
 const mostPruned = 10
 
-// An Event is a Read, Skipped, Stored, Deleted or Trouble.
+// An Event is a Read, Alike, Skipped, Stored, Deleted or Trouble.
 type Event any
 
 // Read: that many files were read so far, to see what has changed.

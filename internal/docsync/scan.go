@@ -31,9 +31,13 @@ type found struct {
 	unread    []string        // folders that could not be read, each with a slash at its end
 	changed   []change
 	unchanged int
-	derived   int // documents whose link was made from the base
+	links     map[string]string // that were made from the base, each with the first document that has it
+	derived   int               // documents whose link was made from the base
 	passed    folder.Tally
 }
+
+// Alike: two documents have one link, which was made from their paths. Both are sent, and a visitor finds one of them.
+type Alike struct{ First, Second, URL string }
 
 // A change is a document to send.
 type change struct {
@@ -44,7 +48,7 @@ type change struct {
 func (f *found) foldersUnread() int { return len(f.unread) }
 
 func (s *Sync) scan(ctx context.Context) error {
-	f := &found{seen: map[string]bool{}}
+	f := &found{seen: map[string]bool{}, links: map[string]string{}}
 	files := 0
 	passed, err := s.o.Folder.Walk(ctx, func(path string, p *folder.Problem) {
 		switch {
@@ -70,6 +74,7 @@ func (s *Sync) scan(ctx context.Context) error {
 	case err != nil:
 		return &Failure{err, "name a folder that you may read"}
 	}
+	f.links = nil // a large folder has many
 	f.passed, s.found = passed, f
 	return nil
 }
@@ -87,6 +92,13 @@ func (s *Sync) compare(ctx context.Context, f *found, path string) {
 	}
 	if !d.Own {
 		f.derived++
+		if first, ok := f.links[d.URL]; ok {
+			s.mu.Lock()
+			s.tell(Alike{first, path, d.URL})
+			s.mu.Unlock()
+		} else {
+			f.links[d.URL] = path
+		}
 	}
 	if was, ok := s.state.known[path]; ok && was == digestOf(d) && !s.o.All {
 		f.unchanged++

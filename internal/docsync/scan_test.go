@@ -21,3 +21,18 @@ func TestWhatIsBehindALinkHasNotVanished(t *testing.T) {
 		t.Errorf("vanished are %q, want %q", got, want)
 	}
 }
+
+func TestTwoDocumentsOfOneLinkAreTold(t *testing.T) {
+	w := newWorld(t, map[string]string{"same.md": "a", "same.html": "b", "other.md": "---\nurl: https://x.example/same\n---\n", "own.md": "---\nurl: https://x.example/same\n---\n"})
+	var told []Alike
+	w.sync(func(r *run) {
+		r.o.Report = func(e Event) {
+			if a, ok := e.(Alike); ok {
+				told = append(told, a)
+			}
+		}
+	})
+	if len(told) != 1 || told[0].First != "same.html" || told[0].Second != "same.md" || told[0].URL == "" {
+		t.Errorf("told %+v", told)
+	}
+}
