@@ -180,3 +180,22 @@ func TestAServerHasOneSpelling(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatOtherFilesAreIsSaidOnlyWhereItIsSo(t *testing.T) {
+	for _, c := range []struct {
+		dry        onOff
+		found, bad int
+		want, hint string
+	}{
+		{false, 5, 2, "2 files could not be sent", "named above, each with what to do; the others are in step"},
+		{false, 2, 2, "2 files could not be sent", "named above, each with what to do"},
+		{true, 5, 1, "1 file cannot be sent", "named above, each with what to do"},
+		{false, 50, 30, "30 files could not be sent", "the first 20 are named above, --json names all; the others are in step"},
+	} {
+		s := &syncing{f: &syncFlags{dry: c.dry}, plan: docsync.Plan{Found: c.found}}
+		var f *failure
+		if err := s.leftOut(c.bad); !errors.As(err, &f) || err.Error() != c.want || f.hint != c.hint {
+			t.Errorf("%+v: %v, %+v", c, err, f)
+		}
+	}
+}

@@ -97,11 +97,14 @@ func (s *Sync) remove(ctx context.Context, b *batch) error {
 	})
 }
 
-// send sends a batch, without the documents that the server names as bad, in halves where it is too large. What is acknowledged
+// send sends a batch, without the documents that the server names as bad, in halves where it is too large, or too long under way. What is acknowledged
 // is remembered with mu held.
 func (s *Sync) send(ctx context.Context, method string, b *batch, remember func(*batch) error) error {
-	a, err := s.ask(ctx, method, b.json())
+	a, err := s.ask(ctx, method, b)
+	var slow *slowError
 	switch {
+	case errors.As(err, &slow):
+		return s.halves(ctx, method, b, remember)
 	case err != nil:
 		return err
 	case a.status == http.StatusRequestEntityTooLarge && len(b.ids) == 1:
@@ -128,7 +131,7 @@ func (s *Sync) refused(method, id, reason, hint string) {
 	s.skip(folder.Problem{Path: id, Reason: reason, Hint: hint})
 }
 
-// halves sends a batch that is too large for the server, and has the next ones made smaller.
+// halves sends a batch that is too large for the server or the way there, and has the next ones made smaller.
 func (s *Sync) halves(ctx context.Context, method string, b *batch, remember func(*batch) error) error {
 	if method == http.MethodPut {
 		s.mu.Lock()

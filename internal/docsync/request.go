@@ -31,17 +31,24 @@ type answer struct {
 }
 
 // ask sends one request, and sends it again while it fails as it may not fail the next time: a sync is idempotent. The error is
-// ErrInterrupted or a *Failure.
-func (s *Sync) ask(ctx context.Context, method string, body []byte) (answer, error) {
+// ErrInterrupted, a *Failure, or a *slowError for a batch that can be halved.
+func (s *Sync) ask(ctx context.Context, method string, b *batch) (answer, error) {
+	body := b.json()
 	for try := 1; ; try++ {
 		a, err := s.once(ctx, method, body)
 		reason := ""
 		var f *Failure
+		var slow *slowError
 		switch {
 		case errors.As(err, &f):
 			return a, f
 		case err != nil && ctx.Err() != nil:
 			return a, ErrInterrupted
+		case errors.As(err, &slow) && len(b.ids) > 1:
+			s.mu.Lock()
+			s.tell(Trouble{slow.Error() + ", now in halves", 0})
+			s.mu.Unlock()
+			return a, slow
 		case err != nil:
 			reason = s.shown(unwrap(err).Error())
 		case a.status >= 500 && a.status != http.StatusInsufficientStorage:

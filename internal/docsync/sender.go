@@ -2,6 +2,8 @@ package docsync
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -37,14 +39,47 @@ func (s *Sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
 	s.sent.Add(1)
-	response, err := base.RoundTrip(r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	up := &upload{ReadCloser: r.Body}
+	if r.Body != nil && r.ContentLength > 0 {
+		up.left.Store(r.ContentLength)
+		r.Body = up
+	}
+	response, err := base.RoundTrip(r)
 	if err != nil {
+		if left := up.left.Load(); left > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = &slowError{timeout, r.ContentLength - left, r.ContentLength}
+		}
 		cancel()
 		return nil, err
 	}
 	response.Body = &timed{response.Body, cancel}
 	return response, nil
 }
+
+// An upload counts what is left of a request's body.
+type upload struct {
+	io.ReadCloser
+	left atomic.Int64
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	u.left.Add(-int64(n))
+	return n, err
+}
+
+// A slowError says that a request could not be sent in time.
+type slowError struct {
+	timeout     time.Duration
+	sent, bytes int64
+}
+
+func (e *slowError) Error() string {
+	return fmt.Sprintf("only %d of %d bytes were sent within %v", e.sent, e.bytes, e.timeout)
+}
+
+func (e *slowError) Unwrap() error { return context.DeadlineExceeded }
 
 // A timed body lets go of its time-out when it is closed.
 type timed struct {

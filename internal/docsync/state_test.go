@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -355,6 +356,35 @@ func TestAServerInTroubleIsAskedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestASlowWayGetsSmallerBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, many(300, strings.Repeat("x", 1000)))
+		slow, timeouts := int64(100_000), 0
+		use := func(r *run) {
+			r.o.Parallel = 1
+			r.o.Client = &http.Client{Transport: &Sender{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.ContentLength <= slow {
+					return w.RoundTrip(r)
+				}
+				if _, err := io.CopyN(io.Discard, r.Body, slow); err != nil {
+					t.Error(err)
+				}
+				timeouts++
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})}}
+		}
+		start := time.Now()
+		w.done(w.sync(use), 300, 0)
+		if took := time.Since(start); timeouts != 3 || took != 15*time.Minute {
+			t.Errorf("%d time-outs, %v", timeouts, took) // 300, then 150 twice
+		}
+		slow = 100
+		w.write(map[string]string{"one.md": strings.Repeat("y", 1000)})
+		fails(t, w.sync(use).err, "only 100 of 1", "bytes were sent within 5m0s, 5 times")
+	})
 }
 
 func TestARequestThatIsNeverAnsweredEnds(t *testing.T) {
