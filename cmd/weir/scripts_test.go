@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +36,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve":  scriptServe,
-			"stop":   scriptStop,
+			"end":    scriptEnd,
 			"status": scriptStatus,
 			"fails":  scriptFails,
 
@@ -78,12 +79,12 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ADDR", addr)
 }
 
-// scriptStop is the command
+// scriptEnd is the command
 //
-//	stop [TERM|INT|KILL]
+//	end [TERM|INT|KILL]
 //
 // It ends the server, wants exit status 0 unless it is killed, and leaves what it printed in the files serve.out and serve.err.
-func scriptStop(ts *testscript.TestScript, _ bool, args []string) {
+func scriptEnd(ts *testscript.TestScript, _ bool, args []string) {
 	sig, want := os.Signal(syscall.SIGTERM), 0
 	switch {
 	case len(args) > 0 && args[0] == "INT":
@@ -215,4 +216,22 @@ func writeCertificate(certFile, keyFile string) error {
 		return err
 	}
 	return os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600)
+}
+
+func TestNoScriptIsCutShort(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
+	if err != nil || len(scripts) < 10 {
+		t.Fatalf("%d scripts, %v", len(scripts), err)
+	}
+	for _, path := range scripts {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if word, _, _ := strings.Cut(line, " "); word == "stop" || word == "skip" {
+				t.Errorf("%s:%d: %s ends the script as passed, whatever follows; the server is ended by: end", path, i+1, word)
+			}
+		}
+	}
 }
