@@ -21,7 +21,7 @@ type budget struct {
 	mute      int64 // answers without fields, in a row, where there should be some
 	blocked   int64 // local time before which nothing starts, after a 429 without fields
 	seen      int64 // local time of what is known; were it a second later than now, the local clock has been set back
-	opened    int64 // local time at which this window was first heard of
+	opened    int64 // local time at which this window was first heard of, or while it is unknown the one before ended
 	clock     clock
 
 	// started counts the starts, and so orders them: a response is newer than the others if its request started after they were
@@ -114,7 +114,7 @@ func (b *budget) fair(a ask, now int64) bool {
 // turn begins a new window where the time has come: how much of it is left, a probe will tell.
 func (b *budget) turn(now int64) {
 	if b.phase == known && (now >= b.restored(now) || now < b.seen-second) {
-		b.phase, b.probes, b.least, b.turned = unknown, 0, 0, b.started
+		b.phase, b.probes, b.least, b.turned, b.opened = unknown, 0, 0, b.started, now
 		b.fold()
 	}
 }
@@ -138,7 +138,7 @@ type ask struct {
 	cost      int64
 	threshold func(limit int64) int64
 	process   uint64
-	declared  int64 // the limit that the routes declare; 0: none
+	declared  declared
 }
 
 // may says whether a call may start now.
@@ -170,11 +170,12 @@ func (b *budget) mayProbe(a ask, now int64) verdict {
 	if b.probes == 0 || elapsed < 0 {
 		return verdict{start: true}
 	}
-	limit := b.limit
+	limit, length := b.limit, max(b.length, b.lengthWas)
 	if limit == 0 {
-		limit = a.declared
+		limit, length = a.declared.limit, a.declared.length
 	}
-	if b.probes < 1<<min(elapsed, 30) && (limit == 0 || b.fits(limit, a)) {
+	over := now-b.opened >= length*second // what has not been answered for a whole window counts in none
+	if b.probes < 1<<min(elapsed, 30) && (limit == 0 || over || b.fits(limit-b.charged, a)) {
 		return verdict{start: true}
 	}
 	return verdict{until: b.probing + (elapsed+1)*second, why: Probing}
@@ -216,6 +217,9 @@ func (b *budget) begin(a ask, now int64) uint64 {
 	if b.phase == unknown {
 		if b.probes == 0 {
 			b.probing = now
+		}
+		if b.opened == 0 {
+			b.opened = now
 		}
 		b.probes++
 	}

@@ -327,7 +327,7 @@ func (p pass) of(l *line, i int) sent {
 
 // ask is what a call of a line asks of a window.
 func (t *Transport) ask(l *line, w *window) ask {
-	return ask{l.cost, t.options.Threshold, t.ledger.process, w.declared.limit}
+	return ask{l.cost, t.options.Threshold, t.ledger.process, w.declared}
 }
 
 // finish takes in what came back for a call that started.

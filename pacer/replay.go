@@ -37,7 +37,7 @@ func (b *replay) next(attempt int) (*http.Request, error) {
 		return withBody(r, body), nil
 	}
 	if b.tape == nil {
-		b.tape = &tape{from: r.Body, most: b.most, reading: make(chan struct{}, 1)}
+		b.tape = &tape{from: r.Body, most: b.most}
 	}
 	return withBody(r, b.tape.play()), nil
 }
@@ -72,16 +72,17 @@ func closeBody(r *http.Request) {
 
 // A tape keeps what was read of a body.
 type tape struct {
-	reading chan struct{} // holds one while from is read, which may take long
+	from io.ReadCloser
 
 	mu       sync.Mutex
-	from     io.ReadCloser
 	kept     []byte
-	most     int64
-	over     bool      // more was read than is kept
-	end      error     // of from
-	current  *playback // only it reads on; one before it may be about to end its last read
-	open     int       // playbacks
+	start    int64         // where in the body kept begins: 0 until more was read than is kept
+	most     int64         // bytes
+	over     bool          // more was read than is kept
+	end      error         // of from
+	fetching chan struct{} // closed when what from is asked for has come; nil: nothing is
+	current  *playback     // only it reads on; nil between two
+	open     int           // playbacks
 	finished bool
 	closed   bool
 }
@@ -91,7 +92,7 @@ func (t *tape) play() *playback {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open++
-	t.current = &playback{tape: t}
+	t.current = &playback{tape: t, done: make(chan struct{})}
 	return t.current
 }
 
@@ -107,42 +108,56 @@ func (t *tape) rewind() bool {
 	return true
 }
 
-// read reads at a playback's position. It waits for what another one is reading, and goes on from there.
+// read reads at a playback's position, until that is closed: a transport that gives a request up closes its body, and waits for
+// whoever reads it. What the source still brings then is there for the next playback.
 func (t *tape) read(b []byte, p *playback) (int, error) {
-	if n, err, ok := t.again(b, p); ok {
-		return n, err
+	for {
+		n, fetching, err := t.again(b, p)
+		if fetching == nil {
+			return n, err
+		}
+		select {
+		case <-fetching:
+		case <-p.done:
+		}
 	}
-	t.reading <- struct{}{}
-	defer func() { <-t.reading }()
-	if n, err, ok := t.again(b, p); ok {
-		return n, err
-	}
-	n, err := t.from.Read(b)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p == t.current && int64(len(t.kept)+n) > t.most {
-		t.over, t.kept = true, nil
-	}
-	if !t.over {
-		t.kept = append(t.kept, b[:n]...)
-	}
-	t.end = err
-	return n, err
 }
 
-// again reads what is kept; ok is false where the source has to be read.
-func (t *tape) again(b []byte, p *playback) (n int, err error, ok bool) {
+// again reads what is kept. Where the source has to be asked it does so aside, and returns what is closed when that has come.
+func (t *tape) again(b []byte, p *playback) (n int, fetching <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case p != t.current || p.closed:
-		return 0, errClosed, true
-	case !t.over && p.at < len(t.kept):
-		return copy(b, t.kept[p.at:]), nil, true
-	case t.end != nil:
-		return 0, t.end, true
+		return 0, nil, errClosed
+	case p.at < t.start+int64(len(t.kept)):
+		n := copy(b, t.kept[p.at-t.start:])
+		if t.over {
+			t.kept, t.start = t.kept[p.at-t.start+int64(n):], p.at+int64(n)
+		}
+		return n, nil, nil
+	case t.end != nil || len(b) == 0:
+		return 0, nil, t.end
 	}
-	return 0, nil, false
+	if t.fetching == nil {
+		t.fetching = make(chan struct{})
+		go t.fetch(make([]byte, min(len(b), 32<<10)))
+	}
+	return 0, t.fetching, nil
+}
+
+// fetch reads once from the source. It ends when the source is closed at the latest, which finish sees to.
+func (t *tape) fetch(b []byte) {
+	n, err := t.from.Read(b)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, b[:n]...)
+	t.end = err
+	if t.current != nil && t.start+int64(len(t.kept)) > t.most {
+		t.over = true
+	}
+	close(t.fetching)
+	t.fetching = nil
 }
 
 var errClosed = errors.New("read a request's body: it is closed")
@@ -169,14 +184,15 @@ func (t *tape) close() {
 // A playback is a tape played from its beginning, once.
 type playback struct {
 	tape   *tape
-	at     int
-	closed bool // guarded by the tape
+	at     int64
+	done   chan struct{} // closed with it
+	closed bool          // guarded by the tape
 }
 
 // Read reads on.
 func (p *playback) Read(b []byte) (int, error) {
 	n, err := p.tape.read(b, p)
-	p.at += n
+	p.at += int64(n)
 	return n, err
 }
 
@@ -185,6 +201,7 @@ func (p *playback) Close() error {
 	p.tape.mu.Lock()
 	if !p.closed {
 		p.closed = true
+		close(p.done)
 		p.tape.open--
 	}
 	p.tape.mu.Unlock()

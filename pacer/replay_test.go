@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,4 +174,27 @@ func TestABodyIsClosedThoughNothingIsSent(t *testing.T) {
 			t.Errorf("the body was closed %d times", in.closed.Load())
 		}
 	})
+}
+
+// HTTP/2 closes the body of a request that its server resets, and waits until nobody reads it any more.
+func TestAResetEndsACallWhoseBodyIsStillToCome(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.ReadFull(r.Body, make([]byte, 5))
+		panic(http.ErrAbortHandler)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	p := pacer.New(&pacer.Options{Base: server.Client().Transport})
+	out, in := io.Pipe()
+	defer in.Close()
+	go in.Write([]byte("hello")) // and then nothing
+	r, err := http.NewRequest("POST", server.URL+"/v1/wp/documents", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.RoundTrip(r); err == nil { // the test's own time-out ends a call that hangs
+		t.Error("a request that the server reset was answered")
+	}
+	p.CloseIdleConnections()
 }

@@ -95,7 +95,7 @@ func (t *Transport) describe(w *window, cost, now int64) Budget {
 		b.Known, b.Limit, b.Remaining = true, view.limit, view.remaining
 		b.Reset = t.clock().Add(time.Duration(view.restored(now) - now))
 	}
-	if v := view.may(ask{cost, t.options.Threshold, t.ledger.process, w.declared.limit}, now); !v.start {
+	if v := view.may(ask{cost, t.options.Threshold, t.ledger.process, w.declared}, now); !v.start {
 		b.Wait = time.Duration(v.until - now)
 	}
 	return b

@@ -110,3 +110,14 @@ func (b *budget) sane() bool {
 	}
 	return b.phase <= silent && b.length >= 0 && b.length <= longest && b.lengthWas >= 0 && b.lengthWas <= longest && b.reset >= 0
 }
+
+// possible says whether a state can be of now: not of a clock that has been set back since, nor longer than a window.
+func (b *budget) possible(now int64) bool {
+	for _, f := range b.flights {
+		if f.at > now+second {
+			return false
+		}
+	}
+	most := now + (longest+2)*second
+	return b.seen <= now+second && b.ends <= most && b.blocked <= most && b.probes < 1<<30
+}

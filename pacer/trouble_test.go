@@ -393,3 +393,74 @@ func TestBodiesOverRealConnections(t *testing.T) {
 		server.Close()
 	}
 }
+
+func TestRequestsThatHangHoldNobodyLongerThanAWindow(t *testing.T) {
+	for _, limit := range []int{1, 2, 5, 10} {
+		bubble(t, func(t *testing.T) {
+			w := newWorld(t, policy(fmt.Sprintf("%d per 10 seconds by token or ip", limit)), 0)
+			hang := make(chan struct{})
+			p := pacer.New(&pacer.Options{Base: doer(func(r *http.Request) (*http.Response, error) {
+				if strings.HasSuffix(r.URL.Path, "/hang") {
+					<-hang
+				}
+				return w.RoundTrip(r)
+			})})
+			w.do(p, w.request("GET", "/v1/wp/status", ""))
+			pass(11 * time.Second)
+			var all sync.WaitGroup
+			for range limit {
+				all.Go(func() { w.do(p, w.request("GET", "/v1/wp/hang", "")) })
+				pass(4 * time.Second)
+			}
+			began := time.Now()
+			w.do(p, w.request("GET", "/v1/wp/status", ""))
+			if took := time.Since(began); took > 21*time.Second {
+				t.Errorf("beside %d requests that hang, one waited %v; a window is 10 s", limit, took)
+			}
+			close(hang)
+			all.Wait()
+		})
+	}
+}
+
+func TestAWindowThatHasNotBoundYetIsNotOverspent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const text = "limiters:\n  - name: widget-init\n    routes: [POST /api/v1/widget/init]\n    windows: [2 per 20 seconds by ip+agent, 5 per minute by ip]\n"
+		file, err := policyfile.Parse("policy.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		routes, err := weir.NewRoutes(file.Policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, text, 0)
+		p := pacer.New(&pacer.Options{Base: w, Routes: routes})
+		for _, agent := range []int{0, 0, 1, 1} {
+			w.do(p, initAs(t, agent))
+		}
+		w.think = func() time.Duration { return 10 * time.Second }
+		var all sync.WaitGroup
+		for agent := range 3 {
+			all.Go(func() { w.do(p, initAs(t, 2+agent)) })
+		}
+		all.Wait()
+		if w.refused != 0 {
+			t.Errorf("%d refusals", w.refused)
+		}
+	})
+}
+
+func TestAStateThatCannotBeOfNowIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}}}
+		m := &memory{states: map[string][]byte{}}
+		now := func() time.Time { return time.Now().Add(24 * time.Hour) } // of a clock that was a day ahead
+		if _, err := pacer.New(&pacer.Options{Base: s, Shared: m, Now: now}).RoundTrip(get(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pacer.New(&pacer.Options{Base: s, Shared: m, MaxWait: pacer.NoWait}).RoundTrip(get(t)); err != nil {
+			t.Errorf("a call after the clock was set right: %v", err)
+		}
+	})
+}

@@ -57,7 +57,7 @@ func (g *ledger) update(w *window, change func(b *budget, now int64)) {
 		err := g.shared.Update(w.key, func(state []byte) []byte {
 			b, ok := decode(state)
 			now := g.now()
-			if !ok || b.seen > now+second { // of a clock that has been set back
+			if !ok || !b.possible(now) {
 				b = budget{}
 			}
 			if b.phase == unknown && b.limit == 0 && w.declared == (declared{}) {
