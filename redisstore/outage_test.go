@@ -183,8 +183,10 @@ func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
 			if after.reset != before.reset {
 				t.Errorf("the window ended at %d, now at %d", before.reset, after.reset)
 			}
-			if e := n.outages(); e.Given != total([]*node{n}, weir.CountedLocally) || e.Lost != 0 {
-				t.Errorf("%d units were admitted here meanwhile, and the store was given: %+v", total([]*node{n}, weir.CountedLocally), e)
+			// A take that a busy machine did not answer in time before or after may have been charged, and is not given again.
+			here := total([]*node{n}, weir.CountedLocally)
+			if e := n.outages(); e.Given > here || e.Given < here-unsure || e.Lost != 0 {
+				t.Errorf("%d units were admitted here meanwhile, and the store was given: %+v; %d takes were not answered", here, e, unsure)
 			}
 			t.Logf("%d in common, %d here, %d are counted; %+v", n.allowed[weir.Counted].Load(), n.allowed[weir.CountedLocally].Load(), after.count, n.outages())
 		})
