@@ -54,7 +54,7 @@ func (l *line) byBudget(t *Transport, now int64) []*way {
 		all[i] = rated{&l.ways[i], endless}
 		for _, w := range l.ways[i].windows {
 			view := w.look()
-			all[i].free = min(all[i].free, view.capacity(t.ask(l, w), now, now))
+			all[i].free = min(all[i].free, view.capacity(t.ask(l.cost, w), now, now))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b rated) int { return int(min(max(b.free-a.free, -1), 1)) })

@@ -15,7 +15,7 @@ func (l *line) views(t *Transport) views {
 	all := make(views, len(l.ways))
 	for i, w := range l.ways {
 		for _, window := range w.windows {
-			all[i] = append(all[i], view{window.look(), t.ask(l, window)})
+			all[i] = append(all[i], view{window.look(), t.ask(l.cost, window)})
 		}
 	}
 	return all

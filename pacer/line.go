@@ -3,6 +3,7 @@ package pacer
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -33,6 +34,19 @@ type line struct {
 type way struct {
 	base    http.RoundTripper
 	windows []*window
+}
+
+// windows are those of all ways, in their order.
+func (l *line) windows() iter.Seq[*window] {
+	return func(yield func(*window) bool) {
+		for _, w := range l.ways {
+			for _, window := range w.windows {
+				if !yield(window) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // A waiter is a call in a queue.
@@ -210,11 +224,9 @@ func (l *line) reconsider() {
 // lead is the wait of the first.
 func (l *line) lead(c *call) (pass, error) {
 	defer l.next()
-	for i := range l.ways {
-		for _, w := range l.ways[i].windows {
-			w.wait(l)
-			defer w.done(l)
-		}
+	for w := range l.windows() {
+		w.wait(l)
+		defer w.done(l)
 	}
 	if c.t.ledger.shared != nil {
 		defer func() { l.wants(l.length() - 1) }() // before the next is first
@@ -271,10 +283,8 @@ func (l *line) because(v verdict) {
 
 // wants says how many calls wait, to those who share the view.
 func (l *line) wants(calls int) {
-	for _, w := range l.ways {
-		for _, window := range w.windows {
-			window.wants(calls)
-		}
+	for w := range l.windows() {
+		w.wants(calls)
 	}
 }
 
@@ -300,14 +310,14 @@ func (l *line) try(t *Transport, now int64) (pass, verdict) {
 func (l *line) tryWay(t *Transport, w *way) (pass, verdict) {
 	if len(w.windows) > 1 { // so that hardly anything is counted and taken back
 		for _, window := range w.windows {
-			if v := window.may(&t.ledger, t.ask(l, window)); !v.start {
+			if v := window.may(&t.ledger, t.ask(l.cost, window)); !v.start {
 				return pass{}, v
 			}
 		}
 	}
 	p := pass{way: w}
 	for i, window := range w.windows {
-		v, as := window.start(&t.ledger, t.ask(l, window))
+		v, as := window.start(&t.ledger, t.ask(l.cost, window))
 		if !v.start {
 			for j := range i {
 				w.windows[j].finish(&t.ledger, p.of(l, j), answer{kind: unsent})
@@ -325,9 +335,9 @@ func (p pass) of(l *line, i int) sent {
 	return sent{cost: l.cost, place: p.starts[i].place, at: p.starts[i].at, length: p.way.windows[i].declared.length}
 }
 
-// ask is what a call of a line asks of a window.
-func (t *Transport) ask(l *line, w *window) ask {
-	return ask{l.cost, t.options.Threshold, t.ledger.process, w.declared}
+// ask is what a call of so many units asks of a window.
+func (t *Transport) ask(cost int64, w *window) ask {
+	return ask{cost, t.options.Threshold, t.ledger.process, w.declared}
 }
 
 // finish takes in what came back for a call that started.

@@ -106,10 +106,8 @@ func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
 // enlist returns the line that l is another one of, else l, with the windows that it has in common with others. t.mu is held.
 func (t *Transport) enlist(l *line) *line {
 	var names strings.Builder
-	for _, w := range l.ways {
-		for _, window := range w.windows {
-			names.WriteString(window.key)
-		}
+	for w := range l.windows() {
+		names.WriteString(w.key)
 	}
 	if old := t.lines[names.String()]; old != nil {
 		return old
@@ -194,10 +192,8 @@ func (t *Transport) sweep() {
 			delete(t.lines, key)
 			continue
 		}
-		for _, w := range l.ways {
-			for _, window := range w.windows {
-				kept[window] = true
-			}
+		for w := range l.windows() {
+			kept[w] = true
 		}
 	}
 	clear(t.aliases) // they are found again
@@ -211,11 +207,9 @@ func (t *Transport) sweep() {
 
 // idle says whether nothing would be lost with the line.
 func (l *line) idle(now int64) bool {
-	for _, w := range l.ways {
-		for _, window := range w.windows {
-			if !window.idle(now) {
-				return false
-			}
+	for w := range l.windows() {
+		if !w.idle(now) {
+			return false
 		}
 	}
 	return true

@@ -38,10 +38,8 @@ func (t *Transport) Budget(r *http.Request) Budget {
 
 // refresh reads the windows of a line where they are shared.
 func (l *line) refresh(t *Transport) {
-	for _, w := range l.ways {
-		for _, window := range w.windows {
-			window.refresh(&t.ledger)
-		}
+	for w := range l.windows() {
+		w.refresh(&t.ledger)
 	}
 }
 
@@ -66,11 +64,9 @@ func (t *Transport) Budgets() []Budget {
 	costs := make(map[*window]int64)
 	for _, l := range lines {
 		n := l.length()
-		for _, w := range l.ways {
-			for _, window := range w.windows {
-				waiting[window] += n
-				costs[window] = l.cost
-			}
+		for w := range l.windows() {
+			waiting[w] += n
+			costs[w] = l.cost
 		}
 	}
 	all := make([]Budget, 0, len(windows))
@@ -95,7 +91,7 @@ func (t *Transport) describe(w *window, cost, now int64) Budget {
 		b.Known, b.Limit, b.Remaining = true, view.limit, view.remaining
 		b.Reset = t.clock().Add(time.Duration(view.restored(now) - now))
 	}
-	if v := view.may(ask{cost, t.options.Threshold, t.ledger.process, w.declared}, now); !v.start {
+	if v := view.may(t.ask(cost, w), now); !v.start {
 		b.Wait = time.Duration(v.until - now)
 	}
 	return b

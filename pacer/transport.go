@@ -121,7 +121,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		response, err := t.send(&c, p, &body, attempt)
+		response, a, err := t.send(&c, p, &body, attempt)
 		t.tell()
 		if err != nil {
 			return nil, err
@@ -129,7 +129,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if response.StatusCode != http.StatusTooManyRequests {
 			return response, nil
 		}
-		wait, again, err := t.refused(&c, p, response, &body, attempt)
+		wait, again, err := t.refused(&c, p, response, a, &body, attempt)
 		t.tell()
 		if !again {
 			return response, nil
@@ -145,8 +145,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // send sends a call that may start, and takes in what comes back, but for a 429.
-func (t *Transport) send(c *call, p pass, body *replay, attempt int) (*http.Response, error) {
-	back := answer{kind: lost} // also where Base panics
+func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *http.Response, back answer, err error) {
+	back = answer{kind: lost} // also where Base panics
 	defer func() {
 		if !back.refused {
 			c.line.finish(t, p, back)
@@ -155,20 +155,18 @@ func (t *Transport) send(c *call, p pass, body *replay, attempt int) (*http.Resp
 	out, err := body.next(attempt)
 	if err != nil {
 		back.kind = unsent
-		return nil, err
+		return nil, back, err
 	}
-	response, err := p.way.base.RoundTrip(out)
-	if err != nil {
+	if response, err = p.way.base.RoundTrip(out); err != nil {
 		back.kind = fate(err)
-		return nil, err
+		return nil, back, err
 	}
 	back = t.read(response)
-	return response, nil
+	return response, back, nil
 }
 
 // refused takes in a 429. again says that it is not the caller's: the call waits and is sent again, or err says why not.
-func (t *Transport) refused(c *call, p pass, response *http.Response, body *replay, attempt int) (wait time.Duration, again bool, err error) {
-	a := t.read(response)
+func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, body *replay, attempt int) (wait time.Duration, again bool, err error) {
 	wait, known := retryAfter(response.Header)
 	a.wait = int64(wait)
 	credible := c.line.finish(t, p, a)
