@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // Figures are what one case came to.
@@ -96,18 +98,5 @@ func find(path, pattern string) string {
 
 // writeDocs writes the tables into dir/pacing.md, between their two comments.
 func (r *results) writeDocs(dir string) error {
-	path := filepath.Join(dir, "pacing.md")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	form := regexp.MustCompile(`(?s)(<!-- pacer:begin -->\n).*?(<!-- pacer:end -->)`)
-	if !form.Match(b) {
-		return fmt.Errorf("write the page: %s has no place for the tables: <!-- pacer:begin --> and <!-- pacer:end -->", path)
-	}
-	page := form.ReplaceAllString(string(b), "${1}"+strings.ReplaceAll(r.String(), "$", "$$")+"${2}")
-	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
+	return page.Fill(filepath.Join(dir, "pacing.md"), "pacer", r.String())
 }

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // A table is printed and written in the same form, Markdown's, its columns aligned.
@@ -15,26 +16,7 @@ type table struct {
 	note  string // stands below, where there is one
 }
 
-func (t table) String() string {
-	widths := make([]int, len(t.head))
-	all := append([][]string{t.head}, t.rows...)
-	for _, row := range all {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for n, row := range all {
-		for i, cell := range row {
-			fmt.Fprintf(&b, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
-		}
-		b.WriteString("|\n")
-		if n == 0 {
-			b.WriteString("|" + strings.Repeat("---|", len(t.head)) + "\n")
-		}
-	}
-	return b.String()
-}
+func (t table) String() string { return page.Table(t.head, t.rows) }
 
 // String is everything that was found, as it stands in the documents too.
 func (r *results) String() string {

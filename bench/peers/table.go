@@ -6,7 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // A table is printed and written in the same form, Markdown's, its columns aligned.
@@ -16,26 +17,7 @@ type table struct {
 	rows        [][]string
 }
 
-func (t table) String() string {
-	widths := make([]int, len(t.head))
-	all := append([][]string{t.head}, t.rows...)
-	for _, row := range all {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for n, row := range all {
-		for i, cell := range row {
-			fmt.Fprintf(&b, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
-		}
-		b.WriteString("|\n")
-		if n == 0 {
-			b.WriteString("|" + strings.Repeat("---|", len(t.head)) + "\n")
-		}
-	}
-	return b.String()
-}
+func (t table) String() string { return page.Table(t.head, t.rows) }
 
 // print writes every table that has a row.
 func (r *results) print(w io.Writer) {

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // A table is printed and written in the same form, Markdown's, its columns aligned.
@@ -18,26 +17,7 @@ type table struct {
 	rows  [][]string
 }
 
-func (t table) String() string {
-	widths := make([]int, len(t.head))
-	all := append([][]string{t.head}, t.rows...)
-	for _, row := range all {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for n, row := range all {
-		for i, cell := range row {
-			fmt.Fprintf(&b, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
-		}
-		b.WriteString("|\n")
-		if n == 0 {
-			b.WriteString("|" + strings.Repeat("---|", len(t.head)) + "\n")
-		}
-	}
-	return b.String()
-}
+func (t table) String() string { return page.Table(t.head, t.rows) }
 
 func (r *results) print(w io.Writer) { fmt.Fprintf(w, "%s", r) }
 
@@ -226,18 +206,5 @@ func digits(v float64) string {
 
 // writeDocs writes the tables into dir/scale.md, between their two comments.
 func (r *results) writeDocs(dir string) error {
-	path := filepath.Join(dir, "scale.md")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	form := regexp.MustCompile(`(?s)(<!-- redis:begin -->\n).*?(<!-- redis:end -->)`)
-	if !form.Match(b) {
-		return fmt.Errorf("write the page: %s has no place for the tables: <!-- redis:begin --> and <!-- redis:end -->", path)
-	}
-	page := form.ReplaceAllString(string(b), "${1}"+strings.ReplaceAll(r.String(), "$", "$$")+"${2}")
-	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
+	return page.Fill(filepath.Join(dir, "scale.md"), "redis", r.String())
 }
