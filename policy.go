@@ -2,6 +2,7 @@ package weir
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -32,6 +33,41 @@ type Limiter struct {
 
 	// OnStoreFailure says what happens while the store does not answer. The zero value counts in this process.
 	OnStoreFailure FailureMode
+
+	// Mode says whether the limiter is enforced, as the zero value has it, or tried out.
+	Mode Mode
+
+	// Exempt are callers that are counted and never refused.
+	Exempt []Who
+
+	// Overrides are other limits for some callers. Of several that fit a caller a token's beats an address's, and a smaller
+	// network a larger one.
+	Overrides []Override
+}
+
+// A Mode says what a limiter does with its verdict.
+type Mode uint8
+
+const (
+	// Enforce refuses what does not fit.
+	Enforce Mode = iota
+	// Shadow counts and reports (Options.OnShadow), and changes nothing that a caller can see. Its routes also stand under the
+	// next limiter that matches, which is the one that is enforced.
+	Shadow
+)
+
+// A Who names callers as an operator does: those of a network, or the one that has an API token. Exactly one of the two is set.
+// Nobody is named by what callers choose themselves.
+type Who struct {
+	Network netip.Prefix // masked; IPv4 not mapped into IPv6
+	Token   string       // the token's public id, never the token
+}
+
+// An Override is the limit of the windows of one length for some callers.
+type Override struct {
+	Limit int64         // 1 to MaxLimit
+	Per   time.Duration // the length of a window of the limiter
+	For   Who
 }
 
 // A Window allows Limit units in each fixed span of length Per, counted by Key.
@@ -80,8 +116,8 @@ func (m FailureMode) String() string {
 // A Problem is one thing wrong with a Policy, and where.
 type Problem struct {
 	Limiter int    // index into Policy.Limiters; -1 where the whole policy is meant
-	Field   string // "name", "routes", "windows", "cost", "message", "on_store_failure"; empty: the limiter itself
-	Index   int    // index into Routes or Windows; -1 where the field as a whole is meant
+	Field   string // "name", "routes", "windows", "cost", "message", "on_store_failure", "mode", "exempt", "overrides"; empty: the limiter itself
+	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 where the field as a whole is meant
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do
 }

@@ -92,3 +92,27 @@ type Raiser interface {
 	// count and the given reset hold. The zero Used changes nothing. It does not block, and keeps nothing of its arguments.
 	Raise(charges []Charge, used []Used)
 }
+
+// A Keeper is a store whose windows an operator can change one by one. To look at them is a Take of cost 0.
+type Keeper interface {
+	Store
+	// Reset forgets what was spent in each window: it is as if it had never been opened. An error means that it is unknown
+	// which were.
+	Reset(ctx context.Context, charges []Charge) error
+	// Grant gives each key the limit Limit until Until, by the store's clock, in place of whatever grant it has; the zero Grant
+	// takes that back. All processes that count in the store know it within two seconds. Grants outlive the process where
+	// counts do. An error means that it is unknown which were given.
+	Grant(ctx context.Context, charges []Charge, grants []Grant) error
+	// Granted fills in the grant in force of each key, the zero Grant where there is none, and reports whether there is any.
+	// It asks nobody and does not block. While nobody has a grant it costs next to nothing, and may leave grants as they were.
+	Granted(charges []Charge, grants []Grant) bool
+}
+
+// A Grant is an operator's word on one caller's window: another limit, for a while.
+type Grant struct {
+	Limit int64 // 1 to MaxLimit; 0: no grant
+	Until int64 // Unix seconds; at that second it has ended
+}
+
+// MaxGrants is how many grants a Keeper keeps at least; beyond it may refuse more.
+const MaxGrants = 10_000

@@ -9,6 +9,17 @@ import (
 // not be copied once it was used.
 type Scratch struct{ ticket ticket }
 
+// Who returns the bytes that the window of a standing counts its caller by: the same for the same caller, another for any
+// other of the same limiter and window, and never to be parsed or shown. Only the standings of the last decision that was made
+// with this Scratch have them, until it is used again; the bytes must not be changed.
+func (s *Scratch) Who(of *Standing) []byte {
+	if int(of.charge) >= s.ticket.n {
+		return nil
+	}
+	c := &s.ticket.charges[of.charge]
+	return c.Key[c.Scope:]
+}
+
 // A ticket is the working memory of one decision.
 type ticket struct {
 	n        int
@@ -126,6 +137,7 @@ func (t *ticket) decide(outcome Outcome, d *Decision) {
 		c, used := &t.charges[i], t.receipt.Used[i]
 		s := &standings[i]
 		s.Limiter, s.Window = &t.limiters[i].Limiter, t.windows[i]
+		s.Limit, s.Count, s.charge = c.Limit, used.Count, uint8(i)
 		s.Remaining, s.Refused = max(c.Limit-used.Count, 0), false
 		s.Reset = used.Reset
 		if s.Reset == 0 {
@@ -155,5 +167,5 @@ func (s *Standing) binds(o *Standing) bool {
 	if s.Reset != o.Reset {
 		return s.Reset > o.Reset
 	}
-	return s.Window.Limit < o.Window.Limit
+	return s.Limit < o.Limit
 }

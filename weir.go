@@ -56,6 +56,18 @@ type Options struct {
 	// what was counted here meanwhile, and has not failed for 3 seconds. It must not block.
 	OnStoreFailure func(StoreEvent)
 
+	// OnTake, if set, is told how long a store that is not in this process took to answer one take, and its error. It must not
+	// block.
+	OnTake func(took time.Duration, err error)
+
+	// OnShadow, if set, is told what a limiter in Shadow mode would have said to a request. It must not block, and must not keep
+	// what it is given. It is called before Decide returns, or, where the store is not in this process, at any time later.
+	OnShadow func(Shadowed)
+
+	// OnCandidate, if set, is told what the candidate policy says of a request beside what was decided (see SetCandidate). It is
+	// called before Decide returns, must not block, and must not keep what it is given.
+	OnCandidate func(Compared)
+
 	// Now is the clock by which the circuit breaker waits; nil means time.Now. Windows are counted by the store's clock.
 	Now func() time.Time
 }
@@ -178,6 +190,7 @@ type Decision struct {
 	Outcome Outcome
 	Now     int64 // Unix seconds on the clock that decided; 0 where Outcome is Unlimited
 	Cost    int64 // units spent, or that would have been
+	Exempt  bool  // whether the caller is one that is never refused (Limiter.Exempt)
 
 	few  [2]Standing // most limiters have one window or two: those need no memory of their own
 	many []Standing  // all of them, where there are more than fit into few
@@ -188,9 +201,13 @@ type Decision struct {
 type Standing struct {
 	Limiter   *Limiter // the limiter of the window; read only
 	Window    *Window  // read only
-	Remaining int64    // units left, never negative
+	Limit     int64    // what holds for this caller: Window.Limit, or that of an override or a grant
+	Count     int64    // units spent, as the store has them
+	Remaining int64    // units left, never negative; of an exempt caller Limit, since that many will be admitted whatever was spent
 	Reset     int64    // Unix seconds at which the budget is restored
 	Refused   bool     // whether this window is a reason for the refusal
+
+	charge uint8 // which of the take's charges it is about
 }
 
 // Standings returns where every charged window stands, the binding one first; none where no limiter covers the request.

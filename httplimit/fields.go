@@ -47,7 +47,7 @@ func (m *Middleware) say(a *Answer) {
 	}
 	all := string(digits) // the one allocation of the values
 	v := a.values
-	v[fieldLimit], v[fieldRemaining], v[fieldReset] = m.limits.text(b.Window.Limit), all[:remaining], all[remaining:reset]
+	v[fieldLimit], v[fieldRemaining], v[fieldReset] = m.limits.text(b.Limit), all[:remaining], all[remaining:reset]
 	if isBrief {
 		v[fieldReset] = m.resets.text(b.Reset)
 	}
@@ -86,7 +86,7 @@ func (a *Answer) sayIETF() {
 		s := &standings[i]
 		members = append(members, headers.Member{
 			Name:      memberName(standings, s),
-			Quota:     s.Window.Limit,
+			Quota:     s.Limit,
 			Window:    int64(s.Window.Per.Seconds()),
 			Remaining: s.Remaining,
 			Reset:     s.Reset - a.Decision.Now,

@@ -42,8 +42,12 @@ type Options struct {
 	// here gets a text of our own: where the contract's sessions and tokens come from.
 	Credentials map[string]string
 
+	// Denial, if set, returns an id for a refusal, which is sent with the 429 as X-Weir-Denial; empty sends none. scratch is the
+	// decision's (see weir.Scratch.Who). It must keep nothing of its arguments.
+	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
+
 	// Observe, if set, is told of every decision before the request goes on. It must not block, and must not keep
-	// Decision.
+	// what Observation points to.
 	Observe func(Observation)
 
 	// Now is the clock of Observation.Latency; nil means time.Now. Windows are counted by the store's clock.
@@ -83,7 +87,8 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// An Observation is what telemetry learns of one request. It holds nothing of who is calling.
+// An Observation is what telemetry learns of one request. Who is calling is in Who and Caller, which are for those who show
+// callers to an operator, as keyed hashes: never a metric's label, never a log line.
 type Observation struct {
 	Limiter  string         // empty: Unlimited
 	Window   *weir.Window   // the binding one, read only; nil: Unlimited
@@ -91,6 +96,9 @@ type Observation struct {
 	Status   int            // what it was answered with; 0: it goes on to its handler
 	Latency  time.Duration  // from the request's arrival here to the decision
 	Decision *weir.Decision // nil: Unlimited
+	Denial   string         // the id that the 429 carries; empty: none
+	Who      []byte         // who the binding window counts (weir.Scratch.Who); nil: Unlimited
+	Caller   weir.Keys      // nil: Unlimited
 }
 
 // A Middleware limits handlers. It is safe for concurrent use.
