@@ -170,6 +170,9 @@ func TestTheObserverIsToldOfEveryDecision(t *testing.T) {
 			if (ob.Decision == nil) != (ob.Outcome == httplimit.Unlimited) {
 				t.Errorf("outcome %v has the decision %+v", ob.Outcome, ob.Decision)
 			}
+			if (ob.Context == nil) != (ob.Outcome == httplimit.Unlimited) || ob.Context != nil && ob.Context.Value(http.ServerContextKey) == nil {
+				t.Errorf("outcome %v has the context %v, want the request's", ob.Outcome, ob.Context)
+			}
 			seen = append(seen, ob)
 		}
 		o.Now = func() time.Time { e.clock.Advance(time.Millisecond); return e.clock.Now() }

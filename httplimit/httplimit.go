@@ -12,6 +12,7 @@
 package httplimit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -99,6 +100,9 @@ type Observation struct {
 	Denial   string         // the id that the 429 carries; empty: none
 	Who      []byte         // who the binding window counts (weir.Scratch.Who); nil: Unlimited
 	Caller   weir.Keys      // nil: Unlimited
+
+	// Context is the request's own, by which a tracer finds its span; nil: Unlimited.
+	Context context.Context
 }
 
 // A Middleware limits handlers. It is safe for concurrent use.

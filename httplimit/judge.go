@@ -85,7 +85,7 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 	l := match.Limiter()
 	if l == nil {
 		a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}
-		m.observe(a, start)
+		m.observe(ctx, a, start)
 		return nil
 	}
 	c.Limiter(l.Name)
@@ -99,7 +99,7 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 	}
 	m.conclude(l, access, c, a)
 	m.say(a)
-	m.observe(a, start)
+	m.observe(ctx, a, start)
 	return nil
 }
 
@@ -239,14 +239,14 @@ func byAddressAlone(k weir.Key, access access) bool {
 	return true
 }
 
-func (m *Middleware) observe(a *Answer, start time.Time) {
+func (m *Middleware) observe(ctx context.Context, a *Answer, start time.Time) {
 	if m.options.Observe == nil {
 		return
 	}
 	o := Observation{Outcome: a.Outcome, Status: a.Status, Latency: m.options.Now().Sub(start)}
 	if a.Outcome != Unlimited {
 		b := a.Decision.Binding()
-		o.Limiter, o.Window, o.Decision = b.Limiter.Name, b.Window, &a.Decision
+		o.Limiter, o.Window, o.Decision, o.Context = b.Limiter.Name, b.Window, &a.Decision, ctx
 	}
 	m.options.Observe(o)
 }
