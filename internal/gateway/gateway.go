@@ -96,7 +96,15 @@ func New(o Options) (*Gateway, error) {
 }
 
 // Handler serves one request after another, without the listeners' part (time-outs of headers, PROXY protocol, TLS).
-func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serve) }
+func (g *Gateway) Handler() http.Handler {
+	if g.options.Wrap != nil {
+		return g.options.Wrap(http.HandlerFunc(g.serve))
+	}
+	return http.HandlerFunc(g.serve)
+}
+
+// InFlight returns how many requests are under way, taken-over connections (websockets) included while their handlers run.
+func (g *Gateway) InFlight() int64 { return g.active.n.Load() }
 
 // serve is one request from end to end.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {

@@ -58,6 +58,12 @@ type Options struct {
 	// Observe, if set, is told of every decision.
 	Observe func(httplimit.Observation)
 
+	// Wrap, if set, is put around the handler of every request, outermost, such as one that traces; it sees paths as they were
+	// received. Its ResponseWriter must unwrap to the one it was given, or be it.
+	Wrap func(http.Handler) http.Handler
+	// WrapTransport, if set, is put around the transport of requests to Upstream.
+	WrapTransport func(http.RoundTripper) http.RoundTripper
+
 	Limits Limits
 }
 

@@ -31,9 +31,13 @@ func (g *Gateway) newProxy(upstream *url.URL) (*httputil.ReverseProxy, *http.Tra
 	base, decoded = strings.TrimSuffix(base, "/"), strings.TrimSuffix(decoded, "/")
 	target := url.URL{Scheme: upstream.Scheme, Host: upstream.Host, Path: decoded, RawPath: base}
 	transport := g.newTransport()
+	var through http.RoundTripper = transport
+	if g.options.WrapTransport != nil {
+		through = g.options.WrapTransport(transport)
+	}
 	return &httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, &target) },
-		Transport:      transport,
+		Transport:      through,
 		BufferPool:     new(bufferPool),
 		ModifyResponse: g.receive,
 		ErrorHandler:   g.upstreamFailed,
