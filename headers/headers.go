@@ -25,6 +25,7 @@ const (
 	Date       = "Date"
 	RateLimit  = "RateLimit"        // IETF draft 10
 	Policy     = "RateLimit-Policy" // IETF draft 10
+	Denial     = "X-Weir-Denial"    // an opaque id of the refusal, with a 429 of Weir's own
 )
 
 // Fields are the contract's fields of one response, with the Date that Reset is measured against.

@@ -38,6 +38,8 @@ func fourFields(w http.ResponseWriter, r *http.Request) {
 
 var okValue = []string{"1800000060"}
 
+func knownID(*weir.Decision, weir.Keys, *weir.Scratch) string { return "an id that is known already" }
+
 // perIP is what the figures are about: one window by address.
 func perIP(tb testing.TB, limit int64, o httplimit.Options) *httplimit.Middleware {
 	tb.Helper()
@@ -100,6 +102,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 		{"per session seen before", perSession(b).Wrap(bare)},
 		{"per address, IETF fields", perIP(b, weir.MaxLimit, httplimit.Options{IETF: true}).Wrap(bare)},
 		{"refused", perIP(b, 1, httplimit.Options{}).Wrap(bare)},
+		{"refused with an id", perIP(b, 1, httplimit.Options{Denial: knownID}).Wrap(bare)},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -110,7 +113,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 				clear(w.header)
 				bench.handler.ServeHTTP(w, r)
 			}
-			if !strings.HasPrefix(bench.name, "bare") && (w.status == http.StatusOK) == (bench.name == "refused") {
+			if !strings.HasPrefix(bench.name, "bare") && (w.status == http.StatusOK) == strings.HasPrefix(bench.name, "refused") {
 				b.Fatalf("the status is %d", w.status)
 			}
 		})

@@ -23,11 +23,13 @@ const (
 	fieldRetryAfter
 	fieldRateLimit // fieldRateLimit and fieldPolicy are ours only where Options.IETF is on
 	fieldPolicy
+	fieldDenial // ours only where Options.Denial is set
 	fieldCount
 )
 
 var fieldNames = [fieldCount]string{
 	headers.Limit, headers.Remaining, headers.Reset, headers.Date, headers.RetryAfter, headers.RateLimit, headers.Policy,
+	headers.Denial,
 }
 
 // say writes the values of the binding window (D4), and Date from the clock that decided (D6).
@@ -129,6 +131,9 @@ func (a *Answer) Fields() iter.Seq2[string, string] {
 				}
 			}
 		}
+		if a.denial != "" && !yield(headers.Denial, a.denial) {
+			return
+		}
 		if a.refusal == nil {
 			return
 		}
@@ -141,7 +146,7 @@ func (a *Answer) Fields() iter.Seq2[string, string] {
 }
 
 // Owns reports whether a handler's field of that name, however spelled, gives way to ours (D19): the contract's three,
-// Retry-After and Date; with Options.IETF also RateLimit and RateLimit-Policy.
+// Retry-After and Date; with Options.IETF also RateLimit and RateLimit-Policy, with Options.Denial X-Weir-Denial.
 func (a *Answer) Owns(name string) bool { return a.owned(name) >= 0 }
 
 // owned returns which of our fields name is, or -1. Most names are told apart by their length.
@@ -162,6 +167,10 @@ func (a *Answer) owned(name string) int {
 	case len(headers.Policy):
 		if a.ietf != nil {
 			return equal(name, fieldPolicy)
+		}
+	case len(headers.Denial):
+		if a.denies {
+			return equal(name, fieldDenial)
 		}
 	}
 	return -1

@@ -35,9 +35,12 @@ type Answer struct {
 	Status   int // 401, 429 or 503; 0: the request goes on to its handler
 
 	values     *fieldValues
-	retryAfter string                               // empty: not sent
-	ietf       *[fieldCount - fieldRateLimit]string // nil: switched off
-	refusal    *refusal                             // of an answer of our own
+	retryAfter string                                // empty: not sent
+	denial     string                                // empty: not sent
+	denies     bool                                  // X-Weir-Denial is ours
+	ietf       *[fieldDenial - fieldRateLimit]string // nil: switched off
+	refusal    *refusal                              // of an answer of our own
+	scratch    *weir.Scratch                         // Judge's; nil where nobody asks who was counted
 }
 
 // fieldValues are the values of our fields up to Date, in the order of fieldNames. The slices of a header are made of them,
@@ -70,7 +73,10 @@ func (m *Middleware) Judge(ctx context.Context, q Question, c *identity.Caller, 
 		access = public
 	}
 	m.options.Identity.Start(c, q.Request)
-	return m.judge(ctx, &match, q.Cost, access, c, a, nil)
+	if a.scratch == nil && (m.options.Denial != nil || m.options.Observe != nil) {
+		a.scratch = new(weir.Scratch)
+	}
+	return m.judge(ctx, &match, q.Cost, access, c, a, a.scratch)
 }
 
 // judge is Judge for a caller that has started, and an Answer whose values are empty. What it is given comes in registers: a
@@ -82,10 +88,11 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 		start = m.options.Now()
 	}
 	a.Outcome, a.Status, a.retryAfter, a.refusal, a.ietf = Unlimited, 0, "", nil, nil
+	a.denial, a.denies = "", m.options.Denial != nil
 	l := match.Limiter()
 	if l == nil {
 		a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}
-		m.observe(ctx, a, start)
+		m.observe(ctx, a, start, nil, nil)
 		return nil
 	}
 	c.Limiter(l.Name)
@@ -98,8 +105,11 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 		return err
 	}
 	m.conclude(l, access, c, a)
+	if a.denies && a.Outcome == Refused {
+		a.denial = m.options.Denial(&a.Decision, r.Keys, scratch)
+	}
 	m.say(a)
-	m.observe(ctx, a, start)
+	m.observe(ctx, a, start, r.Keys, scratch)
 	return nil
 }
 
@@ -239,7 +249,8 @@ func byAddressAlone(k weir.Key, access access) bool {
 	return true
 }
 
-func (m *Middleware) observe(ctx context.Context, a *Answer, start time.Time) {
+// observe tells Options.Observe. Where a limiter covers the request caller and scratch are those of the decision.
+func (m *Middleware) observe(ctx context.Context, a *Answer, start time.Time, caller weir.Keys, scratch *weir.Scratch) {
 	if m.options.Observe == nil {
 		return
 	}
@@ -247,6 +258,7 @@ func (m *Middleware) observe(ctx context.Context, a *Answer, start time.Time) {
 	if a.Outcome != Unlimited {
 		b := a.Decision.Binding()
 		o.Limiter, o.Window, o.Decision, o.Context = b.Limiter.Name, b.Window, &a.Decision, ctx
+		o.Denial, o.Who, o.Caller = a.denial, scratch.Who(&b), caller
 	}
 	m.options.Observe(o)
 }

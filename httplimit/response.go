@@ -71,7 +71,7 @@ func (x *response) refuse(method string) {
 	x.take(h)
 	x.put(h)
 	fields := answer.refusal.fields
-	values := make([]string, len(fields)) // a handler outside may change what it is given
+	values := make([]string, len(fields), len(fields)+1) // a handler outside may change what it is given
 	for i, f := range fields {
 		values[i] = f.Value
 		if f.Name == "Vary" && len(h[f.Name]) > 0 {
@@ -79,6 +79,10 @@ func (x *response) refuse(method string) {
 		} else {
 			h[f.Name] = values[i : i+1 : i+1]
 		}
+	}
+	if answer.denial != "" {
+		values = append(values, answer.denial)
+		h[headers.Denial] = values[len(fields):]
 	}
 	x.wrote = true
 	x.ResponseWriter.WriteHeader(answer.Status)

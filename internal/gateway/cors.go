@@ -17,12 +17,10 @@ type crossOrigin struct {
 	exposed, any []string // the values of the usual answer, shared by all of them: never changed, only replaced
 }
 
-// newCrossOrigin reads a list of origins; none, or "*", allow any.
-func newCrossOrigin(origins []string, ietf bool) (*crossOrigin, error) {
+// newCrossOrigin reads a list of origins; none, or "*", allow any. fields may be read beside the contract's.
+func newCrossOrigin(origins []string, fields ...string) (*crossOrigin, error) {
 	c := &crossOrigin{expose: []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "Date"}}
-	if ietf {
-		c.expose = append(c.expose, "RateLimit", "RateLimit-Policy")
-	}
+	c.expose = append(c.expose, fields...)
 	c.exposed, c.any = []string{strings.Join(c.expose, ", ")}, []string{"*"}
 	if slices.Contains(origins, "*") {
 		if len(origins) > 1 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir"
 )
 
 const exposed = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, Date"
@@ -204,6 +206,29 @@ func TestHostileFieldNamesAreNotReflected(t *testing.T) {
 		res := preflight(e, "/api/v1/widget/leads", "Access-Control-Request-Headers: "+asked)
 		if got := res.Header.Get("Access-Control-Allow-Headers"); got != allowed {
 			t.Errorf("%.40q: %.40q, want %q", asked, got, allowed)
+		}
+	}
+}
+
+// A script can read the id of its refusal where there are ids, so that a person can report it.
+func TestADenialCanBeReadByABrowser(t *testing.T) {
+	p := testPolicy(t)
+	for i := range p.Limiters {
+		p.Limiters[i].Windows[0].Limit = 1
+	}
+	e := open(t, new(recorder), func(o *Options) {
+		o.Decider = testDecider(t, p)
+		o.Denial = func(d *weir.Decision, _ weir.Keys, _ *weir.Scratch) string {
+			return "id-of-" + d.Binding().Limiter.Name
+		}
+	})
+	for _, id := range []string{"", "id-of-widget-leads"} {
+		res := e.ask("POST /api/v1/widget/leads", "Origin: https://shop.test")
+		if got := res.Header.Get("X-Weir-Denial"); got != id {
+			t.Errorf("answered %d with X-Weir-Denial %q, want %q", res.StatusCode, got, id)
+		}
+		if got := res.Header.Get("Access-Control-Expose-Headers"); got != exposed+", X-Weir-Denial" {
+			t.Errorf("Access-Control-Expose-Headers %q", got)
 		}
 	}
 }

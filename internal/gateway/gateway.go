@@ -67,7 +67,7 @@ func New(o Options) (*Gateway, error) {
 		g.log = slog.Default()
 	}
 	var err error
-	if g.cors, err = newCrossOrigin(o.CORSOrigins, o.IETF); err != nil {
+	if g.cors, err = newCrossOrigin(o.CORSOrigins, o.ownFields()...); err != nil {
 		return nil, fmt.Errorf("new gateway: %w", err)
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
@@ -84,6 +84,7 @@ func New(o Options) (*Gateway, error) {
 		Identity:    o.Identity,
 		IETF:        o.IETF,
 		Credentials: o.Credentials,
+		Denial:      o.Denial,
 		Observe:     o.Observe,
 	}); err != nil {
 		return nil, fmt.Errorf("new gateway: %w", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/headers"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 )
@@ -55,6 +56,9 @@ type Options struct {
 	// contract's words.
 	Credentials map[string]string
 
+	// Denial, if set, returns the id that a 429 carries as X-Weir-Denial (httplimit.Options.Denial).
+	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
+
 	// Observe, if set, is told of every decision.
 	Observe func(httplimit.Observation)
 
@@ -65,6 +69,18 @@ type Options struct {
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
 	Limits Limits
+}
+
+// ownFields returns the fields of limited answers that are switched on, beside the contract's.
+func (o *Options) ownFields() []string {
+	var own []string
+	if o.IETF {
+		own = append(own, headers.RateLimit, headers.Policy)
+	}
+	if o.Denial != nil {
+		own = append(own, headers.Denial)
+	}
+	return own
 }
 
 // Limits bound what one peer can hold. A zero field means its default.

@@ -1,0 +1,164 @@
+package httplimit_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+)
+
+// denying gives refusals ids that tell what Options.Denial was given.
+func denying(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
+	o.Denial = func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string {
+		b := d.Binding()
+		ip, _ := caller.AppendKey(nil, "ip")
+		return fmt.Sprintf("%s/%d/%d/%t", b.Limiter.Name, b.Count, len(ip), len(scratch.Who(&b)) > 0)
+	}
+}
+
+func TestA429OfOursCarriesItsDenial(t *testing.T) {
+	e := setUp(t, ok, denying)
+	const target = "POST /api/v1/widget/satisfaction"
+	e.send(target).want(200, 2, 1, 60).wantFields("X-Weir-Denial", "")
+	e.send(target).want(200, 2, 0, 60).wantFields("X-Weir-Denial", "")
+	e.send(target).want(429, 2, 0, 60).wantFields("X-Weir-Denial", "widget-satisfaction/2/4/true", "Retry-After", "60", "Vary", "Accept-Language")
+	e.send("POST /api/v1/widget/leads").want(401, 3, 2, 60).wantFields("X-Weir-Denial", "")
+
+	s := e.startHTTP2(e.server.Config.Handler)
+	res, err := s.Client().Post(s.URL+"/api/v1/widget/satisfaction", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if got := res.Header.Values("X-Weir-Denial"); res.StatusCode != 429 || len(got) != 1 || got[0] != "widget-satisfaction/2/4/true" {
+		t.Errorf("over HTTP/2 the answer is %d with the ids %q", res.StatusCode, got)
+	}
+}
+
+func TestOnlyARefusalIsGivenAnID(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, p *weir.Policy) {
+		*p = limiters(t, map[string][]string{"closed /closed": {"5 per second by ip"}})
+		p.Limiters[0].OnStoreFailure = weir.FailDeny
+		o.Denial = func(*weir.Decision, weir.Keys, *weir.Scratch) string {
+			t.Error("an id was asked for")
+			return "id"
+		}
+	})
+	e.send("GET /open")
+	e.send("GET /closed").want(200, 5, 4, 1)
+	d, err := weir.New(e.decider.Policy(), brokenStore{}, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.serve(d, httplimit.Options{Identity: who, Denial: func(*weir.Decision, weir.Keys, *weir.Scratch) string {
+		t.Error("an id was asked for while the store does not answer")
+		return "id"
+	}}, http.HandlerFunc(ok))
+	if a := e.send("GET /closed"); a.status != 503 || a.field("X-Weir-Denial") != "" {
+		t.Errorf("the answer is %d with %q", a.status, a.lines)
+	}
+}
+
+// What a handler says in the field is dropped where ids are given, however it is spelled and whenever it is sent; else it is
+// the handler's own.
+func TestAHandlersDenialIsNotOurs(t *testing.T) {
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h["x-weir-denial"], h["X-Weir-Denial"] = []string{"forged"}, []string{"forged"}
+		h.Set("Trailer", "X-Weir-Denial")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, "later")
+		h.Set("X-Weir-Denial", "forged")
+		h.Set(http.TrailerPrefix+"X-Weir-Denial", "forged")
+	}
+	const target = "POST /api/v1/widget/typing"
+	e := setUp(t, handler, denying)
+	if a := e.send(target).want(429, 60, 0, 60); strings.Contains(strings.Join(a.lines, "\n")+a.body, "forged") {
+		t.Errorf("the answer carries it: %q %q", a.lines, a.body)
+	}
+	e = setUp(t, handler)
+	if a := e.send(target).want(429, 60, 0, 60); !strings.Contains(strings.Join(a.lines, "\n"), "X-Weir-Denial: forged") {
+		t.Errorf("without ids the field is not the handler's: %q", a.lines)
+	}
+}
+
+func TestAnAnswerTellsItsDenial(t *testing.T) {
+	e := setUp(t, ok, denying)
+	var c identity.Caller
+	var a httplimit.Answer
+	var ids []string
+	for range 4 { // used again, as an engine may
+		q := httplimit.Question{Request: fromHome, Method: "POST", Path: "/api/v1/widget/satisfaction"}
+		if err := e.middleware.Judge(context.Background(), q, &c, &a); err != nil {
+			t.Fatal(err)
+		}
+		id := ""
+		for name, value := range a.Fields() {
+			if name == "X-Weir-Denial" {
+				id += value
+			}
+		}
+		ids = append(ids, id)
+		if !a.Owns("x-weir-denial") {
+			t.Error("a handler's field of the name does not give way")
+		}
+	}
+	if got, want := strings.Join(ids, ","), ",,widget-satisfaction/2/4/true,widget-satisfaction/2/4/true"; got != want {
+		t.Errorf("the ids are %q, want %q", got, want)
+	}
+	plain, _ := setUp(t, ok).judge(httplimit.Question{Method: "POST", Path: "/api/v1/widget/satisfaction"})
+	if plain.Owns("X-Weir-Denial") {
+		t.Error("without ids a handler's field of the name gives way")
+	}
+}
+
+// Who was counted, by the decision's own keys: a caller that is turned away for want of a credential is counted by its address.
+func TestTheObserverIsToldWhoWasCounted(t *testing.T) {
+	type told struct{ outcome, denial, who, ip string }
+	var seen []told
+	observing := func(e *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
+		o.Observe = func(ob httplimit.Observation) {
+			if ob.Outcome == httplimit.Unlimited {
+				if ob.Who != nil || ob.Caller != nil || ob.Denial != "" {
+					t.Errorf("of an unlimited request it was told %+v", ob)
+				}
+				return
+			}
+			ip, _ := ob.Caller.AppendKey(nil, "ip")
+			seen = append(seen, told{ob.Outcome.String(), ob.Denial, string(ob.Who), string(ip)})
+		}
+	}
+	e := setUp(t, ok, denying, observing)
+	for range 3 {
+		e.send("POST /api/v1/widget/satisfaction")
+	}
+	e.send("POST /api/v1/widget/leads")
+	e.send("GET /else")
+	e.judge(httplimit.Question{Method: "POST", Path: "/api/v1/widget/satisfaction"}) // from another address
+	e.server.Close()
+	if len(seen) != 5 {
+		t.Fatalf("it was told %d times", len(seen))
+	}
+	for i, s := range seen {
+		denial := ""
+		if i == 2 {
+			denial = "widget-satisfaction/2/4/true"
+		}
+		if s.denial != denial || len(s.ip) == 0 || !strings.Contains(s.who, s.ip) {
+			t.Errorf("%d: it was told %+v, want the denial %q and an address among who is counted", i, s, denial)
+		}
+	}
+	if seen[0].who != seen[1].who || seen[1].who != seen[2].who || seen[4].who == seen[0].who {
+		t.Errorf("one caller is told as several, or two as one: %q", seen)
+	}
+}
