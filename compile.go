@@ -9,14 +9,16 @@ import (
 type compiled struct {
 	policy Policy
 	named  map[string]*limiter
-	table  table
+	table  table  // of the limiters that are enforced
+	all    *table // with those in Shadow mode; nil where there are none
 }
 
 // A limiter is a Limiter with what each of its requests needs precomputed.
 type limiter struct {
 	Limiter
-	cost   int64
-	scopes [][]byte // for each window, the first bytes of its keys
+	cost    int64
+	scopes  [][]byte // for each window, the first bytes of its keys
+	special *special // nil where it makes no difference between callers
 }
 
 // compile returns the policy ready to serve, and every problem it has; with problems, what it returns must not be used.
@@ -26,6 +28,12 @@ func compile(p Policy, sources []string) (*compiled, []Problem) {
 		policy: p,
 		named:  make(map[string]*limiter, len(p.Limiters)),
 		table:  table{nodes: make(map[string]*node)},
+	}
+	for i := range p.Limiters {
+		if p.Limiters[i].Mode == Shadow {
+			c.all = &table{nodes: make(map[string]*node)}
+			break
+		}
 	}
 	check := checker{sources: sources}
 	names := make(map[string]int, len(p.Limiters))
@@ -38,24 +46,35 @@ func compile(p Policy, sources []string) (*compiled, []Problem) {
 		check.limiter = i
 		check.checkLimiter(l, names)
 		names[l.Name] = i
-		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1)}
+		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l)}
 		for _, w := range l.Windows {
 			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), w.Key))
 		}
 		c.named[l.Name] = ready
 		for j := range l.Routes {
-			check.addRoute(&c.table, ready, &l.Routes[j], j)
+			check.addRoute(c, ready, &l.Routes[j], j)
 		}
 	}
+	check.checkShadows(c)
 	return c, check.problems
 }
 
-func (c *checker) addRoute(t *table, l *limiter, r *Route, index int) {
+func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 	if err := r.problem(); err != nil {
 		c.add("routes", index, r.String(), "route %q: %v", r.String(), err)
 		return
 	}
-	taken, ok := t.add(*r, Match{l, r})
+	match := Match{limiter: l, route: r}
+	if to.all != nil {
+		taken, ok := to.all.add(*r, match)
+		if !ok && taken.limiter == l && l.Mode == Shadow {
+			c.add("routes", index, r.String(), "route %q is written twice: remove one", r)
+		}
+	}
+	if l.Mode == Shadow {
+		return
+	}
+	taken, ok := to.table.add(*r, match)
 	if ok {
 		return
 	}
@@ -73,6 +92,8 @@ func (p Policy) clone() Policy {
 	for i := range out.Limiters {
 		l := &out.Limiters[i]
 		l.Routes = append([]Route(nil), l.Routes...)
+		l.Exempt = append([]Who(nil), l.Exempt...)
+		l.Overrides = append([]Override(nil), l.Overrides...)
 		l.Windows = append([]Window(nil), l.Windows...)
 		for j := range l.Windows {
 			key := append(Key(nil), l.Windows[j].Key...)

@@ -26,7 +26,7 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 		return outcome
 	}
 	t.receipt.Remembered = false
-	err := d.store.Take(d.deadlines.bound(ctx), charges, &t.receipt)
+	err := d.askStore(ctx, charges, &t.receipt)
 	d.learn(turn, t.receipt.Remembered, err)
 	if err != nil {
 		if !errors.Is(err, ErrCharges) {
@@ -35,6 +35,17 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 		return d.failover(ctx, t)
 	}
 	return Counted
+}
+
+// askStore asks a store that is not in this process, within the deadline.
+func (d *Decider) askStore(ctx context.Context, charges []Charge, r *Receipt) error {
+	if d.options.OnTake == nil {
+		return d.store.Take(d.deadlines.bound(ctx), charges, r)
+	}
+	start := d.options.Now()
+	err := d.store.Take(d.deadlines.bound(ctx), charges, r)
+	d.options.OnTake(d.options.Now().Sub(start), err)
+	return err
 }
 
 // Probe asks the store in place of a request, where it is failing or is owed something: a process that is asked little finds out

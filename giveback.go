@@ -128,8 +128,9 @@ var errUnconfirmed = errors.New("it did not confirm them")
 
 // Close gives the store what was counted here while it did not answer, for as long as ctx allows, and waits for that to end.
 // What may not have arrived is lost, and an error says how much that is. Decide works on, but what it counts here from then
-// on is not given to the store. Only a Decider with a Shared store needs it. Closing again does nothing.
+// on is not given to the store, and limiters in Shadow mode are not asked. Only a Decider with a Shared store needs it. Closing again does nothing.
 func (d *Decider) Close(ctx context.Context) error {
+	d.aside.close(ctx)
 	if d.shared == nil {
 		return nil
 	}

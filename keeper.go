@@ -1,6 +1,20 @@
 package weir
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrNoKeeper is returned by what an operator asks of a store that cannot do it.
+var ErrNoKeeper = errors.New("this store does not let its windows be changed")
+
+// ErrNoLimiter is wrapped where the policy in force has no limiter of a name.
+var ErrNoLimiter = errors.New("the policy in force has no such limiter")
+
+// maxGrant is how long a grant may last.
+const maxGrant = 366 * 24 * time.Hour
 
 // A Holding is what one window holds of one caller, as an operator sees it.
 type Holding struct {
@@ -9,25 +23,124 @@ type Holding struct {
 	Override bool  // whether that is an override
 	Grant    Grant // the grant in force; zero: none
 	Exempt   bool  // the caller is never refused
+	Now      int64 // Unix seconds, by the store's clock
 }
 
 // Inspect tells where each window of a limiter, enforced or not, stands for a caller, in the policy's order. It spends nothing,
-// and errs where there is no such limiter or the store does not answer within the deadline.
+// and errs where there is no such limiter or the store does not answer; ctx bounds the wait.
 func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]Holding, error) {
-	panic("not written yet")
+	t, err := d.hold(limiter, caller)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
+	}
+	if err := d.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil {
+		return nil, fmt.Errorf("inspect limiter %q: %w", limiter, err)
+	}
+	out := make([]Holding, t.n)
+	for i := range out {
+		w, used := t.windows[i], t.receipt.Used[i]
+		h := &out[i]
+		h.Limiter, h.Window, h.Limit, h.Count, h.Reset = &t.limiters[i].Limiter, w, t.limits[i], used.Count, used.Reset
+		h.Declared, h.Exempt, h.Grant, h.Now = t.limits[i], t.exempted[i], t.grants[i], t.receipt.Now
+		h.Override = h.Declared != w.Limit
+		if h.Grant.Limit > 0 {
+			h.Limit = h.Grant.Limit
+		}
+		if h.Remaining = max(h.Limit-h.Count, 0); h.Exempt {
+			h.Remaining = h.Limit
+		}
+	}
+	return out, nil
+}
+
+// hold writes charges that spend nothing, with the policy's limits, and the grants in force.
+func (d *Decider) hold(limiter string, caller Keys) (*ticket, error) {
+	l := d.compiled.Load().named[limiter]
+	if l == nil {
+		return nil, fmt.Errorf("limiter %q: %w", limiter, ErrNoLimiter)
+	}
+	t := new(ticket)
+	t.reset()
+	if err := t.add(l, &Request{Keys: caller, Cost: Peek}); err != nil {
+		return nil, err
+	}
+	t.sliceKeys()
+	if d.keeper != nil {
+		d.keeper.Granted(t.charges[:t.n], t.grants[:t.n])
+	}
+	return t, nil
 }
 
 // Reset gives a caller its whole budget of a limiter back: its windows are as if they had never been opened. It errs where there
-// is no such limiter, where the store is no Keeper, and where it does not answer.
+// is no such limiter, where the store is no Keeper, and where it does not answer; ctx bounds the wait.
 func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error {
-	panic("not written yet")
+	t, err := d.hold(limiter, caller)
+	if err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	if d.keeper == nil {
+		return fmt.Errorf("reset limiter %q: %w", limiter, ErrNoKeeper)
+	}
+	if err := d.keeper.Reset(ctx, t.charges[:t.n]); err != nil {
+		return fmt.Errorf("reset limiter %q: %w", limiter, err)
+	}
+	if local, ok := d.options.Fallback.(Keeper); ok { // or an outage in this very window would bring the old count back
+		if err := local.Reset(ctx, t.charges[:t.n]); err != nil {
+			return fmt.Errorf("reset limiter %q in the count of this process: %w", limiter, err)
+		}
+	}
+	return nil
 }
 
 // Grant gives a caller other limits until a time, in place of what the policy says: limits has one for each window of the
-// limiter, in the policy's order, 0 where it has no say. No limits take the caller's grants back. It errs as Reset does,
-// and where a limit is not from 1 to MaxLimit or less than the limiter's cost, or until is not to come or more than a year away.
+// limiter, in the policy's order, 0 where the grant has no say. No limits take the caller's grants back. It errs as Reset does,
+// and where a limit is not from 1 to MaxLimit or less than the limiter's cost, or until is not to come or more than a year away
+// by the store's clock.
 func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits []int64, until int64) error {
-	panic("not written yet")
+	t, err := d.hold(limiter, caller)
+	if err != nil {
+		return fmt.Errorf("grant: %w", err)
+	}
+	if d.keeper == nil {
+		return fmt.Errorf("grant: limiter %q: %w", limiter, ErrNoKeeper)
+	}
+	grants := make([]Grant, t.n)
+	if len(limits) > 0 {
+		if err := d.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil { // what time is it?
+			return fmt.Errorf("grant: limiter %q: %w", limiter, err)
+		}
+		if err := t.checkGrant(limits, until); err != nil {
+			return fmt.Errorf("grant: limiter %q: %w", limiter, err)
+		}
+		for i, limit := range limits {
+			if limit > 0 {
+				grants[i] = Grant{Limit: limit, Until: until}
+			}
+		}
+	}
+	if err := d.keeper.Grant(ctx, t.charges[:t.n], grants); err != nil {
+		return fmt.Errorf("grant: limiter %q: %w", limiter, err)
+	}
+	return nil
+}
+
+func (t *ticket) checkGrant(limits []int64, until int64) error {
+	if len(limits) != t.n {
+		return fmt.Errorf("%d limits for %d windows: one for each is needed, 0 for those that stay", len(limits), t.n)
+	}
+	now := t.receipt.Now
+	if until <= now || until > now+int64(maxGrant/time.Second) {
+		return fmt.Errorf("until %d: a time from %d, the store's next second, to %d, a year from now, is allowed", until, now+1, now+int64(maxGrant/time.Second))
+	}
+	for i, limit := range limits {
+		if limit < 0 || limit > MaxLimit {
+			return fmt.Errorf("limit %d for %q: 1 to %d is allowed, 0 leaves it as it is", limit, t.windows[i], MaxLimit)
+		}
+		if cost := t.limiters[i].cost; limit > 0 && limit < cost {
+			return fmt.Errorf("limit %d for %q is less than the cost of one request, %d: none could be served", limit, t.windows[i], cost)
+		}
+	}
+	return nil
 }
 
 // CountedBy returns which alternative of a part of a key counts a caller, and its value appended to dst; source is empty where

@@ -26,32 +26,43 @@ const windowForm = "a window is LIMIT per [N] UNIT by KEY, such as: 30 per minut
 // singular or plural.
 func ParseWindow(s string) (Window, error) {
 	head, by, found := strings.Cut(s, " by ")
-	words := strings.Fields(head)
-	if !found || len(words) < 3 || len(words) > 4 || words[1] != "per" {
+	if !found {
 		return Window{}, fmt.Errorf("window %q: %s", s, windowForm)
 	}
-	limit, err := parseCount(words[0])
-	if err != nil {
-		return Window{}, fmt.Errorf("window %q: limit %q %w", s, words[0], err)
-	}
-	n := int64(1)
-	if len(words) == 4 {
-		if n, err = parseCount(words[2]); err != nil {
-			return Window{}, fmt.Errorf("window %q: number of units %q %w", s, words[2], err)
-		}
-	}
-	unit, err := parseUnit(words[len(words)-1])
+	limit, per, err := parseRate(head, windowForm)
 	if err != nil {
 		return Window{}, fmt.Errorf("window %q: %w", s, err)
-	}
-	if n > int64(MaxPer/unit) {
-		return Window{}, fmt.Errorf("window %q: %d %s is longer than the longest window, 31 days", s, n, words[len(words)-1])
 	}
 	key, err := ParseKey(by)
 	if err != nil {
 		return Window{}, fmt.Errorf("window %q: %w", s, err)
 	}
-	return Window{Limit: limit, Per: time.Duration(n) * unit, Key: key}, nil
+	return Window{Limit: limit, Per: per, Key: key}, nil
+}
+
+// parseRate reads LIMIT per [N] UNIT; form is what the whole should look like.
+func parseRate(s, form string) (limit int64, per time.Duration, err error) {
+	words := strings.Fields(s)
+	if len(words) < 3 || len(words) > 4 || words[1] != "per" {
+		return 0, 0, errors.New(form)
+	}
+	if limit, err = parseCount(words[0]); err != nil {
+		return 0, 0, fmt.Errorf("limit %q %w", words[0], err)
+	}
+	n := int64(1)
+	if len(words) == 4 {
+		if n, err = parseCount(words[2]); err != nil {
+			return 0, 0, fmt.Errorf("number of units %q %w", words[2], err)
+		}
+	}
+	unit, err := parseUnit(words[len(words)-1])
+	if err != nil {
+		return 0, 0, err
+	}
+	if n > int64(MaxPer/unit) {
+		return 0, 0, fmt.Errorf("%d %s is longer than the longest window, 31 days", n, words[len(words)-1])
+	}
+	return limit, time.Duration(n) * unit, nil
 }
 
 func parseCount(s string) (int64, error) {
@@ -77,16 +88,19 @@ func parseUnit(s string) (time.Duration, error) {
 }
 
 // String returns the window as a policy spells it, in the largest unit that divides its length.
-func (w Window) String() string {
+func (w Window) String() string { return rate(w.Limit, w.Per) + " by " + w.Key.String() }
+
+// rate spells a limit and a length, in the largest unit that divides it.
+func rate(limit int64, per time.Duration) string {
 	for _, u := range units {
-		if n := w.Per / u.per; w.Per > 0 && w.Per%u.per == 0 {
+		if n := per / u.per; per > 0 && per%u.per == 0 {
 			if n == 1 {
-				return fmt.Sprintf("%d per %s by %s", w.Limit, u.name, w.Key)
+				return fmt.Sprintf("%d per %s", limit, u.name)
 			}
-			return fmt.Sprintf("%d per %d %ss by %s", w.Limit, n, u.name, w.Key)
+			return fmt.Sprintf("%d per %d %ss", limit, n, u.name)
 		}
 	}
-	return fmt.Sprintf("%d per %v by %s", w.Limit, w.Per, w.Key)
+	return fmt.Sprintf("%d per %v", limit, per)
 }
 
 // ParseFailureMode reads a FailureMode as a policy spells it: local, allow or deny.

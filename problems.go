@@ -57,6 +57,7 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	for i := range l.Windows {
 		c.checkWindow(l, i)
 	}
+	c.checkSpecial(l)
 	if l.OnStoreFailure > FailDeny {
 		c.add("on_store_failure", -1, l.OnStoreFailure.String(), "on_store_failure %v is unknown: local, allow and deny are allowed", l.OnStoreFailure)
 	}

@@ -11,7 +11,12 @@ import (
 type Match struct {
 	limiter *limiter
 	route   *Route
+	beside  *beside // what the request is evaluated under with no effect; nil, as nearly always
 }
+
+// Beside reports whether the request is to be evaluated under something that has no effect on it (a limiter in Shadow mode, a
+// candidate policy): Decide is to be asked then though no limiter covers the request.
+func (m Match) Beside() bool { return m.beside != nil }
 
 // Limiter returns the matched limiter, read only; nil where no limiter covers the request.
 func (m Match) Limiter() *Limiter {
@@ -62,7 +67,8 @@ func (t *table) add(r Route, m Match) (taken Match, ok bool) {
 	}
 	kind := n.kind(r)
 	for _, e := range *kind {
-		if e.method == r.Method {
+		shadowed := e.match.limiter.Mode == Shadow || m.limiter.Mode == Shadow
+		if e.method == r.Method && (!shadowed || e.match.limiter == m.limiter) {
 			return e.match, false
 		}
 	}
@@ -100,14 +106,7 @@ func (t *table) match(method, path string) Match {
 
 // match returns the node's most specific route for method where rest follows the node's path.
 func (n *node) match(method, rest string) Match {
-	first, second := n.literal, n.segment
-	switch {
-	case rest == "" || rest[0] == '.':
-	case rest[0] == '/': // what is below is declared for the segment route, and only reaches the literal one
-		first, second = n.segment, n.literal
-	default:
-		first, second = nil, nil
-	}
+	first, second := n.covering(rest)
 	if m := find(first, method); m.limiter != nil {
 		return m
 	}
@@ -115,6 +114,17 @@ func (n *node) match(method, rest string) Match {
 		return m
 	}
 	return find(n.prefix, method)
+}
+
+// covering returns which entries cover what follows the node's path, in order, beside those of n.prefix.
+func (n *node) covering(rest string) (first, second []entry) {
+	switch {
+	case rest == "" || rest[0] == '.':
+		return n.literal, n.segment
+	case rest[0] == '/': // what is below is declared for the segment route, and only reaches the literal one
+		return n.segment, n.literal
+	}
+	return nil, nil
 }
 
 // find prefers the route with the method over the one for any; HEAD is served by whatever serves GET, so it is counted
@@ -135,6 +145,57 @@ func find(entries []entry, method string) Match {
 		return get
 	}
 	return any
+}
+
+// walk calls visit with every route that covers method and path, the most specific first, until it returns false. Of equally
+// specific ones those in Shadow mode come first.
+func (t *table) walk(method, path string, visit func(Match) bool) {
+	p := folded(path)
+	for _, l := range t.lengths {
+		if l > len(p) {
+			continue
+		}
+		if n := t.nodes[p[:l]]; n != nil && !n.walk(method, p[l:], visit) {
+			return
+		}
+	}
+}
+
+// walk goes through the node's routes in the order in which match prefers them, and reports whether to go on.
+func (n *node) walk(method, rest string, visit func(Match) bool) bool {
+	first, second := n.covering(rest)
+	for _, entries := range [...][]entry{first, second, n.prefix} {
+		for rank := rankExact; rank <= rankAny; rank++ {
+			for _, mode := range [...]Mode{Shadow, Enforce} {
+				for _, e := range entries {
+					if e.match.limiter.Mode == mode && e.rank(method) == rank && !visit(e.match) {
+						return false
+					}
+				}
+			}
+		}
+	}
+	return true
+}
+
+// How an entry's method covers a request's.
+const (
+	rankExact = iota
+	rankGet
+	rankAny
+	rankNone
+)
+
+func (e *entry) rank(method string) int {
+	switch {
+	case e.method == method && method != "":
+		return rankExact
+	case e.method == "":
+		return rankAny
+	case e.method == "GET" && method == "HEAD":
+		return rankGet
+	}
+	return rankNone
 }
 
 // fallback returns the least specific route that covers path, one for any method before one with a method.

@@ -13,10 +13,14 @@ type Scratch struct{ ticket ticket }
 // other of the same limiter and window, and never to be parsed or shown. Only the standings of the last decision that was made
 // with this Scratch have them, until it is used again; the bytes must not be changed.
 func (s *Scratch) Who(of *Standing) []byte {
-	if int(of.charge) >= s.ticket.n {
+	return s.ticket.who(of)
+}
+
+func (t *ticket) who(of *Standing) []byte {
+	if int(of.charge) >= t.n {
 		return nil
 	}
-	c := &s.ticket.charges[of.charge]
+	c := &t.charges[of.charge]
 	return c.Key[c.Scope:]
 }
 
@@ -26,18 +30,23 @@ type ticket struct {
 	charges  [MaxCharges]Charge
 	limiters [MaxCharges]*limiter
 	windows  [MaxCharges]*Window
-	ends     [MaxCharges]int // where each key ends in keys
-	keys     []byte          // begins in room; longer ones move out
-	room     [192]byte       // for the keys of nearly every request
+	ends     [MaxCharges]int   // where each key ends in keys
+	keys     []byte            // begins in room; longer ones move out
+	room     [192]byte         // for the keys of nearly every request
+	limits   [MaxCharges]int64 // what holds for the caller; of one who is exempt the store is asked for less
+	exempted [MaxCharges]bool  // charges that refuse nobody
+	exempt   int               // how many of them
+	grants   [MaxCharges]Grant // in force; written only where there are any
 	receipt  Receipt
 	cost     int64
+	beside   *beside // of the request's match
 }
 
 func (t *ticket) reset() {
 	if t.keys == nil {
 		t.keys = t.room[:0]
 	}
-	t.n, t.cost, t.keys = 0, 0, t.keys[:0]
+	t.n, t.cost, t.exempt, t.beside, t.keys = 0, 0, 0, nil, t.keys[:0]
 }
 
 // fill writes the charges of r.
@@ -46,20 +55,61 @@ func (d *Decider) fill(t *ticket, r *Request) error {
 		return fmt.Errorf("decide: cost %d is out of range: 1 to %d, 0 for the limiter's own and Peek are allowed", r.Cost, MaxLimit)
 	}
 	if len(r.Limiters) > 0 {
-		return t.addNamed(d.compiled.Load(), r)
+		if err := t.addNamed(d.compiled.Load(), r); err != nil {
+			return err
+		}
+		if c := d.candidate.Load(); c != nil {
+			t.beside = Match{beside: t.beside}.with(c, Match{}).beside
+		}
+		return d.complete(t)
 	}
 	m := r.Match
-	if m.limiter == nil {
+	if m.limiter == nil && m.beside == nil {
 		m = d.Match(r.Method, r.Path)
 	}
+	t.beside = m.beside
 	if m.limiter == nil {
 		return nil
 	}
 	if err := t.add(m.limiter, r); err != nil {
 		return err
 	}
+	return d.complete(t)
+}
+
+// complete brings the keys of a ticket into place, and the limits that an operator granted.
+func (d *Decider) complete(t *ticket) error {
 	t.sliceKeys()
+	if d.keeper != nil {
+		d.applyGrants(t)
+	}
+	return t.checkCosts()
+}
+
+// checkCosts refuses what could never be served.
+func (t *ticket) checkCosts() error {
+	for i := range t.n {
+		if c := &t.charges[i]; c.Cost > c.Limit {
+			return fmt.Errorf("decide: cost %d exceeds the limit of %q of limiter %q, which is %d here: it could never be served",
+				c.Cost, t.windows[i], t.limiters[i].Name, c.Limit)
+		}
+	}
 	return nil
+}
+
+// applyGrants has limits that were granted hold in place of the policy's.
+func (d *Decider) applyGrants(t *ticket) {
+	if !d.keeper.Granted(t.charges[:t.n], t.grants[:t.n]) {
+		return
+	}
+	for i := range t.n {
+		if limit := t.grants[i].Limit; limit > 0 {
+			t.limits[i] = limit
+			if !t.exempted[i] {
+				t.charges[i].Limit = limit
+			}
+		}
+	}
 }
 
 func (t *ticket) addNamed(c *compiled, r *Request) error {
@@ -73,11 +123,14 @@ func (t *ticket) addNamed(c *compiled, r *Request) error {
 				return fmt.Errorf("decide: limiter %q is named twice", name)
 			}
 		}
+		if l.Mode == Shadow {
+			t.beside = t.beside.shadow(l)
+			continue
+		}
 		if err := t.add(l, r); err != nil {
 			return err
 		}
 	}
-	t.sliceKeys()
 	return nil
 }
 
@@ -93,13 +146,23 @@ func (t *ticket) add(l *limiter, r *Request) error {
 	case Peek:
 		cost = 0
 	}
+	var exempt bool
+	var limits [MaxWindows]int64
+	if l.special != nil {
+		exempt, limits = l.special.find(r.Keys, t.keys)
+	}
 	for i := range l.Windows {
 		w := &l.Windows[i]
-		if cost > w.Limit {
-			return fmt.Errorf("decide: cost %d exceeds the limit of %q of limiter %q: it could never be served", cost, w, l.Name)
-		}
 		c := &t.charges[t.n]
 		c.Limit, c.Per, c.Cost = w.Limit, int64(w.Per/time.Second), cost
+		if limits[i] > 0 {
+			c.Limit = limits[i]
+		}
+		t.limits[t.n], t.exempted[t.n] = c.Limit, exempt
+		if exempt {
+			c.Limit = MaxLimit
+			t.exempt++
+		}
 		c.Scope = len(l.scopes[i])
 		start := len(t.keys)
 		t.keys = append(t.keys, l.scopes[i]...)
@@ -127,6 +190,13 @@ func (t *ticket) sliceKeys() {
 
 // decide reads the receipt: one standing a window, the binding one first.
 func (t *ticket) decide(outcome Outcome, d *Decision) {
+	d.Exempt = t.exempt == t.n
+	if d.Exempt && !t.receipt.Allowed { // nobody counts it, or it counts no further
+		t.receipt.Allowed = true
+		if outcome == StoreUnavailable {
+			outcome = AllowedUncounted
+		}
+	}
 	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = t.receipt.Allowed, outcome, t.receipt.Now, t.cost, t.n
 	d.many = nil
 	if t.n > len(d.few) {
@@ -137,8 +207,11 @@ func (t *ticket) decide(outcome Outcome, d *Decision) {
 		c, used := &t.charges[i], t.receipt.Used[i]
 		s := &standings[i]
 		s.Limiter, s.Window = &t.limiters[i].Limiter, t.windows[i]
-		s.Limit, s.Count, s.charge = c.Limit, used.Count, uint8(i)
-		s.Remaining, s.Refused = max(c.Limit-used.Count, 0), false
+		s.Limit, s.Count, s.charge = t.limits[i], used.Count, uint8(i)
+		s.Remaining, s.Refused = max(s.Limit-used.Count, 0), false
+		if t.exempted[i] {
+			s.Remaining = s.Limit
+		}
 		s.Reset = used.Reset
 		if s.Reset == 0 {
 			s.Reset = d.Now + c.Per

@@ -9,6 +9,9 @@
 //	charges → take         store.go     a store charges every window, or none; a new store implements its one method
 //	receipt → standings    ticket.go    the binding window first, as the headers will tell it
 //
+// Some callers have other limits, or none: who.go. What is tried out beside the policy is shadow.go and candidate.go, and what an
+// operator looks at and changes is keeper.go.
+//
 // The arithmetic of a fixed window stands alone in window.go: no clock, no I/O, no context. What happens while a store
 // does not answer is failover.go; beneath it are deadline.go, breaker.go, and for a store that several processes share outage.go
 // (what is known of the outage), notes.go (what the store is owed for it) and giveback.go (how it gets that).
@@ -30,7 +33,10 @@ type Decider struct {
 	shared    Shared // store, or nil where it is not one
 	raiser    Raiser // the fallback, likewise
 	options   Options
+	keeper    Keeper // likewise
 	compiled  atomic.Pointer[compiled]
+	candidate atomic.Pointer[candidate] // nil: none
+	aside     aside
 	tickets   sync.Pool
 
 	deadlines deadlines
@@ -95,6 +101,7 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 	d := &Decider{store: s, options: o}
 	_, d.inProcess = s.(InProcess)
 	d.shared, _ = s.(Shared)
+	d.keeper, _ = s.(Keeper)
 	d.raiser, _ = o.Fallback.(Raiser)
 	d.deadlines = deadlines{length: o.Deadline, start: time.Now()}
 	d.outage.told = o.OnStoreFailure
@@ -123,18 +130,30 @@ func (d *Decider) Policy() Policy {
 
 // Match returns the most specific route for a request (D8). path is decoded and need not be canonical.
 func (d *Decider) Match(method, path string) Match {
-	return d.compiled.Load().table.match(method, path)
+	m := d.compiled.Load().match(method, path)
+	if c := d.candidate.Load(); c != nil {
+		m = m.with(c, c.compiled.table.match(method, path))
+	}
+	return m
 }
 
 // Fallback returns the least specific route that covers path, for any method where there is one: what a surface counts
 // when a request has no safe reading of its own (D10).
 func (d *Decider) Fallback(path string) Match {
-	return d.compiled.Load().table.fallback(path)
+	m := d.compiled.Load().table.fallback(path)
+	if c := d.candidate.Load(); c != nil {
+		m = m.with(c, c.compiled.table.fallback(path))
+	}
+	return m
 }
 
 // Named returns the limiter of that name; the zero Match where the policy has none.
 func (d *Decider) Named(name string) Match {
-	return Match{limiter: d.compiled.Load().named[name]}
+	m := d.compiled.Load().match1(name)
+	if c := d.candidate.Load(); c != nil {
+		m = m.with(c, c.compiled.match1(name))
+	}
+	return m
 }
 
 // Keys answers who is calling. It is the seam between who and how much: HTTP answers from package identity, other doors
@@ -262,8 +281,11 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 	}
 	if t.n == 0 {
 		*out = Decision{Allowed: true, Outcome: Unlimited}
-		return nil
+	} else {
+		t.decide(d.take(ctx, t), out)
 	}
-	t.decide(d.take(ctx, t), out)
+	if t.beside != nil && r.Cost != Peek {
+		d.decideBeside(ctx, r, t, out)
+	}
 	return nil
 }

@@ -171,13 +171,6 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 				return
 			}
 		}
-		if match.Limiter() == nil {
-			if m.options.Observe != nil {
-				m.options.Observe(Observation{})
-			}
-			next.ServeHTTP(w, r)
-			return
-		}
 		m.Serve(w, r, match, next)
 	})
 }

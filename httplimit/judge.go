@@ -65,7 +65,7 @@ func (m *Middleware) Judge(ctx context.Context, q Question, c *identity.Caller, 
 	}
 	*values, a.values = fieldValues{}, values
 	match := q.Match
-	if match.Limiter() == nil {
+	if match.Limiter() == nil && !match.Beside() {
 		match = m.decider.Match(q.Method, q.Path)
 	}
 	access := protected
@@ -92,6 +92,11 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 	l := match.Limiter()
 	if l == nil {
 		a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}
+		if match.Beside() {
+			if err := m.decider.DecideInto(ctx, &r, &a.Decision); err != nil {
+				return err
+			}
+		}
 		m.observe(ctx, a, start, nil, nil)
 		return nil
 	}

@@ -39,9 +39,7 @@ type ruling struct {
 
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, match weir.Match, a access) {
 	if match.Limiter() == nil {
-		if m.options.Observe != nil {
-			m.options.Observe(Observation{})
-		}
+		m.pass(r, match)
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -62,6 +60,22 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	next.ServeHTTP(x.withInterfaces(&m.writers), r)
 	x.returned = true
+}
+
+// pass notes a request that no limiter covers. What is only tried out may cover it all the same.
+func (m *Middleware) pass(r *http.Request, match weir.Match) {
+	if match.Beside() {
+		u := m.rulings.Get().(*ruling)
+		u.request.Request = r
+		m.options.Identity.Start(&u.caller, &u.request)
+		// Nothing can be wrong with a request that spends what its limiters say, and this one has none.
+		_ = m.decider.DecideInto(r.Context(), &weir.Request{Keys: &u.caller, Match: match, Scratch: &u.scratch}, &u.answer.Decision)
+		u.request.Request = nil
+		m.rulings.Put(u)
+	}
+	if m.options.Observe != nil {
+		m.options.Observe(Observation{})
+	}
 }
 
 // refuse writes an answer of our own.

@@ -28,6 +28,9 @@ type limiter struct {
 	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"What each request is charged to: all of the windows, or none where one is full."`
 	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends, 1 unless said."`
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"Which text of the catalogue the 429 carries; the widget surface's unless said."`
+	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce, unless said, or shadow: the limiter counts and reports what it would have refused, changes nothing that a caller can see, and lets the next limiter that matches stand."`
+	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted and never refused: networks, addresses, or the public ids of API tokens."`
+	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers, in place of those of the windows that have the same length."`
 	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What happens while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
 }
 
@@ -37,21 +40,19 @@ type (
 	window      string
 	message     string
 	failureMode string
+	mode        string
+	who         string
+	override    string
 	units       int64
 )
-
-// laterFields are fields of a limiter that the design has and this version does not honour yet.
-var laterFields = map[string]string{
-	"mode":      "without it the limiter is enforced",
-	"exempt":    "without it the limiter counts everybody",
-	"overrides": "without it the limiter's windows hold for everybody",
-}
 
 // otherNames are words that people bring from elsewhere for fields of ours.
 var otherNames = map[string]string{
 	"limit": "windows", "limits": "windows", "rate": "windows", "rates": "windows", "quota": "windows", "per": "windows",
 	"by": "windows", "key": "windows", "keys": "windows", "period": "windows",
 	"path": "routes", "paths": "routes", "match": "routes", "method": "routes", "methods": "routes", "endpoints": "routes",
+	"whitelist": "exempt", "allowlist": "exempt", "allow": "exempt", "skip": "exempt", "except": "exempt", "bypass": "exempt",
+	"override": "overrides", "exceptions": "overrides", "dry_run": "mode", "dryrun": "mode", "shadow": "mode", "shadow_mode": "mode",
 	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }
@@ -162,10 +163,6 @@ func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
 
 // unknownField returns the field that is likely to be meant; empty where none is.
 func (d *reading) unknownField(at place, path, key string, t reflect.Type) string {
-	if without, ok := laterFields[key]; ok && t == reflect.TypeFor[limiter]() {
-		d.tell(at, path, key, "remove it; "+without, "%q is not supported yet by this version: it is refused, since it would be ignored", key)
-		return ""
-	}
 	if d.full() {
 		d.more++
 		return ""
@@ -212,6 +209,11 @@ func (d *reading) room(t reflect.Type, n int) (allowed string) {
 			return fmt.Sprintf("%d in all limiters together", MaxRoutes)
 		}
 		d.routes += n
+	case t == reflect.TypeFor[[]who](), t == reflect.TypeFor[[]override]():
+		if d.exceptions+n > MaxExceptions {
+			return fmt.Sprintf("%d in exempt and overrides of all limiters together", MaxExceptions)
+		}
+		d.exceptions += n
 	}
 	return ""
 }

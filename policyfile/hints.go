@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"net/netip"
 	"regexp"
 	"strings"
 
@@ -98,4 +99,53 @@ func failureHint(s string) string {
 		return "deny answers 503 while the store does not answer"
 	}
 	return didYouMean(s, []string{"local", "allow", "deny"})
+}
+
+// modeHint says which mode is likely to be meant.
+func modeHint(s string) string {
+	switch strings.ToLower(s) {
+	case "on", "active", "live", "block", "reject", "refuse", "deny":
+		return "enforce refuses what does not fit"
+	case "off", "dry-run", "dry_run", "dryrun", "report", "report-only", "log", "monitor", "observe", "test", "watch":
+		return "shadow counts and reports, and refuses nothing"
+	}
+	return didYouMean(s, []string{"enforce", "shadow"})
+}
+
+// whoHint says what to do about callers that cannot be read; empty where the error says it all.
+func whoHint(s string) string {
+	words := strings.Fields(s)
+	if len(words) == 2 && (words[0] == "ip" || words[0] == "cidr") {
+		if _, err := weir.ParseWho(words[1]); err == nil {
+			return "write it alone: " + words[1]
+		}
+	}
+	if len(words) == 2 && (words[0] == "agent" || words[0] == "session") {
+		return "name an address or an API token: an agent is what the caller chooses, and sessions come and go"
+	}
+	if network, err := netip.ParsePrefix(s); err == nil && network.Masked() != network {
+		return "write " + network.Masked().String()
+	}
+	if len(words) == 1 && !strings.ContainsAny(s, ".:/") && !strings.HasPrefix(s, "wpt_") {
+		if _, err := weir.ParseWho("token " + s); err == nil {
+			return "an API token is named: token " + s
+		}
+	}
+	return ""
+}
+
+// overrideHint says what to do about an override that cannot be read; empty where the error says it all.
+func overrideHint(s string) string {
+	if head, who, ok := strings.Cut(s, " for "); ok {
+		if _, err := weir.ParseWho(who); err != nil {
+			return whoHint(strings.TrimSpace(who))
+		}
+		return windowHint(head)
+	}
+	if head, _, ok := strings.Cut(s, " by "); ok {
+		if _, err := weir.ParseWindow(s); err == nil {
+			return "say for whom, not by what: " + head + " for token 3fk2mq7a4c"
+		}
+	}
+	return ""
 }

@@ -28,6 +28,11 @@ func Marshal(p weir.Policy) []byte {
 		if l.Message != "" {
 			fmt.Fprintf(&b, "    message: %s\n", scalar(l.Message))
 		}
+		if l.Mode != weir.Enforce {
+			fmt.Fprintf(&b, "    mode: %s\n", scalar(l.Mode.String()))
+		}
+		writeList(&b, "exempt", l.Exempt)
+		writeList(&b, "overrides", l.Overrides)
 		if l.OnStoreFailure != weir.FailLocal {
 			fmt.Fprintf(&b, "    on_store_failure: %s\n", scalar(l.OnStoreFailure.String()))
 		}

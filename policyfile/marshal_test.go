@@ -2,8 +2,10 @@ package policyfile_test
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,10 +42,34 @@ func anyPolicy(t *rapid.T) weir.Policy {
 			l.Windows = append(l.Windows, anyWindow(t))
 		}
 		l.Cost = rapid.Int64Range(0, l.Windows[0].Limit).Draw(t, "cost")
+		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
+		l.Exempt = append([]weir.Who(nil), rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "exempt")...)
+		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "overrides") {
+			if !slices.Contains(l.Exempt, who) {
+				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, For: who})
+			}
+		}
 		l.Message = rapid.SampledFrom([]string{"", "widget", "bulk-sync", "null"}).Draw(t, "message")
 		p.Limiters = append(p.Limiters, l)
 	}
 	return p
+}
+
+func anyWho() *rapid.Generator[weir.Who] {
+	return rapid.Custom(func(t *rapid.T) weir.Who {
+		if rapid.Bool().Draw(t, "is a token") {
+			return weir.Who{Token: rapid.StringMatching(`[a-z2-7]{10}|[A-Za-z0-9._-]{1,12}`).Filter(func(s string) bool { return !strings.HasPrefix(s, "wpt_") }).Draw(t, "token")}
+		}
+		addr := netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "IPv4")))
+		if rapid.Bool().Draw(t, "is IPv6") {
+			addr = netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "IPv6"))).Unmap()
+		}
+		network, err := addr.Prefix(rapid.IntRange(0, addr.BitLen()).Draw(t, "bits"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return weir.Who{Network: network}
+	})
 }
 
 func anyWindow(t *rapid.T) weir.Window {

@@ -11,9 +11,20 @@ import (
 
 // indexes say where in the document the parts of the policy stand: what could not be used has no place in the policy.
 type indexes struct {
-	limiters        []int
-	routes, windows [][]int // of each limiter of the policy
+	limiters []int
+	lists    map[string][][]int // by field, for each limiter of the policy
 }
+
+// add notes where the items of a field of the next limiter stand.
+func (x *indexes) add(field string, items []int) {
+	if x.lists == nil {
+		x.lists = make(map[string][][]int)
+	}
+	x.lists[field] = append(x.lists[field], items)
+}
+
+// of returns where an item of a limiter's field stands in the document.
+func (x *indexes) of(limiter int, field string, item int) int { return x.lists[field][limiter][item] }
 
 // policy returns what doc means, and tells what is wrong with that by package weir's rules.
 func (d *reading) policy(doc *document) weir.Policy {
@@ -34,35 +45,39 @@ func (d *reading) policy(doc *document) weir.Policy {
 
 func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out := weir.Limiter{Name: string(l.Name), Cost: int64(l.Cost), Message: string(l.Message)}
-	var routes, windows []int
-	for i, s := range l.Routes {
-		at := fmt.Sprintf("%s.routes[%d]", path, i)
-		if d.failed[at] {
-			continue
-		}
-		r, err := weir.ParseRoute(string(s))
-		if err != nil {
-			d.fail(at, string(s), routeHint(string(s)), "%v", err)
-			continue
-		}
-		out.Routes, routes = append(out.Routes, r), append(routes, i)
-	}
-	for i, s := range l.Windows {
-		at := fmt.Sprintf("%s.windows[%d]", path, i)
-		if d.failed[at] {
-			continue
-		}
-		w, err := weir.ParseWindow(string(s))
-		if err != nil {
-			d.fail(at, string(s), windowHint(string(s)), "%v", err)
-			continue
-		}
-		out.Windows, windows = append(out.Windows, w), append(windows, i)
-	}
-	d.policyAt.routes = append(d.policyAt.routes, routes)
-	d.policyAt.windows = append(d.policyAt.windows, windows)
+	out.Routes = readItems(d, path, "routes", l.Routes, weir.ParseRoute, routeHint)
+	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
+	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
+	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
 	d.options(l, &out, path)
 	return out
+}
+
+// readItems reads what can be read of a list of texts, notes where that stands, and tells what is wrong with the rest.
+func readItems[S ~string, T any](d *reading, path, field string, texts []S, parse func(string) (T, error), hint func(string) string) (out []T) {
+	var at []int
+	for i, s := range texts {
+		item := fmt.Sprintf("%s.%s[%d]", path, field, i)
+		if d.failed[item] {
+			continue
+		}
+		v, err := parse(string(s))
+		if err != nil {
+			d.fail(item, withoutToken(string(s)), hint(string(s)), "%v", err)
+			continue
+		}
+		out, at = append(out, v), append(at, i)
+	}
+	d.policyAt.add(field, at)
+	return out
+}
+
+// withoutToken returns s unless somebody wrote a whole token into it: that is shown nowhere.
+func withoutToken(s string) string {
+	if strings.Contains(s, "wpt_") {
+		return ""
+	}
+	return s
 }
 
 // wellFormed matches the name of a message in any catalogue.
@@ -81,6 +96,13 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 		d.fail(at, m, didYouMean(m, known), "message %q is unknown: %s are allowed", excerpt(m), strings.Join(known, ", "))
 	case !wellFormed.MatchString(m):
 		d.fail(at, m, "it is the name of a text in the catalogue, not the text", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(m))
+	}
+	if at := path + ".mode"; d.written(at) {
+		mode, err := weir.ParseMode(string(l.Mode))
+		if err != nil {
+			d.fail(at, string(l.Mode), modeHint(string(l.Mode)), "%v", err)
+		}
+		out.Mode = mode
 	}
 	if at := path + ".on_store_failure"; d.written(at) {
 		mode, err := weir.ParseFailureMode(string(l.OnStoreFailure))
@@ -121,11 +143,8 @@ func (d *reading) place(p weir.Policy, doc *document, x weir.Problem) {
 			return
 		}
 	}
-	switch {
-	case x.Index >= 0 && x.Field == "routes":
-		path = fmt.Sprintf("%s[%d]", path, d.policyAt.routes[x.Limiter][x.Index])
-	case x.Index >= 0 && x.Field == "windows":
-		path = fmt.Sprintf("%s[%d]", path, d.policyAt.windows[x.Limiter][x.Index])
+	if x.Index >= 0 {
+		path = fmt.Sprintf("%s[%d]", path, d.policyAt.of(x.Limiter, x.Field, x.Index))
 	}
 	if inner, ok := d.at[path]; ok {
 		at = inner.of(x.Value)
@@ -163,7 +182,7 @@ func (d *reading) sameRoute(p weir.Policy, x weir.Problem) string {
 	for i, l := range p.Limiters[:x.Limiter+1] {
 		for j, r := range l.Routes {
 			if (i < x.Limiter || j < x.Index) && same(r, route) {
-				at := d.at[fmt.Sprintf("limiters[%d].routes[%d]", d.policyAt.limiters[i], d.policyAt.routes[i][j])]
+				at := d.at[fmt.Sprintf("limiters[%d].routes[%d]", d.policyAt.limiters[i], d.policyAt.of(i, "routes", j))]
 				return fmt.Sprintf("the other stands on line %d", at.line)
 			}
 		}

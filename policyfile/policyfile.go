@@ -27,6 +27,8 @@ const (
 	MaxLimiters = 1000
 	MaxRoutes   = 10_000 // of all limiters
 	MaxText     = 1024   // bytes of one text
+
+	MaxExceptions = 10_000 // exempt callers and overrides, of all limiters
 )
 
 //go:embed contract.yaml

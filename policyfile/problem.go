@@ -64,14 +64,15 @@ func (p place) of(value string) place {
 
 // A reading is one Parse under way.
 type reading struct {
-	reader   Reader
-	name     string
-	problems []Problem
-	more     int              // problems that were counted and not kept
-	at       map[string]place // of everything in the document, by its path
-	failed   map[string]bool  // paths whose value is missing or unusable, which has been told
-	routes   int              // how many were read
-	policyAt indexes
+	reader     Reader
+	name       string
+	problems   []Problem
+	more       int              // problems that were counted and not kept
+	at         map[string]place // of everything in the document, by its path
+	failed     map[string]bool  // paths whose value is missing or unusable, which has been told
+	routes     int              // how many were read
+	exceptions int              // likewise
+	policyAt   indexes
 }
 
 func newReading(r Reader, name string) *reading {

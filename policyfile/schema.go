@@ -32,6 +32,8 @@ func (r Reader) Schema() []byte {
 	describe(limiters.Items, reflect.TypeFor[limiter]())
 	bound(limiters.Items.Properties["routes"], 0, MaxRoutes)
 	bound(limiters.Items.Properties["windows"], 1, weir.MaxWindows)
+	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
+	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		panic(err) // as above
@@ -42,6 +44,8 @@ func (r Reader) Schema() []byte {
 // typeSchemas says what each type of the document may hold.
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	one, most := 1.0, float64(weir.MaxLimit)
+	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
+	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
 	part := alternatives(r.sources()) + `( +or +` + alternatives(r.sources()) + `)*`
 	text := func(pattern string) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Pattern: "^" + pattern + "$", MaxLength: jsonschema.Ptr(MaxText)}
@@ -49,9 +53,12 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	schemas := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[name]():        text(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[route]():       text(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
-		reflect.TypeFor[window]():      text(` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s? +by +` + part + `( *\+ *` + part + `)* *`),
+		reflect.TypeFor[window]():      text(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
 		reflect.TypeFor[message]():     text(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &one, Maximum: &most},
+		reflect.TypeFor[who]():         text(callers),
+		reflect.TypeFor[override]():    text(rate + ` +for` + callers),
+		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
 	}
 	if r.Messages != nil {

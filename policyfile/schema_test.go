@@ -23,6 +23,7 @@ var beyondSchema = map[string]string{
 	"document-end":        "spelling, not data",
 	"duplicate-name":      "two limiters compared",
 	"equal-windows":       "two windows compared",
+	"expensive-override":  "two fields compared",
 	"everyone-not-alone":  "the parts of a key compared",
 	"merge-key":           "the parser resolves it before a schema is asked",
 	"several-documents":   "the first document alone is asked",
@@ -103,7 +104,7 @@ func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
 func TestTheSchemaHelpsAnEditor(t *testing.T) {
 	schema := resolved(t, policyfile.Schema()).Schema()
 	limiter := schema.Properties["limiters"].Items
-	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"cost", "message", "name", "on_store_failure", "routes", "windows"}) {
+	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"cost", "exempt", "message", "mode", "name", "on_store_failure", "overrides", "routes", "windows"}) {
 		t.Errorf("fields: %v", got)
 	}
 	if !slices.Equal(limiter.Required, []string{"name", "windows"}) {

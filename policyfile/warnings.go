@@ -37,10 +37,16 @@ func (w *warner) limiter(i int) {
 		w.warn(path, "", "add routes, unless a caller of the library names it", "limiter %q has no routes: no HTTP request is ever charged to it", l.Name)
 	}
 	for j, r := range l.Routes {
-		w.route(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.routes[i][j]), r)
+		w.route(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r)
+	}
+	for j, who := range l.Exempt {
+		if who.Network.IsValid() && who.Network.Bits() == 0 {
+			w.warn(fmt.Sprintf("%s.exempt[%d]", path, w.policyAt.of(i, "exempt", j)), who.String(), "mode: shadow counts everybody and refuses nobody, and says what it would have refused",
+				"%v is everybody: limiter %q refuses nobody with such an address", who, l.Name)
+		}
 	}
 	for j, window := range l.Windows {
-		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.windows[i][j])
+		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(i, "windows", j))
 		if agentAlone(window.Key) {
 			w.warn(at, identity.Agent, "count by ip+agent, or add a window by ip",
 				"%q counts by agent alone: the caller chooses its agent, so it can take a new budget, or spend another's", window)
@@ -109,6 +115,9 @@ func (w *warner) holes() {
 	var open []hole
 	prefixes := make(map[string]bool)
 	for i, l := range w.policy.Limiters {
+		if l.Mode == weir.Shadow { // which covers nothing
+			continue
+		}
 		for j, r := range l.Routes {
 			prefix := r.Path[:strings.LastIndexByte(r.Path, '/')+1]
 			if prefix == "/" || r.Method == "" && r.Prefix || isUnder(prefix, catching) {
@@ -120,7 +129,7 @@ func (w *warner) holes() {
 			}
 			if key := strings.ToLower(prefix); !prefixes[key] {
 				prefixes[key] = true
-				open = append(open, hole{prefix, fmt.Sprintf("limiters[%d].routes[%d]", w.policyAt.limiters[i], w.policyAt.routes[i][j]), example})
+				open = append(open, hole{prefix, fmt.Sprintf("limiters[%d].routes[%d]", w.policyAt.limiters[i], w.policyAt.of(i, "routes", j)), example})
 			}
 		}
 	}
@@ -138,7 +147,7 @@ func (w *warner) catching() map[string]bool {
 	all := make(map[string]bool)
 	for _, l := range w.policy.Limiters {
 		for _, r := range l.Routes {
-			if r.Method == "" && r.Prefix {
+			if r.Method == "" && r.Prefix && l.Mode == weir.Enforce {
 				all[strings.ToLower(r.Path)] = true
 			}
 		}

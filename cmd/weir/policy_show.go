@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
@@ -67,6 +68,9 @@ type limiterJSON struct {
 	Cost           int64        `json:"cost"`
 	Message        string       `json:"message"`
 	OnStoreFailure string       `json:"on_store_failure"`
+	Mode           string       `json:"mode"`
+	Exempt         []string     `json:"exempt"`
+	Overrides      []string     `json:"overrides"`
 }
 
 type windowJSON struct {
@@ -79,13 +83,22 @@ type windowJSON struct {
 func limitersJSON(p weir.Policy) []limiterJSON {
 	all := make([]limiterJSON, len(p.Limiters))
 	for i, l := range p.Limiters {
-		all[i] = limiterJSON{Name: l.Name, Routes: []string{}, Cost: max(l.Cost, 1), Message: httplimit.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String()}
-		for _, r := range l.Routes {
-			all[i].Routes = append(all[i].Routes, r.String())
+		all[i] = limiterJSON{
+			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Message: httplimit.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
+			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
 		}
 		for _, w := range l.Windows {
 			all[i].Windows = append(all[i].Windows, newWindowJSON(w))
 		}
+	}
+	return all
+}
+
+// texts spells each item as a policy does; never nil, which JSON would write as null.
+func texts[T fmt.Stringer](items []T) []string {
+	all := make([]string, len(items))
+	for i, item := range items {
+		all[i] = item.String()
 	}
 	return all
 }
