@@ -1,0 +1,68 @@
+package telemetry_test
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/telemetry"
+)
+
+// everything returns Metrics that tell every family, and a Decider that they are about.
+func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
+	t.Helper()
+	d := newDecider(t, "10 per minute by ip", weir.Options{})
+	s := newStore(t)
+	m := telemetry.New(telemetry.Options{Build: telemetry.Build{Version: "v1", Revision: "abc", Go: "go1"}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Listener("edge", l).Close()
+	loaded := time.Unix(1e9, 0)
+	m.Bind(telemetry.Sources{
+		Policy:    d.Policy,
+		Candidate: func() (weir.Policy, bool) { return policy(t, "5 per minute by ip"), true },
+		Health:    d.Health,
+		Table:     func() telemetry.Table { return telemetry.Table(s.Stats()) },
+		Shared:    func() telemetry.Shared { return telemetry.Shared{Asked: 3, Remembered: 1} },
+		InFlight:  func() int64 { return 2 },
+		PolicyState: func() telemetry.PolicyState {
+			return telemetry.PolicyState{Version: "0123abcd", Source: "file", Loaded: loaded, Tried: loaded.Add(time.Hour)}
+		},
+		CandidateState: func() (telemetry.PolicyState, bool) {
+			return telemetry.PolicyState{Version: "89abcdef", Source: "file", Loaded: loaded}, true
+		},
+	})
+	decision := decide(t, d, "192.0.2.9")
+	b := decision.Standings()[0]
+	m.Observe(httplimit.Observation{Limiter: "api", Window: b.Window, Outcome: httplimit.Admitted, Decision: &decision})
+	m.Shadow(weir.Shadowed{Limiter: b.Limiter, Decision: &decision})
+	m.Candidate(weir.Compared{Live: &decision, Candidate: &decision})
+	m.StoreTake(time.Millisecond, nil)
+	return m, d
+}
+
+func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
+	m, _ := everything(t)
+	want(t, m, "weir_policy_last_reload_successful", 0)
+	want(t, m, "weir_policy_last_reload_timestamp_seconds", 1e9+3600)
+	want(t, m, "weir_policy_loaded_timestamp_seconds", 1e9)
+	want(t, m, `weir_policy_info{source="file",version="0123abcd"}`, 1)
+	want(t, m, "weir_candidate_last_reload_successful", 1)
+	want(t, m, "weir_candidate_last_reload_timestamp_seconds", 0)
+}
+
+// promtool runs Debian's, which judges as the Prometheus of the same version does.
+func promtool(t *testing.T, stdin string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("promtool", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
