@@ -1,0 +1,251 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// A slot is where one policy is in force, or evaluated: one attempt to replace it at a time.
+type slot struct {
+	what   string // of the log's lines
+	reader policyfile.Reader
+	check  func(weir.Policy) error // nil: any policy will do
+	put    func(*weir.Policy) error
+	told   func(State) // nil: nobody
+	now    func() time.Time
+	log    *slog.Logger
+
+	state atomic.Pointer[State]
+
+	turn   chan struct{} // holds one token: whoever has it makes the attempt, and may use what follows
+	file   *watched      // nil: what is in force was in no file
+	judged Attempt       // the last that came to a judgement
+	unread string        // the last failure to read the file that was told; empty after a success
+}
+
+func newSlot(what, source, path string, o Options) *slot {
+	s := &slot{what: what, reader: o.Reader, now: o.Now, log: o.Log, turn: make(chan struct{}, 1)}
+	if source == File {
+		s.file = &watched{path: path}
+	}
+	return s
+}
+
+// begin takes d for what is in force already.
+func (s *slot) begin(d *Document) {
+	now := s.now()
+	s.judged = Attempt{At: now, By: Start, OK: true}
+	if s.file != nil {
+		s.file.judge(d.Text)
+	}
+	s.state.Store(s.newState(d, now, Start))
+}
+
+func (s *slot) newState(d *Document, at time.Time, by string) *State {
+	state := &State{
+		Policy: d.Policy, Version: Version(d.Policy), Source: d.Source, Text: d.Text, Lines: d.Lines, Warnings: d.Warnings,
+		Since: at, By: by, Last: s.judged,
+	}
+	if s.file != nil {
+		state.Path = s.file.path
+	}
+	return state
+}
+
+// alone waits for its turn; where it returns nil the caller calls next.
+func (s *slot) alone(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slot) next() { <-s.turn }
+
+// reload judges the file as it is now.
+func (s *slot) reload(ctx context.Context, by string) error {
+	if s.file == nil {
+		return fmt.Errorf("reload: %w: %s; weir serve --policy FILE has one", ErrFixed, s.origin())
+	}
+	if err := s.alone(ctx); err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	defer s.next()
+	text, err := s.file.now()
+	if err != nil {
+		s.unreadable(by, err)
+		return fmt.Errorf("reload: %w", err)
+	}
+	return s.offer(by, File, s.file.path, text)
+}
+
+// origin says where a policy came from that was in no file.
+func (s *slot) origin() string {
+	switch s.state.Load().Source {
+	case Contract:
+		return "it is the built-in contract"
+	case Posted:
+		return "it was posted, and before it was none from a file"
+	}
+	return "it was read from standard input or a pipe, which gives nothing twice"
+}
+
+// post judges a text that somebody sent.
+func (s *slot) post(ctx context.Context, by string, text []byte) error {
+	if err := s.alone(ctx); err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	defer s.next()
+	return s.offer(by, Posted, "the posted policy", bytes.Clone(text[:min(len(text), policyfile.MaxSize+1)]))
+}
+
+// look judges the file if it has changed and stands still.
+func (s *slot) look(ctx context.Context) {
+	if s.file == nil || s.alone(ctx) != nil {
+		return
+	}
+	defer s.next()
+	text, changed, err := s.file.look()
+	switch {
+	case err != nil:
+		s.unreadable(Watch, err)
+	case changed:
+		_ = s.offer(Watch, File, s.file.path, text) // it is told
+	case s.unread != "" && s.file.failures == 0:
+		s.log.Info("the "+s.what+"'s file can be read again, and is what it was", "path", s.file.path)
+		s.unread = ""
+		s.attempted(s.judged)
+	}
+}
+
+// offer puts a policy in force, or refuses it, and tells.
+func (s *slot) offer(by, source, path string, text []byte) error {
+	s.unread = ""
+	old := s.state.Load()
+	if source == File && old.Source == File && bytes.Equal(text, old.Text) {
+		s.judged = Attempt{At: s.now(), By: by, OK: true}
+		s.log.Info("the "+s.what+" is what it was", "path", path, "version", old.Version, "by", by)
+		s.attempted(s.judged)
+		return nil
+	}
+	d, err := Parse(s.reader, source, path, text)
+	if err == nil {
+		err = s.accept(d)
+	}
+	if err != nil {
+		var invalid *policyfile.Error
+		if !errors.As(err, &invalid) {
+			invalid = &policyfile.Error{Problems: []policyfile.Problem{{File: path, Message: err.Error()}}}
+		}
+		s.refuse(by, path, invalid.Problems)
+		return invalid
+	}
+	s.judged = Attempt{At: s.now(), By: by, OK: true}
+	state := s.newState(d, s.judged.At, by)
+	s.state.Store(state)
+	for _, w := range d.Warnings {
+		s.log.Warn("the new "+s.what+" is valid, and surprising", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message)
+	}
+	s.log.Info("the "+s.what+" was replaced; counts go on", "source", source, "path", path, "version", state.Version, "was", old.Version,
+		"limiters", len(d.Policy.Limiters), "by", by)
+	s.tell()
+	return nil
+}
+
+// accept puts d in force if the store can count it.
+func (s *slot) accept(d *Document) error {
+	if s.check != nil {
+		if err := s.check(d.Policy); err != nil {
+			return &policyfile.Error{Problems: s.found(d, err)}
+		}
+	}
+	err := s.put(&d.Policy)
+	var bad *weir.PolicyError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	found := make([]policyfile.Problem, len(bad.Problems))
+	for i, p := range bad.Problems {
+		found[i] = d.problem(p.Limiter, p.Message)
+	}
+	return &policyfile.Error{Problems: found}
+}
+
+// found asks which limiters are meant by what a check says of a whole policy.
+func (s *slot) found(d *Document, all error) []policyfile.Problem {
+	var found []policyfile.Problem
+	for i, l := range d.Policy.Limiters {
+		if err := s.check(weir.Policy{Limiters: []weir.Limiter{l}}); err != nil {
+			found = append(found, d.problem(i, err.Error()))
+		}
+	}
+	if found == nil {
+		found = append(found, d.problem(-1, all.Error()))
+	}
+	return found
+}
+
+// problem is one of the limiter with that index; -1: of the policy.
+func (d *Document) problem(limiter int, message string) policyfile.Problem {
+	p := policyfile.Problem{File: d.Path, Message: message}
+	if limiter >= 0 && limiter < len(d.Lines) {
+		p.Line, p.Column, p.Path = d.Lines[limiter], 1, fmt.Sprintf("limiters[%d]", limiter)
+	}
+	return p
+}
+
+// mostLogged is how many problems of one policy the log has; State has all.
+const mostLogged = 10
+
+// refuse tells why what was offered is not in force.
+func (s *slot) refuse(by, path string, problems []policyfile.Problem) {
+	s.judged = Attempt{At: s.now(), By: by, Problems: problems}
+	s.log.Error("the new "+s.what+" is refused, what was in force stays so", "path", path, "problems", len(problems), "by", by)
+	for i, p := range problems {
+		if i == mostLogged {
+			s.log.Error(fmt.Sprintf("%d problems more are not logged; 'weir policy check FILE' tells all", len(problems)-i))
+			break
+		}
+		s.log.Error("a problem of the refused "+s.what, "problem", p.String())
+	}
+	s.attempted(s.judged)
+}
+
+// unreadable tells that there is nothing to judge. A watch tells it once.
+func (s *slot) unreadable(by string, err error) {
+	message := err.Error()
+	if errors.Is(err, os.ErrNotExist) {
+		message = "the file is gone"
+	}
+	if by == Watch && s.unread == message {
+		return
+	}
+	s.unread = message
+	s.log.Error("the "+s.what+" cannot be read, what was in force stays so", "path", s.file.path, "error", err, "by", by)
+	s.attempted(Attempt{At: s.now(), By: by, Problems: []policyfile.Problem{{File: s.file.path, Message: message}}})
+}
+
+// attempted notes an attempt that left the policy as it was.
+func (s *slot) attempted(a Attempt) {
+	state := *s.state.Load()
+	state.Last = a
+	s.state.Store(&state)
+	s.tell()
+}
+
+func (s *slot) tell() {
+	if s.told != nil {
+		s.told(*s.state.Load())
+	}
+}
