@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
 )
 
@@ -29,7 +30,8 @@ type edge struct {
 	storeLine, backendLine, sessionsLine, tokensLine string
 	workspace                                        string // one that the sample backend has
 
-	degraded func() error // says why the store does not count; nil where that cannot be
+	countable func(weir.Policy) error // says why the store cannot count a policy; nil where it can any
+	degraded  func() error            // says why the store does not count; nil where that cannot be
 
 	closers []func() error // in the order of opening
 }
@@ -45,12 +47,13 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		stop() // a second signal meets the default, which is to end at once
 		log.Info("draining: requests under way may finish; a second signal ends at once")
 	})
-	defer surviveHangUp(running, log)()
-	policy, err := readPolicy(stdin, f.policy)
+	hangUps, forgetHangUps := catchHangUps()
+	defer forgetHangUps()
+	document, err := readDocument(stdin, f.policy)
 	if err != nil {
 		return printProblems(stderr, err)
 	}
-	for _, w := range policy.Warnings {
+	for _, w := range document.Warnings {
 		printProblem(stderr, "warning", w)
 	}
 	listener, err := net.Listen("tcp", string(f.listen))
@@ -63,11 +66,16 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	}
 	defer listener.Close()
 	f.listen = listenAddr(listener.Addr().String()) // where it really is, :0 or not
-	e, err := assemble(ctx, f, policy.Policy, log, stderr, nil)
+	e, err := assemble(ctx, f, document.Policy, log, stderr, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
+	policy, err := live.New(document, e.decider.Swap, live.Options{Reader: policyReader(), Check: e.countable, Log: log})
+	if err != nil {
+		return no(err, "")
+	}
+	defer followPolicy(running, policy, hangUps, log)()
 	if err := e.announce(stdout, f, listener.Addr()); err != nil {
 		return no(fmt.Errorf("say what was started: %w", err), "")
 	}
@@ -78,26 +86,6 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	<-told
 	log.Info("drained, good-bye")
 	return nil
-}
-
-// surviveHangUp keeps a SIGHUP, which asks other servers to reload, from ending this one without a drain. The caller runs
-// what it returns once ctx has ended, or is to be forgotten.
-func surviveHangUp(ctx context.Context, log *slog.Logger) (stop func()) {
-	hangUps, done := make(chan os.Signal, 1), make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	signal.Notify(hangUps, syscall.SIGHUP)
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hangUps:
-				log.Warn("SIGHUP changes nothing: the policy is read at start only; SIGTERM drains")
-			}
-		}
-	}()
-	return func() { signal.Stop(hangUps); cancel(); <-done }
 }
 
 // newLogger returns the log on standard error.

@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"internal/gateway": 3, "internal/sample": 3, "internal/rls": 3, "internal/admin": 3, "internal/telemetry": 3,
 	"internal/openapitest": 3, "internal/docsync": 3,
 
-	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2,
+	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/live": 2,
 
 	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/words": 1,
 	"internal/folder": 1,

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -37,24 +38,37 @@ func newPolicy() *cobra.Command {
 // contractName is what the built-in policy is called where a file would be named.
 const contractName = "the contract (built in)"
 
-// readPolicy reads the policy in the named file; "-" is standard input, and no name is the contract.
+// policyReader reads policies with everything that this program knows.
+func policyReader() policyfile.Reader {
+	return policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
+}
+
+// readPolicy is readDocument where only what it says matters.
 func readPolicy(stdin io.Reader, name string) (*policyfile.File, error) {
-	reader := policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
+	d, err := readDocument(stdin, name)
+	if err != nil {
+		return nil, err
+	}
+	return d.File, nil
+}
+
+// readDocument reads the policy in the named file; "-" is standard input, and no name is the contract.
+func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 	switch name {
 	case "":
-		return reader.Parse(contractName, policyfile.ContractSource())
+		return live.Parse(policyReader(), live.Contract, contractName, policyfile.ContractSource())
 	case "-":
-		source, err := io.ReadAll(io.LimitReader(stdin, 1<<20+1))
+		text, err := io.ReadAll(io.LimitReader(stdin, policyfile.MaxSize+1))
 		if err != nil {
 			return nil, no(fmt.Errorf("read the policy on standard input: %w", err), "")
 		}
-		return reader.Parse("standard input", source)
+		return live.Parse(policyReader(), live.Stream, "standard input", text)
 	}
-	file, err := reader.Load(name)
+	d, err := live.Load(policyReader(), name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, no(fmt.Errorf("there is no policy file %q", name), "'weir policy show > FILE' makes one to start from")
 	}
-	return file, err
+	return d, err
 }
 
 // printProblems prints what is wrong with a policy, each at its file and line, and returns the failure to end with. An

@@ -21,6 +21,9 @@ A URL in the variable WEIR_STORE keeps its password out of the process list.
 
 While it does not answer each limiter does what its on_store_failure says, and /readyz says "degraded".
 
+A changed --policy file comes into force within seconds, or at once on SIGHUP, and counts go on; one that is invalid
+is refused, told in the log, and what was in force stays so.
+
 SIGTERM or SIGINT lets running requests finish and exits 0; a second one ends at once.`
 
 const serveExample = `  weir serve

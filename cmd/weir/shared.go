@@ -35,6 +35,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 		return nil, sharedFailure(at, err)
 	}
 	e.closers = append(e.closers, store.Close)
+	e.countable = store.Check
 	if err := store.Check(p); err != nil {
 		return nil, no(fmt.Errorf("count in %s: %w", place(at), err), "'weir policy check FILE' says where; one server, without a cluster, counts such a policy too")
 	}
@@ -44,7 +45,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	}
 	e.closers = append(e.closers, local.Close)
 	o.Fallback = local
-	o.OnStoreFailure = func(event weir.StoreEvent) { reportStore(log, place(at), p, event) }
+	o.OnStoreFailure = func(event weir.StoreEvent) { reportStore(log, place(at), e.decider.Policy(), event) }
 
 	state := store.State()
 	if !state.Ready {
