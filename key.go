@@ -124,13 +124,23 @@ func appendSource(dst []byte, source string, keys Keys) (out []byte, ok bool) {
 	if !ok {
 		return dst[:start], false
 	}
-	if len(dst)-value > maxValue {
+	switch n := len(dst) - value; {
+	case n > maxValue:
 		dst = appendDigest(dst[:value], dst[value:])
 		dst[value-2] = 1 << 7 // a digest is never taken for a value of its length
+	case n == sha256.Size && isDigested(keys, source):
+		dst[value-2] = 1 << 7
 	}
 	dst[value-2] |= byte((len(dst) - value) >> 8)
 	dst[value-1] = byte(len(dst) - value)
 	return dst, true
+}
+
+// isDigested reports whether what keys has for source is the SHA-256 of a value rather than the value: Keys that were kept of an
+// earlier request may know no more. They say so by a method Digested, which is asked of values of 32 bytes alone.
+func isDigested(keys Keys, source string) bool {
+	d, ok := keys.(interface{ Digested(source string) bool })
+	return ok && d.Digested(source)
 }
 
 // appendDigest appends the SHA-256 of value to dst; value may be the bytes right after dst.

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ func (s sources) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, v...), ok
 }
 
-func keyOf(t testing.TB, limiter string, per time.Duration, spec string, s sources) []byte {
+func keyOf(t testing.TB, limiter string, per time.Duration, spec string, s Keys) []byte {
 	t.Helper()
 	k, err := ParseKey(spec)
 	if err != nil {
@@ -56,6 +57,33 @@ func TestKeysDoNotCollide(t *testing.T) {
 			t.Errorf("%q has the key of %q", c.what, other)
 		}
 		seen[key] = c.what
+	}
+}
+
+// keptSources know of long values no more than their SHA-256.
+type keptSources struct {
+	sources
+	digested map[string]bool
+}
+
+func (s keptSources) Digested(source string) bool { return s.digested[source] }
+
+// D13: whoever kept a long value's digest names the same caller by it; a value that merely has a digest's length stays one.
+func TestADigestThatWasKeptIsNotDigestedAgain(t *testing.T) {
+	for _, length := range []int{0, 1, 31, 32, 33, 256, 257, 8000} {
+		value := strings.Repeat("v", length)
+		kept := keptSources{sources{"agent": value}, map[string]bool{}}
+		if length > 256 {
+			kept.sources["agent"], kept.digested["agent"] = string(appendDigest(nil, []byte(value))), true
+		}
+		want := keyOf(t, "l", time.Minute, "agent", sources{"agent": value})
+		if got := keyOf(t, "l", time.Minute, "agent", kept); !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: the key is %q, want %q", length, got, want)
+		}
+		kept.digested["agent"] = true
+		if got := keyOf(t, "l", time.Minute, "agent", kept); length <= 256 && length != sha256.Size && !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: a value that is said to be a digest and cannot be one has the key %q", length, got)
+		}
 	}
 }
 

@@ -160,7 +160,8 @@ func (d *Decider) Named(name string) Match {
 // from what they have.
 type Keys interface {
 	// AppendKey appends the value of the named key source to dst. ok is false where this caller has none; then dst is
-	// returned as it was. Values may hold any bytes.
+	// returned as it was. Values may hold any bytes. Keys that know of a value over 256 bytes no more than its SHA-256 answer that,
+	// and have a method Digested(source string) bool that says so.
 	AppendKey(dst []byte, source string) (value []byte, ok bool)
 }
 
