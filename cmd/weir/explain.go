@@ -47,6 +47,7 @@ func explain(p weir.Policy, method, target string, who caller) (*explanation, er
 		return nil, err
 	}
 	e.explainRoute(p, method, decoded, match)
+	e.explainShadows(p, method, decoded, match)
 	e.explainMethod(d, method, decoded)
 	return e, nil
 }
@@ -82,7 +83,51 @@ func (e *explanation) fill(m weir.Match, who caller) error {
 	for _, w := range l.Windows {
 		e.Windows = append(e.Windows, explainWindow(w, who))
 	}
+	e.explainExceptions(l, who)
 	return nil
+}
+
+// explainExceptions says what a limiter has for this caller alone.
+func (e *explanation) explainExceptions(l *weir.Limiter, who caller) {
+	for _, x := range l.Exempt {
+		if who.is(x) {
+			e.because(fmt.Sprintf("%s is exempt: counted, and never refused", x))
+		}
+	}
+	for _, o := range l.Overrides {
+		if who.is(o.For) {
+			e.because(fmt.Sprintf("an override fits the caller: %s; of several the closest holds", o))
+		}
+	}
+}
+
+// explainShadows names the limiters in mode shadow that stand over the one that is enforced.
+func (e *explanation) explainShadows(p weir.Policy, method, path string, m weir.Match) {
+	if !m.Beside() {
+		return
+	}
+	for _, l := range p.Limiters {
+		if l.Mode != weir.Shadow {
+			continue
+		}
+		for _, r := range l.Routes {
+			if covers(r, method, path) && (m.Limiter() == nil || !moreSpecific(m.Route(), r)) {
+				e.because(fmt.Sprintf("%s (%s, mode shadow) judges it too, and refuses nothing", r, l.Name))
+				break
+			}
+		}
+	}
+}
+
+// moreSpecific reports whether a beats b (D8).
+func moreSpecific(a, b weir.Route) bool {
+	switch {
+	case len(a.Path) != len(b.Path):
+		return len(a.Path) > len(b.Path)
+	case a.Prefix != b.Prefix:
+		return b.Prefix
+	}
+	return a.Method != "" && b.Method == ""
 }
 
 // explainRoute says why the route of m covers path, and why it beat the others that do (D8, D9).
@@ -100,7 +145,7 @@ func (e *explanation) explainRoute(p weir.Policy, method, path string, m weir.Ma
 	}
 	for _, l := range p.Limiters {
 		for _, r := range l.Routes {
-			if r != won && covers(r, method, path) {
+			if r != won && l.Mode == weir.Enforce && covers(r, method, path) {
 				e.because(fmt.Sprintf("%s beats %s (%s): %s", won, r, l.Name, advantage(won, r)))
 			}
 		}

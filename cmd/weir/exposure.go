@@ -75,12 +75,19 @@ func exposure(l *weir.Limiter, g party, span int64) *most {
 	if !g.served(l) {
 		return &most{0, true}
 	}
+	if l.Mode == weir.Shadow || len(l.Exempt) > 0 {
+		return nil
+	}
 	var bounding []weir.Window
 	var tightest weir.Window
 	lowest := int64(-1)
+	raised := false
 	for _, w := range l.Windows {
 		if !g.bounds(w.Key) {
 			continue
+		}
+		if most := mostOverridden(l, w); most > w.Limit {
+			w.Limit, raised = most, true
 		}
 		bounding = append(bounding, w)
 		if n := mostIn(w, max(l.Cost, 1), span); lowest < 0 || n < lowest {
@@ -90,7 +97,17 @@ func exposure(l *weir.Limiter, g party, span int64) *most {
 	if lowest < 0 {
 		return nil
 	}
-	return &most{lowest, attained(bounding, tightest, max(l.Cost, 1), span)}
+	return &most{lowest, !raised && attained(bounding, tightest, max(l.Cost, 1), span)}
+}
+
+// mostOverridden returns the highest limit that an override gives anybody in a window; 0 where there is none.
+func mostOverridden(l *weir.Limiter, w weir.Window) (limit int64) {
+	for _, o := range l.Overrides {
+		if o.Per == w.Per {
+			limit = max(limit, o.Limit)
+		}
+	}
+	return limit
 }
 
 // mostIn returns the most requests of that cost that one window lets pass in any span of that many seconds.

@@ -74,7 +74,19 @@ func methodToken(s string) bool {
 }
 
 // A caller is who a request is explained for; what is empty was not said.
-type caller struct{ ip, agent, session, token string }
+type caller struct {
+	ip, agent, session, token string
+	addr                      netip.Addr // ip, exactly
+}
+
+// is reports whether a policy means this caller by w.
+func (c *caller) is(w weir.Who) bool {
+	if w.Token != "" {
+		id, _ := c.value("token")
+		return id == w.Token
+	}
+	return c.addr.IsValid() && w.Network.Contains(c.addr)
+}
 
 // setIP takes an address the way it is counted: IPv4 whole, IPv6 by its /64 (D12).
 func (c *caller) setIP(s string) error {
@@ -86,6 +98,7 @@ func (c *caller) setIP(s string) error {
 		return fmt.Errorf("want an IPv4 or IPv6 address")
 	}
 	addr = addr.Unmap().WithZone("")
+	c.addr = addr
 	if addr.Is4() {
 		c.ip = addr.String()
 		return nil

@@ -57,7 +57,7 @@ func exposuresJSON(p weir.Policy) map[string]any {
 // coversAll reports whether no request escapes the policy's limiters.
 func coversAll(p weir.Policy) bool {
 	return slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool {
-		return slices.Contains(l.Routes, weir.Route{Path: "/", Prefix: true})
+		return l.Mode == weir.Enforce && slices.Contains(l.Routes, weir.Route{Path: "/", Prefix: true})
 	})
 }
 
@@ -121,7 +121,7 @@ func printExposure(out io.Writer, p weir.Policy) error {
 	if !coversAll(p) {
 		b.WriteString("what no route covers passes unlimited\n")
 	}
-	writeLegend(&b, rows)
+	writeLegend(&b, p, rows)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -143,6 +143,15 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 		}
 		b.WriteByte('\n')
 	}
+	for _, o := range l.Overrides {
+		fmt.Fprintf(b, "  %s\n", o)
+	}
+	for _, w := range l.Exempt {
+		fmt.Fprintf(b, "  exempt: %s\n", w)
+	}
+	if l.Mode == weir.Shadow {
+		b.WriteString("  shadow: refuses nothing\n")
+	}
 	if len(l.Routes) == 0 {
 		b.WriteString("    no routes: for code that names the limiter\n")
 	}
@@ -152,7 +161,7 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 }
 
 // writeLegend explains the words that the table uses.
-func writeLegend(b *strings.Builder, rows [][]cell) {
+func writeLegend(b *strings.Builder, p weir.Policy, rows [][]cell) {
 	b.WriteByte('\n')
 	uses := func(hit func(cell) bool) bool {
 		return slices.ContainsFunc(rows, func(row []cell) bool { return slices.ContainsFunc(row, hit) })
@@ -160,6 +169,9 @@ func writeLegend(b *strings.Builder, rows [][]cell) {
 	if uses(func(c cell) bool { return c.word == "unbounded" }) {
 		b.WriteString("unbounded: no window counts all of them together; agents are free to invent, and addresses, sessions\n" +
 			"           and tokens may be many. Another limiter may bound how fast sessions are begun.\n")
+	}
+	if slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool { return l.Mode == weir.Shadow || len(l.Exempt) > 0 }) {
+		b.WriteString("           Whoever is exempt is never refused, and a limiter in mode shadow refuses nobody.\n")
 	}
 	if uses(func(c cell) bool { return c.word == "-" }) {
 		b.WriteString("-: answered 401 where credentials are verified, since the limiter asks for another\n")
