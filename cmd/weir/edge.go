@@ -28,6 +28,7 @@ type edge struct {
 
 	// What start-up says of them.
 	storeLine, backendLine, sessionsLine, tokensLine string
+	candidateLine                                    string // empty: there is none
 	workspace                                        string // one that the sample backend has
 
 	countable func(weir.Policy) error // says why the store cannot count a policy; nil where it can any
@@ -71,11 +72,16 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	policy, err := live.New(document, e.decider.Swap, live.Options{Reader: policyReader(), Check: e.countable, Log: log})
+	following := live.Options{Reader: policyReader(), Check: e.countable, Log: log}
+	if err := e.candidateOptions(f, log, &following, nil); err != nil {
+		return err
+	}
+	policy, err := live.New(document, e.decider.Swap, following)
 	if err != nil {
 		return no(err, "")
 	}
 	defer followPolicy(running, policy, hangUps, log)()
+	e.candidateLine = candidateLine(policy)
 	if err := e.announce(stdout, f, listener.Addr()); err != nil {
 		return no(fmt.Errorf("say what was started: %w", err), "")
 	}

@@ -14,8 +14,9 @@ type serveFlags struct {
 	listen          listenAddr
 	tlsCert, tlsKey string
 
-	policy   string // empty: the contract
-	upstream endpoint
+	policy    string // empty: the contract
+	candidate string // empty: none
+	upstream  endpoint
 
 	store         store
 	data          string
@@ -66,6 +67,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain, PEM: serve TLS and HTTP/2")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
+	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy to evaluate on the same requests, and never enforce")
 	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
 	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
@@ -93,7 +95,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 			must(cmd.MarkFlagFilename(name))
 		}
 	}
-	file("tls-cert", "tls-key", "policy", "jwt-key", "token-file", "key-secret")
+	file("tls-cert", "tls-key", "policy", "candidate", "jwt-key", "token-file", "key-secret")
 	must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
 		must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
@@ -131,6 +133,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		least := size(memstore.LeastMemory)
 		return misused("such as --memory 256MiB, the default: room for ten million callers at a time",
 			"%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
+	}
+	if err := f.checkCandidate(cmd); err != nil {
+		return err
 	}
 	if f.keySecret != "" && f.store.shared == nil {
 		return misused("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", spelled(cmd, "key-secret"))

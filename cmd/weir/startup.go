@@ -23,6 +23,9 @@ func (e *edge) announce(w io.Writer, f *serveFlags, addr net.Addr) error {
 	url := reachable(addr, f.tlsCert != "")
 	row("listening", "%s", url)
 	row("policy", "%s, %s", cmp.Or(f.policy, contractName), count(len(e.decider.Policy().Limiters), "limiter"))
+	if e.candidateLine != "" {
+		row("candidate", "%s", e.candidateLine)
+	}
 	row("store", "%s", e.storeLine)
 	row("backend", "%s", e.backendLine)
 	row("sessions", "%s", e.sessionsLine)
