@@ -1,0 +1,299 @@
+package watch
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weirlimit/weir"
+)
+
+const (
+	maxValue = 256      // bytes of a key source's value; a longer one is kept as its SHA-256
+	maxKept  = 16 << 20 // bytes of values, over all limiters; callers beyond are shown, and nothing is kept of them
+	faint    = 0.05     // what weighs less is forgotten
+)
+
+// callers are the top callers of one limiter: who spends most, and who is refused most.
+type callers struct {
+	mu       sync.Mutex // held for a microsecond or two
+	spending sketch
+	refused  sketch
+}
+
+// A touch is what one request says of its caller.
+type touch struct {
+	hash           uint64
+	second         int64
+	weight         int64 // the requests that it stands for
+	units, refused int64
+	exempt         bool
+	standing       standing
+}
+
+// A standing is what is kept of a weir.Standing.
+type standing struct {
+	window                         *weir.Window // of a policy that may be in force no longer; read only
+	limit, count, remaining, reset int64
+}
+
+func standingOf(s *weir.Standing) standing {
+	return standing{s.Window, s.Limit, s.Count, s.Remaining, s.Reset}
+}
+
+// A profile is who a caller is, as far as it may be shown, and what is kept to act on it.
+type profile struct {
+	since     int64 // when the entry was made
+	spent     int64 // units since then, not decayed
+	refusals  int64 // likewise
+	standing  standing
+	exempt    bool
+	described bool // kind, name and known are what they can be
+	kind      string
+	name      string
+	known     *Known
+}
+
+// add notes a touch. caller may be nil; then who it is waits for the next one. buffer is working memory, returned for the next.
+func (c *callers) add(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []byte {
+	c.spending.at(t.second)
+	c.refused.at(t.second)
+	ranked, beside, amount, other := &c.spending, &c.refused, t.units, t.refused
+	if t.refused > 0 {
+		ranked, beside, amount, other = &c.refused, &c.spending, t.refused, t.units
+	}
+	e, dropped := ranked.add(t.hash, amount, t.weight)
+	r.drop(&dropped)
+	buffer = e.note(r, t, caller, buffer)
+	e.other += float64(other) * float64(t.weight) * ranked.scale
+	if b, _ := beside.find(t.hash); b != nil {
+		b.other += float64(amount) * float64(t.weight) * beside.scale
+		buffer = b.note(r, t, caller, buffer)
+	}
+	return buffer
+}
+
+// note brings an entry up to date. Who the caller is, is asked once, and of one that took another's place only if it comes again:
+// a flood of callers that come once each must not cost that.
+func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []byte {
+	if e.since == 0 {
+		e.since = t.second
+	}
+	e.spent += t.units * t.weight
+	e.refusals += t.refused * t.weight
+	e.standing, e.exempt = t.standing, t.exempt
+	if e.described || caller == nil || t.standing.window == nil || e.replaced && e.seen < 2 {
+		return buffer
+	}
+	e.described = true
+	e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
+	e.known, buffer = r.keep(t.standing.window, caller, buffer)
+	return buffer
+}
+
+// describe returns the key sources that count a caller in a window, joined by "+", and its token's id where one of them is the
+// token: nothing else that a caller has may be shown, and nothing at all that does not look like an id.
+func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name string, _ []byte) {
+	if caller == nil || w == nil {
+		return "", "", buffer
+	}
+	for i, part := range w.Key {
+		source, value := weir.CountedBy(buffer[:0], part, caller)
+		if cap(value) <= maxBuffer {
+			buffer = value
+		}
+		if source == "" {
+			source = "nobody"
+		}
+		if i == 0 {
+			kind = source
+		} else {
+			kind += "+" + source
+		}
+		if source == "token" && isID(value) {
+			name = string(value)
+		}
+	}
+	return kind, name, buffer
+}
+
+// maxBuffer is how much working memory a shard keeps.
+const maxBuffer = 16 << 10
+
+// isID reports whether b looks like a token's public id.
+func isID(b []byte) bool {
+	for _, c := range b {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return len(b) > 0 && len(b) <= 64
+}
+
+// Known is what is kept of a caller so that it can be acted on (weir.Decider's Inspect, Reset and Grant): the key sources that one
+// window counted it by, and no other. It never changes.
+type Known struct{ sources []knownSource }
+
+type knownSource struct {
+	name   string
+	value  string // raw: not to be shown
+	digest bool
+}
+
+// AppendKey implements weir.Keys. A value over 256 bytes is its SHA-256 (see Digested).
+func (k *Known) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	for i := range k.sources {
+		if k.sources[i].name == source {
+			return append(dst, k.sources[i].value...), true
+		}
+	}
+	return dst, false
+}
+
+// Digested reports whether AppendKey gives the SHA-256 of a source's value in place of the value.
+func (k *Known) Digested(source string) bool {
+	for i := range k.sources {
+		if k.sources[i].name == source {
+			return k.sources[i].digest
+		}
+	}
+	return false
+}
+
+// String keeps a caller's values out of whatever is printed.
+func (k *Known) String() string { return "a caller" }
+
+// GoString is String.
+func (k *Known) GoString() string { return k.String() }
+
+// size is about how many bytes of memory k takes.
+func (k *Known) size() int64 {
+	n := int64(64)
+	for i := range k.sources {
+		n += 48 + int64(len(k.sources[i].value))
+	}
+	return n
+}
+
+// keep returns what to keep of a caller; nil where there is no room for it.
+func (r *Recorder) keep(w *weir.Window, caller weir.Keys, buffer []byte) (*Known, []byte) {
+	k := new(Known)
+	for _, part := range w.Key {
+		source, value := weir.CountedBy(buffer[:0], part, caller)
+		if cap(value) <= maxBuffer {
+			buffer = value
+		}
+		if source == "" || slices.ContainsFunc(k.sources, func(s knownSource) bool { return s.name == source }) {
+			continue
+		}
+		s := knownSource{name: source, digest: len(value) > maxValue}
+		if s.digest {
+			sum := sha256.Sum256(value)
+			value = sum[:]
+		}
+		s.value = string(value)
+		k.sources = append(k.sources, s)
+	}
+	if n := k.size(); r.kept.Add(n) > maxKept {
+		r.kept.Add(-n)
+		return nil, buffer
+	}
+	return k, buffer
+}
+
+// drop gives back the room that a profile took.
+func (r *Recorder) drop(p *profile) {
+	if p.known != nil {
+		r.kept.Add(-p.known.size())
+	}
+}
+
+// forget drops all callers, under mu.
+func (c *callers) forget(r *Recorder) {
+	for _, s := range []*sketch{&c.spending, &c.refused} {
+		for i := range s.entries {
+			r.drop(&s.entries[i].profile)
+		}
+		*s = sketch{}
+	}
+}
+
+// Caller returns what is kept of the caller of a limiter that a Snapshot shows under that hash, for Inspect, Reset and Grant: the
+// sources that one window counted it by. ok is false where the hash is none of those, or nothing is kept of its caller.
+func (r *Recorder) Caller(limiter, hash string) (caller weir.Keys, ok bool) {
+	var b [8]byte
+	if len(hash) != hex.EncodedLen(len(b)) || strings.ToLower(hash) != hash {
+		return nil, false
+	}
+	if _, err := hex.Decode(b[:], []byte(hash)); err != nil {
+		return nil, false
+	}
+	r.mu.Lock()
+	l := r.limiters[limiter]
+	r.mu.Unlock()
+	if l == nil {
+		return nil, false
+	}
+	l.callers.mu.Lock()
+	defer l.callers.mu.Unlock()
+	for _, s := range []*sketch{&l.callers.spending, &l.callers.refused} {
+		if e, _ := s.find(hashValue(b)); e != nil && e.known != nil {
+			return e.known, true
+		}
+	}
+	return nil, false
+}
+
+// A ranked entry is a copy of one, with its weights as of now.
+type rankedEntry struct {
+	hash                           uint64
+	count, least, uncertain, other float64
+	profile
+}
+
+// ranked returns the first top entries of both sketches, by what is certain of them, and forgets what is faint by now.
+func (c *callers) ranked(r *Recorder, now int64, top int) (spending, refused []rankedEntry) {
+	c.mu.Lock()
+	c.spending.at(now)
+	c.refused.at(now)
+	spending, refused = c.spending.ranked(r, &c.refused), c.refused.ranked(r, &c.spending)
+	c.mu.Unlock()
+	for _, list := range []*[]rankedEntry{&spending, &refused} {
+		slices.SortFunc(*list, func(a, b rankedEntry) int {
+			return cmp.Or(cmp.Compare(b.least, a.least), cmp.Compare(b.count, a.count), cmp.Compare(a.hash, b.hash))
+		})
+		*list = (*list)[:min(len(*list), top)]
+	}
+	return spending, refused
+}
+
+// ranked copies the entries that are not faint. What s does not rank by is taken from beside where that knows more.
+func (s *sketch) ranked(r *Recorder, beside *sketch) []rankedEntry {
+	if len(s.entries) == 0 {
+		return nil
+	}
+	out := make([]rankedEntry, 0, len(s.entries))
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		if s.counts[i]/s.scale < faint {
+			dropped := s.remove(i)
+			r.drop(&dropped)
+			continue
+		}
+		e := &s.entries[i]
+		ranked := rankedEntry{
+			hash: s.hashes[i], count: s.counts[i] / s.scale, least: (s.counts[i] - e.error) / s.scale,
+			uncertain: (e.error + 3*math.Sqrt(e.variance)) / s.scale, other: e.other / s.scale, profile: e.profile,
+		}
+		if b, count := beside.find(s.hashes[i]); b != nil {
+			ranked.other = max(ranked.other, (count-b.error)/beside.scale)
+			ranked.spent, ranked.refusals = max(e.spent, b.spent), max(e.refusals, b.refusals)
+			ranked.since = min(e.since, b.since)
+		}
+		out = append(out, ranked)
+	}
+	return out
+}

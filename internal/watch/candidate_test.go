@@ -1,0 +1,87 @@
+package watch_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/watch"
+)
+
+// compared decides a request under two policies.
+func compared(live, candidate *desk, liveLimiter, candidateLimiter, ip string) weir.Compared {
+	a, b := live.event(liveLimiter, ip), candidate.event(candidateLimiter, ip)
+	return weir.Compared{Live: a.Decision, Candidate: b.Decision, LiveWho: a.Who, CandidateWho: b.Who}
+}
+
+func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
+	c := newClock()
+	r := newRecorder(t, c.now)
+	live := newDesk(t, c.now, byIP(t, "ask", 3), byIP(t, "tell", 5))
+	candidate := newDesk(t, c.now, byIP(t, "ask", 5), byIP(t, "tell-less", 1))
+	for i := range 10 {
+		ip := fmt.Sprint("192.0.2.", i%2)
+		r.Candidate(compared(live, candidate, "ask", "ask", ip))        // of 5 requests of a caller 3 and 5 are admitted
+		r.Candidate(compared(live, candidate, "tell", "tell-less", ip)) // 5 and 1
+	}
+	unlimited := &weir.Decision{Allowed: true}
+	r.Candidate(weir.Compared{Live: unlimited, Candidate: unlimited})
+	e := candidate.event("tell-less", "192.0.2.1")
+	r.Candidate(weir.Compared{Live: unlimited, Candidate: e.Decision, CandidateWho: e.Who})
+	r.Candidate(weir.Compared{})
+	told := func(want string) {
+		t.Helper()
+		got, err := json.Marshal(r.Snapshot(watch.Ask{}).Candidate)
+		if err != nil || string(got) != want {
+			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
+	}
+	since := c.seconds.Load()
+	told(fmt.Sprintf(`{"since":%d,"limiters":[`+
+		`{"limiter":"","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"ask","same":6,"newly_refused":0,"newly_admitted":4,"callers_newly_refused":0,"callers_newly_admitted":2},`+
+		`{"limiter":"tell","same":2,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"tell-less","same":0,"newly_refused":9,"newly_admitted":0,"callers_newly_refused":2,"callers_newly_admitted":0}]}`, since))
+
+	c.move(time.Hour)
+	r.ResetCandidate()
+	told(fmt.Sprintf(`{"since":%d,"limiters":[]}`, since+3600))
+	r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
+	r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
+	told(fmt.Sprintf(`{"since":%d,"limiters":[`+
+		`{"limiter":"tell","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"tell-less","same":0,"newly_refused":1,"newly_admitted":0,"callers_newly_refused":1,"callers_newly_admitted":0}]}`, since+3600))
+}
+
+func TestDistinctCallersAreCountedByAllCores(t *testing.T) {
+	const workers = 4
+	for _, callers := range []int{1, 100, 3000, 100_000} {
+		c := newClock()
+		r := newRecorder(t, c.now)
+		var wg sync.WaitGroup
+		for range workers {
+			live, candidate := newDesk(t, c.now, byIP(t, "ask", 9)), newDesk(t, c.now, byIP(t, "ask", 1))
+			compared(live, candidate, "ask", "ask", "192.0.2.1")
+			v := compared(live, candidate, "ask", "ask", "192.0.2.1")
+			wg.Go(func() {
+				for i := range callers {
+					v.CandidateWho = fmt.Appendf(v.CandidateWho[:0], "caller %d", i)
+					r.Candidate(v)
+				}
+			})
+		}
+		wg.Wait()
+		got := r.Snapshot(watch.Ask{}).Candidate.Limiters[0]
+		if got.NewlyRefused != uint64(workers*callers) {
+			t.Errorf("%d requests would be refused newly, not %d", got.NewlyRefused, workers*callers)
+		}
+		off := math.Abs(float64(got.CallersNewlyRefused) - float64(callers))
+		if callers <= 3000 && off > 1 || off > 0.04*float64(callers) {
+			t.Errorf("%d callers are counted as %d", callers, got.CallersNewlyRefused)
+		}
+	}
+}
