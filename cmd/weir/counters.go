@@ -39,6 +39,7 @@ func (e *edge) openEmbedded(f *serveFlags, log *slog.Logger, now func() time.Tim
 		return nil, storeFailure(f, err)
 	}
 	e.closers = append(e.closers, store.Close)
+	e.figures.Table = tableOf(store)
 	return store, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
+	"github.com/weirlimit/weir/internal/telemetry"
 )
 
 // An edge is everything that weir serve has put together.
@@ -33,6 +34,11 @@ type edge struct {
 
 	countable func(weir.Policy) error // says why the store cannot count a policy; nil where it can any
 	degraded  func() error            // says why the store does not count; nil where that cannot be
+
+	metrics    *telemetry.Metrics
+	receivers  receivers         // of what happens
+	figures    telemetry.Sources // what metrics ask for
+	tracesLine string            // where traces go; empty: nowhere
 
 	closers []func() error // in the order of opening
 }
@@ -82,11 +88,12 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	}
 	defer followPolicy(running, policy, hangUps, log)()
 	e.candidateLine = candidateLine(policy)
+	e.bindMetrics(policy)
 	if err := e.announce(stdout, f, listener.Addr()); err != nil {
 		return no(fmt.Errorf("say what was started: %w", err), "")
 	}
 	log.Info("serving", "address", listener.Addr().String())
-	if err := e.gateway.Serve(running, listener); err != nil {
+	if err := e.gateway.Serve(running, e.metrics.Listener("edge", listener)); err != nil {
 		return no(err, "")
 	}
 	<-told
@@ -152,6 +159,10 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 		o.AccessLog = gateway.NewAccessLog(stderr, format, log)
 		e.closers = append(e.closers, o.AccessLog.Close)
 	}
+	if err := e.openTracer(f, &o); err != nil {
+		return err
+	}
+	o.Observe = each(e.receivers.decisions)
 	if e.gateway, err = gateway.New(o); err != nil {
 		var bad *gateway.CertificateError
 		if errors.As(err, &bad) {
@@ -175,6 +186,8 @@ func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, lo
 	if err != nil {
 		return err
 	}
+	e.openMetrics(now)
+	e.receivers.hearDecider(&o)
 	if e.decider, err = weir.New(p, store, o); err != nil {
 		return no(err, "see 'weir policy check FILE'")
 	}

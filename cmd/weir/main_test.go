@@ -204,11 +204,11 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 // quickExit keeps programs with the race detector from sleeping for a second when they end.
 const quickExit = "GORACE=atexit_sleep_ms=0"
 
-// cleanEnv is this process's environment without variables of Weir's own.
+// cleanEnv is this process's environment without variables that Weir goes by.
 func cleanEnv() []string {
 	env := []string{quickExit}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "WEIR_") {
+		if !strings.HasPrefix(v, "WEIR_") && !strings.HasPrefix(v, "OTEL_") {
 			env = append(env, v)
 		}
 	}

@@ -113,7 +113,7 @@ func newRoot(env environment) *cobra.Command {
 		}
 		return env.apply(cmd)
 	}
-	root.AddCommand(newServe(), newPolicy(), newToken(), newSync(), newVersion())
+	root.AddCommand(newServe(env), newPolicy(), newToken(), newSync(), newVersion())
 	document(root)
 	return root
 }

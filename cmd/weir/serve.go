@@ -33,7 +33,7 @@ const serveExample = `  weir serve
   WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000
   WEIR_LOG_FORMAT=json weir serve`
 
-func newServe() *cobra.Command {
+func newServe(env environment) *cobra.Command {
 	f := defaultServeFlags()
 	cmd := &cobra.Command{
 		Use:     "serve",
@@ -43,6 +43,9 @@ func newServe() *cobra.Command {
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
+				return err
+			}
+			if err := f.findTracing(cmd, env); err != nil {
 				return err
 			}
 			return serve(cmd.Context(), f, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -41,6 +42,10 @@ type serveFlags struct {
 	ietfHeaders onOff
 	logFormat   choice
 	accessLog   onOff
+
+	traces     endpoint
+	traceRatio fraction
+	tracing    *telemetry.TraceOptions // what they and OpenTelemetry's variables come to; nil: no traces
 }
 
 // defaultServeFlags is the contract, the embedded store, the sample backend and ./weir-data.
@@ -57,6 +62,7 @@ func defaultServeFlags() *serveFlags {
 		corsOrigins:    origins{"*"},
 		logFormat:      choice{value: "text", of: []string{"text", "json"}},
 		accessLog:      true,
+		traceRatio:     1,
 	}
 }
 
@@ -89,6 +95,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	switchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
 	switchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query")
+	flags.Var(&f.traces, "traces", "the collector that traces are posted to, by OTLP over HTTP: http://127.0.0.1:4318 (default what OTEL_EXPORTER_OTLP_ENDPOINT says, else none)")
+	flags.Var(&f.traceRatio, "trace-ratio", "the part of traces that begin here which is recorded; those of a caller are where it records them")
 
 	file := func(names ...string) {
 		for _, name := range names {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -44,6 +45,11 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 		return nil, storeFailure(f, err)
 	}
 	e.closers = append(e.closers, local.Close)
+	e.figures.Table = tableOf(local)
+	e.figures.Shared = func() telemetry.Shared {
+		st := store.Stats()
+		return telemetry.Shared{Asked: st.Asked, Remembered: st.Remembered}
+	}
 	o.Fallback = local
 	o.OnStoreFailure = func(event weir.StoreEvent) { reportStore(log, place(at), e.decider.Policy(), event) }
 

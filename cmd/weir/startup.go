@@ -30,6 +30,9 @@ func (e *edge) announce(w io.Writer, f *serveFlags, addr net.Addr) error {
 	row("backend", "%s", e.backendLine)
 	row("sessions", "%s", e.sessionsLine)
 	row("API tokens", "%s", e.tokensLine)
+	if e.tracesLine != "" {
+		row("traces", "%s", e.tracesLine)
+	}
 	if f.upstream.URL == nil {
 		row("demo", "%s/demo", url)
 		row("docs", "%s/docs", url)

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/live"
+)
+
+func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
+	for _, c := range []struct {
+		args, env []string
+		want      string // endpoint, ratio and service; empty: none
+		refused   string // what the error says
+	}{
+		{nil, nil, "", ""},
+		{[]string{"--traces", "http://127.0.0.1:4318"}, nil, "http://127.0.0.1:4318/v1/traces 1 weir", ""},
+		{[]string{"--traces", "http://c.example.com/otlp/v1/traces", "--trace-ratio", "0.25"}, nil, "http://c.example.com/otlp/v1/traces 0.25 weir", ""},
+		{nil, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c.example.com:4318/"}, "http://c.example.com:4318/v1/traces 1 weir", ""},
+		{nil, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://a.example.com", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://b.example.com/in"}, "https://b.example.com/in 1 weir", ""},
+		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_SERVICE_NAME=edge-7"}, "http://localhost:4318/v1/traces 1 edge-7", ""},
+		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.1"}, "http://localhost:4318/v1/traces 0.1 weir", ""},
+		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=always_off"}, "http://localhost:4318/v1/traces 0 weir", ""},
+		{[]string{"--trace-ratio=0.5"}, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=always_off"}, "http://localhost:4318/v1/traces 0.5 weir", ""},
+		{nil, []string{"OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_ENDPOINT=http://c.example.com"}, "", ""},
+		{nil, []string{"OTEL_SDK_DISABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://c.example.com"}, "", ""},
+		{nil, []string{"OTEL_SERVICE_NAME=edge-7"}, "", ""},
+		{[]string{"--traces", "http://127.0.0.1:4318"}, []string{"OTEL_TRACES_EXPORTER=none"}, "http://127.0.0.1:4318/v1/traces 1 weir", ""},
+
+		{nil, []string{"OTEL_TRACES_EXPORTER=zipkin"}, "", "want otlp or none"},
+		{nil, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c.example.com:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "", "want http/protobuf"},
+		{nil, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=https://u:secret@c.example.com"}, "", "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=jaeger_remote"}, "", "OTEL_TRACES_SAMPLER"},
+		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=2"}, "", "OTEL_TRACES_SAMPLER_ARG"},
+		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_HEADERS=secret"}, "", "want name=value"},
+		{[]string{"--trace-ratio", "0.5"}, nil, "", "means nothing without --traces"},
+	} {
+		f := defaultServeFlags()
+		cmd := newServe(nil)
+		cmd.ResetFlags()
+		f.register(cmd)
+		if err := cmd.ParseFlags(c.args); err != nil {
+			t.Fatal(err)
+		}
+		err := f.findTracing(cmd, environ(c.env))
+		said := ""
+		if err != nil {
+			said = err.Error()
+		}
+		if (err != nil) != (c.refused != "") || !strings.Contains(said, c.refused) || strings.Contains(said, "secret") {
+			t.Errorf("%v %v: %v, want %q", c.args, c.env, err, c.refused)
+		}
+		got := ""
+		if o := f.tracing; o != nil {
+			ratio := fraction(o.Ratio)
+			got = o.Endpoint.String() + " " + ratio.String() + " " + o.Service
+		}
+		if got != c.want {
+			t.Errorf("%v %v: traces go to %q, want %q", c.args, c.env, got, c.want)
+		}
+	}
+}
+
+func TestACollectorsKeysComeFromAVariable(t *testing.T) {
+	header, err := environment{"OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=a%20b=, other = c ,"}.tracesHeader()
+	if err != nil || len(header) != 2 || header.Get("X-Api-Key") != "a b=" || header.Get("Other") != "c" {
+		t.Errorf("%v, %v", header, err)
+	}
+	for _, bad := range []string{"a", "=b", "a=%zz", "a=%0d%0ab", "a b=c", "a:b=c"} {
+		if header, err := (environment{"OTEL_EXPORTER_OTLP_HEADERS": bad}).tracesHeader(); err == nil {
+			t.Errorf("%q is %v", bad, header)
+		}
+	}
+}
+
+func TestAServerPostsItsTracesBeforeItEnds(t *testing.T) {
+	var mu sync.Mutex
+	var posted []byte
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		posted = append(posted, b...)
+	}))
+	defer collector.Close()
+	s := serveWeir(t, "--traces", collector.URL)
+	res, err := http.Get(s.url + "/api/v1/widget/conversations?token=secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	s.end(t)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"widget-session", "60s by session or ip", "unauthenticated", "/api/v1/widget/conversations", "service.name"} {
+		if !bytes.Contains(posted, []byte(want)) {
+			t.Errorf("the collector did not hear %q: %q", want, posted)
+		}
+	}
+	for _, secret := range []string{"secret", "127.0.0.1:", "Go-http-client"} {
+		if bytes.Contains(posted, []byte(secret)) {
+			t.Errorf("the collector heard %q: %q", secret, posted)
+		}
+	}
+}
+
+func TestEveryReceiverIsToldAndTheLogFirst(t *testing.T) {
+	var heard []string
+	hear := func(who string) func(weir.StoreEvent) {
+		return func(weir.StoreEvent) { heard = append(heard, who) }
+	}
+	r := receivers{storeChanges: []func(weir.StoreEvent){hear("metrics"), hear("another")}}
+	o := weir.Options{OnStoreFailure: hear("log")}
+	r.hearDecider(&o)
+	o.OnStoreFailure(weir.StoreEvent{})
+	if !slices.Equal(heard, []string{"log", "metrics", "another"}) {
+		t.Errorf("told were %v", heard)
+	}
+	if o.OnShadow != nil || o.OnCandidate != nil || o.OnTake != nil {
+		t.Error("nobody listens, and somebody is told")
+	}
+}
+
+// What was put together is what a scrape tells of.
+func TestMetricsTellOfTheServerThatWasPutTogether(t *testing.T) {
+	f := defaultServeFlags()
+	f.data = t.TempDir()
+	document, err := readDocument(strings.NewReader(""), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := newLogger(f, io.Discard)
+	e, err := assemble(context.Background(), f, document.Policy, log, io.Discard, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	policy, err := live.New(document, e.decider.Swap, live.Options{Reader: policyReader(), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.bindMetrics(policy)
+	w := httptest.NewRecorder()
+	e.gateway.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/widget/typing", nil))
+	w = httptest.NewRecorder()
+	e.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`weir_decisions_total{limiter="widget-typing",outcome="admitted",window="60s by ip"} 1`, `weir_decisions_total{limiter="wp-plugin",outcome="refused",window="60s by token or ip"} 0`,
+		"weir_store_up 1", "weir_requests_in_flight 0", "weir_table_keys 1", "weir_table_bound_bytes 2.68435456e+08",
+		`weir_policy_info{source="contract",version="` + policy.State().Version + `"} 1`, "weir_policy_last_reload_successful 1", "weir_decision_duration_seconds_count 1",
+	} {
+		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+			t.Errorf("%q is not among the metrics", line)
+		}
+	}
+	if strings.Contains(w.Body.String(), "weir_candidate_info") || strings.Contains(w.Body.String(), "weir_shared_store") {
+		t.Error("a candidate or a shared store is told that is not there")
+	}
+}
