@@ -9,6 +9,16 @@ import (
 type candidate struct {
 	compiled *compiled
 	store    Store
+	alone    map[*limiter]*beside // where no shadow stands beside it, which saves making one a request; nil: of no limiter
+}
+
+func newCandidate(c *compiled, s Store) *candidate {
+	out := &candidate{compiled: c, store: s, alone: make(map[*limiter]*beside, len(c.named)+1)}
+	out.alone[nil] = &beside{candidate: out}
+	for _, l := range c.named {
+		out.alone[l] = &beside{candidate: out, would: l}
+	}
+	return out
 }
 
 // A Compared is one request under the policy in force and under the candidate.
@@ -33,16 +43,18 @@ func (d *Decider) SetCandidate(p *Policy, s Store) error {
 	if len(problems) > 0 {
 		return &PolicyError{Policy: *p, Problems: problems}
 	}
-	d.candidate.Store(&candidate{c, s})
+	d.candidate.Store(newCandidate(c, s))
 	return nil
 }
 
 // with returns m with what the candidate says of the same request.
 func (m Match) with(c *candidate, would Match) Match {
-	b := new(beside)
-	if m.beside != nil {
-		*b = *m.beside
+	if m.beside == nil {
+		m.beside = c.alone[would.limiter]
+		return m
 	}
+	b := new(beside)
+	*b = *m.beside
 	b.candidate, b.would = c, would.limiter
 	m.beside = b
 	return m
@@ -53,21 +65,22 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *t
 	t := d.tickets.Get().(*ticket)
 	defer d.tickets.Put(t)
 	t.reset()
-	would := Decision{Allowed: true, Outcome: Unlimited}
+	would := &t.would // and not on the stack, where what is shown to others cannot stay
+	*would = Decision{Allowed: true, Outcome: Unlimited}
 	switch err := c.fill(t, live.beside.would, r); {
 	case err != nil:
-		would = Decision{Outcome: Unlimited} // a cost that it could never serve
+		*would = Decision{Outcome: Unlimited} // a cost that it could never serve
 	case t.n > 0:
 		if err := c.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil {
 			return // it is being taken away
 		}
-		t.decide(Counted, &would)
+		t.decide(Counted, would)
 	}
 	if d.options.OnCandidate == nil {
 		return
 	}
-	decided := *out // which otherwise would have to be on the heap for every request, candidate or not
-	both := Compared{Live: &decided, Candidate: &would}
+	t.decided = *out
+	both := Compared{Live: &t.decided, Candidate: would}
 	if live.n > 0 {
 		both.LiveWho = live.who(&out.Standings()[0])
 	}

@@ -158,9 +158,8 @@ func (d *Decider) shadow(ctx context.Context, l *limiter, r *Request) {
 
 func (d *Decider) concludeShadow(ctx context.Context, l *limiter, t *ticket) {
 	defer d.tickets.Put(t)
-	var would Decision
-	t.decide(d.take(ctx, t), &would)
-	d.toldShadow(Shadowed{Limiter: &l.Limiter, Decision: &would})
+	t.decide(d.take(ctx, t), &t.would)
+	d.toldShadow(Shadowed{Limiter: &l.Limiter, Decision: &t.would})
 }
 
 func (d *Decider) toldShadow(s Shadowed) {

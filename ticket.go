@@ -40,6 +40,8 @@ type ticket struct {
 	receipt  Receipt
 	cost     int64
 	beside   *beside // of the request's match
+
+	would, decided Decision // what is shown of a request that is only evaluated, and of the one beside it
 }
 
 func (t *ticket) reset() {

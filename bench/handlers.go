@@ -150,6 +150,9 @@ func handlerFor(name string) (http.Handler, error) {
 	case "upstream":
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); w.Write(hello) }), nil
 	}
+	if isView(name) {
+		return viewFor(name)
+	}
 	for _, c := range contestants {
 		if c.name == name {
 			return c.wrap(http.HandlerFunc(bare))
