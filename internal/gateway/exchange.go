@@ -60,6 +60,7 @@ func (x *exchange) WriteHeader(status int) {
 		if _, typed := h["Content-Type"]; !typed && x.gateway.proxy != nil {
 			h["Content-Type"] = nil // what the upstream did not declare is not guessed here
 		}
+		x.farewell()
 	}
 	x.ResponseWriter.WriteHeader(status)
 }
@@ -136,6 +137,9 @@ func (x *exchange) finish() {
 	if x.http2 {
 		// What the server still holds back goes out after us, under this deadline; it dies with the stream.
 		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.gateway.limits.Stall))
+	}
+	if x.status == 0 {
+		x.farewell() // the server says 200 by itself
 	}
 	if !x.hijacked {
 		x.body.finish()

@@ -45,10 +45,13 @@ type Gateway struct {
 	cert      *certificate // nil: cleartext
 
 	draining      atomic.Bool
+	lingering     atomic.Bool
 	toldForwarded atomic.Bool // that somebody forwards, and nobody is trusted to
 	ready         readiness
 	conns         connSet
-	active        tally
+	active        tally // requests
+	open          tally // connections, but for those that were taken over
+	accepted      atomic.Int64
 }
 
 // New checks the options and returns a Gateway that does not listen yet.

@@ -90,6 +90,7 @@ type Limits struct {
 	Stall       time.Duration // for a peer, either side, that makes no progress reading or writing; 30 s
 	Idle        time.Duration // between two requests of a connection; 75 s
 	Drain       time.Duration // for requests under way when Serve's context ends; 30 s
+	Linger      time.Duration // before idle connections are closed then, for their clients to be told so with an answer; 0: they are not told
 	Connect     time.Duration // to the upstream; 5 s
 	Upstream    time.Duration // for the header of an upstream's answer, once the request is sent; 60 s
 

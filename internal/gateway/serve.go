@@ -17,14 +17,16 @@ import (
 )
 
 // Serve accepts connections from l until ctx ends, and then drains: /readyz says no, nothing more is accepted, requests
-// under way may finish within Limits.Drain, then what is left is cut off, taken-over connections (websockets) last. It
-// returns nil once that is done, and an error only where serving itself was not possible. It closes l.
+// under way may finish within Limits.Drain, then what is left is cut off, taken-over connections (websockets) last. With
+// Limits.Linger the clients of kept connections are asked to go elsewhere before those are closed. It returns nil once that is
+// done, and an error only where serving itself was not possible. It closes l.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := g.server(base)
 	ended := make(chan error, 1)
 	go func() {
+		defer close(ended)
 		if g.cert != nil {
 			ended <- server.ServeTLS(g.listener(l), "", "")
 			return
@@ -35,6 +37,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	case err := <-ended:
 		return errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), server.Close())
 	case <-ctx.Done():
+	}
+	g.begin()
+	if g.limits.Linger > 0 {
+		_ = l.Close() // it may be closed already
+		<-ended
+		g.linger()
 	}
 	g.drain(server, cut)
 	<-ended
@@ -58,6 +66,7 @@ func (g *Gateway) server(base context.Context) *http.Server {
 			SendPingTimeout:      g.limits.Stall,
 			WriteByteTimeout:     g.limits.Stall,
 		},
+		ConnState:   g.connState,
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    log.New(serverLog{g.log}, "", 0),
 	}
@@ -67,12 +76,49 @@ func (g *Gateway) server(base context.Context) *http.Server {
 	return s
 }
 
-// drain ends every connection, with grace first.
-func (g *Gateway) drain(server *http.Server, cut context.CancelFunc) {
+// connState counts connections as they come and go.
+func (g *Gateway) connState(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		g.accepted.Add(1)
+		g.open.add(1)
+	case http.StateHijacked, http.StateClosed:
+		g.open.add(-1)
+	}
+}
+
+// Accepted returns how many connections were accepted, ever. While the number grows the accept loop lives.
+func (g *Gateway) Accepted() int64 { return g.accepted.Load() }
+
+// Draining says whether the drain has begun.
+func (g *Gateway) Draining() bool { return g.draining.Load() }
+
+// begin says that this is the end, to load balancers and to the backend.
+func (g *Gateway) begin() {
 	g.draining.Store(true)
 	if g.options.OnDrain != nil {
 		g.options.OnDrain()
 	}
+}
+
+// linger serves what comes on kept connections, and tells each client with the answer not to come again this way: closed without
+// that, a connection may be just what the next request is sent on, and the request is lost. Whoever connects anew meanwhile waits
+// for the next process, if there is one that holds the socket.
+func (g *Gateway) linger() {
+	g.lingering.Store(true)
+	g.open.wait(g.limits.Linger)
+}
+
+// farewell has the server close the connection after this answer; on HTTP/2 it sends GOAWAY, and ends the connection once the
+// streams that it has are done.
+func (x *exchange) farewell() {
+	if x.gateway.lingering.Load() {
+		x.Header()["Connection"] = []string{"close"}
+	}
+}
+
+// drain ends every connection, with grace first.
+func (g *Gateway) drain(server *http.Server, cut context.CancelFunc) {
 	grace, cancel := context.WithTimeout(context.Background(), g.limits.Drain)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
@@ -106,7 +152,7 @@ func (l serverLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A tally counts requests under way.
+// A tally counts what is under way: requests, connections.
 type tally struct {
 	n    atomic.Int64
 	mu   sync.Mutex
