@@ -29,7 +29,7 @@ func (e *edge) openEmbedded(f *serveFlags, log *slog.Logger, now func() time.Tim
 		Log:    log,
 	}
 	e.storeLine = fmt.Sprintf("%s, %s, kept in %s", &f.store, &f.memory, o.File)
-	store, err := memstore.New(o)
+	store, err := openCounts(o, f.handOver, log)
 	if errors.Is(err, memstore.ErrNoMapping) {
 		o.File = ""
 		e.storeLine = fmt.Sprintf("%s, %s; a restart begins new windows: %v", &f.store, &f.memory, memstore.ErrNoMapping)
@@ -40,7 +40,38 @@ func (e *edge) openEmbedded(f *serveFlags, log *slog.Logger, now func() time.Tim
 	}
 	e.closers = append(e.closers, store.Close)
 	e.figures.Table = tableOf(store)
+	e.embedded = store
 	return store, nil
+}
+
+// holding is how long a process that ends may go on holding the counts, while the next one waits: a drain, and what comes after.
+const holding = 40 * time.Second
+
+// openCounts opens the counts. Where the sockets are handed over it waits for the process before this one to let go of them, until
+// giveUp is closed.
+func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*memstore.Store, error) {
+	store, err := memstore.New(o)
+	var held *memstore.InUseError
+	if giveUp == nil || !errors.As(err, &held) {
+		return store, err
+	}
+	log.Info("waiting for the process before this one to let go of the counts", "held", held.Error(), "most", holding)
+	patience := time.NewTimer(holding)
+	defer patience.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			if store, err = memstore.New(o); !errors.As(err, &held) {
+				return store, err
+			}
+		case <-patience.C:
+			return nil, err
+		case <-giveUp:
+			return nil, err
+		}
+	}
 }
 
 // storeFailure says why the counts cannot be kept, and what helps.

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
@@ -19,6 +20,7 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
 	"github.com/weirlimit/weir/internal/telemetry"
+	"github.com/weirlimit/weir/memstore"
 )
 
 // An edge is everything that weir serve has put together.
@@ -40,6 +42,8 @@ type edge struct {
 	figures    telemetry.Sources // what metrics ask for
 	tracesLine string            // where traces go; empty: nowhere
 
+	embedded *memstore.Store // nil: the store is a shared one
+
 	closers []func() error // in the order of opening
 }
 
@@ -48,11 +52,13 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	log := newLogger(f, stderr)
 	running, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	manager := &notifier{log: log}
 	told := make(chan struct{})
 	context.AfterFunc(running, func() {
 		defer close(told)
 		stop() // a second signal meets the default, which is to end at once
 		log.Info("draining: requests under way may finish; a second signal ends at once")
+		manager.tell(daemon.SdNotifyStopping, status("draining: requests under way may finish"))
 	})
 	hangUps, forgetHangUps := catchHangUps()
 	defer forgetHangUps()
@@ -63,22 +69,27 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	for _, w := range document.Warnings {
 		printProblem(stderr, "warning", w)
 	}
-	listener, err := net.Listen("tcp", string(f.listen))
+	front, err := openSockets(string(f.listen))
 	if err != nil {
-		hint := "is another server running? --listen :0 takes any free port"
-		if errors.Is(err, os.ErrPermission) {
-			hint = "ports below 1024 are for privileged users; --listen :8080 is for everybody"
-		}
-		return no(fmt.Errorf("listen on %q: %w", f.listen, err), hint)
+		return err
 	}
-	defer listener.Close()
-	f.listen = listenAddr(listener.Addr().String()) // where it really is, :0 or not
+	defer front.close()
+	f.listen = listenAddr(front.public.Addr().String()) // where it really is, :0 or not
+	if front.held {
+		f.handOver = running.Done()
+	}
+	if front.admin != nil {
+		log.Warn("the socket named admin is not served by this version")
+	}
 	e, err := assemble(ctx, f, document.Policy, log, stderr, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	following := live.Options{Reader: policyReader(), Check: e.countable, Log: log}
+	following := live.Options{
+		Reader: policyReader(), Check: e.countable, Log: log,
+		Told: func(s live.State) { manager.tell(e.statusOf(s)) },
+	}
 	if err := e.candidateOptions(f, log, &following, nil); err != nil {
 		return err
 	}
@@ -86,14 +97,16 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	if err != nil {
 		return no(err, "")
 	}
-	defer followPolicy(running, policy, hangUps, log)()
+	defer followPolicy(running, policy, hangUps, manager, log)()
 	e.candidateLine = candidateLine(policy)
 	e.bindMetrics(policy)
-	if err := e.announce(stdout, f, listener.Addr()); err != nil {
+	if err := e.announce(stdout, f, front); err != nil {
 		return no(fmt.Errorf("say what was started: %w", err), "")
 	}
-	log.Info("serving", "address", listener.Addr().String())
-	if err := e.gateway.Serve(running, e.metrics.Listener("edge", listener)); err != nil {
+	log.Info("serving", "address", front.public.Addr().String())
+	manager.tell(daemon.SdNotifyReady, e.statusOf(policy.State()))
+	defer manager.feedWatchdog((&pulse{edge: e, at: front.public.Addr()}).alive)()
+	if err := e.gateway.Serve(running, e.metrics.Listener("edge", front.public)); err != nil {
 		return no(err, "")
 	}
 	<-told
@@ -138,6 +151,9 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 		TrustedProxies: f.trustedProxies,
 		Degraded:       e.degraded,
 		Log:            log,
+	}
+	if f.handOver != nil {
+		o.Limits.Linger = sayGoodbye
 	}
 	var err error
 	if f.upstream.URL == nil {
@@ -206,6 +222,9 @@ func (e *edge) close() error {
 	e.closers = nil
 	return err
 }
+
+// sayGoodbye is how long an ending server, whose socket another goes on with, serves kept connections to tell their clients.
+const sayGoodbye = 2 * time.Second
 
 const dataHint = "say with --data DIR where to keep what must last; Weir must be allowed to write there"
 

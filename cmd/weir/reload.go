@@ -21,7 +21,7 @@ func catchHangUps() (hangUps <-chan os.Signal, forget func()) {
 }
 
 // followPolicy replaces the policy when its file changes or somebody hangs up, until ctx ends or stop is called, which waits for that.
-func followPolicy(ctx context.Context, policy *live.Policy, hangUps <-chan os.Signal, log *slog.Logger) (stop func()) {
+func followPolicy(ctx context.Context, policy *live.Policy, hangUps <-chan os.Signal, manager *notifier, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() { policy.Watch(ctx) })
@@ -31,10 +31,12 @@ func followPolicy(ctx context.Context, policy *live.Policy, hangUps <-chan os.Si
 			case <-ctx.Done():
 				return
 			case <-hangUps:
+				done := manager.reloading()
 				// What becomes of it is in the log already, but for this.
 				if err := policy.Reload(ctx, "SIGHUP"); errors.Is(err, live.ErrFixed) {
 					log.Warn("SIGHUP changes nothing", "error", err)
 				}
+				done()
 			}
 		}
 	})

@@ -42,7 +42,7 @@ type tallyman struct {
 }
 
 func (c *tallyman) ask(client *http.Client, url string) {
-	response, err := client.Get(url)
+	response, err := client.Post(url, "text/plain", nil) // a GET the client would send again by itself
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

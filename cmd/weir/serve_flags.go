@@ -46,6 +46,10 @@ type serveFlags struct {
 	traces     endpoint
 	traceRatio fraction
 	tracing    *telemetry.TraceOptions // what they and OpenTelemetry's variables come to; nil: no traces
+
+	// handOver, no flag, is not nil where a service manager holds the sockets: a process before this one may still be ending, and one
+	// after it takes over. It is closed when this one is to end.
+	handOver <-chan struct{}
 }
 
 // defaultServeFlags is the contract, the embedded store, the sample backend and ./weir-data.

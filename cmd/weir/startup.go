@@ -15,13 +15,13 @@ import (
 )
 
 // announce prints what was started, and blocks to paste into a shell where it knows some that fit.
-func (e *edge) announce(w io.Writer, f *serveFlags, addr net.Addr) error {
+func (e *edge) announce(w io.Writer, f *serveFlags, front *sockets) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	url := reachable(addr, f.tlsCert != "")
-	row("listening", "%s", url)
+	url := reachable(front.public.Addr(), f.tlsCert != "")
+	row("listening", "%s", front.line(url))
 	row("policy", "%s, %s", cmp.Or(f.policy, contractName), count(len(e.decider.Policy().Limiters), "limiter"))
 	if e.candidateLine != "" {
 		row("candidate", "%s", e.candidateLine)

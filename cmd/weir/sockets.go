@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// sockets are what this process listens on.
+type sockets struct {
+	public net.Listener
+	admin  net.Listener // nil: none was given by a service manager
+	held   bool         // a service manager gave them: they outlive this process, and --listen is not opened
+}
+
+// The names that a service manager may give its sockets (FileDescriptorName=). A single one may have any name but the second.
+const (
+	publicSocket = "http"
+	adminSocket  = "admin"
+)
+
+// openSockets takes the sockets that a service manager holds (LISTEN_FDS), or else opens the address.
+func openSockets(address string) (*sockets, error) {
+	if files := activation.Files(true); len(files) > 0 {
+		names := make([]string, len(files))
+		for i, f := range files {
+			names[i] = f.Name()
+		}
+		s, err := heldSockets(names, files)
+		if err != nil {
+			return nil, no(fmt.Errorf("take the sockets of the service manager: %w", err),
+				"one ListenStream=PORT in weir.socket, with FileDescriptorName=http and without Accept=yes, and perhaps one in a unit of its own with FileDescriptorName=admin")
+		}
+		return s, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		hint := "is another server running? --listen :0 takes any free port"
+		if errors.Is(err, os.ErrPermission) {
+			hint = "ports below 1024 are for privileged users; --listen :8080 is for everybody"
+		}
+		return nil, no(fmt.Errorf("listen on %q: %w", address, err), hint)
+	}
+	return &sockets{public: listener}, nil
+}
+
+// heldSockets finds out by their names what the files of sockets are for. It closes them; the sockets live on in what it returns.
+func heldSockets(names []string, files []*os.File) (_ *sockets, err error) {
+	s := &sockets{held: true}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		if err != nil {
+			s.close()
+		}
+	}()
+	for i, f := range files {
+		name, place := names[i], &s.public
+		switch {
+		case name == adminSocket:
+			place = &s.admin
+		case name != publicSocket && len(files) > 1:
+			return nil, fmt.Errorf("of %s one is named %q: want names %s and %s", count(len(files), "socket"), name, publicSocket, adminSocket)
+		}
+		if *place != nil {
+			return nil, fmt.Errorf("two sockets are named %q: want one of each name", name)
+		}
+		l, err := net.FileListener(f)
+		if err != nil {
+			return nil, fmt.Errorf("the socket %q: %w", name, err)
+		}
+		*place = l
+		if l.Addr().Network() != "tcp" {
+			return nil, fmt.Errorf("the socket %q listens on %s %s: want TCP, since callers are counted by address", name, l.Addr().Network(), l.Addr())
+		}
+	}
+	if s.public == nil {
+		return nil, fmt.Errorf("none is named %q", publicSocket)
+	}
+	return s, nil
+}
+
+// line is what start-up says of the public socket, which is reached by url.
+func (s *sockets) line(url string) string {
+	if !s.held {
+		return url
+	}
+	return url + " (held by the service manager; --listen is not opened)"
+}
+
+// close closes this process's copies.
+func (s *sockets) close() {
+	for _, l := range []net.Listener{s.public, s.admin} {
+		if l != nil {
+			_ = l.Close() // it may be closed already
+		}
+	}
+}
