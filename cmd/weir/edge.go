@@ -69,18 +69,11 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	for _, w := range document.Warnings {
 		printProblem(stderr, "warning", w)
 	}
-	front, err := openSockets(string(f.listen))
+	front, err := f.openFront(running.Done(), log)
 	if err != nil {
 		return err
 	}
 	defer front.close()
-	f.listen = listenAddr(front.public.Addr().String()) // where it really is, :0 or not
-	if front.held {
-		f.handOver = running.Done()
-	}
-	if front.admin != nil {
-		log.Warn("the socket named admin is not served by this version")
-	}
 	e, err := assemble(ctx, f, document.Policy, log, stderr, nil)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 
@@ -21,6 +22,22 @@ const (
 	publicSocket = "http"
 	adminSocket  = "admin"
 )
+
+// openFront opens what serve listens on, and notes what follows from that for a server that is to end when ending is closed.
+func (f *serveFlags) openFront(ending <-chan struct{}, log *slog.Logger) (*sockets, error) {
+	s, err := openSockets(string(f.listen))
+	if err != nil {
+		return nil, err
+	}
+	f.listen = listenAddr(s.public.Addr().String()) // where it really is, :0 or not
+	if s.held {
+		f.handOver = ending
+	}
+	if s.admin != nil {
+		log.Warn("the socket named admin is not served by this version")
+	}
+	return s, nil
+}
 
 // openSockets takes the sockets that a service manager holds (LISTEN_FDS), or else opens the address.
 func openSockets(address string) (*sockets, error) {
