@@ -18,11 +18,14 @@ const (
 	forwardOnly = "the clock never runs backwards from take to take"
 )
 
-// faults are stores that are wrong, each in one way that a limiter somewhere is, and the subtests that find it.
-var faults = map[string]struct {
+// A fault is a store that is wrong, and the subtests that find it.
+type fault struct {
 	store func(*plain) weir.Store
 	found []string
-}{
+}
+
+// faults are stores that are wrong, each in one way that a limiter somewhere is, and the subtests that find it.
+var faults = map[string]fault{
 	"checks, lets go, then adds": {
 		func(s *plain) weir.Store { return take(s.checkThenAdd) },
 		[]string{thousand, allOrNone, histories, growing, manyKeys},

@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,10 +21,12 @@ type plain struct {
 	clock *storetest.ManualClock
 	mu    sync.Mutex
 	used  map[string]weir.Used
+
+	grants map[string]weir.Grant
 }
 
 func newPlain(clock *storetest.ManualClock) *plain {
-	return &plain{clock: clock, used: map[string]weir.Used{}}
+	return &plain{clock: clock, used: map[string]weir.Used{}, grants: map[string]weir.Grant{}}
 }
 
 func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
@@ -55,16 +58,16 @@ func (s *plain) spend(charges []weir.Charge, r *weir.Receipt) {
 	}
 }
 
-// fault is the environment variable that names the store that TestStore holds to the contract.
-const fault = "STORETEST_FAULT"
+// faultVariable is the environment variable that names the store that TestStore holds to the contract.
+const faultVariable = "STORETEST_FAULT"
 
 // A store that is right passes. In a process of its own, for TestTheSuiteFindsEachFault, it is a faulty one.
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		clock := storetest.StartManualClock()
 		s := newPlain(clock)
-		if name := os.Getenv(fault); name != "" {
-			return faults[name].store(s), clock
+		if name := os.Getenv(faultVariable); name != "" {
+			return allFaults()[name].store(s), clock
 		}
 		return s, clock
 	})
@@ -72,7 +75,7 @@ func TestStore(t *testing.T) {
 
 // Each store that is wrong fails, in the subtests that are about what it does wrong.
 func TestTheSuiteFindsEachFault(t *testing.T) {
-	for name, fault := range faults {
+	for name, fault := range allFaults() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, subtest := range fault.found {
@@ -82,11 +85,17 @@ func TestTheSuiteFindsEachFault(t *testing.T) {
 	}
 }
 
+func allFaults() map[string]fault {
+	all := maps.Clone(faults)
+	maps.Copy(all, keeperFaults)
+	return all
+}
+
 func mustFail(t *testing.T, name, subtest string) {
 	t.Helper()
 	// What depends on who comes between is found more often than not, so it is looked for up to 20 times.
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^"+subtest+"$", "-rapid.nofailfile", "-test.count=20", "-test.failfast")
-	cmd.Env = append(os.Environ(), fault+"="+name)
+	cmd.Env = append(os.Environ(), faultVariable+"="+name)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestStore/"+subtest) {

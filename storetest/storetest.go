@@ -46,7 +46,7 @@ func (c *ManualClock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Run holds a store to the contract. open returns an empty store and its clock; it is called once for each subtest, and
+// Run holds a store to the contract, and to that of weir.Keeper where it is one. open returns an empty store and its clock; it is called once for each subtest, and
 // cleans up through t. A store that is bounded needs room for 10,000 open windows.
 func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 	for _, test := range []struct {
@@ -77,6 +77,18 @@ func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 		{"thousands of keys at once are exact while windows end", manyKeys},
 		{"totals are bounded while the clock is set back", totalsWhenTheClockJumps},
 		{"the clock never runs backwards from take to take", nowNeverRunsBackwards},
+		{"a window that was reset begins anew", kept(resetRestores)},
+		{"a reset leaves other windows alone", kept(resetLeavesOthers)},
+		{"a reset of nothing changes nothing", kept(resetOfNothing)},
+		{"between two resets exactly the limit is admitted", kept(resetAmongTakes)},
+		{"windows are reset together or not", kept(resetIsWhole)},
+		{"a grant is its window's alone", kept(grantHolds)},
+		{"a grant ends at its very second", kept(grantEnds)},
+		{"a grant is replaced and taken back", kept(grantReplaced)},
+		{"as many grants as every keeper keeps", kept(grantsOfMany)},
+		{"keys with grants are bytes", kept(grantOfAnyKey)},
+		{"a grant that cannot be one changes nothing", kept(grantCannotBe)},
+		{"grants spend nothing", kept(grantsSpendNothing)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			store, clock := open(t)
