@@ -117,3 +117,31 @@ func BenchmarkNewKeys(b *testing.B) {
 	b.ReportMetric(float64(worst.Microseconds()), "µs-worst")
 	b.ReportMetric(float64(s.Stats().Bytes)/float64(n), "B/key")
 }
+
+// What it costs to ask whether two windows have a grant: where nobody has one, where others have, and where both have.
+func BenchmarkGranted(b *testing.B) {
+	c := []weir.Charge{{Key: make([]byte, 40), Scope: 24, Subject: 40}, {Key: make([]byte, 41), Scope: 24, Subject: 41}}
+	others := []weir.Charge{{Key: make([]byte, 42), Scope: 24, Subject: 42}, {Key: make([]byte, 43), Scope: 24, Subject: 43}}
+	until := time.Now().Unix() + 3600
+	for _, test := range []struct {
+		name string
+		to   []weir.Charge
+	}{{"none", nil}, {"others", others}, {"both", c}} {
+		b.Run(test.name, func(b *testing.B) {
+			s, err := New(Options{Memory: LeastMemory})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range test.to {
+				if err := s.Grant(b.Context(), test.to[i:i+1], []weir.Grant{{Limit: 5, Until: until}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			grants := make([]weir.Grant, 2)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Granted(c, grants)
+			}
+		})
+	}
+}

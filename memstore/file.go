@@ -3,6 +3,9 @@ package memstore
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"time"
 )
 
 // ErrNoMapping is why New refuses Options.File on a system on which counts are kept in memory only.
@@ -31,3 +34,13 @@ func (e *InUseError) Error() string {
 type distrust struct{ why error }
 
 func (d *distrust) Error() string { return d.why.Error() }
+
+// setAside renames a file that cannot be trusted, and says so.
+func setAside(file string, why *distrust, log *slog.Logger, says string) error {
+	to := fmt.Sprintf("%s.set-aside-%d", file, time.Now().UnixNano())
+	if err := os.Rename(file, to); err != nil {
+		return fmt.Errorf("set aside %s, which cannot be read (%w): %w", file, why, err)
+	}
+	log.Error(says, "file", file, "reason", why.Error(), "kept", to)
+	return nil
+}

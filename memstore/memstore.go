@@ -44,7 +44,8 @@ type Options struct {
 	Now func() time.Time
 
 	// File is where the counts are kept so that they outlive the process; it is created where there is none, for its owner
-	// alone. Empty means in memory only. The lock that keeps a second process out is a file beside it, File + ".lock".
+	// alone. Empty means in memory only. The lock that keeps a second process out is a file beside it, File + ".lock"; grants are
+	// in another, File + ".grants".
 	// On systems other than Linux New returns an error that wraps ErrNoMapping.
 	File string
 
@@ -59,7 +60,7 @@ type Options struct {
 // ErrClosed is what Take returns after Close.
 var ErrClosed = errors.New("the store is closed")
 
-// A Store is an in-process weir.Store. It is safe for concurrent use, and returns no error but ErrClosed.
+// A Store is an in-process weir.Store. It is safe for concurrent use, and its Take returns no error but ErrClosed.
 type Store struct {
 	clock *register
 	seed  seed
@@ -74,6 +75,8 @@ type Store struct {
 	stop   chan struct{} // ends the checking
 	done   sync.WaitGroup
 	ground ground
+
+	grants grants
 }
 
 var _ weir.InProcess = (*Store)(nil)
@@ -151,6 +154,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.grants.close()
 	close(s.stop)
 	s.done.Wait()
 	s.table.retire()

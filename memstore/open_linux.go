@@ -2,8 +2,6 @@ package memstore
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,7 +24,7 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	m, err := openMapping(o.File, segmentBytes, o.Memory)
 	var bad *distrust
 	if errors.As(err, &bad) {
-		if err = setAside(o.File, bad, o.Log); err == nil {
+		if err = setAside(o.File, bad, o.Log, "the file of counts cannot be trusted: it was set aside, and counting begins anew"); err == nil {
 			m, err = openMapping(o.File, segmentBytes, o.Memory)
 		}
 	}
@@ -49,6 +47,9 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 			return errors.Join(err, m.close())
 		}
 	}
+	if err := s.openGrants(o.File+".grants", o.Log); err != nil {
+		return errors.Join(err, m.close())
+	}
 	if latest := uint64(s.clock.now() + longest); s.sharedUntil.Load() > latest {
 		s.sharedUntil.Store(latest)
 	}
@@ -60,15 +61,5 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	if s.table.unchecked.Load() {
 		s.done.Go(func() { s.table.checkAll(s.stop) })
 	}
-	return nil
-}
-
-// setAside renames a file that cannot be trusted.
-func setAside(file string, why *distrust, log *slog.Logger) error {
-	to := fmt.Sprintf("%s.set-aside-%d", file, time.Now().UnixNano())
-	if err := os.Rename(file, to); err != nil {
-		return fmt.Errorf("set aside %s, which cannot be read (%w): %w", file, why, err)
-	}
-	log.Error("the file of counts cannot be trusted: it was set aside, and counting begins anew", "file", file, "reason", why.Error(), "kept", to)
 	return nil
 }

@@ -1,0 +1,112 @@
+package memstore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// Who shares a budget with others, because the table was full, cannot have it reset; when it has ended there is nothing to reset.
+func TestABudgetThatIsSharedIsNotReset(t *testing.T) {
+	s := newSmall(t)
+	s.fill(3600)
+	own, newcomer := charge("fill", 1, 3600, "0"), weir.Charge{}
+	if r := s.take(own); r.Allowed {
+		t.Fatalf("the first caller has no entry of its own: %+v", r)
+	}
+	for i, before := 0, s.Stats().Shared; s.Stats().Shared == before; i++ { // some part of the table has room for one more
+		newcomer = charge("three", 3, 3600, fmt.Sprint("newcomer ", i))
+		s.take(newcomer)
+	}
+	if err := s.Reset(t.Context(), []weir.Charge{own, newcomer}); !errors.Is(err, memstore.ErrShared) {
+		t.Errorf("a shared budget was reset: %v", err)
+	}
+	if r := s.take(own); r.Allowed {
+		t.Errorf("one of two windows was reset, and the other not: %+v", r)
+	}
+	if err := s.Reset(t.Context(), []weir.Charge{own}); err != nil {
+		t.Errorf("reset of a window of its own: %v", err)
+	}
+	if r := s.take(own); !r.Allowed || r.Used[0].Count != 1 {
+		t.Errorf("it was reset, and %+v", r)
+	}
+	s.clock.Advance(time.Hour)
+	if err := s.Reset(t.Context(), []weir.Charge{own, newcomer}); err != nil {
+		t.Errorf("reset when all has ended: %v", err)
+	}
+	if r := s.take(newcomer); !r.Allowed || r.Used[0].Count != 1 {
+		t.Errorf("after all had ended: %+v", r)
+	}
+}
+
+func TestMoreWindowsThanATakeMayHaveAreNotReset(t *testing.T) {
+	s := newSmall(t)
+	if err := s.Reset(t.Context(), make([]weir.Charge, weir.MaxCharges+1)); err == nil {
+		t.Error("they are")
+	}
+}
+
+func TestAClosedStoreKeepsNothing(t *testing.T) {
+	s := newSmall(t)
+	one, g := []weir.Charge{charge("three", 3, 3600, "a")}, []weir.Grant{{Limit: 9, Until: s.clock.Now().Unix() + 60}}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reset(t.Context(), one); !errors.Is(err, memstore.ErrClosed) {
+		t.Errorf("reset: %v", err)
+	}
+	if err := s.Grant(t.Context(), one, g); !errors.Is(err, memstore.ErrClosed) || s.Granted(one, g) {
+		t.Errorf("grant: %v", err)
+	}
+}
+
+// The grants are bounded: one more is refused, and changes nothing. What has ended, or is taken back, makes room.
+func TestMoreGrantsThanThereCanBeAreRefused(t *testing.T) {
+	s := newSmall(t)
+	now := s.clock.Now().Unix()
+	var all []weir.Charge
+	var grants []weir.Grant
+	for i := range weir.MaxGrants {
+		all = append(all, charge("three", 3, 3600, fmt.Sprint(i)))
+		grants = append(grants, weir.Grant{Limit: 5, Until: now + 60 + int64(i%2)*60})
+	}
+	if err := s.Grant(t.Context(), all, grants); err != nil {
+		t.Fatal(err)
+	}
+	more, g := []weir.Charge{charge("three", 3, 3600, "one more")}, []weir.Grant{{Limit: 9, Until: now + 300}}
+	if err := s.Grant(t.Context(), more, g); err == nil {
+		t.Error("there is no bound")
+	}
+	found := make([]weir.Grant, 1)
+	if s.Granted(more, found) {
+		t.Errorf("it was refused, and is %+v", found)
+	}
+	if err := s.Grant(t.Context(), []weir.Charge{more[0], all[0]}, []weir.Grant{g[0], {}}); err != nil || !s.Granted(more, found) {
+		t.Errorf("one for another: %v", err)
+	}
+	s.clock.Advance(time.Minute)
+	if err := s.Grant(t.Context(), all[:4], []weir.Grant{g[0], g[0], g[0], g[0]}); err != nil || !s.Granted(all[:1], found) || found[0] != g[0] {
+		t.Errorf("half of them have ended: %v, %+v", err, found)
+	}
+}
+
+// Whether somebody has a grant is asked for each request.
+func TestToAskForGrantsAllocatesNothing(t *testing.T) {
+	s := newSmall(t)
+	both := []weir.Charge{charge("three", 3, 3600, "a"), charge("three", 3, 3600, "b")}
+	found := make([]weir.Grant, 2)
+	ask := func() { s.Granted(both, found) }
+	if n := testing.AllocsPerRun(100, ask); n > 0 {
+		t.Errorf("with none: %v", n)
+	}
+	if err := s.Grant(t.Context(), both[:1], []weir.Grant{{Limit: 9, Until: s.clock.Now().Unix() + 60}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, ask); n > 0 || found[0].Limit != 9 {
+		t.Errorf("with one: %v, %+v", n, found)
+	}
+}
