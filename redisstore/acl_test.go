@@ -45,6 +45,13 @@ func TestTheLeastRightsAreEnough(t *testing.T) {
 	if r := take(t, s, c); r.Used[0].Count != 5 {
 		t.Errorf("after 4 were given a take found %d", r.Used[0].Count-1)
 	}
+	reset(t, s, c, charge("b", 9, 7200, 1))
+	grant(t, s, "b", 50)
+	grant(t, s, "b", 0)
+	grant(t, s, "b", 60)
+	if r := take(t, s, c); r.Used[0].Count != 1 || granted(s, "b") != 60 || granted(open(t, o), "b") != 60 {
+		t.Errorf("after a reset a take found %d, and a grant of 60 is one of %d", r.Used[0].Count-1, granted(s, "b"))
+	}
 	for _, right := range rights {
 		if !strings.HasPrefix(right, "+") || strings.Contains(right, "|") || right == "+hello" || right == "+ping" || right == "+evalsha" {
 			continue // the client does without, or the script is sent whole

@@ -59,8 +59,19 @@ func (sc *script) command(l *link, whole bool, keys, args []string) rueidis.Comp
 	return l.client.B().Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// run runs a script, once: it is sent again only after an answer that says that it was not run.
+// run runs a script on windows, and notes whether the server counts.
 func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []string) (rueidis.RedisResult, error) {
+	reply, err := s.send(ctx, l, sc, keys, args)
+	if err != nil {
+		s.state.failed(err)
+		return reply, err
+	}
+	s.state.answered()
+	return reply, nil
+}
+
+// send runs a script, once: it is sent again only after an answer that says that it was not run.
+func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []string) (rueidis.RedisResult, error) {
 	whole := false
 	for {
 		reply, err := s.do(ctx, l, sc.command(l, whole, keys, args))
@@ -68,7 +79,6 @@ func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []strin
 			err = reply.Error()
 		}
 		if err == nil {
-			s.state.answered()
 			return reply, nil
 		}
 		told, ok := rueidis.IsRedisErr(err)
@@ -80,9 +90,7 @@ func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []strin
 			continue
 		}
 		s.lookForMaster(err)
-		err = explained(err)
-		s.state.failed(err)
-		return reply, err
+		return reply, explained(err)
 	}
 }
 

@@ -37,10 +37,16 @@ type link struct {
 	take, give script
 	cluster    bool
 	sentinel   bool
+
+	reset, grant, granted script
 }
 
 func newLink(client rueidis.Client, h *hasher, sentinel bool) *link {
-	return &link{client, h, newScript(takeText), newScript(giveText), client.Mode() == rueidis.ClientModeCluster, sentinel}
+	return &link{
+		client: client, hasher: h, cluster: client.Mode() == rueidis.ClientModeCluster, sentinel: sentinel,
+		take: newScript(takeText), give: newScript(giveText),
+		reset: newScript(resetText), grant: newScript(grantText), granted: newScript(grantedText),
+	}
 }
 
 func newScript(text string) script {
@@ -131,7 +137,9 @@ func (s *Store) keep() {
 			if failures++; err == nil {
 				failures = 0
 			}
-			s.note(err)
+			if s.note(err) == nil {
+				s.lookAtGrants(s.closing)
+			}
 		}
 		if l == nil || anew || failures >= mostFailures && !l.cluster { // a cluster's client finds its machines by itself
 			if s.note(s.connect(s.closing)) == nil {
@@ -181,8 +189,10 @@ func (s *Store) connect(ctx context.Context) error {
 	}
 	if err != nil {
 		client.Close()
+		return err
 	}
-	return err
+	s.lookAtGrants(bounded)
+	return nil
 }
 
 // adopt puts a client in force, with the secret that the server has.
@@ -335,7 +345,27 @@ func (s *Store) try(ctx context.Context, client rueidis.Client) error {
 			return explained(err)
 		}
 	}
-	return explained(client.Do(ctx, client.B().Del().Key(names...).Build()).Error())
+	if err := client.Do(ctx, l.reset.command(l, true, names, nil)).Error(); err != nil {
+		return explained(err)
+	}
+	return s.tryGrants(ctx, l)
+}
+
+// tryGrants gives a grant that is nobody's, reads it, and takes it back.
+func (s *Store) tryGrants(ctx context.Context, l *link) error {
+	names := []string{s.prefix + ":{trial}3"}
+	most, until := strconv.Itoa(weir.MaxGrants), strconv.FormatInt(mostSecond, 10)
+	for _, c := range []rueidis.Completed{
+		l.grant.command(l, true, names, []string{"", "", most, "nobody", "1", until}),
+		l.granted.command(l, true, names, []string{most}),
+		l.client.B().Hget().Key(names[0]).Field(versionField).Build(),
+		l.grant.command(l, true, names, []string{"", "", most, "nobody", "0", "0"}),
+	} {
+		if err := l.client.Do(ctx, c).Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return explained(err)
+		}
+	}
+	return nil
 }
 
 func nodes(client rueidis.Client) map[string]rueidis.Client {
@@ -390,7 +420,11 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) error {
 	if err != nil || seconds <= 0 {
 		return errReply
 	}
-	middle := asked + (s.local()-asked)/2
+	trip := s.local() - asked
+	if trip < 0 || trip > int64(checkTimeout) { // this process's clock was moved, or stood still: its middle says nothing
+		return s.agree(ctx, client)
+	}
+	middle := asked + trip/2
 	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - middle)
 	return s.agree(ctx, client)
 }

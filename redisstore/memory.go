@@ -188,3 +188,15 @@ func (m *memory) standing(i id) weir.Used {
 	}
 	return weir.Used{}
 }
+
+// drop forgets how a window stood.
+func (m *memory) drop(i id) {
+	line := &m.standings[i%standingLines]
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	for k := range line.slots {
+		if line.slots[k].id == i {
+			line.slots[k] = standing{}
+		}
+	}
+}

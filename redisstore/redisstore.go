@@ -6,6 +6,7 @@
 //
 //	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
 //	key.go                         the names that the server sees: keyed hashes
+//	keeper.go  reset.lua  grant…   what an operator changes: windows begun anew, other limits for a while
 //	memory.go                      what is refused without asking, and how busy windows stood
 //	ask.go                         one question: deadlines, redirections, errors that mean something
 //	link.go  secret.go             connecting, checking, connecting anew; the secret that all nodes hash with
@@ -93,6 +94,7 @@ type Store struct {
 	spellings spellings
 	clock     clock
 	room      room
+	grants    grants
 
 	asked, remembered atomic.Int64
 	split             atomic.Bool  // it was said that windows cannot be counted together
@@ -164,6 +166,7 @@ func newStore(o Options) (*Store, error) {
 		memory:  new(memory),
 		room:    newRoom(mostAsked),
 		aside:   newRoom(mostAside),
+		grants:  grants{reading: newRoom(1)},
 		renew:   make(chan struct{}, 1),
 	}
 	if o.Now != nil {
