@@ -1,0 +1,715 @@
+"use strict";
+
+// The operator's dashboard. From top to bottom: words and numbers, the token, the admin API, the loop that asks it, the top line,
+// limiters and their charts, callers, what is done to them, refusals, trials, the policy. Whatever the server says is set as text,
+// never as markup; Trusted Types hold that.
+
+const part = (id) => document.getElementById(id);
+const span = 5; // seconds of a chart's bar
+
+// make returns an element with a class, a text and children.
+function make(tag, className = "", text = "", ...children) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== "") made.textContent = text;
+  made.append(...children);
+  return made;
+}
+
+// say sets a text that differs, so that what listens to changes is not told of none.
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function show(element, shown) {
+  if (element.hidden === shown) element.hidden = !shown;
+}
+
+// ---- Words and numbers ---------------------------------------------------------------------------------------------
+
+const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+const tenth = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 1 });
+const many = (n, one, more = one + "s") => `${whole.format(n)} ${n === 1 ? one : more}`;
+const rate = (n) => (n >= 100 ? whole : tenth).format(n);
+const sum = (list, from = 0, to = list?.length ?? 0) => { let n = 0; for (let i = Math.max(0, from); i < to; i++) n += list[i] ?? 0; return n; };
+
+// clock is a time of day, with the date where that is not today's. t is in Unix seconds.
+function clock(t) {
+  const at = new Date(t * 1000);
+  const time = at.toLocaleTimeString("en-GB");
+  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
+}
+
+function lasting(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 100) return `${s} s`;
+  if (s < 6000) return `${Math.floor(s / 60)} min ${String(s % 60).padStart(2, "0")} s`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ${String(Math.floor(s / 60) % 60).padStart(2, "0")} min`;
+  return `${Math.floor(s / 86400)} days`;
+}
+
+// nameOf is how a caller is shown: its token's id, or its keyed hash.
+const nameOf = (c) => c.name || c.hash;
+const kindOf = (c) => ({ ip: "address", session: "session", token: "API token", agent: "agent", "": "caller" })[c.kind] ?? c.kind.replaceAll("ip", "address").replaceAll("+", " + ");
+const limiterOf = (name) => name || "no limiter";
+
+// ---- The token -----------------------------------------------------------------------------------------------------
+
+const kept = "weir-admin-token";
+let token = "";
+
+// takeToken reads the fragment of the address, and clears it there, so that nobody reads it over a shoulder or from a history.
+function takeToken() {
+  const given = /^#token=(.+)$/.exec(location.hash);
+  if (given) {
+    history.replaceState(null, "", location.pathname + location.search);
+    try { token = decodeURIComponent(given[1]); } catch { token = given[1]; }
+    sessionStorage.setItem(kept, token);
+  } else {
+    token = token || (sessionStorage.getItem(kept) ?? "");
+  }
+}
+
+function askToken(wrong) {
+  sessionStorage.removeItem(kept);
+  token = "";
+  document.body.dataset.state = "door";
+  for (const id of ["main", "nav", "facts"]) show(part(id), false);
+  judge("wait", "Waiting for a token", []);
+  show(part("door"), true);
+  say(part("door-wrong"), wrong);
+  part("door-token").focus();
+}
+
+part("door-form").addEventListener("submit", (e) => {
+  e.preventDefault();
+  token = part("door-token").value.trim();
+  part("door-token").value = "";
+  if (!token) return;
+  sessionStorage.setItem(kept, token);
+  show(part("door"), false);
+  judge("wait", "Connecting", []);
+  loop.now();
+});
+
+// ---- The admin API -------------------------------------------------------------------------------------------------
+
+class Refused extends Error {
+  constructor(status, message, problems) { super(message); this.status = status; this.problems = problems; }
+}
+
+// ask sends a question to the admin API beside this page and returns its answer. It throws a Refused where the answer is no.
+async function ask(path, body) {
+  const asked = { headers: { Authorization: "Bearer " + token, Accept: "application/json" }, cache: "no-store", credentials: "omit",
+    redirect: "error", signal: AbortSignal.timeout(8000) };
+  if (body !== undefined) {
+    asked.method = "POST";
+    asked.headers["Content-Type"] = "application/json";
+    asked.body = JSON.stringify(body);
+  }
+  const answer = await fetch(path, asked);
+  const text = await answer.text();
+  let said = null;
+  try { said = JSON.parse(text); } catch { said = null; }
+  if (!answer.ok) throw new Refused(answer.status, said?.error?.message ?? `the server answered ${answer.status}`, said?.error?.problems);
+  return said;
+}
+
+// ---- The loop ------------------------------------------------------------------------------------------------------
+
+let seen = null; // the last status
+let heard = 0; // when it came, by performance.now()
+const loop = {
+  timer: 0, busy: false, failures: 0, after: 0, since: 0, silent: 0,
+
+  // now asks at once, unless it is asking.
+  now() {
+    clearTimeout(this.timer);
+    if (!this.busy) this.turn();
+  },
+
+  async turn() {
+    if (!token) return;
+    this.busy = true;
+    const began = performance.now();
+    try {
+      const status = await ask("status?after=" + this.after);
+      this.failures = this.silent = 0;
+      heard = performance.now();
+      seen = status;
+      draw(status);
+    } catch (e) {
+      this.failed(e);
+    }
+    this.busy = false;
+    if (!token) return;
+    let wait = 1000 - (performance.now() - began) + 9 * (heard - began > 0 ? Math.max(0, heard - began - 100) : 0);
+    if (this.failures > 0) wait = Math.min(10000, 500 * 2 ** this.failures);
+    if (document.hidden) wait = Math.max(wait, 15000);
+    this.timer = setTimeout(() => this.turn(), Math.max(wait, 50));
+  },
+
+  failed(e) {
+    if (e instanceof Refused && (e.status === 401 || e.status === 429)) { // 429: too many wrong tokens, and this may be one
+      askToken(e.message);
+      return;
+    }
+    this.failures++;
+    this.silent = this.silent || performance.now();
+    document.body.dataset.state = "stale";
+    const known = seen ? [`What is below was so ${lasting((performance.now() - heard) / 1000)} ago. This page goes on by itself when there is an answer.`] : ["This page goes on by itself when there is an answer."];
+    if (e instanceof Refused) judge("bad", `The server answers ${e.status}`, [e.message, ...known]);
+    else if (e instanceof TypeError || e.name === "TimeoutError") judge("bad", "The server does not answer", known);
+    else judge("bad", "This page cannot show what the server answers", [String(e)]);
+  },
+};
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden) loop.now(); });
+addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) { takeToken(); show(part("door"), false); loop.now(); } });
+
+// present is the second that it is by the server's clock.
+const present = () => seen.watch.now + Math.floor((performance.now() - heard) / 1000);
+
+function draw(s) {
+  if (s.watch.since !== loop.since) { // another process
+    loop.since = s.watch.since;
+    refusals.forget();
+  }
+  loop.after = s.watch.refusals.next;
+  document.body.dataset.state = "live";
+  for (const id of ["main", "nav", "facts"]) show(part(id), true);
+  show(part("door"), false);
+  show(part("demo"), s.demo === true);
+  drawTop(s);
+  drawLimiters(s.watch);
+  callers.draw(s.watch);
+  refusals.add(s.watch);
+  drawTrials(s);
+  drawPolicy(s);
+}
+
+// ---- The top line --------------------------------------------------------------------------------------------------
+
+// judge says whether all is well, and what is not.
+function judge(level, text, troubles) {
+  part("verdict").dataset.level = level;
+  say(part("verdict-text"), text);
+  const list = part("troubles");
+  if (list.dataset.said === troubles.join("\n")) return;
+  list.dataset.said = troubles.join("\n");
+  list.replaceChildren(...troubles.map((each) => make("li", "", each)));
+}
+
+function fact(id, text, small = "", level = "") {
+  const at = part(id), key = text + "\n" + small + level;
+  if (at.dataset.said === key) return;
+  at.dataset.said = key;
+  at.className = level;
+  at.replaceChildren(text, ...(small ? [make("small", "", small)] : []));
+}
+
+// recent is how many a second there were, over the last ten seconds that are over.
+function recent(list) {
+  const n = list?.length ?? 0;
+  return n < 2 ? 0 : sum(list, n - 11, n - 1) / Math.min(10, n - 1);
+}
+
+function drawTop(s) {
+  let admitted = 0, refused = 0, near = 0, asked = 0, refusedAll = 0;
+  for (const l of s.watch.limiters) {
+    admitted += recent(l.series.admitted);
+    refused += recent(l.series.refused);
+    near += recent(l.series.near);
+    asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable;
+    refusedAll += l.totals.refused;
+  }
+  fact("fact-requests", `${rate(admitted + refused)} a second`, `${whole.format(asked)} in all`);
+  fact("fact-refused", `${rate(refused)} a second`, `${whole.format(refusedAll)} in all; near the limit ${rate(near)} a second`, refused > 0 ? "bad" : "");
+  fact("fact-since", clock(s.watch.since), lasting(present() - s.watch.since) + " ago");
+  const p = s.policy, from = { contract: "the contract", file: p.path, stream: "standard input", posted: "posted" }[p.source] ?? p.source;
+  fact("fact-policy", p.version, `${from}, since ${clock(p.since)}`, p.last.ok ? "" : "low");
+  fact("fact-store", s.store.up ? "answers" : "away", s.store.up ? s.store.kind : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
+  const t = s.table, full = t && t.capacity > 0 ? t.keys / t.capacity : 0;
+  fact("fact-table", t ? `${tenth.format(100 * full)} % full` : "none", t ? `${whole.format(t.keys)} of ${whole.format(t.capacity)} windows` : "", full >= 0.8 ? "low" : "");
+
+  const wrong = [];
+  let level = "good", text = "All is well";
+  const trouble = (how, head, more) => { if (level === "good" || how === "bad" && level !== "bad") { level = how; text = head; } wrong.push(more); };
+  if (!s.store.up) trouble("bad", "The store does not answer", `Since ${clock(s.store.since)} each limiter does what its on_store_failure says: it counts here, admits uncounted, or refuses.${s.store.error ? " The store: " + s.store.error : ""}`);
+  if (!p.last.ok) trouble("low", "The last policy was refused", `${clock(p.last.at)}: ${many(p.last.problems?.length ?? 0, "problem")} in what was to replace the policy; ${p.version} is still in force. Its problems are below.`);
+  if (full >= 0.8) trouble(full >= 0.97 ? "bad" : "low", "The table is filling up", `Its ${whole.format(t.capacity)} windows are ${tenth.format(100 * full)} % used: when it is full, new callers share budgets. Give it more with --memory.`);
+  if (t?.shared > 0 && full >= 0.8) wrong.push(`${many(t.shared, "charge")} went to a budget that newcomers share.`);
+  if (s.candidate && !s.candidate.last.ok) trouble("low", "The candidate policy was refused", `${clock(s.candidate.last.at)}: see Trials.`);
+  if (s.watch.not_watched > 0) trouble("low", "Not all is shown", `${many(s.watch.not_watched, "request")} of limiters beyond the first 1000 are not watched.`);
+  judge(level, text, wrong);
+  document.title = level === "good" ? (refused > 0 ? `${rate(refused)} refused/s · Weir` : "Weir") : `⚠ ${text} · Weir`;
+}
+
+// ---- Limiters ------------------------------------------------------------------------------------------------------
+
+const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"]];
+const usual = 3; // of columns are always shown
+const cards = new Map(); // limiter → card
+let most = 24; // cards shown
+
+function drawLimiters(w) {
+  const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) > 0;
+  const all = w.limiters.filter((l) => l.in_force || l.name !== "" && alive(l) || l.name === "" && l.totals.admitted > 0);
+  const sorted = [...all.filter(alive), ...all.filter((l) => !alive(l))];
+  show(part("no-limiters"), all.length === 0);
+  const shown = sorted.slice(0, most);
+  const more = part("more-limiters");
+  show(more, sorted.length > most);
+  say(more, `Show ${whole.format(sorted.length - shown.length)} more`);
+  const names = new Set(shown.map((l) => l.name));
+  for (const [name, card] of cards) if (!names.has(name)) { card.remove(); cards.delete(name); }
+  const place = part("limiter-cards");
+  shown.forEach((l, i) => {
+    if (!cards.has(l.name)) cards.set(l.name, new Card(l.name));
+    const card = cards.get(l.name);
+    if (place.children[i] !== card.element) place.insertBefore(card.element, place.children[i] ?? null);
+    card.draw(l, w, alive(l));
+  });
+}
+
+part("more-limiters").addEventListener("click", () => {
+  most += 100;
+  const first = cards.size;
+  drawLimiters(seen.watch);
+  const next = part("limiter-cards").children[first];
+  if (next) { next.tabIndex = -1; next.focus(); }
+});
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+const hand = uPlot.sync("limiters");
+
+// A Card is one limiter: numbers, and a chart that tells the same.
+class Card {
+  constructor(name) {
+    this.element = make("article", "card limiter");
+    this.element.dataset.limiter = name;
+    const title = make("h3", "", limiterOf(name));
+    title.id = "limiter-" + cards.size + "-" + (Card.made = (Card.made ?? 0) + 1);
+    this.element.setAttribute("aria-labelledby", title.id);
+    this.badge = make("span", "badge");
+    this.badge.hidden = true;
+    this.window = make("p", "window");
+    this.chart = make("div", "chart");
+    this.chart.setAttribute("role", "img");
+    this.rows = new Map();
+    const head = make("tr", "", "", make("th"), ...["a second", "5 min", "in all"].map((text) => make("th", "", text)));
+    for (const th of head.children) th.scope = "col";
+    head.firstChild.append(make("span", "unseen", "Requests"));
+    const body = make("tbody");
+    for (const [column, label] of columns) {
+      const th = make("th", "", "", make("span", "swatch " + column), label);
+      th.scope = "row";
+      if (!["admitted", "near", "refused"].includes(column)) th.firstChild.remove();
+      const row = make("tr", "", "", th, make("td"), make("td"), make("td"));
+      row.dataset.column = column;
+      row.lastChild.dataset.total = column;
+      this.rows.set(column, row);
+      body.append(row);
+    }
+    const table = make("table", "", "", make("thead", "", "", head), body);
+    table.setAttribute("aria-labelledby", title.id);
+    this.element.append(make("header", "", "", title, this.badge), this.window, this.chart, table);
+  }
+
+  remove() {
+    this.plot?.destroy();
+    this.element.remove();
+  }
+
+  draw(l, w, alive) {
+    this.element.dataset.quiet = alive ? "no" : "yes";
+    const badge = !l.in_force && l.name ? "no longer in force" : l.shadow?.on ? "shadow" : alive ? "" : "quiet";
+    show(this.badge, badge !== "");
+    say(this.badge, badge);
+    say(this.window, [...(l.spending ?? []), ...(l.refused ?? [])].find((c) => c.last)?.last.window ?? "");
+    columns.forEach(([column], i) => {
+      const row = this.rows.get(column), total = l.totals[column] ?? 0;
+      show(row, i < usual || total > 0);
+      row.dataset.none = total > 0 ? "no" : "yes";
+      say(row.children[1], rate(recent(l.series[column])));
+      say(row.children[2], whole.format(sum(l.series[column])));
+      say(row.children[3], whole.format(total));
+    });
+    if (alive) this.paint(l.series, w);
+  }
+
+  paint(series, w) {
+    const from = w.now - w.seconds + 1;
+    const first = Math.ceil(from / span) * span, times = [], admitted = [], refused = [], near = [];
+    for (let t = first; t <= w.now; t += span) {
+      const at = t - from;
+      times.push(t);
+      admitted.push(sum(series.admitted, at, at + span) / span);
+      near.push(sum(series.near, at, at + span) / span);
+      refused.push(sum(series.refused, at, at + span) / span);
+    }
+    // Bars are drawn one over the other: all requests, those admitted, those of them that were not near.
+    const stack = [times, admitted.map((n, i) => n + refused[i]), admitted, admitted.map((n, i) => n - near[i])];
+    this.values = { times, admitted, near, refused };
+    this.range = [first - span / 2, w.now + span / 2];
+    const top = Math.max(0, ...stack[1]), at = times[stack[1].indexOf(top)];
+    this.chart.setAttribute("aria-label", `The last ${lasting(w.seconds)}: ${many(sum(series.admitted), "request")} admitted, ${whole.format(sum(series.near))} of them near the limit, ${whole.format(sum(series.refused))} refused. ` +
+      `Most at ${clock(at)}: ${rate(top)} a second.`);
+    if (this.plot) {
+      this.fit();
+      this.plot.setData(stack);
+    } else if (this.chart.clientWidth > 0) {
+      this.plot = new uPlot(this.options(), stack, this.chart);
+      this.note();
+    }
+  }
+
+  fit() {
+    const width = this.chart.clientWidth;
+    if (width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: this.chart.clientHeight });
+  }
+
+  options() {
+    const bars = uPlot.paths.bars({ size: [0.82, 24], align: 1, gap: 0 });
+    const series = (name) => ({ fill: () => colour(name), width: 0, paths: bars, points: { show: false } });
+    const axis = { stroke: () => colour("muted"), font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: () => colour("line"), width: 1 } };
+    return {
+      width: this.chart.clientWidth, height: this.chart.clientHeight, padding: [6, 18, 0, 0], legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { show: false }, sync: { key: hand.key, setSeries: false } },
+      hooks: { setCursor: [() => this.note()] },
+      scales: { x: { time: true, range: () => this.range }, y: { range: (u, low, high) => [0, Math.max(1, high * 1.05)] } },
+      axes: [
+        { ...axis, size: 20, gap: 3, space: 70, grid: { show: false }, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })), incrs: [60, 120] },
+        { ...axis, size: 30, gap: 3, space: 26, values: (u, ticks) => ticks.map((n) => tenth.format(n)), incrs: [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 1000000] },
+      ],
+      series: [{}, series("refused"), series("near"), series("admitted")],
+    };
+  }
+
+  // note puts into words what is under the pointer.
+  note() {
+    const i = this.plot?.cursor.idx, v = this.values;
+    this.chart.title = i === null || i === undefined || !(i in v.times) ? "" :
+      `${clock(v.times[i])}: ${rate(v.admitted[i])} admitted, ${rate(v.near[i])} of them near the limit, ${rate(v.refused[i])} refused a second`;
+  }
+}
+
+addEventListener("resize", () => { for (const card of cards.values()) if (card.plot) card.fit(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const card of cards.values()) card.plot?.redraw(false, true); });
+
+// held reports whether somebody is at a part of the page, which must not move under their hands.
+let moved = -Infinity; // when somebody last moved or pressed anything
+for (const event of ["pointermove", "pointerdown", "keydown"]) addEventListener(event, () => { moved = performance.now(); }, { passive: true, capture: true });
+const held = (element) => performance.now() - moved < 20000 && (element.matches(":hover") || element.contains(document.activeElement) && document.activeElement !== element);
+
+// ---- Callers -------------------------------------------------------------------------------------------------------
+
+const callers = {
+  rows: new Map(), // limiter and hash → row
+  shown: 14, // of all limiters; of one, all that the server tells
+
+  draw(w) {
+    this.offer(w.limiters.filter((l) => l.name && (l.spending || l.refused)).map((l) => l.name));
+    const only = part("callers-limiter").value, all = [];
+    for (const l of w.limiters) if (!only || l.name === only) all.push(...this.of(l));
+    const order = { budget: (c) => c.used, units: (c) => c.units, refused: (c) => c.refused }[part("callers-order").value];
+    all.sort((a, b) => order(b) - order(a) || b.units - a.units || (a.key < b.key ? -1 : 1));
+    const list = only ? all : all.slice(0, this.shown);
+    show(part("no-callers"), list.length === 0 && this.rows.size === 0);
+    show(part("callers-table"), list.length > 0 || this.rows.size > 0);
+    show(part("callers-hint"), list.length > 0);
+    const place = part("callers-rows");
+    if (held(part("callers-table"))) { // only what stands is brought up to date
+      for (const c of all) this.rows.get(c.key)?.draw(c);
+      return;
+    }
+    const keys = new Set(list.map((c) => c.key));
+    for (const [key, row] of this.rows) if (!keys.has(key)) { row.element.remove(); this.rows.delete(key); }
+    list.forEach((c, i) => {
+      if (!this.rows.has(c.key)) this.rows.set(c.key, new Row());
+      const row = this.rows.get(c.key);
+      if (place.children[i] !== row.element) place.insertBefore(row.element, place.children[i] ?? null);
+      row.draw(c);
+    });
+  },
+
+  // of returns the callers of a limiter, each once, with how much of its budget is used.
+  of(l) {
+    const by = new Map();
+    for (const c of [...(l.spending ?? []), ...(l.refused ?? [])]) {
+      if (by.has(c.hash)) continue;
+      const open = c.last && c.last.reset > present();
+      by.set(c.hash, { ...c, limiter: l.name, key: l.name + " " + c.hash, open, used: open && c.last.limit > 0 ? c.last.count / c.last.limit : 0 });
+    }
+    return by.values();
+  },
+
+  offer(names) {
+    const select = part("callers-limiter");
+    if (select.dataset.offered === names.join(" ") || document.activeElement === select) return;
+    select.dataset.offered = names.join(" ");
+    const chosen = select.value;
+    select.replaceChildren(select.options[0], ...names.map((name) => new Option(name, name)));
+    select.value = names.includes(chosen) ? chosen : "";
+  },
+};
+
+for (const id of ["callers-limiter", "callers-order"]) part(id).addEventListener("change", () => { if (seen) callers.draw(seen.watch); });
+
+// A Row is one caller of one limiter.
+class Row {
+  constructor() {
+    const cell = (name) => { const td = make("td", name); td.setAttribute("role", "cell"); return td; };
+    this.who = make("span", "who");
+    this.of = make("span", "of");
+    const th = make("th", "", "", this.who, this.of);
+    th.scope = "row";
+    th.setAttribute("role", "rowheader");
+    this.fill = make("span");
+    const gauge = make("div", "gauge", "", this.fill);
+    gauge.setAttribute("aria-hidden", "true");
+    this.count = make("span", "count");
+    this.budget = cell("budget");
+    this.budget.append(gauge, this.count);
+    [this.reset, this.units, this.refused, this.acts] = ["reset", "units", "refusedness", "acts"].map(cell);
+    this.buttons = [["Reset", "reset"], ["Grant", "grant"]].map(([label, what]) => {
+      const button = make("button", "", label);
+      button.type = "button";
+      button.addEventListener("click", () => act.open(what, this.caller, button));
+      return button;
+    });
+    this.acts.append(this.buttons[0], " ", this.buttons[1]);
+    this.element = make("tr", "", "", th, this.budget, this.reset, this.units, this.refused, this.acts);
+    this.element.setAttribute("role", "row");
+  }
+
+  draw(c) {
+    this.caller = c;
+    this.element.dataset.caller = c.hash;
+    this.element.dataset.limiter = c.limiter;
+    say(this.who, nameOf(c));
+    this.who.classList.toggle("hash", !c.name);
+    say(this.of, `${kindOf(c)} at ${c.limiter}${c.exempt ? ", exempt" : ""}`);
+    const last = c.last;
+    this.element.dataset.level = !c.open ? "idle" : last.remaining <= 0 ? "spent" : last.remaining * 5 < last.limit ? "near" : "some";
+    this.fill.style.width = Math.min(100, 100 * c.used) + "%";
+    say(this.count, !last ? "not known yet" : c.open ? `${whole.format(last.count)} of ${whole.format(last.limit)}` : `all of ${whole.format(last.limit)} left`);
+    this.count.title = last?.window ?? "";
+    say(this.reset, c.open ? lasting(last.reset - present()) : "");
+    say(this.units, tenth.format(c.units));
+    say(this.refused, tenth.format(c.refused));
+    this.refused.classList.toggle("some", c.refused >= 1);
+    this.buttons.forEach((button) => {
+      button.disabled = !c.actionable;
+      button.title = c.actionable ? "" : "nothing was kept of this caller that it could be found by";
+      button.setAttribute("aria-label", `${button.textContent} ${nameOf(c)} at ${c.limiter}`);
+    });
+  }
+}
+
+// ---- What is done to callers ---------------------------------------------------------------------------------------
+
+const act = {
+  what: "", caller: null, from: null,
+
+  open(what, caller, from) {
+    Object.assign(this, { what, caller, from });
+    say(part("act-title"), what === "reset" ? "Reset a budget" : "Grant other limits");
+    const last = caller.last;
+    say(part("act-of"), `${kindOf(caller)} ${nameOf(caller)} at ${caller.limiter}${last ? `: ${last.window}` : ""}. ` +
+      (what === "reset" ? "All its windows begin anew with its next request." : "They hold on every node that shares the store, and end by themselves."));
+    show(part("act-grant"), what === "grant");
+    part("act-grant").disabled = what !== "grant";
+    say(part("act-do"), what === "reset" ? "Reset" : "Grant");
+    say(part("act-why-hint"), "is kept in the audit log");
+    say(part("act-wrong"), "");
+    part("act-why").value = "";
+    this.until();
+    part("act").showModal();
+    part(what === "grant" ? "act-times" : "act-why").focus();
+  },
+
+  until() { say(part("act-until"), "until " + clock(Date.now() / 1000 + Number(part("act-for").value))); },
+
+  body() {
+    const body = { limiter: this.caller.limiter, hash: this.caller.hash, why: part("act-why").value.trim() };
+    if (this.what === "grant") {
+      if (document.querySelector("input[name=how]:checked").value === "times") body.times = Number(part("act-times").value);
+      else body.limits = part("act-limits").value.trim().split(/[ ,]+/).map(Number);
+      body.for = part("act-for").value + "s";
+    }
+    return body;
+  },
+
+  async send() {
+    const { what, caller, from } = this, button = part("act-do");
+    button.disabled = true;
+    say(part("act-wrong"), "");
+    try {
+      await ask("key/" + what, this.body());
+      part("act").close();
+      say(part("callers-said"), `${what === "reset" ? "Reset" : "Granted"}: ${kindOf(caller)} ${nameOf(caller)} at ${caller.limiter}.`);
+      if (from.isConnected) from.focus();
+      loop.now();
+    } catch (e) {
+      say(part("act-wrong"), e instanceof Refused ? e.message : "The server does not answer: it may or may not have done this.");
+    }
+    button.disabled = false;
+  },
+};
+
+part("act-for").addEventListener("change", () => act.until());
+part("act-cancel").addEventListener("click", () => part("act").close());
+for (const [id, how] of [["act-times", "times"], ["act-limits", "limits"]]) part(id).addEventListener("input", () => { document.querySelector(`input[name=how][value=${how}]`).checked = true; });
+part("act-form").addEventListener("submit", (e) => { e.preventDefault(); act.send(); });
+
+// ---- Refusals ------------------------------------------------------------------------------------------------------
+
+const refusals = {
+  waiting: [], // those that came while somebody was reading
+  kept: 120,
+
+  forget() {
+    this.waiting = [];
+    loop.after = 0;
+    part("refusals-list").replaceChildren();
+  },
+
+  add(w) {
+    const known = Number(part("refusals-list").firstElementChild?.dataset.number ?? 0);
+    this.waiting.push(...w.refusals.list.filter((r) => r.number > known && !this.waiting.some((each) => each.number === r.number)));
+    this.waiting = this.waiting.slice(-this.kept);
+    if (!held(part("refusals-list"))) this.let();
+    const more = part("refusals-more");
+    show(more, this.waiting.length > 0);
+    if (this.waiting.length > 0) say(more, many(this.waiting.length, "newer one"));
+    show(part("no-refusals"), part("refusals-list").childElementCount === 0);
+    say(part("refusals-said"), w.refusals.not_shown > 0 ? `newest first; ${whole.format(w.refusals.not_shown)} in seconds with more than 1000 are not shown` : "newest first");
+  },
+
+  // let puts those that wait onto the list.
+  let() {
+    const list = part("refusals-list");
+    for (const r of this.waiting) list.prepend(this.item(r));
+    this.waiting = [];
+    while (list.childElementCount > this.kept) list.lastElementChild.remove();
+  },
+
+  item(r) {
+    const time = make("time", "", clock(r.at));
+    time.dateTime = new Date(r.at * 1000).toISOString();
+    const who = make("span", r.name ? "" : "hash", nameOf(r));
+    const what = make("div", "", "", make("span", "who", r.limiter), make("span", "of", kindOf(r) + " ", who), make("span", "of", r.standing.window));
+    const button = make("button", "", "Explain");
+    button.type = "button";
+    button.setAttribute("aria-expanded", "false");
+    button.setAttribute("aria-label", `Explain the refusal of ${nameOf(r)} at ${clock(r.at)}`);
+    if (!r.denial) { button.disabled = true; button.title = "this refusal was given no id"; }
+    const item = make("li", "", "", make("div", "refusal", "", time, what, button));
+    item.dataset.number = r.number;
+    button.addEventListener("click", () => this.explain(r, item, button));
+    return item;
+  },
+
+  async explain(r, item, button) {
+    const open = item.querySelector(".explained");
+    if (open) {
+      open.remove();
+      button.setAttribute("aria-expanded", "false");
+      return;
+    }
+    const place = make("div", "explained", "", make("p", "hint", "Asking…"));
+    place.setAttribute("role", "status");
+    item.append(place);
+    button.setAttribute("aria-expanded", "true");
+    try {
+      place.replaceChildren(told(await ask("denials/" + encodeURIComponent(r.denial))));
+    } catch (e) {
+      place.replaceChildren(make("p", "wrong", e instanceof Refused ? e.message : "The server does not answer."));
+    }
+  },
+};
+
+part("refusals-more").addEventListener("click", () => { refusals.let(); show(part("refusals-more"), false); part("refusals-list").querySelector("button")?.focus(); });
+
+// told writes an answer down, whatever it holds: a list of names and values.
+function told(value) {
+  const list = make("dl");
+  const add = (name, v) => {
+    if (v === null || v === undefined || v === "") return;
+    if (Array.isArray(v) && v.every((each) => typeof each !== "object")) v = v.join(", ");
+    if (typeof v === "object") {
+      for (const [inner, each] of Object.entries(v)) add(Array.isArray(v) ? name : name ? `${name} ${inner}` : inner, each);
+      return;
+    }
+    if (/(^| )(at|reset|until|now)$/.test(name) && typeof v === "number" && v > 1e9) v = clock(v);
+    list.append(make("dt", "", name.replaceAll("_", " ")), make("dd", "", String(v)));
+  };
+  add("", value);
+  return list;
+}
+
+// ---- Trials --------------------------------------------------------------------------------------------------------
+
+function cells(...values) {
+  const [first, ...rest] = values;
+  const th = make("th", "", first);
+  th.scope = "row";
+  return make("tr", "", "", th, ...rest.map((each) => make("td", "", each)));
+}
+
+function drawTrials(s) {
+  const shadows = s.watch.limiters.filter((l) => l.shadow);
+  show(part("shadows"), shadows.length > 0);
+  part("shadow-rows").replaceChildren(...shadows.map((l) => {
+    const { would_admit: admit, would_refuse: refuse, skipped, on } = l.shadow;
+    const row = cells(l.name + (on ? "" : " (no longer)"), whole.format(admit), whole.format(refuse),
+      admit + refuse > 0 ? tenth.format(100 * refuse / (admit + refuse)) + " %" : "–", whole.format(skipped));
+    row.dataset.limiter = l.name;
+    row.children[2].classList.toggle("some", refuse > 0);
+    return row;
+  }));
+  const c = s.candidate, difference = s.watch.candidate;
+  show(part("candidate"), Boolean(c));
+  show(part("no-trials"), !c && shadows.length === 0);
+  if (!c) return;
+  say(part("candidate-said"), (c.version ? `${c.version} from ${c.path}, compared since ${clock(difference.since)}.` : `${c.path} has never been valid.`) + (c.last.ok ? "" : ` The last attempt, ${clock(c.last.at)}, was refused:`));
+  problems(part("candidate-problems"), c.last);
+  show(part("candidate-table"), difference.limiters.length > 0);
+  part("candidate-rows").replaceChildren(...difference.limiters.map((d) => {
+    const row = cells(limiterOf(d.limiter), ...[d.newly_refused, d.callers_newly_refused, d.newly_admitted, d.callers_newly_admitted, d.same].map((n) => whole.format(n)));
+    row.dataset.limiter = d.limiter;
+    row.children[1].classList.toggle("some", d.newly_refused > 0);
+    return row;
+  }));
+}
+
+// ---- The policy ----------------------------------------------------------------------------------------------------
+
+let policyShown = ""; // version and time of the text that is shown
+
+function problems(list, last) {
+  const texts = last.ok ? [] : (last.problems ?? []).map((p) => typeof p === "string" ? p : `${p.line ? `line ${p.line}: ` : ""}${p.message ?? p.text ?? ""}`);
+  if (list.dataset.said === texts.join("\n")) return;
+  list.dataset.said = texts.join("\n");
+  list.replaceChildren(...texts.map((text) => make("li", "", text)));
+}
+
+function drawPolicy(s) {
+  const p = s.policy;
+  say(part("policy-said"), `${p.version}, since ${clock(p.since)}${p.by ? ", by " + p.by : ""}`);
+  show(part("policy-refused"), !p.last.ok);
+  if (!p.last.ok) say(part("policy-refused-said"), `What was to replace it at ${clock(p.last.at)} was refused:`);
+  problems(part("policy-problems"), p.last);
+  const key = p.version + " " + p.since;
+  if (policyShown === key) return;
+  policyShown = key;
+  ask("policy").then((answer) => say(part("policy-text"), answer.text), () => { policyShown = ""; });
+}
+
+// ---- Begin ---------------------------------------------------------------------------------------------------------
+
+setInterval(() => { if (seen && document.body.dataset.state === "stale") callers.draw(seen.watch); }, 1000); // its countdowns go on
+takeToken();
+if (token) loop.now();
+else askToken("");

@@ -1,0 +1,176 @@
+package page
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func get(t *testing.T, method string, header http.Header) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(method, "/", nil)
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	w := httptest.NewRecorder()
+	Handler().ServeHTTP(w, r)
+	return w
+}
+
+// An operator may look at it over a slow line, in the middle of the night.
+func TestThePageIsSmallAndWhole(t *testing.T) {
+	w := get(t, http.MethodGet, nil)
+	if n := w.Body.Len(); w.Code != http.StatusOK || n < 50_000 || n > 200_000 {
+		t.Errorf("GET answers %d with %d bytes, want 200 with at most 200,000", w.Code, n)
+	}
+	body := w.Body.String()
+	for _, mark := range []string{"/* chart style */", "/* page style */", "/* chart script */", "/* page script */"} {
+		if strings.Contains(body, mark) {
+			t.Errorf("%s is still there: its file was not put in its place", mark)
+		}
+		if strings.Count(document, mark) != 1 {
+			t.Errorf("page.html has %s %d times, want once", mark, strings.Count(document, mark))
+		}
+	}
+	for _, text := range []string{chartScript, pageScript} {
+		if strings.Contains(strings.ToLower(text), "</script") || strings.Contains(text, "<!--") {
+			t.Error("a script would end its element early")
+		}
+	}
+	for _, text := range []string{chartStyle, pageStyle} {
+		if strings.Contains(strings.ToLower(text), "</style") || strings.Contains(text, "@import") || strings.Contains(text, "url(") {
+			t.Error("a style would end its element early, or asks for something")
+		}
+	}
+}
+
+func TestNothingRunsButWhatThePolicyNames(t *testing.T) {
+	w := get(t, http.MethodGet, nil)
+	policy, body := w.Header().Get("Content-Security-Policy"), w.Body.String()
+	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'none'",
+		"frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'"} {
+		if !strings.Contains(policy+";", want+";") {
+			t.Errorf("the content policy %q lacks %s", policy, want)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+		t.Errorf("the content policy %q lets more in than the page's own", policy)
+	}
+	blocks := regexp.MustCompile(`(?s)<(script|style)>(.*?)</(?:script|style)>`).FindAllStringSubmatch(body, -1)
+	if len(blocks) != 4 {
+		t.Fatalf("the page has %d blocks of script and style, want 4", len(blocks))
+	}
+	for _, b := range blocks {
+		if hash := hashes(b[2]); !strings.Contains(policy, hash) {
+			t.Errorf("a %s of %d bytes has the hash %s, which the policy does not name", b[1], len(b[2]), hash)
+		}
+	}
+	if strings.Count(body, "<script") != 2 || strings.Count(body, "<style") != 2 {
+		t.Error("there is a script or a style beside those four")
+	}
+	if found := regexp.MustCompile(`(?i)\s(on[a-z]+|style)\s*=`).FindString(document); found != "" {
+		t.Errorf("page.html has an attribute %q, which its policy forbids", found)
+	}
+	if found := regexp.MustCompile(`(?i)(src|href)="([^#d]|d[^a])[^"]*"`).FindString(document); found != "" {
+		t.Errorf("page.html asks for %s: everything it needs is in it", found)
+	}
+}
+
+// The browser would refuse these too (Trusted Types), but only once it meets them.
+func TestThePageMakesNoMarkupOfText(t *testing.T) {
+	for name, script := range map[string]string{"page.js": pageScript, "uPlot": chartScript} {
+		for _, way := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "DOMParser", "createContextualFragment"} {
+			if strings.Contains(script, way) {
+				t.Errorf("%s uses %s: what callers send would become markup", name, way)
+			}
+		}
+	}
+}
+
+func TestTheChartLibraryIsAsPublished(t *testing.T) {
+	source, err := os.ReadFile("uplot/SOURCE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	licence, err := os.ReadFile("uplot/LICENSE")
+	if err != nil || !strings.Contains(string(licence), "MIT License") {
+		t.Errorf("its licence is not beside it: %v", err)
+	}
+	for name, text := range map[string]string{"uPlot.iife.min.js": chartScript, "uPlot.min.css": chartStyle} {
+		if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text))); !strings.Contains(string(source), "| `"+name+"` | `"+sum+"` |") {
+			t.Errorf("%s has the digest %s, which uplot/SOURCE.md does not name", name, sum)
+		}
+	}
+	if !strings.Contains(chartScript, "(v1.6.32)") || !strings.Contains(string(source), "uPlot 1.6.32") {
+		t.Error("uplot/SOURCE.md names another version than the file does")
+	}
+}
+
+func TestABrowserAsksForThePageOnlyOnce(t *testing.T) {
+	first := get(t, http.MethodGet, nil)
+	tag := first.Header().Get("ETag")
+	if again := get(t, http.MethodGet, http.Header{"If-None-Match": {tag}}); again.Code != http.StatusNotModified || again.Body.Len() != 0 {
+		t.Errorf("asked again with its ETag it answers %d with %d bytes, want 304 and none", again.Code, again.Body.Len())
+	}
+	if head := get(t, http.MethodHead, nil); head.Body.Len() != 0 || head.Header().Get("Content-Length") != strconv.Itoa(first.Body.Len()) {
+		t.Errorf("HEAD answers %d bytes and says %s", head.Body.Len(), head.Header().Get("Content-Length"))
+	}
+	if post := get(t, http.MethodPost, nil); post.Code != http.StatusMethodNotAllowed || post.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST answers %d, Allow %q", post.Code, post.Header().Get("Allow"))
+	}
+}
+
+// WCAG 2.2, 1.4.3 (text 4.5) and 1.4.11 (what charts and borders are made of 3).
+func TestContrastsSufficeByDayAndByNight(t *testing.T) {
+	schemes := strings.SplitN(pageStyle, "@media (prefers-color-scheme: dark)", 2)
+	for i, scheme := range schemes {
+		colours := make(map[string]float64)
+		for _, m := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(scheme, -1) {
+			colours[m[1]] = luminance(t, m[2])
+		}
+		check := func(front, ground string, want float64) {
+			a, b := colours[front]+0.05, colours[ground]+0.05
+			if got := max(a, b) / min(a, b); got < want || len(colours) < 15 {
+				t.Errorf("scheme %d: %s on %s has a contrast of %.2f, want %.1f", i, front, ground, got, want)
+			}
+		}
+		for _, ground := range []string{"card", "ground"} {
+			for _, front := range []string{"text", "muted", "accent", "good", "low", "bad"} {
+				check(front, ground, 4.5)
+			}
+		}
+		check("on-accent", "accent", 4.5)
+		check("low", "warn", 4.5)
+		check("bad", "alarm", 4.5)
+		check("text", "warn", 4.5)
+		for _, front := range []string{"edge", "admitted", "near", "refused"} {
+			check(front, "card", 3)
+		}
+	}
+}
+
+func luminance(t *testing.T, colour string) float64 {
+	t.Helper()
+	sum := 0.0
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		n, err := strconv.ParseUint(colour[1+2*i:3+2*i], 16, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := float64(n) / 255
+		if c <= 0.04045 {
+			c /= 12.92
+		} else {
+			c = math.Pow((c+0.055)/1.055, 2.4)
+		}
+		sum += weight * c
+	}
+	return sum
+}
