@@ -32,16 +32,16 @@ type PolicyState struct {
 }
 
 func policyDescs(which, of string) (d [4]*prometheus.Desc) {
-	d[0] = prometheus.NewDesc("weir_"+which+"_info", "Which "+of+" this is; always 1.", []string{"version", "source"}, nil)
-	d[1] = prometheus.NewDesc("weir_"+which+"_loaded_timestamp_seconds", "When the "+of+" came into force, in Unix time.", nil, nil)
-	d[2] = prometheus.NewDesc("weir_"+which+"_last_reload_successful", "1 where the last attempt to replace the "+of+" succeeded, or there was none; 0 where the one before is still in force.", nil, nil)
+	d[0] = prometheus.NewDesc("weir_"+which+"_info", "Which "+of+" there is; always 1.", []string{"version", "source"}, nil)
+	d[1] = prometheus.NewDesc("weir_"+which+"_loaded_timestamp_seconds", "Since when the "+of+" has been what it is, in Unix time.", nil, nil)
+	d[2] = prometheus.NewDesc("weir_"+which+"_last_reload_successful", "1 where the last attempt to replace the "+of+" succeeded, or there was none; 0 where the one before still holds.", nil, nil)
 	d[3] = prometheus.NewDesc("weir_"+which+"_last_reload_timestamp_seconds", "When that attempt was, in Unix time; 0 where there was none.", nil, nil)
 	return d
 }
 
 // The families whose figures somebody else has.
 var (
-	descPolicy    = policyDescs("policy", "policy in force")
+	descPolicy    = policyDescs("policy", "policy")
 	descCandidate = policyDescs("candidate", "candidate policy")
 
 	descStoreUp = prometheus.NewDesc("weir_store_up",
