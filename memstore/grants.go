@@ -96,8 +96,9 @@ func (s *Store) lookUp(g *granted, charges []weir.Charge, grants []weir.Grant) (
 
 // Grant implements weir.Keeper: all are given, or none. With Options.File they are on the disk when it returns, in a file of their
 // own beside that one, File + ".grants". A grant whose Until is not to come is the zero Grant. It errs where it has ErrClosed to
-// say, where more than weir.MaxGrants would be in force, where a grant cannot be one, and where the file cannot be written; it
-// waits for the disk, and looks at ctx before that.
+// say, where more than weir.MaxGrants would be in force, where a grant cannot be one, and where the file cannot be written: then
+// nothing has changed, but where only its folder could not be synced a restart may find it given. It waits for the disk, and looks
+// at ctx before that.
 func (s *Store) Grant(ctx context.Context, charges []weir.Charge, given []weir.Grant) error {
 	err := s.grant(ctx, charges, given)
 	runtime.KeepAlive(s)
