@@ -24,6 +24,8 @@ While it does not answer each limiter does what its on_store_failure says, and /
 A changed --policy file comes into force within seconds, or at once on SIGHUP, and counts go on; one that is invalid
 is refused, told in the log, and what was in force stays so.
 
+Where systemd gives sockets (LISTEN_FDS) those are served, --listen is not opened, and a restart refuses nobody.
+
 SIGTERM or SIGINT lets running requests finish and exits 0; a second one ends at once.`
 
 const serveExample = `  weir serve
