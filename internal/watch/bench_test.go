@@ -2,6 +2,8 @@ package watch_test
 
 import (
 	"encoding/binary"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,5 +59,46 @@ func BenchmarkQuietObserve(b *testing.B) {
 			o.Decision.Now++
 		}
 		r.Observe(o)
+	}
+}
+
+// BenchmarkSnapshot is what a dashboard's question costs, of a few limiters and of as many as there can be, each with all the
+// seconds and callers that it can have.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, limiters := range []int{8, 1000} {
+		c := newClock()
+		r := newRecorder(b, c.now)
+		before := heap()
+		fill(b, c, r, limiters, 32)
+		grown := heap() - before
+		for name, ask := range map[string]watch.Ask{"all": {}, "one": {Only: []string{"l1"}}, "series": {Top: -1, Seconds: 60}} {
+			b.Run(fmt.Sprintf("limiters=%d/%s", limiters, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					r.Snapshot(ask)
+				}
+				b.ReportMetric(float64(grown)/float64(limiters), "B/limiter")
+			})
+		}
+	}
+}
+
+// fill gives each limiter more callers than it remembers, some of them refused, over all seconds that are remembered. Each key
+// source of a caller has a value of that many bytes.
+func fill(t testing.TB, c *clock, r *watch.Recorder, limiters, value int) {
+	var p weir.Policy
+	for i := range limiters {
+		l := byIP(t, fmt.Sprint("l", i), 1)
+		l.Windows[0].Per = 24 * time.Hour
+		p.Limiters = append(p.Limiters, l)
+	}
+	r.Declare(p)
+	desk := newDesk(t, c.now, p.Limiters...)
+	for second := range 300 {
+		c.move(time.Second)
+		for i := range limiters {
+			ip := fmt.Sprint(strings.Repeat("x", value-3), 100+second/2)
+			r.Observe(desk.event(p.Limiters[i].Name, ip))
+		}
 	}
 }

@@ -15,12 +15,13 @@ import (
 const (
 	maxValue = 256      // bytes of a key source's value; a longer one is kept as its SHA-256
 	maxKept  = 16 << 20 // bytes of values, over all limiters; callers beyond are shown, and nothing is kept of them
+	maxKnown = 4 << 10  // about the most that is kept of one
 	faint    = 0.05     // what weighs less is forgotten
 )
 
 // callers are the top callers of one limiter: who spends most, and who is refused most.
 type callers struct {
-	mu       sync.Mutex // held for a microsecond or two
+	mu       sync.Mutex // held for some microseconds by a Snapshot, during which requests are put by (shard.pending)
 	spending sketch
 	refused  sketch
 }
@@ -52,10 +53,10 @@ type profile struct {
 	refusals  int64 // likewise
 	standing  standing
 	exempt    bool
-	described bool // kind, name and known are what they can be
+	described bool // kind and name are what they can be
 	kind      string
 	name      string
-	known     *Known
+	known     *Known // nil: not yet, or no room
 }
 
 // add notes a touch. caller may be nil; then who it is waits for the next one. buffer is working memory, returned for the next.
@@ -86,12 +87,17 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 	e.spent += t.units * t.weight
 	e.refusals += t.refused * t.weight
 	e.standing, e.exempt = t.standing, t.exempt
-	if e.described || caller == nil || t.standing.window == nil || e.replaced && e.seen < 2 {
+	e.seen++
+	if e.known != nil || caller == nil || t.standing.window == nil || e.replaced && e.seen < 2 {
 		return buffer
 	}
-	e.described = true
-	e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
-	e.known, buffer = r.keep(t.standing.window, caller, buffer)
+	if !e.described {
+		e.described = true
+		e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
+	}
+	if r.kept.Load() < maxKept-maxKnown {
+		e.known, buffer = r.keep(t.standing.window, caller, buffer)
+	}
 	return buffer
 }
 
@@ -250,50 +256,58 @@ func (r *Recorder) Caller(limiter, hash string) (caller weir.Keys, ok bool) {
 
 // A ranked entry is a copy of one, with its weights as of now.
 type rankedEntry struct {
-	hash                           uint64
-	count, least, uncertain, other float64
+	hash                    uint64
+	count, uncertain, other float64
 	profile
 }
 
 // ranked returns the first top entries of both sketches, by what is certain of them, and forgets what is faint by now.
 func (c *callers) ranked(r *Recorder, now int64, top int) (spending, refused []rankedEntry) {
 	c.mu.Lock()
-	c.spending.at(now)
-	c.refused.at(now)
-	spending, refused = c.spending.ranked(r, &c.refused), c.refused.ranked(r, &c.spending)
-	c.mu.Unlock()
-	for _, list := range []*[]rankedEntry{&spending, &refused} {
-		slices.SortFunc(*list, func(a, b rankedEntry) int {
-			return cmp.Or(cmp.Compare(b.least, a.least), cmp.Compare(b.count, a.count), cmp.Compare(a.hash, b.hash))
-		})
-		*list = (*list)[:min(len(*list), top)]
+	defer c.mu.Unlock()
+	for _, s := range []*sketch{&c.spending, &c.refused} {
+		s.at(now)
+		s.prune(r)
 	}
-	return spending, refused
+	return c.spending.ranked(top, &c.refused), c.refused.ranked(top, &c.spending)
 }
 
-// ranked copies the entries that are not faint. What s does not rank by is taken from beside where that knows more.
-func (s *sketch) ranked(r *Recorder, beside *sketch) []rankedEntry {
-	if len(s.entries) == 0 {
-		return nil
-	}
-	out := make([]rankedEntry, 0, len(s.entries))
+// prune drops the entries that are faint by now.
+func (s *sketch) prune(r *Recorder) {
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		if s.counts[i]/s.scale < faint {
 			dropped := s.remove(i)
 			r.drop(&dropped)
-			continue
 		}
-		e := &s.entries[i]
-		ranked := rankedEntry{
-			hash: s.hashes[i], count: s.counts[i] / s.scale, least: (s.counts[i] - e.error) / s.scale,
-			uncertain: (e.error + 3*math.Sqrt(e.variance)) / s.scale, other: e.other / s.scale, profile: e.profile,
-		}
-		if b, count := beside.find(s.hashes[i]); b != nil {
+	}
+}
+
+// ranked copies the first top entries. What s does not rank by is taken from beside where that knows more.
+func (s *sketch) ranked(top int, beside *sketch) []rankedEntry {
+	type place struct {
+		least, count float64
+		index        int
+	}
+	var room [capacity]place
+	places := room[:len(s.entries)]
+	for i := range places {
+		places[i] = place{s.counts[i] - s.entries[i].error, s.counts[i], i}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(b.least, a.least), cmp.Compare(b.count, a.count), cmp.Compare(s.hashes[a.index], s.hashes[b.index]))
+	})
+	places = places[:min(len(places), top)]
+	out := make([]rankedEntry, len(places))
+	for i, p := range places {
+		e := &s.entries[p.index]
+		ranked := rankedEntry{hash: s.hashes[p.index], count: p.count / s.scale, other: e.other / s.scale, profile: e.profile}
+		ranked.uncertain = (e.error + 3*math.Sqrt(e.variance)) / s.scale
+		if b, count := beside.find(ranked.hash); b != nil {
 			ranked.other = max(ranked.other, (count-b.error)/beside.scale)
 			ranked.spent, ranked.refusals = max(e.spent, b.spent), max(e.refusals, b.refusals)
 			ranked.since = min(e.since, b.since)
 		}
-		out = append(out, ranked)
+		out[i] = ranked
 	}
 	return out
 }

@@ -211,6 +211,39 @@ func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	}
 }
 
+func TestWhatIsKeptOfCallersIsBounded(t *testing.T) {
+	const limiters, most = 300, 16 << 20
+	c := newClock()
+	r := newRecorder(t, c.now)
+	before := heap()
+	fill(t, c, r, limiters, 256)
+	s := r.Snapshot(watch.Ask{Top: 128})
+	if s.CallersKept > most || s.CallersKept < most/2 {
+		t.Errorf("%d bytes are kept of callers, not %d or a little less", s.CallersKept, most)
+	}
+	if grown := heap() - before; grown > most+limiters*150<<10 {
+		t.Errorf("memory has grown by %d bytes", grown)
+	}
+	lacking := 0
+	for _, l := range s.Limiters {
+		for _, caller := range l.Spending {
+			if _, ok := r.Caller(l.Name, caller.Hash); ok != caller.Actionable {
+				t.Fatalf("is it known? %v: %+v", ok, caller)
+			} else if !ok {
+				lacking++
+			}
+		}
+	}
+	if lacking == 0 {
+		t.Error("everybody is known, more than there is room for")
+	}
+	r.Declare(weir.Policy{})
+	c.move(300 * time.Second)
+	if s = r.Snapshot(watch.Ask{}); s.CallersKept != 0 || len(s.Limiters) != 1 {
+		t.Errorf("%d bytes are kept of callers of limiters that are gone", s.CallersKept)
+	}
+}
+
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

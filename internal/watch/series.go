@@ -89,20 +89,22 @@ func (l *limiter) add(second, latest int64, counts *[columns]uint32) {
 	}
 }
 
-// series returns one column of the seconds from from on; nil where all are 0.
-func (l *limiter) series(column int, from int64, seconds int) []uint32 {
-	var out []uint32
+// series returns the seconds from from on; of a column where all are 0, nil.
+func (l *limiter) series(from int64, seconds int) (out [columns][]uint32) {
 	for i := range seconds {
 		second := from + int64(i)
 		b := l.ring[uint64(second)%span].Load()
 		if b == nil || b.second != second {
 			continue
 		}
-		if n := b.counts[column].Load(); n > 0 {
-			if out == nil {
-				out = make([]uint32, seconds)
+		for column := range out {
+			n := b.counts[column].Load()
+			if n > 0 && out[column] == nil {
+				out[column] = make([]uint32, seconds)
 			}
-			out[i] = n
+			if n > 0 {
+				out[column][i] = n
+			}
 		}
 	}
 	return out

@@ -109,7 +109,6 @@ func (s *sketch) add(hash uint64, amount, weight int64) (e *entry, dropped profi
 		unit := float64(amount) * s.scale
 		e.variance += unit * unit * float64(weight) * float64(weight-1)
 	}
-	e.seen++
 	return e, dropped
 }
 

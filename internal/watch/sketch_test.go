@@ -36,7 +36,7 @@ func TestASketchKeepsItsPromises(t *testing.T) {
 			truth[hash] += float64(amount)
 			total += float64(amount)
 			if random.IntN(200) == 0 {
-				s.ranked(r, new(sketch)) // which drops what is faint
+				s.prune(r) // which drops what is faint
 			}
 		}
 		check(t, &s, truth, total)

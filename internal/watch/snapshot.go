@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// An Ask says how much a Snapshot is to tell; the zero value asks for nearly all.
+// An Ask says how much a Snapshot is to tell; the zero value asks for nearly all. Where there are many limiters a page should ask
+// for no callers but those of the limiter that it shows: a Snapshot takes some 5 µs for the seconds of a limiter, 50 for its callers.
 type Ask struct {
 	Seconds int      // of each series, at most 300; 0: 300; negative: none
 	Top     int      // callers of each list, at most 128; 0: 10; negative: none
@@ -164,6 +165,9 @@ func (r *Recorder) Snapshot(a Ask) Snapshot {
 	texts := make(spelled)
 	for i, l := range shown {
 		l.tell(&out.Limiters[i], now, a.Seconds)
+		if a.Top == 0 {
+			continue
+		}
 		spending, refused := l.callers.ranked(r, now, a.Top)
 		out.Limiters[i].Spending = texts.spending(spending)
 		out.Limiters[i].Refused = texts.refused(refused)
@@ -186,15 +190,14 @@ func bounded(n, zero, most int) int {
 // tell fills in what was counted.
 func (l *limiter) tell(out *Limiter, now int64, seconds int) {
 	total := func(column int) uint64 { return l.totals[column].Load() }
-	from := now - int64(seconds) + 1
-	series := func(column int) []uint32 { return l.series(column, from, seconds) }
+	series := l.series(now-int64(seconds)+1, seconds)
 	out.Totals = Counts{
 		Admitted: total(admitted), Refused: total(refused), Near: total(near),
 		Unauthenticated: total(unauthenticated), Unavailable: total(unavailable), Exempt: total(exempt),
 	}
 	out.Series = Series{
-		Admitted: series(admitted), Refused: series(refused), Near: series(near),
-		Unauthenticated: series(unauthenticated), Unavailable: series(unavailable), Exempt: series(exempt),
+		Admitted: series[admitted], Refused: series[refused], Near: series[near],
+		Unauthenticated: series[unauthenticated], Unavailable: series[unavailable], Exempt: series[exempt],
 	}
 	if out.Shadow == nil && total(wouldAdmit)+total(wouldRefuse)+total(skipped) == 0 {
 		return
@@ -203,7 +206,7 @@ func (l *limiter) tell(out *Limiter, now int64, seconds int) {
 		out.Shadow = new(Shadow)
 	}
 	out.Shadow.WouldAdmit, out.Shadow.WouldRefuse, out.Shadow.Skipped = total(wouldAdmit), total(wouldRefuse), total(skipped)
-	out.Shadow.Series = ShadowSeries{WouldAdmit: series(wouldAdmit), WouldRefuse: series(wouldRefuse), Skipped: series(skipped)}
+	out.Shadow.Series = ShadowSeries{WouldAdmit: series[wouldAdmit], WouldRefuse: series[wouldRefuse], Skipped: series[skipped]}
 }
 
 // spelled are windows as a policy spells them, each written once a Snapshot.
