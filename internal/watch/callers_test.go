@@ -158,6 +158,8 @@ func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	}
 	o := desk.of("ask", keys{"ip": "2001:db8::", "agent": strings.Repeat("x", 200)}, 0)
 	who := append(bytes.Clone(o.Who), make([]byte, 8)...)
+	asked := new(askedKeys)
+	o.Caller = asked
 	r.Observe(o)
 	before := heap()
 	spent := 0
@@ -178,6 +180,9 @@ func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	}
 	if grown := heap() - before; grown > 1<<20 {
 		t.Errorf("memory has grown by %d bytes", grown)
+	}
+	if asked.times > 1000 {
+		t.Errorf("callers of the flood were asked %d times who they are", asked.times)
 	}
 	l := limiter(t, r.Snapshot(watch.Ask{Top: 5}), "ask")
 	for _, caller := range l.Spending {
@@ -206,6 +211,14 @@ func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	if got := l.Totals.Admitted; got != uint64(flood+5*spent+1) {
 		t.Errorf("%d requests in all, not %d", got, flood+5*spent+1)
 	}
+}
+
+// askedKeys count how often they are asked.
+type askedKeys struct{ times int }
+
+func (k *askedKeys) AppendKey(dst []byte, _ string) ([]byte, bool) {
+	k.times++
+	return append(dst, "flood"...), true
 }
 
 func TestWhatIsKeptOfCallersIsBounded(t *testing.T) {

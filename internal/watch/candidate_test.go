@@ -50,9 +50,14 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 	c.move(time.Hour)
 	r.ResetCandidate()
 	told(fmt.Sprintf(`{"since":%d,"limiters":[]}`, since+3600))
-	r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
-	r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
+	r.Candidate(compared(live, candidate, "ask", "ask", "192.0.2.1"))
+	r.ResetCandidate() // with which what was compared before is gone, told or not
+	for range 2 {
+		r.Candidate(compared(live, candidate, "ask", "ask", "192.0.2.1"))
+		r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
+	}
 	told(fmt.Sprintf(`{"since":%d,"limiters":[`+
+		`{"limiter":"ask","same":2,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"tell","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"tell-less","same":0,"newly_refused":1,"newly_admitted":0,"callers_newly_refused":1,"callers_newly_admitted":0}]}`, since+3600))
 }

@@ -66,9 +66,11 @@ func TestAFloodOfRefusalsIsShownInPart(t *testing.T) {
 	c.move(time.Second)
 	refuse(100)
 	told(1000, 1001, 100, 1100, 4010)
+	refuse(1000)
+	told(2000, 0, 0, 2000, 4110)
 	e.Decision.Now -= 3600 // the clock was set back
 	r.Observe(e)
-	told(1100, 1101, 1, 1101, 4010)
+	told(2000, 2001, 1, 2001, 4110)
 }
 
 // TestAPageThatFollowsMissesNothing reads refusals while they are written, each once and in order.

@@ -62,3 +62,16 @@ func TestARequestNeverWaitsForAReader(t *testing.T) {
 		t.Errorf("what came while somebody read is lost: %+v, not one caller with %d units", top, requests)
 	}
 }
+
+// TestALateShardErasesNothing tells a limiter of a second whose place another second has taken meanwhile.
+func TestALateShardErasesNothing(t *testing.T) {
+	l := &limiter{name: "ask"}
+	l.add(1000+span, 1000+span, &[columns]uint32{admitted: 7})
+	l.add(1000, 1000+span, &[columns]uint32{admitted: 1})
+	if got := l.series(1000+span, 1)[admitted]; len(got) != 1 || got[0] != 7 {
+		t.Errorf("the later second has %v, not 7", got)
+	}
+	if got := l.totals[admitted].Load(); got != 8 {
+		t.Errorf("%d in all, not 8", got)
+	}
+}
