@@ -19,6 +19,7 @@ type hasher struct {
 
 	key, tag pair
 	mark     string // tells secrets apart without telling them
+	secret   []byte // what all this is made of
 }
 
 // A pair is a SipHash key.
@@ -35,6 +36,7 @@ func newHasher(prefix string, secret []byte) *hasher {
 		key:    pair{word(0), word(1)},
 		tag:    pair{word(2), word(3)},
 		mark:   base64.RawURLEncoding.EncodeToString(derived[32:]),
+		secret: secret,
 	}
 }
 

@@ -10,6 +10,7 @@
 //	memory.go                      what is refused without asking, and how busy windows stood
 //	ask.go                         one question: deadlines, redirections, errors that mean something
 //	link.go  secret.go             connecting, checking, connecting anew; the secret that all nodes hash with
+//	derive.go                      what else may be made of that secret
 //	clock.go                       the server's clock, as this process knows it
 //	url.go  tls.go                 Options from a URL, and files with certificates
 package redisstore
