@@ -27,6 +27,7 @@ import (
 type edge struct {
 	decider *weir.Decider
 	gateway *gateway.Gateway
+	denials denials
 	trusted []netip.Prefix
 
 	// What start-up says of them.
@@ -81,7 +82,10 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	defer func() { err = errors.Join(err, e.close()) }()
 	following := live.Options{
 		Reader: policyReader(), Check: e.countable, Log: log,
-		Told: func(s live.State) { manager.tell(e.statusOf(s)) },
+		Told: func(s live.State) {
+			e.denials.under(s)
+			manager.tell(e.statusOf(s))
+		},
 	}
 	if err := e.candidateOptions(f, log, &following, nil); err != nil {
 		return err
@@ -148,7 +152,10 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	if f.handOver != nil {
 		o.Limits.Linger = sayGoodbye
 	}
-	var err error
+	err := e.denials.open(f, p, log, &o)
+	if err != nil {
+		return err
+	}
 	if f.upstream.URL == nil {
 		err = e.openSample(ctx, f, log, now, &who, &o)
 	} else {

@@ -60,6 +60,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	}
 	e.storeLine = sharedLine(at, state, f.memory)
 	e.degraded = func() error { return e.storeTrouble(store) }
+	e.denials.shared = store.Secret(denialLabel)
 	return store, nil
 }
 

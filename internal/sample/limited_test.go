@@ -38,7 +38,10 @@ func (k *bench) behind(rows ...[3]string) func(target, credential, body string) 
 	if err != nil {
 		k.Fatal(err)
 	}
-	limit, err := httplimit.New(decider, httplimit.Options{Identity: resolver})
+	limit, err := httplimit.New(decider, httplimit.Options{
+		Identity: resolver,
+		Denial:   func(*weir.Decision, weir.Keys, *weir.Scratch) string { return strings.Repeat("d", 200) },
+	})
 	if err != nil {
 		k.Fatal(err)
 	}
