@@ -1,8 +1,13 @@
 package telemetry_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +17,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
@@ -86,6 +92,55 @@ func BenchmarkJudge(b *testing.B) {
 						b.Error(err)
 						return
 					}
+				}
+			})
+		})
+	}
+}
+
+// A request through the gateway's handler, no network: what metrics and traces add to it.
+func BenchmarkGateway(b *testing.B) {
+	nowhere := &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/v1/traces"}
+	for _, c := range []struct {
+		name   string
+		count  bool
+		ratios []float64 // of a tracer, or none
+	}{{"bare", false, nil}, {"counted", true, nil}, {"traced of none", true, []float64{0}}, {"traced of all", true, []float64{1}}} {
+		b.Run(c.name, func(b *testing.B) {
+			who, err := identity.New(identity.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			o := gateway.Options{
+				Decider: newDecider(b, "2000000000 per minute by ip", weir.Options{}), Identity: who, Log: slog.New(slog.DiscardHandler),
+				Backend: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }),
+			}
+			m := telemetry.New(telemetry.Options{})
+			if c.count {
+				o.Observe = m.Observe
+			}
+			for _, ratio := range c.ratios {
+				tracer, err := telemetry.NewTracer(telemetry.TraceOptions{Endpoint: nowhere, Ratio: ratio, Log: o.Log})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+					defer cancel()
+					_ = tracer.Close(ctx)
+				}()
+				o.Wrap, o.Observe = tracer.Wrap, func(ob httplimit.Observation) { m.Observe(ob); tracer.Observe(ob) }
+			}
+			g, err := gateway.New(o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			h := g.Handler()
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				r := httptest.NewRequest("GET", "/x", nil)
+				for pb.Next() {
+					h.ServeHTTP(httptest.NewRecorder(), r)
 				}
 			})
 		})

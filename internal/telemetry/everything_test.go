@@ -2,6 +2,8 @@ package telemetry_test
 
 import (
 	"net"
+	"net/http/httptest"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -65,4 +67,42 @@ func promtool(t *testing.T, stdin string, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
+}
+
+// A Decider tells of shadows, candidates and exempt callers, each under a limiter of the policies.
+func TestADeciderTellsOfWhatItTriesOut(t *testing.T) {
+	m := telemetry.New(telemetry.Options{})
+	p := policy(t, "2 per minute by ip")
+	tried := policy(t, "1 per minute by ip").Limiters[0]
+	tried.Name, tried.Mode = "tried", weir.Shadow
+	tried.Routes[0].Path = "/tried/"
+	p.Limiters[0].Exempt = []weir.Who{{Network: netip.MustParsePrefix("198.51.100.7/32")}}
+	p.Limiters = append(p.Limiters, tried)
+	d := newDeciderOf(t, p, nil, weir.Options{OnShadow: m.Shadow, OnCandidate: m.Candidate})
+	candidate := policy(t, "4 per minute by ip")
+	candidate.Limiters[0].Name = "another"
+	if err := d.SetCandidate(&candidate, newStore(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.Bind(telemetry.Sources{Policy: d.Policy, Candidate: func() (weir.Policy, bool) { return candidate, true }})
+	want(t, m, `weir_candidate_decisions_total{limiter="another",outcome="newly_admitted"}`, 0) // there before the first
+	h := limited(t, d, m)
+	for range 3 { // of httptest's client, 192.0.2.1
+		ask(h, "GET", "/tried/it")
+	}
+	want(t, m, `weir_shadow_decisions_total{limiter="tried",outcome="would_admit"}`, 1)
+	want(t, m, `weir_shadow_decisions_total{limiter="tried",outcome="would_refuse"}`, 2)
+	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="same"}`, 2)
+	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="newly_admitted"}`, 1)
+	want(t, m, `weir_decisions_total{limiter="api",outcome="refused",window="60s by ip"}`, 1)
+	want(t, m, `weir_exempt_decisions_total{limiter="api",window="60s by ip"}`, 0)
+	absent(t, m, `weir_decisions_total{limiter="tried",outcome="refused",window="60s by ip"}`)
+	r := httptest.NewRequest("GET", "/else", nil)
+	r.RemoteAddr = "198.51.100.7:1"
+	for range 5 {
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	want(t, m, `weir_exempt_decisions_total{limiter="api",window="60s by ip"}`, 5)
+	want(t, m, `weir_decisions_total{limiter="api",outcome="refused",window="60s by ip"}`, 1)
+	want(t, m, `weir_near_limit_total{limiter="api",window="60s by ip"}`, 1) // the last of the two that were admitted
 }

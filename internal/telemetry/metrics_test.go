@@ -172,12 +172,14 @@ func TestWhatIsDecidedWithoutTheStoreIsToldByWhatWasDone(t *testing.T) {
 		m := telemetry.New(telemetry.Options{})
 		p := policy(t, "10 per minute by ip")
 		p.Limiters[0].OnStoreFailure = mode
-		d := newDeciderOf(t, p, silent{}, weir.Options{Fallback: newStore(t), OnStoreFailure: m.StoreEvent})
+		d := newDeciderOf(t, p, silent{}, weir.Options{Fallback: newStore(t), OnStoreFailure: m.StoreEvent, OnTake: m.StoreTake})
 		m.Bind(telemetry.Sources{Policy: d.Policy, Health: d.Health})
 		want(t, m, "weir_store_up", 1)
 		ask(limited(t, d, m), "GET", "/")
 		want(t, m, `weir_fallback_decisions_total{how="`+how+`",limiter="api"}`, 1)
 		want(t, m, "weir_store_outages_total", 1)
+		want(t, m, "weir_store_failures_total", 1)
+		want(t, m, "weir_store_take_duration_seconds", 1)
 		want(t, m, "weir_store_up", 0)
 	}
 }
