@@ -47,8 +47,11 @@ func (e *edge) openEmbedded(f *serveFlags, log *slog.Logger, now func() time.Tim
 // holding is how long a process that ends may go on holding the counts, while the next one waits: a drain, and what comes after.
 const holding = 40 * time.Second
 
+// errToldToEnd says that a server was told to end before it could begin.
+var errToldToEnd = errors.New("told to end while the counts are held by the process before this one")
+
 // openCounts opens the counts. Where the sockets are handed over it waits for the process before this one to let go of them, until
-// giveUp is closed.
+// giveUp is closed: then the error is errToldToEnd.
 func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*memstore.Store, error) {
 	store, err := memstore.New(o)
 	var held *memstore.InUseError
@@ -69,7 +72,7 @@ func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*
 		case <-patience.C:
 			return nil, err
 		case <-giveUp:
-			return nil, err
+			return nil, errToldToEnd
 		}
 	}
 }

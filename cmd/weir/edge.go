@@ -76,6 +76,10 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	}
 	defer front.close()
 	e, err := assemble(ctx, f, document.Policy, log, stderr, nil)
+	if errors.Is(err, errToldToEnd) {
+		<-told
+		return nil
+	}
 	if err != nil {
 		return err
 	}

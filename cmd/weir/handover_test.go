@@ -279,7 +279,7 @@ func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
 	}
 	giveUp := make(chan struct{})
 	close(giveUp)
-	if _, err := openCounts(o, giveUp, o.Log); !errors.As(err, &held) {
+	if _, err := openCounts(o, giveUp, o.Log); !errors.Is(err, errToldToEnd) {
 		t.Errorf("to be ended: %v", err)
 	}
 	said := newLines()
