@@ -38,12 +38,13 @@ type touch struct {
 
 // A standing is what is kept of a weir.Standing.
 type standing struct {
-	window                         *weir.Window // of a policy that may be in force no longer; read only
+	limiter                        *weir.Limiter // of a policy that may be in force no longer; read only
+	window                         *weir.Window  // one of its windows
 	limit, count, remaining, reset int64
 }
 
 func standingOf(s *weir.Standing) standing {
-	return standing{s.Window, s.Limit, s.Count, s.Remaining, s.Reset}
+	return standing{s.Limiter, s.Window, s.Limit, s.Count, s.Remaining, s.Reset}
 }
 
 // A profile is who a caller is, as far as it may be shown, and what is kept to act on it.
@@ -96,7 +97,7 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 		e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
 	}
 	if r.kept.Load() < maxKept-maxKnown {
-		e.known, buffer = r.keep(t.standing.window, caller, buffer)
+		e.known, buffer = r.keep(t.standing.limiter, caller, buffer)
 	}
 	return buffer
 }
@@ -140,8 +141,8 @@ func isID(b []byte) bool {
 	return len(b) > 0 && len(b) <= 64
 }
 
-// Known is what is kept of a caller so that it can be acted on (weir.Decider's Inspect, Reset and Grant): the key sources that one
-// window counted it by, and no other. It never changes.
+// Known is what is kept of a caller so that it can be acted on (weir.Decider's Inspect, Reset and Grant): the key sources that
+// the windows of one limiter counted it by, and no other. It never changes.
 type Known struct{ sources []knownSource }
 
 type knownSource struct {
@@ -185,30 +186,39 @@ func (k *Known) size() int64 {
 	return n
 }
 
-// keep returns what to keep of a caller; nil where there is no room for it.
-func (r *Recorder) keep(w *weir.Window, caller weir.Keys, buffer []byte) (*Known, []byte) {
+// keep returns what to keep of a caller: what all windows of the limiter count it by, so that none is taken for another's. nil where
+// there is no room for it.
+func (r *Recorder) keep(l *weir.Limiter, caller weir.Keys, buffer []byte) (*Known, []byte) {
 	k := new(Known)
-	for _, part := range w.Key {
-		source, value := weir.CountedBy(buffer[:0], part, caller)
-		if cap(value) <= maxBuffer {
-			buffer = value
+	for i := range l.Windows {
+		for _, part := range l.Windows[i].Key {
+			buffer = k.add(part, caller, buffer)
 		}
-		if source == "" || slices.ContainsFunc(k.sources, func(s knownSource) bool { return s.name == source }) {
-			continue
-		}
-		s := knownSource{name: source, digest: len(value) > maxValue}
-		if s.digest {
-			sum := sha256.Sum256(value)
-			value = sum[:]
-		}
-		s.value = string(value)
-		k.sources = append(k.sources, s)
 	}
 	if n := k.size(); r.kept.Add(n) > maxKept {
 		r.kept.Add(-n)
 		return nil, buffer
 	}
 	return k, buffer
+}
+
+// add keeps what a part of a key counts the caller by, unless it is there already. buffer is room for it.
+func (k *Known) add(part weir.Part, caller weir.Keys, buffer []byte) (room []byte) {
+	source, value := weir.CountedBy(buffer[:0], part, caller)
+	if cap(value) <= maxBuffer {
+		buffer = value
+	}
+	if source == "" || slices.ContainsFunc(k.sources, func(s knownSource) bool { return s.name == source }) {
+		return buffer
+	}
+	s := knownSource{name: source, digest: len(value) > maxValue}
+	if s.digest {
+		sum := sha256.Sum256(value)
+		value = sum[:]
+	}
+	s.value = string(value)
+	k.sources = append(k.sources, s)
+	return buffer
 }
 
 // drop gives back the room that a profile took.
@@ -229,7 +239,7 @@ func (c *callers) forget(r *Recorder) {
 }
 
 // Caller returns what is kept of the caller of a limiter that a Snapshot shows under that hash, for Inspect, Reset and Grant: the
-// sources that one window counted it by. ok is false where the hash is none of those, or nothing is kept of its caller.
+// sources that the limiter's windows counted it by. ok is false where the hash is none of those, or nothing is kept of its caller.
 func (r *Recorder) Caller(limiter, hash string) (caller weir.Keys, ok bool) {
 	var b [8]byte
 	if len(hash) != hex.EncodedLen(len(b)) || strings.ToLower(hash) != hash {
