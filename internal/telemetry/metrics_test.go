@@ -99,6 +99,16 @@ func TestAChangedLimitGoesOnInItsSeriesAndALostLimiterIsForgottenAfterAWhile(t *
 	want(t, m, hour, 1)
 }
 
+func TestNothingIsForgottenWhileNobodyKnowsThePolicy(t *testing.T) {
+	at := &clock{now: time.Unix(1e9, 0)}
+	m := telemetry.New(telemetry.Options{Now: at.Now})
+	ask(limited(t, newDecider(t, "10 per minute by ip", weir.Options{}), m), "GET", "/")
+	for range 3 {
+		want(t, m, `weir_decisions_total{limiter="api",outcome="admitted",window="60s by ip"}`, 1)
+		at.Advance(time.Hour)
+	}
+}
+
 func TestReloadsDoNotKeepOldPoliciesInMemory(t *testing.T) {
 	d := newDecider(t, "10 per minute by ip", weir.Options{})
 	m := telemetry.New(telemetry.Options{})

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -146,10 +147,14 @@ func (m counted) Collect(to chan<- prometheus.Metric) {
 	tell := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
+	keep := m.keep
+	if m.sources.Load().Policy == nil {
+		keep = math.MaxInt64 // nobody knows what is in force
+	}
 	now, windows, enforced := m.now(), map[names]bool{{}: true}, map[names]bool{}
 	shadows, compared := map[names]bool{}, map[names]bool{}
 	m.inForce(windows, enforced, shadows, compared)
-	for _, s := range m.decisions.sweep(windows, now, m.keep) {
+	for _, s := range m.decisions.sweep(windows, now, keep) {
 		if s.names == (names{}) {
 			tell(descDecisions, s.total(int(httplimit.Unlimited)), "", "", httplimit.Unlimited.String())
 			continue
@@ -170,7 +175,7 @@ func (m counted) Collect(to chan<- prometheus.Metric) {
 		{&m.shadows, descShadows, shadows, shadowOutcome[:]},
 		{&m.candidates, descCandidates, compared, candidateOutcome[:]},
 	} {
-		for _, s := range of.family.sweep(of.inForce, now, m.keep) {
+		for _, s := range of.family.sweep(of.inForce, now, keep) {
 			for i, name := range of.slots {
 				tell(of.desc, s.total(i), s.limiter, name)
 			}
