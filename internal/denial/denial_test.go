@@ -142,6 +142,22 @@ func TestTheFactsNameTheVeryWindows(t *testing.T) {
 	}
 }
 
+// Overrides for networks are found where the facts tell the address; doubt finds none.
+func TestTheFactsTellAnAddressWhereTheyKnowIt(t *testing.T) {
+	for value, want := range map[string]string{"\xc0\x00\x02\x07": "192.0.2.7", strings.Repeat("6", 16): "invalid IP", "": "invalid IP", "192.0.2.7": "invalid IP"} {
+		for _, other := range []string{"session", "agent"} {
+			f := Facts{Callers: []Caller{{Source: other, Value: []byte("1234")}, {Source: "ip", Value: []byte(value)}}}
+			who, ok := f.Keys().(weir.Addresser)
+			if !ok {
+				t.Fatal("the facts have no address")
+			}
+			if got := who.Addr().String(); got != want {
+				t.Errorf("%q is the address %s, want %s", value, got, want)
+			}
+		}
+	}
+}
+
 // A hammering caller gets one id a second; whoever differs in any fact gets another.
 func TestOneSecondHasOneID(t *testing.T) {
 	w := newWorld(t, "2 per minute by ip", "100 per hour by ip+agent")

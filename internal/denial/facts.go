@@ -2,6 +2,7 @@ package denial
 
 import (
 	"crypto/sha256"
+	"net/netip"
 	"slices"
 
 	"github.com/weirlimit/weir"
@@ -73,6 +74,17 @@ func (k kept) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		}
 	}
 	return dst, false
+}
+
+// Addr implements weir.Addresser for those who were counted by an IPv4 address, so that overrides for networks are found. Of IPv6 only
+// a network was counted, which does not tell in which smaller ones the caller is: it is the zero Addr then.
+func (k kept) Addr() netip.Addr {
+	for i := range k {
+		if v := k[i].Value; k[i].Source == "ip" && len(v) == 4 {
+			return netip.AddrFrom4([4]byte(v))
+		}
+	}
+	return netip.Addr{}
 }
 
 // Digested says that what AppendKey answers is a digest already (see weir.Keys).
