@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/demo"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
@@ -44,6 +46,7 @@ type edge struct {
 	tracesLine string            // where traces go; empty: nowhere
 
 	embedded *memstore.Store // nil: the store is a shared one
+	tokens   *sample.Tokens  // of the sample backend; nil: there is none
 
 	closers []func() error // in the order of opening
 }
@@ -105,6 +108,13 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return no(fmt.Errorf("say what was started: %w", err), "")
 	}
 	log.Info("serving", "address", front.public.Addr().String())
+	if f.demo {
+		leave, err := e.visit(running, front.public.Addr(), log)
+		if err != nil {
+			return no(err, "")
+		}
+		defer leave()
+	}
 	manager.tell(daemon.SdNotifyReady, e.statusOf(policy.State()))
 	defer manager.feedWatchdog((&pulse{edge: e, at: front.public.Addr()}).alive)()
 	if err := e.gateway.Serve(running, e.metrics.Listener("edge", front.public)); err != nil {
@@ -248,9 +258,11 @@ func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, 
 	who.Sessions, who.Tokens = backend.Sessions(), backend.Tokens()
 	o.Backend, o.Ready, o.OnDrain = backend.Handler(), backend.Ready, backend.Drain
 
-	e.workspace = "demo"
-	if all, err := backend.Tokens().List(ctx); err == nil && len(all) > 0 {
-		e.workspace = all[0].Workspace
+	e.workspace, e.tokens = "demo", backend.Tokens()
+	if all, err := e.tokens.List(ctx); err == nil {
+		if i := slices.IndexFunc(all, func(t sample.TokenInfo) bool { return t.Workspace != demo.Workspace }); i >= 0 {
+			e.workspace = all[i].Workspace
+		}
 	}
 	e.backendLine = fmt.Sprintf("the sample backend, up to %v in %s", &f.maxData, absolute(f.data))
 	e.sessionsLine = "minted and verified here"

@@ -21,7 +21,7 @@ var floors = map[string]int{
 	"cmd/weir": 4,
 
 	"internal/gateway": 3, "internal/sample": 3, "internal/rls": 3, "internal/admin": 3, "internal/telemetry": 3,
-	"internal/openapitest": 3, "internal/docsync": 3,
+	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
 
 	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/live": 2,
 

@@ -43,6 +43,8 @@ type serveFlags struct {
 	logFormat   choice
 	accessLog   onOff
 
+	demo onOff
+
 	traces     endpoint
 	traceRatio fraction
 	tracing    *telemetry.TraceOptions // what they and OpenTelemetry's variables come to; nil: no traces
@@ -99,6 +101,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	switchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
 	switchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query")
+	switchFlag(cmd, &f.demo, "demo", "visit itself, for a first look: some 45 requests a second to the sample backend, through the public listener like anybody")
 	flags.Var(&f.traces, "traces", "the collector that traces are posted to, by OTLP over HTTP: http://127.0.0.1:4318 (default what OTEL_EXPORTER_OTLP_ENDPOINT says, else none)")
 	flags.Var(&f.traceRatio, "trace-ratio", "the part of traces that begin here which is recorded; those of a caller are where it records them")
 
@@ -117,7 +120,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	words("client-ip-header", clientIPHeaders...)
 	words("log-format", f.logFormat.of...)
 	words("cors-origins", "*")
-	for _, name := range []string{"proxy-protocol", "ietf-headers", "access-log"} {
+	for _, name := range []string{"proxy-protocol", "ietf-headers", "access-log", "demo"} {
 		words(name, "on", "off")
 	}
 }
@@ -147,6 +150,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			"%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
 	}
 	if err := f.checkCandidate(cmd); err != nil {
+		return err
+	}
+	if err := f.checkDemo(cmd); err != nil {
 		return err
 	}
 	if f.keySecret != "" && f.store.shared == nil {

@@ -33,6 +33,9 @@ func (e *edge) announce(w io.Writer, f *serveFlags, front *sockets) error {
 	if e.tracesLine != "" {
 		row("traces", "%s", e.tracesLine)
 	}
+	if f.demo {
+		row("traffic", "%s", demoLine())
+	}
 	if f.upstream.URL == nil {
 		row("demo", "%s/demo", url)
 		row("docs", "%s/docs", url)
