@@ -22,6 +22,7 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
 	"github.com/weirlimit/weir/internal/telemetry"
+	"github.com/weirlimit/weir/internal/watch"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -41,6 +42,7 @@ type edge struct {
 	degraded  func() error            // says why the store does not count; nil where that cannot be
 
 	metrics    *telemetry.Metrics
+	recorder   *watch.Recorder   // what the admin listener shows; nil without it
 	receivers  receivers         // of what happens
 	figures    telemetry.Sources // what metrics ask for
 	tracesLine string            // where traces go; empty: nowhere
@@ -91,10 +93,11 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		Reader: policyReader(), Check: e.countable, Log: log,
 		Told: func(s live.State) {
 			e.denials.under(s)
+			e.watchPolicy(s)
 			manager.tell(e.statusOf(s))
 		},
 	}
-	if err := e.candidateOptions(f, log, &following, nil); err != nil {
+	if err := e.candidateOptions(f, log, &following, e.candidateChanged); err != nil {
 		return err
 	}
 	policy, err := live.New(document, e.decider.Swap, following)
@@ -217,6 +220,9 @@ func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, lo
 		return err
 	}
 	e.openMetrics(now)
+	if err := e.openRecorder(); err != nil {
+		return err
+	}
 	e.receivers.hearDecider(&o)
 	if e.decider, err = weir.New(p, store, o); err != nil {
 		return no(err, "see 'weir policy check FILE'")

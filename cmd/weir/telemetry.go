@@ -105,9 +105,7 @@ func (e *edge) openTracer(f *serveFlags, o *gateway.Options) error {
 	}
 	t := *f.tracing
 	t.Version, t.Log = thisBuild().Version, o.Log
-	if len(f.trustedProxies) > 0 {
-		t.Trusts = func(r *http.Request) bool { return peerIn(r.RemoteAddr, f.trustedProxies) }
-	}
+	t.Trusts = func(r *http.Request) bool { return peerIn(r.RemoteAddr, f.trustedProxies) }
 	tracer, err := telemetry.NewTracer(t)
 	if err != nil {
 		return no(err, "")

@@ -33,7 +33,8 @@ type TraceOptions struct {
 	// where the caller records them.
 	Ratio float64
 
-	// Trusts says whose traceparent is taken up; of others' requests a new trace begins, linked to theirs. Nil takes up everybody's.
+	// Trusts says whose traceparent is taken up; of others' requests a new trace begins, linked to theirs. Nil trusts
+	// nobody: who may have each of its requests recorded makes them cost several times as much.
 	Trusts func(*http.Request) bool
 
 	// Service and Version are who the spans are of.
@@ -94,9 +95,7 @@ func (t *Tracer) Wrap(next http.Handler) http.Handler {
 	options := append(t.options[:len(t.options):len(t.options)],
 		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/healthz" && r.URL.Path != "/readyz" }),
 		otelhttp.WithSpanOptions(trace.WithAttributes(attribute.String("weir.outcome", httplimit.Unlimited.String()))))
-	if t.trusts != nil {
-		options = append(options, otelhttp.WithPublicEndpointFn(func(r *http.Request) bool { return !t.trusts(r) }))
-	}
+	options = append(options, otelhttp.WithPublicEndpointFn(func(r *http.Request) bool { return t.trusts == nil || !t.trusts(r) }))
 	return otelhttp.NewHandler(next, "request", options...)
 }
 

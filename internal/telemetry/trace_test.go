@@ -99,7 +99,8 @@ func newTraced(t *testing.T, upstream http.Handler, to string, change func(*tele
 	}
 	e := &traced{log: new(bytes.Buffer)}
 	log := slog.New(slog.NewTextHandler(e.log, nil))
-	o := telemetry.TraceOptions{Endpoint: endpoint, Ratio: 1, Service: "weir", Version: "v1", Log: log}
+	o := telemetry.TraceOptions{Endpoint: endpoint, Ratio: 1, Service: "weir", Version: "v1", Log: log,
+		Trusts: func(*http.Request) bool { return true }}
 	if change != nil {
 		change(&o)
 	}
@@ -231,7 +232,7 @@ func TestARefusedRequestAndOneWithoutALimiterAreToldApart(t *testing.T) {
 func TestAStrangersTraceIsLinkedAndNotTakenUp(t *testing.T) {
 	to := newCollector(t)
 	e := newTraced(t, http.NotFoundHandler(), to.URL, func(o *telemetry.TraceOptions) {
-		o.Trusts = func(*http.Request) bool { return false }
+		o.Trusts = nil
 	})
 	e.send(t, "/x", traceparent, "Tracestate: a=secret")
 	e.flush(t)
