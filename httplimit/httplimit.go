@@ -109,6 +109,7 @@ type Observation struct {
 type Middleware struct {
 	decider  *weir.Decider
 	options  Options
+	start    time.Time // what the clock of latencies counts from
 	refusals map[string]*refusals
 	speaks   Speaker
 	dates    headers.DateCache
@@ -131,10 +132,7 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 	if err := check(d.Policy(), o.Identity.Sources()); err != nil {
 		return nil, fmt.Errorf("new middleware: %w", err)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	m := &Middleware{decider: d, options: o, refusals: newRefusals(), speaks: NewSpeaker()}
+	m := &Middleware{decider: d, options: o, start: time.Now(), refusals: newRefusals(), speaks: NewSpeaker()}
 	m.rulings.New = func() any { return new(ruling) }
 	return m, nil
 }
