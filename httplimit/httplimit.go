@@ -109,7 +109,6 @@ type Observation struct {
 type Middleware struct {
 	decider  *weir.Decider
 	options  Options
-	start    time.Time // what the clock of latencies counts from
 	refusals map[string]*refusals
 	speaks   Speaker
 	dates    headers.DateCache
@@ -132,7 +131,10 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 	if err := check(d.Policy(), o.Identity.Sources()); err != nil {
 		return nil, fmt.Errorf("new middleware: %w", err)
 	}
-	m := &Middleware{decider: d, options: o, start: time.Now(), refusals: newRefusals(), speaks: NewSpeaker()}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	m := &Middleware{decider: d, options: o, refusals: newRefusals(), speaks: NewSpeaker()}
 	m.rulings.New = func() any { return new(ruling) }
 	return m, nil
 }

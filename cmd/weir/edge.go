@@ -35,7 +35,7 @@ type edge struct {
 
 	// What start-up says of them.
 	storeLine, backendLine, sessionsLine, tokensLine string
-	candidateLine                                    string // empty: there is none
+	candidateLine, adminLine                         string // empty: there is none
 	workspace                                        string // one that the sample backend has
 
 	countable func(weir.Policy) error // says why the store cannot count a policy; nil where it can any
@@ -75,11 +75,16 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	for _, w := range document.Warnings {
 		printProblem(stderr, "warning", w)
 	}
-	front, err := f.openFront(running.Done(), log)
+	front, err := f.openFront(running.Done())
 	if err != nil {
 		return err
 	}
 	defer front.close()
+	operators, err := openAdmin(running, f, front.admin, log)
+	if err != nil {
+		return err
+	}
+	defer operators.close()
 	e, err := assemble(ctx, f, document.Policy, log, stderr, nil)
 	if errors.Is(err, errToldToEnd) {
 		<-told
@@ -107,6 +112,12 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	defer followPolicy(running, policy, hangUps, manager, log)()
 	e.candidateLine = candidateLine(policy)
 	e.bindMetrics(policy)
+	stopAdmin, err := e.serveAdmin(operators, f, policy, log)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
+	e.adminLine = operators.line
 	if err := e.announce(stdout, f, front); err != nil {
 		return no(fmt.Errorf("say what was started: %w", err), "")
 	}

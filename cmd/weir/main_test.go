@@ -163,6 +163,9 @@ func (l *lines) await(pattern *regexp.Regexp) ([]string, error) {
 // listening is the line of the start-up block that says where a server listens.
 var listening = regexp.MustCompile(`(?m)^listening +(https?://\S+)`)
 
+// adminAt finds where operators are answered.
+var adminAt = regexp.MustCompile(`(?m)^admin +(https?://[^\s/,]+)`)
+
 // ready is the last line of the start-up block.
 var ready = regexp.MustCompile(`(?m)^ready$`)
 
@@ -204,9 +207,12 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 // quickExit keeps programs with the race detector from sleeping for a second when they end.
 const quickExit = "GORACE=atexit_sleep_ms=0"
 
+// anyAdmin keeps servers that run at a time from wanting the same port.
+const anyAdmin = "WEIR_ADMIN=127.0.0.1:0"
+
 // cleanEnv is this process's environment without variables that Weir goes by.
 func cleanEnv() []string {
-	env := []string{quickExit}
+	env := []string{quickExit, anyAdmin}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "WEIR_") && !strings.HasPrefix(v, "OTEL_") {
 			env = append(env, v)

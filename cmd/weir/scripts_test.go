@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = &process{}
-			env.Vars = append(env.Vars, quickExit)
+			env.Vars = append(env.Vars, quickExit, anyAdmin)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -53,12 +53,12 @@ type running struct{}
 //
 //	serve [NAME=VALUE…] [FLAG…]
 //
-// It runs weir serve on a free port of 127.0.0.1, waits until it listens, and sets $URL and $ADDR.
+// It runs weir serve on free ports of 127.0.0.1, waits until it listens, and sets $URL and $ADDR, and $ADMIN to where operators are answered.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serve always succeeds; to see it fail: fails CODE weir serve …")
 	}
-	env := []string{quickExit, "HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH"), "TMPDIR=" + ts.Getenv("TMPDIR")}
+	env := []string{quickExit, anyAdmin, "HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH"), "TMPDIR=" + ts.Getenv("TMPDIR")}
 	for len(args) > 0 && strings.HasPrefix(args[0], "WEIR_") {
 		env, args = append(env, args[0]), args[1:]
 	}
@@ -77,6 +77,11 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("URL", m[1])
 	_, addr, _ := strings.Cut(m[1], "://")
 	ts.Setenv("ADDR", addr)
+	_, err = p.stdout.await(ready)
+	ts.Check(err)
+	if m := adminAt.FindStringSubmatch(p.stdout.String()); m != nil {
+		ts.Setenv("ADMIN", m[1])
+	}
 }
 
 // scriptEnd is the command

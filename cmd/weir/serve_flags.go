@@ -14,6 +14,8 @@ import (
 type serveFlags struct {
 	listen          listenAddr
 	tlsCert, tlsKey string
+	admin           adminAddr
+	adminHosts      names
 
 	policy    string // empty: the contract
 	candidate string // empty: none
@@ -58,6 +60,7 @@ type serveFlags struct {
 func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
+		admin:          adminAddr{at: defaultAdmin},
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
@@ -78,6 +81,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.listen, "listen", "where to listen")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain, PEM: serve TLS and HTTP/2")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
+	flags.Var(&f.admin, "admin", "where operators are answered, with a token; empty or off: nowhere")
+	flags.Var(&f.adminHosts, "admin-hosts", "further names of this machine that may stand in Host there")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy to evaluate on the same requests, and never enforce")
 	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
@@ -140,6 +145,9 @@ var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience",
 // check finds what the flags say together and should not.
 func (f *serveFlags) check(cmd *cobra.Command) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	if err := f.checkAdmin(); err != nil {
+		return err
+	}
 	hint := "see 'weir serve --help'"
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return misused("give both or neither", "--tls-cert and --tls-key go together")

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 
@@ -24,7 +23,7 @@ const (
 )
 
 // openFront opens what serve listens on, and notes what follows from that for a server that is to end when ending is closed.
-func (f *serveFlags) openFront(ending <-chan struct{}, log *slog.Logger) (*sockets, error) {
+func (f *serveFlags) openFront(ending <-chan struct{}) (*sockets, error) {
 	s, err := openSockets(string(f.listen))
 	if err != nil {
 		return nil, err
@@ -32,9 +31,6 @@ func (f *serveFlags) openFront(ending <-chan struct{}, log *slog.Logger) (*socke
 	f.listen = listenAddr(s.public.Addr().String()) // where it really is, :0 or not
 	if s.held {
 		f.handOver = ending
-	}
-	if s.admin != nil {
-		log.Warn("the socket named admin is not served by this version")
 	}
 	return s, nil
 }

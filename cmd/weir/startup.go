@@ -27,6 +27,9 @@ func (e *edge) announce(w io.Writer, f *serveFlags, front *sockets) error {
 		row("candidate", "%s", e.candidateLine)
 	}
 	row("store", "%s", e.storeLine)
+	if e.adminLine != "" {
+		row("admin", "%s", e.adminLine)
+	}
 	row("backend", "%s", e.backendLine)
 	row("sessions", "%s", e.sessionsLine)
 	row("API tokens", "%s", e.tokensLine)

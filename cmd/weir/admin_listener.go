@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/sample"
+)
+
+// An adminAddr is where the admin listener is: HOST:PORT for the server, and for the commands that talk to it, which may also write it
+// as a URL. Empty means that there is none.
+type adminAddr struct {
+	scheme string // "http", "https"; empty: not said
+	at     string // HOST:PORT
+}
+
+// defaultAdmin is where the admin listener is unless it is said.
+const defaultAdmin = "127.0.0.1:8081"
+
+func (a *adminAddr) Set(value string) error {
+	if value == "" || value == "off" {
+		*a = adminAddr{}
+		return nil
+	}
+	at := value
+	scheme, _, isURL := strings.Cut(value, "://")
+	if !isURL {
+		scheme = ""
+	} else {
+		u, err := url.Parse(value)
+		if err != nil || scheme != "http" && scheme != "https" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.Hostname() == "" {
+			return errAdminAddr
+		}
+		if at = u.Host; u.Port() == "" {
+			at = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[scheme])
+		}
+	}
+	var l listenAddr
+	if l.Set(at) != nil {
+		return errAdminAddr
+	}
+	*a = adminAddr{scheme, at}
+	return nil
+}
+
+var errAdminAddr = errors.New("want [HOST]:PORT or http://HOST:PORT, such as 127.0.0.1:8081; empty or off means none")
+
+func (a *adminAddr) String() string {
+	if a.scheme != "" {
+		return a.scheme + "://" + a.at
+	}
+	return a.at
+}
+
+func (a *adminAddr) Type() string { return "[HOST]:PORT" }
+
+// names is a list of host names.
+type names []string
+
+func (n *names) Set(value string) error {
+	var all []string
+	for _, name := range strings.Split(value, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" || strings.ContainsAny(name, " /@?#:[]*") {
+			return fmt.Errorf("%q is no host name; want a list such as weir.example.com,ops-1, without ports", name)
+		}
+		all = append(all, name)
+	}
+	*n = all
+	return nil
+}
+
+func (n *names) String() string { return strings.Join(*n, ",") }
+func (n *names) Type() string   { return "NAME,..." }
+
+// checkAdmin refuses an admin listener where the public one is.
+func (f *serveFlags) checkAdmin() error {
+	host, port, _ := net.SplitHostPort(f.admin.at)
+	publicHost, publicPort, _ := net.SplitHostPort(string(f.listen))
+	number := func(port string) uint64 { n, _ := strconv.ParseUint(port, 10, 16); return n }
+	if f.admin.at == "" || number(port) == 0 || number(port) != number(publicPort) {
+		return nil
+	}
+	if everywhere(host) || everywhere(publicHost) || host == publicHost {
+		return misused("give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without",
+			"--admin %s is where --listen %s serves the public", f.admin.at, &f.listen)
+	}
+	return nil
+}
+
+// everywhere reports whether a host means all addresses of this machine.
+func everywhere(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "" || err == nil && addr.IsUnspecified()
+}
+
+// An adminSide is the admin listener of a server.
+type adminSide struct {
+	listener net.Listener // nil: there is none
+	tokens   *admin.Tokens
+	line     string // what start-up says of it
+}
+
+// openAdmin listens, unless the service manager has given a socket, and makes the operator's token where there is none.
+func openAdmin(ctx context.Context, f *serveFlags, given net.Listener, log *slog.Logger) (*adminSide, error) {
+	a := &adminSide{listener: given}
+	if given == nil && f.admin.at == "" {
+		return a, nil
+	}
+	if given == nil {
+		var err error
+		if a.listener, err = listenAdmin(ctx, f); err != nil {
+			return nil, no(fmt.Errorf("listen on --admin %q: %w", f.admin.at, err),
+				"is another server running? --admin 127.0.0.1:0 takes any free port, --admin '' does without")
+		}
+	}
+	addr := a.listener.Addr()
+	url := reachable(addr, f.tlsCert != "")
+	if at, err := netip.ParseAddrPort(addr.String()); f.tlsCert == "" && (err != nil || !at.Addr().IsLoopback()) {
+		log.Warn("admin tokens go over the network in clear: give --tls-cert and --tls-key, or let the admin listener be on 127.0.0.1 only", "admin", addr.String())
+	}
+	if err := sample.MakeDir(f.data); err != nil {
+		return nil, errors.Join(no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint), a.listener.Close())
+	}
+	a.tokens = admin.OpenTokens(absolute(f.data), admin.TokensOptions{})
+	made, err := a.tokens.Begin(ctx)
+	if err != nil {
+		return nil, errors.Join(no(err, ""), a.listener.Close())
+	}
+	a.line = fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())
+	if made != "" {
+		a.line = fmt.Sprintf("%s/#token=%s (shown this once; kept in %s)", url, made, a.tokens.OperatorPath())
+	}
+	return a, nil
+}
+
+// mostHandOver is how long a server waits for the one before it, which drains, to leave its address to it.
+const mostHandOver = 40 * time.Second
+
+// listenAdmin opens the address. Where a service manager hands over from one server to the next it waits until the one before has ended.
+func listenAdmin(ctx context.Context, f *serveFlags) (net.Listener, error) {
+	listener, err := net.Listen("tcp", f.admin.at)
+	if err == nil || f.handOver == nil {
+		return listener, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, mostHandOver)
+	defer cancel()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-again.C:
+			if listener, err = net.Listen("tcp", f.admin.at); err == nil {
+				return listener, nil
+			}
+		}
+	}
+}
+
+// close lets go of a listener that may never have been served.
+func (a *adminSide) close() {
+	if a.listener != nil {
+		_ = a.listener.Close() // it may be closed already
+	}
+}
+
+// serveAdmin answers operators until stop is called, which waits for requests under way.
+func (e *edge) serveAdmin(a *adminSide, f *serveFlags, policy *live.Policy, log *slog.Logger) (stop func(), err error) {
+	if a.listener == nil {
+		return func() {}, nil
+	}
+	server, err := admin.New(admin.Options{
+		Decider: e.decider,
+		Policy:  policy,
+		Tokens:  a.tokens,
+		Hosts:   f.adminHosts,
+		Metrics: e.metrics.Handler(),
+		TLS:     e.gateway.TLSConfig(),
+		Log:     log,
+	})
+	if err != nil {
+		return nil, no(err, "")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(ctx, e.metrics.Listener("admin", a.listener)); err != nil {
+			log.Error("the admin listener has ended", "error", err)
+		}
+	})
+	return func() {
+		cancel()
+		serving.Wait()
+		closing(log, server)
+	}, nil
+}
+
+// closing closes what only holds memory.
+func closing(log *slog.Logger, c io.Closer) {
+	if err := c.Close(); err != nil {
+		log.Warn("close", "error", err)
+	}
+}
