@@ -215,17 +215,18 @@ function recent(list) {
 }
 
 function drawTop(s) {
-  let admitted = 0, refused = 0, near = 0, asked = 0, refusedAll = 0;
+  let admitted = 0, refused = 0, near = 0, asked = 0, refusedAll = 0, nearAll = 0;
   for (const l of s.watch.limiters) {
     admitted += recent(l.series.admitted);
     refused += recent(l.series.refused);
     near += recent(l.series.near);
     asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable;
     refusedAll += l.totals.refused;
+    nearAll += l.totals.near;
   }
-  fact("fact-requests", `${rate(admitted + refused)} a second`, `${whole.format(asked)} in all`);
-  fact("fact-refused", `${rate(refused)} a second`, `${whole.format(refusedAll)} in all; near the limit ${rate(near)} a second`, refused > 0 ? "bad" : "");
-  fact("fact-since", clock(s.watch.since), lasting(present() - s.watch.since) + " ago");
+  fact("fact-requests", `${rate(admitted + refused)} a second`, `${whole.format(asked)} since ${clock(s.watch.since)}`);
+  fact("fact-refused", `${rate(refused)} a second`, `${whole.format(refusedAll)} in all`, refused > 0 ? "bad" : "");
+  fact("fact-near", `${rate(near)} a second`, `${whole.format(nearAll)} with less than 20 % left`, near > 0 ? "low" : "");
   const p = s.policy, from = { contract: "the contract", file: p.path, stream: "standard input", posted: "posted" }[p.source] ?? p.source;
   fact("fact-policy", p.version, `${from}, since ${clock(p.since)}`, p.last.ok ? "" : "low");
   fact("fact-store", s.store.up ? "answers" : "away", s.store.up ? s.store.kind : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
@@ -658,17 +659,27 @@ function cells(...values) {
   return make("tr", "", "", th, ...rest.map((each) => make("td", "", each)));
 }
 
+// renew makes rows anew where one of them reads otherwise, so that nobody who reads or hears the others is disturbed.
+function renew(body, list, make) {
+  list.forEach((each, i) => {
+    const row = make(each), old = body.children[i];
+    if (!old) body.append(row);
+    else if (old.textContent !== row.textContent) old.replaceWith(row);
+  });
+  while (body.childElementCount > list.length) body.lastElementChild.remove();
+}
+
 function drawTrials(s) {
   const shadows = s.watch.limiters.filter((l) => l.shadow);
   show(part("shadows"), shadows.length > 0);
-  part("shadow-rows").replaceChildren(...shadows.map((l) => {
+  renew(part("shadow-rows"), shadows, (l) => {
     const { would_admit: admit, would_refuse: refuse, skipped, on } = l.shadow;
     const row = cells(l.name + (on ? "" : " (no longer)"), whole.format(admit), whole.format(refuse),
       admit + refuse > 0 ? tenth.format(100 * refuse / (admit + refuse)) + " %" : "–", whole.format(skipped));
     row.dataset.limiter = l.name;
     row.children[2].classList.toggle("some", refuse > 0);
     return row;
-  }));
+  });
   const c = s.candidate, difference = s.watch.candidate;
   show(part("candidate"), Boolean(c));
   show(part("no-trials"), !c && shadows.length === 0);
@@ -676,12 +687,12 @@ function drawTrials(s) {
   say(part("candidate-said"), (c.version ? `${c.version} from ${c.path}, compared since ${clock(difference.since)}.` : `${c.path} has never been valid.`) + (c.last.ok ? "" : ` The last attempt, ${clock(c.last.at)}, was refused:`));
   problems(part("candidate-problems"), c.last);
   show(part("candidate-table"), difference.limiters.length > 0);
-  part("candidate-rows").replaceChildren(...difference.limiters.map((d) => {
+  renew(part("candidate-rows"), difference.limiters, (d) => {
     const row = cells(limiterOf(d.limiter), ...[d.newly_refused, d.callers_newly_refused, d.newly_admitted, d.callers_newly_admitted, d.same].map((n) => whole.format(n)));
     row.dataset.limiter = d.limiter;
     row.children[1].classList.toggle("some", d.newly_refused > 0);
     return row;
-  }));
+  });
 }
 
 // ---- The policy ----------------------------------------------------------------------------------------------------
