@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/admin/page"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
 )
@@ -189,6 +190,7 @@ func (e *edge) serveAdmin(a *adminSide, f *serveFlags, policy *live.Policy, log 
 		Tokens:  a.tokens,
 		Hosts:   f.adminHosts,
 		Metrics: e.metrics.Handler(),
+		Page:    page.Handler(),
 		TLS:     e.gateway.TLSConfig(),
 		Log:     log,
 	})
