@@ -22,6 +22,7 @@ type Health struct {
 	Failing bool
 	Since   time.Time // when it stopped answering; zero where it answers
 	Err     error     // what it said last; nil where it answers
+	Barred  bool      // the circuit breaker is open: requests do not wait for it, one a second tries
 }
 
 // Health returns whether the store answers, as OnStoreFailure is told it: again once it has not failed for 3 seconds,
@@ -33,7 +34,7 @@ func (d *Decider) Health() Health {
 	if !o.failing {
 		return Health{}
 	}
-	return Health{Failing: true, Since: o.since, Err: o.err}
+	return Health{Failing: true, Since: o.since, Err: o.err, Barred: d.breaker.open.Load()}
 }
 
 // calm is how long the store may not have failed before it has recovered. One that answers every other take has not, nor one

@@ -185,12 +185,18 @@ func TestWhatIsDecidedWithoutTheStoreIsToldByWhatWasDone(t *testing.T) {
 		d := newDeciderOf(t, p, silent{}, weir.Options{Fallback: newStore(t), OnStoreFailure: m.StoreEvent, OnTake: m.StoreTake})
 		m.Bind(telemetry.Sources{Policy: d.Policy, Health: d.Health})
 		want(t, m, "weir_store_up", 1)
-		ask(limited(t, d, m), "GET", "/")
+		want(t, m, "weir_store_breaker_open", 0)
+		handler := limited(t, d, m)
+		ask(handler, "GET", "/")
 		want(t, m, `weir_fallback_decisions_total{how="`+how+`",limiter="api"}`, 1)
 		want(t, m, "weir_store_outages_total", 1)
 		want(t, m, "weir_store_failures_total", 1)
 		want(t, m, "weir_store_take_duration_seconds", 1)
 		want(t, m, "weir_store_up", 0)
+		for range 50 { // in a row, or most of a second's
+			ask(handler, "GET", "/")
+		}
+		want(t, m, "weir_store_breaker_open", 1)
 	}
 }
 

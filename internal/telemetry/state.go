@@ -46,6 +46,8 @@ var (
 
 	descStoreUp = prometheus.NewDesc("weir_store_up",
 		"1 while the store answers. While it does not, 0, each limiter does what its on_store_failure says.", nil, nil)
+	descBreaker = prometheus.NewDesc("weir_store_breaker_open",
+		"1 while the circuit breaker is open: requests do not wait for the store, and one a second tries whether it answers again.", nil, nil)
 	descInFlight   = prometheus.NewDesc("weir_requests_in_flight", "Requests under way, websockets included.", nil, nil)
 	descKeys       = prometheus.NewDesc("weir_table_keys", "Windows that the table of this process holds, ended ones that are not reused yet included.", nil, nil)
 	descCapacity   = prometheus.NewDesc("weir_table_capacity_keys", "How many fit into its bound, about.", nil, nil)
@@ -60,7 +62,7 @@ var (
 type asked struct{ *Metrics }
 
 func (m asked) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descStoreUp, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered} {
+	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered} {
 		to <- d
 	}
 	for i := range descPolicy {
@@ -78,11 +80,9 @@ func (m asked) Collect(to chan<- prometheus.Metric) {
 	}
 	ask := m.sources.Load()
 	if ask.Health != nil {
-		up := 1.0
-		if ask.Health().Failing {
-			up = 0
-		}
-		gauge(descStoreUp, up)
+		h := ask.Health()
+		gauge(descStoreUp, one(!h.Failing))
+		gauge(descBreaker, one(h.Barred))
 	}
 	if ask.InFlight != nil {
 		gauge(descInFlight, float64(ask.InFlight()))
@@ -101,13 +101,9 @@ func (m asked) Collect(to chan<- prometheus.Metric) {
 		counter(descRemembered, s.Remembered)
 	}
 	policy := func(d [4]*prometheus.Desc, p PolicyState) {
-		successful := 1.0
-		if !p.Tried.IsZero() && !p.OK {
-			successful = 0
-		}
 		gauge(d[0], 1, p.Version, p.Source)
 		gauge(d[1], unix(p.Loaded))
-		gauge(d[2], successful)
+		gauge(d[2], one(p.Tried.IsZero() || p.OK))
 		gauge(d[3], unix(p.Tried))
 	}
 	if ask.PolicyState != nil {
@@ -118,6 +114,14 @@ func (m asked) Collect(to chan<- prometheus.Metric) {
 			policy(descCandidate, p)
 		}
 	}
+}
+
+// one is 1 where it holds, else 0.
+func one(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
 }
 
 // unix is a time in seconds; 0 where it is zero.
