@@ -85,6 +85,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return err
 	}
 	defer operators.close()
+	f.operated = operators.listener != nil
 	e, err := assemble(ctx, f, document.Policy, log, stderr, nil)
 	if errors.Is(err, errToldToEnd) {
 		<-told
@@ -231,8 +232,10 @@ func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, lo
 		return err
 	}
 	e.openMetrics(now)
-	if err := e.openRecorder(); err != nil {
-		return err
+	if f.operated {
+		if err := e.openRecorder(); err != nil {
+			return err
+		}
 	}
 	e.receivers.hearDecider(&o)
 	if e.decider, err = weir.New(p, store, o); err != nil {
