@@ -36,6 +36,7 @@ type ticket struct {
 	limits   [MaxCharges]int64 // what holds for the caller; of one who is exempt the store is asked for less
 	exempted [MaxCharges]bool  // charges that refuse nobody
 	exempt   int               // how many of them
+	dear     bool              // a cost is above its limit, as far as that is known
 	grants   [MaxCharges]Grant // in force; written only where there are any
 	receipt  Receipt
 	cost     int64
@@ -48,7 +49,7 @@ func (t *ticket) reset() {
 	if t.keys == nil {
 		t.keys = t.room[:0]
 	}
-	t.n, t.cost, t.exempt, t.beside, t.keys = 0, 0, 0, nil, t.keys[:0]
+	t.n, t.cost, t.exempt, t.dear, t.beside, t.keys = 0, 0, 0, false, nil, t.keys[:0]
 }
 
 // fill writes the charges of r.
@@ -90,6 +91,9 @@ func (d *Decider) complete(t *ticket) error {
 
 // checkCosts refuses what could never be served.
 func (t *ticket) checkCosts() error {
+	if !t.dear {
+		return nil
+	}
 	for i := range t.n {
 		if c := &t.charges[i]; c.Cost > c.Limit {
 			return fmt.Errorf("decide: cost %d exceeds the limit of %q of limiter %q, which is %d here: it could never be served",
@@ -109,6 +113,7 @@ func (d *Decider) applyGrants(t *ticket) {
 			t.limits[i] = limit
 			if !t.exempted[i] {
 				t.charges[i].Limit = limit
+				t.dear = t.dear || t.charges[i].Cost > limit
 			}
 		}
 	}
@@ -165,6 +170,7 @@ func (t *ticket) add(l *limiter, r *Request) error {
 			c.Limit = MaxLimit
 			t.exempt++
 		}
+		t.dear = t.dear || cost > c.Limit
 		c.Scope = len(l.scopes[i])
 		start := len(t.keys)
 		t.keys = append(t.keys, l.scopes[i]...)
