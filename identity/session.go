@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -284,6 +285,40 @@ func (s *Sessions) claims(t *jwt.Token, token, keyID string) *SessionClaims {
 	}
 	c.Key = string(who)
 	return c
+}
+
+// KeysOf returns what the budget of a session may be counted under (SessionClaims.Key), given its sid or, where its tokens have none,
+// its jti. issuer is its iss; empty stands for the one that is believed here, or, where any is, for sessions without one: those are
+// counted under the key that verifies them, and that is known of Keys only. It errs where an id does not tell a session's budget.
+func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
+	switch {
+	case id == "":
+		return nil, errors.New("the session's id is empty: it is the token's sid, or its jti where it has no sid")
+	case s.options.BudgetPerToken:
+		return nil, errors.New("each token is a budget of its own here, so a session's id names none")
+	case issuer != "" && s.options.Issuer != "" && issuer != s.options.Issuer:
+		return nil, fmt.Errorf("sessions of issuer %.80q are not believed here; only those of %q are", issuer, s.options.Issuer)
+	case issuer == "":
+		issuer = s.options.Issuer
+	}
+	var begins [][]byte
+	if issuer != "" {
+		begins = append(begins, appendNamed(nil, 'i', issuer))
+	} else {
+		for _, k := range s.options.Keys {
+			begins = append(begins, appendNamed(nil, 'k', k.id))
+		}
+	}
+	if len(begins) == 0 {
+		return nil, errors.New("sessions of any issuer are believed here, so the session's issuer must be named too")
+	}
+	var keys []string
+	for _, who := range begins {
+		for _, kind := range []byte{'s', 'j'} {
+			keys = append(keys, string(appendNamed(bytes.Clone(who), kind, id)))
+		}
+	}
+	return keys, nil
 }
 
 // appendNamed appends a kind and a length-prefixed value, so that no two lists of them read the same.

@@ -111,17 +111,24 @@ func everywhere(host string) bool {
 type adminSide struct {
 	listener net.Listener // nil: there is none
 	tokens   *admin.Tokens
-	line     string // what start-up says of it
+	audit    *admin.Audit // also of a server without the listener
+	line     string       // what start-up says of it
 }
 
 // openAdmin listens, unless the service manager has given a socket, and makes the operator's token where there is none.
 func openAdmin(ctx context.Context, f *serveFlags, given net.Listener, log *slog.Logger) (*adminSide, error) {
 	a := &adminSide{listener: given}
+	if err := sample.MakeDir(f.data); err != nil {
+		return nil, no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
+	}
+	var err error
+	if a.audit, err = admin.OpenAudit(ctx, absolute(f.data), nil); err != nil {
+		return nil, no(err, dataHint)
+	}
 	if given == nil && f.admin.at == "" {
 		return a, nil
 	}
 	if given == nil {
-		var err error
 		if a.listener, err = listenAdmin(ctx, f); err != nil {
 			return nil, no(fmt.Errorf("listen on --admin %q: %w", f.admin.at, err),
 				"is another server running? --admin 127.0.0.1:0 takes any free port, --admin '' does without")
@@ -132,10 +139,7 @@ func openAdmin(ctx context.Context, f *serveFlags, given net.Listener, log *slog
 	if at, err := netip.ParseAddrPort(addr.String()); f.tlsCert == "" && (err != nil || !at.Addr().IsLoopback()) {
 		log.Warn("admin tokens go over the network in clear: give --tls-cert and --tls-key, or let the admin listener be on 127.0.0.1 only", "admin", addr.String())
 	}
-	if err := sample.MakeDir(f.data); err != nil {
-		return nil, errors.Join(no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint), a.listener.Close())
-	}
-	a.tokens = admin.OpenTokens(absolute(f.data), admin.TokensOptions{})
+	a.tokens = admin.OpenTokens(absolute(f.data), admin.TokensOptions{Audit: a.audit})
 	made, err := a.tokens.Begin(ctx)
 	if err != nil {
 		return nil, errors.Join(no(err, ""), a.listener.Close())
@@ -188,6 +192,18 @@ func (e *edge) serveAdmin(a *adminSide, f *serveFlags, policy *live.Policy, log 
 		Decider: e.decider,
 		Policy:  policy,
 		Tokens:  a.tokens,
+		Audit:   a.audit,
+
+		Recorder:   e.recorder,
+		Denials:    e.denials.Open,
+		Sessions:   e.sessions,
+		IPv6Prefix: f.ipv6Prefix.value,
+		Version:    thisBuild().Version,
+		Demo:       bool(f.demo),
+		StoreKind:  e.storeLine,
+		Table:      e.tableOf(),
+		InFlight:   e.gateway.InFlight,
+
 		Hosts:   f.adminHosts,
 		Metrics: e.metrics.Handler(),
 		Page:    page.Handler(),
@@ -209,6 +225,15 @@ func (e *edge) serveAdmin(a *adminSide, f *serveFlags, policy *live.Policy, log 
 		serving.Wait()
 		closing(log, server)
 	}, nil
+}
+
+// tableOf tells of the counts in this process; nil where nothing is known of them.
+func (e *edge) tableOf() func() admin.Table {
+	ask := e.figures.Table
+	if ask == nil {
+		return nil
+	}
+	return func() admin.Table { return admin.Table(ask()) }
 }
 
 // closing closes what only holds memory.

@@ -42,10 +42,11 @@ type edge struct {
 	degraded  func() error            // says why the store does not count; nil where that cannot be
 
 	metrics    *telemetry.Metrics
-	recorder   *watch.Recorder   // what the admin listener shows; nil without it
-	receivers  receivers         // of what happens
-	figures    telemetry.Sources // what metrics ask for
-	tracesLine string            // where traces go; empty: nowhere
+	sessions   *identity.Sessions // that are verified; nil: none are
+	recorder   *watch.Recorder    // what the admin listener shows; nil without it
+	receivers  receivers          // of what happens
+	figures    telemetry.Sources  // what metrics ask for
+	tracesLine string             // where traces go; empty: nowhere
 
 	embedded *memstore.Store // nil: the store is a shared one
 	tokens   *sample.Tokens  // of the sample backend; nil: there is none
@@ -96,7 +97,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 	following := live.Options{
-		Reader: policyReader(), Check: e.countable, Log: log,
+		Reader: policyReader(), Check: e.countable, Before: operators.audit.PolicyChange, Log: log,
 		Told: func(s live.State) {
 			e.denials.under(s)
 			e.watchPolicy(s)
@@ -193,6 +194,7 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	if err != nil {
 		return err
 	}
+	e.sessions = who.Sessions
 	if o.Identity, err = identity.New(who); err != nil {
 		return no(err, "")
 	}

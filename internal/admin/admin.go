@@ -6,6 +6,11 @@
 //	tokens.go   tokens of named people, as hashes in a file
 //	answer.go   answers and errors as JSON, bodies within bounds
 //	policy.go   GET and POST /policy, GET /candidate
+//	status.go   GET /status, GET /audit
+//	caller.go   whom an operator means
+//	keys.go     GET /keys, POST /keys/reset    grant.go  POST /keys/grant
+//	denials.go  GET /denials/{id}
+//	audit.go    what was changed, by whom, and why
 //
 // There are no cookies, so no page that an operator visits can ride on anything; the static page at / holds no data.
 package admin
@@ -22,7 +27,10 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/watch"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -31,6 +39,19 @@ type Options struct {
 	Decider *weir.Decider // required
 	Policy  *live.Policy  // required
 	Tokens  *Tokens       // required: who may ask
+	Audit   *Audit        // required: what was changed
+
+	Recorder *watch.Recorder                       // what is going on; nil: nothing is watched
+	Denials  func(id string) (denial.Facts, error) // opens the id of a refusal; nil: refusals have none
+	Sessions *identity.Sessions                    // as the public listener has them; nil: none are verified
+	// IPv6Prefix is how many bits of an IPv6 address are counted as one caller; 0 means 64.
+	IPv6Prefix int
+
+	Version   string       // of this program
+	Demo      bool         // whether what is going on is made up
+	StoreKind string       // where counts are kept, in words and without secrets
+	Table     func() Table // nil: nothing is told of it
+	InFlight  func() int64 // public requests under way; nil: nothing is told of them
 
 	// Hosts are names that may stand in Host beside the listener's own address and this machine's; without a port.
 	Hosts []string
@@ -52,14 +73,15 @@ type Options struct {
 type Server struct {
 	options Options
 	log     *slog.Logger
+	started time.Time
 	guard   *guard
 	handler http.Handler
 }
 
 // New returns a Server that listens nowhere yet. It must be closed.
 func New(o Options) (*Server, error) {
-	if o.Decider == nil || o.Policy == nil || o.Tokens == nil {
-		return nil, errors.New("new admin server: a Decider, a Policy and Tokens are required")
+	if o.Decider == nil || o.Policy == nil || o.Tokens == nil || o.Audit == nil {
+		return nil, errors.New("new admin server: a Decider, a Policy, Tokens and an Audit are required")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -67,7 +89,10 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{options: o, log: o.Log}
+	if o.IPv6Prefix == 0 {
+		o.IPv6Prefix = 64
+	}
+	s := &Server{options: o, log: o.Log, started: o.Now()}
 	var err error
 	if s.guard, err = newGuard(&s.options); err != nil {
 		return nil, fmt.Errorf("new admin server: %w", err)
@@ -88,6 +113,12 @@ func (s *Server) routes() http.Handler {
 	on := func(path string, m methods) { mux.Handle(path, m) }
 	on("/policy", methods{http.MethodGet: s.showPolicy, http.MethodPost: s.postPolicy})
 	on("/candidate", methods{http.MethodGet: s.showCandidate})
+	on("/status", methods{http.MethodGet: s.showStatus})
+	on("/audit", methods{http.MethodGet: s.showAudit})
+	on("/keys", methods{http.MethodGet: s.showKeys})
+	on("/keys/reset", methods{http.MethodPost: s.resetKeys})
+	on("/keys/grant", methods{http.MethodPost: s.grantKeys})
+	on("/denials/{id}", methods{http.MethodGet: s.showDenial})
 	if s.options.Metrics != nil {
 		on("/metrics", methods{http.MethodGet: s.options.Metrics.ServeHTTP})
 	}

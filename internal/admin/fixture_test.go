@@ -94,14 +94,18 @@ func newFixture(t *testing.T, change func(*admin.Options)) *fixture {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&f.log, nil))
-	if f.policy, err = live.New(document, f.decider.Swap, live.Options{Now: f.now, Log: log}); err != nil {
+	audit, err := admin.OpenAudit(t.Context(), f.dir, f.now)
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.tokens = admin.OpenTokens(f.dir, admin.TokensOptions{Now: f.now})
+	if f.policy, err = live.New(document, f.decider.Swap, live.Options{Now: f.now, Log: log, Before: audit.PolicyChange}); err != nil {
+		t.Fatal(err)
+	}
+	f.tokens = admin.OpenTokens(f.dir, admin.TokensOptions{Now: f.now, Audit: audit})
 	if f.token, err = f.tokens.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o := admin.Options{Decider: f.decider, Policy: f.policy, Tokens: f.tokens, Now: f.now, Log: log}
+	o := admin.Options{Decider: f.decider, Policy: f.policy, Tokens: f.tokens, Audit: audit, Now: f.now, Log: log}
 	if change != nil {
 		change(&o)
 	}

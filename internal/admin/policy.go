@@ -107,6 +107,8 @@ func (s *Server) postPolicy(w http.ResponseWriter, r *http.Request) {
 	err := s.options.Policy.Post(r.Context(), "token "+who(r), text)
 	var invalid *policyfile.Error
 	switch {
+	case errors.Is(err, ErrAudit):
+		tellError(w, err)
 	case errors.As(err, &invalid):
 		var out struct {
 			Error struct {

@@ -49,6 +49,7 @@ type Tokens struct {
 	dir    string
 	now    func() time.Time
 	random io.Reader
+	audit  *Audit
 
 	mu    sync.Mutex
 	read  time.Time // when known was read; zero: never
@@ -60,11 +61,12 @@ type Tokens struct {
 type TokensOptions struct {
 	Now    func() time.Time // nil means time.Now
 	Random io.Reader        // where secrets come from; nil means crypto/rand's Reader
+	Audit  *Audit           // hears who was given a token or lost one, before it is so; nil: nobody does
 }
 
 // OpenTokens returns the tokens of a data directory, which must be there; it reads nothing yet.
 func OpenTokens(dir string, o TokensOptions) *Tokens {
-	t := &Tokens{dir: dir, now: o.Now, random: o.Random}
+	t := &Tokens{dir: dir, now: o.Now, random: o.Random, audit: o.Audit}
 	if t.now == nil {
 		t.now = time.Now
 	}
@@ -132,7 +134,7 @@ func (t *Tokens) Create(ctx context.Context, name string) (token string, err err
 		if token, n, err = t.mint(name); err != nil {
 			return nil, err
 		}
-		return append(all, n), nil
+		return append(all, n), t.log(ctx, "admin token created", name)
 	})
 	if err != nil {
 		return "", fmt.Errorf("create admin token %q: %w", name, err)
@@ -147,6 +149,9 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 		if len(rest) == len(all) {
 			return nil, ErrNoToken
 		}
+		if err := t.log(ctx, "admin token revoked", name); err != nil {
+			return nil, err
+		}
 		if name == Operator {
 			if err := os.Remove(t.OperatorPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
@@ -158,6 +163,14 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 		return fmt.Errorf("revoke admin token %.80q: %w", name, err)
 	}
 	return nil
+}
+
+// log tells the audit log what is about to happen to a token.
+func (t *Tokens) log(ctx context.Context, what, name string) error {
+	if t.audit == nil {
+		return nil
+	}
+	return t.audit.Append(ctx, Entry{Who: "command line", What: what, After: map[string]string{"name": name}})
 }
 
 // List returns all tokens, by name.

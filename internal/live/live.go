@@ -74,11 +74,21 @@ type Options struct {
 	// Evaluate puts the candidate in the place of an earlier one; required with Candidate. After an error the earlier one still is.
 	Evaluate func(*weir.Policy) error
 
+	// Before, if set, hears of each change of the policy in force just before it is made, and by an error refuses it.
+	Before func(Change) error
+
 	// Told, if set, hears how it stands with the policy in force after every attempt to replace it. It must not block.
 	Told func(State)
 
 	Now func() time.Time // nil means time.Now
 	Log *slog.Logger     // nil means slog.Default()
+}
+
+// A Change is one policy that takes the place of another.
+type Change struct {
+	By           string // as State.By
+	Source, Path string // of what comes into force
+	Version, Was string // see Version
 }
 
 // A Policy is the policy in force. It is safe for concurrent use.
@@ -106,7 +116,7 @@ func New(start *Document, swap func(weir.Policy) error, o Options) (*Policy, err
 		o.Log = slog.Default()
 	}
 	p := &Policy{live: newSlot("policy", start.Source, start.Path, o)}
-	p.live.check, p.live.told = o.Check, o.Told
+	p.live.check, p.live.told, p.live.before = o.Check, o.Told, o.Before
 	p.live.put = func(p *weir.Policy) error { return swap(*p) }
 	p.live.begin(start)
 	if o.Candidate != "" {

@@ -20,7 +20,8 @@ type slot struct {
 	reader policyfile.Reader
 	check  func(weir.Policy) error // nil: any policy will do
 	put    func(*weir.Policy) error
-	told   func(State) // nil: nobody
+	before func(Change) error // nil: nobody
+	told   func(State)        // nil: nobody
 	now    func() time.Time
 	log    *slog.Logger
 
@@ -141,7 +142,7 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 	}
 	d, err := Parse(s.reader, source, path, text)
 	if err == nil {
-		err = s.accept(d)
+		err = s.accept(by, d)
 	}
 	if err != nil {
 		var invalid *policyfile.Error
@@ -149,6 +150,9 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 			invalid = &policyfile.Error{Problems: []policyfile.Problem{{File: path, Message: err.Error()}}}
 		}
 		s.refuse(by, path, invalid.Problems)
+		if !errors.As(err, new(*policyfile.Error)) {
+			return errors.Join(invalid, err)
+		}
 		return invalid
 	}
 	s.judged = Attempt{At: s.now(), By: by, OK: true}
@@ -164,10 +168,15 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 }
 
 // accept puts d in force if the store can count it.
-func (s *slot) accept(d *Document) error {
+func (s *slot) accept(by string, d *Document) error {
 	if s.check != nil {
 		if err := s.check(d.Policy); err != nil {
 			return &policyfile.Error{Problems: s.found(d, err)}
+		}
+	}
+	if s.before != nil {
+		if err := s.before(Change{By: by, Source: d.Source, Path: d.Path, Version: Version(d.Policy), Was: s.state.Load().Version}); err != nil {
+			return err
 		}
 	}
 	err := s.put(&d.Policy)

@@ -547,7 +547,7 @@ const act = {
     button.disabled = true;
     say(part("act-wrong"), "");
     try {
-      await ask("key/" + what, this.body());
+      await ask("keys/" + what, this.body());
       part("act").close();
       say(part("callers-said"), `${what === "reset" ? "Reset" : "Granted"}: ${kindOf(caller)} ${nameOf(caller)} at ${caller.limiter}.`);
       if (from.isConnected) from.focus();

@@ -1,0 +1,220 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir"
+)
+
+// callerWords are how an operator names a caller: by any of ip, agent, session and token together; or by the id of a refusal; or by a
+// limiter and the hash of one of its top callers.
+type callerWords struct {
+	IP      string `json:"ip"`
+	Agent   string `json:"agent"`
+	Session string `json:"session"` // its sid, else its jti
+	Issuer  string `json:"issuer"`  // its iss, where this server does not insist on one
+	Token   string `json:"token"`   // the public id
+	Denial  string `json:"denial"`
+	Hash    string `json:"hash"`
+	Limiter string `json:"limiter"`
+}
+
+// A named caller is one that an operator has named.
+type named struct {
+	sources []string    // that name it
+	callers []weir.Keys // whom the words may mean; they differ in what a session is counted by
+	limiter string      // the only one that is meant; empty: any
+}
+
+// A refusal is what an operator is told instead of an answer.
+type refusal struct {
+	status        int
+	code, message string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func (r *refusal) tell(w http.ResponseWriter) { refuse(w, r.status, r.code, r.message) }
+
+// longestWord bounds what one caller may be named by.
+const longestWord = 16 << 10
+
+const howToName = "name one by ip, agent, session or token, by denial, or by limiter and hash"
+
+// find returns whom an operator means.
+func (s *Server) find(c callerWords) (*named, *refusal) {
+	direct := c.IP != "" || c.Agent != "" || c.Session != "" || c.Token != ""
+	ways := 0
+	for _, given := range []bool{direct, c.Denial != "", c.Hash != ""} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways == 0:
+		return nil, &refusal{http.StatusBadRequest, "no_caller", "No caller is named: " + howToName + "."}
+	case ways > 1:
+		return nil, &refusal{http.StatusBadRequest, "ambiguous_caller", "The caller is named in several ways at once: " + howToName + "."}
+	case len(c.Agent)+len(c.Session)+len(c.Issuer)+len(c.Denial) > longestWord:
+		return nil, &refusal{http.StatusBadRequest, "invalid_caller", "The caller's name is longer than any can be."}
+	case c.Denial != "":
+		return s.byDenial(c)
+	case c.Hash != "":
+		return s.byHash(c)
+	}
+	return s.byWords(c)
+}
+
+func (s *Server) byDenial(c callerWords) (*named, *refusal) {
+	if s.options.Denials == nil {
+		return nil, &refusal{http.StatusNotFound, "no_denials", "This server gives refusals no ids."}
+	}
+	f, err := s.options.Denials(c.Denial)
+	if err != nil {
+		return nil, &refusal{http.StatusUnprocessableEntity, "invalid_denial", err.Error()}
+	}
+	if f.Partial {
+		return nil, &refusal{http.StatusUnprocessableEntity, "partial_denial", "The id had no room for all that its caller was counted by; " + howToName + "."}
+	}
+	if c.Limiter != "" && c.Limiter != f.Limiter {
+		return nil, &refusal{http.StatusUnprocessableEntity, "other_limiter", "That refusal was by limiter " + f.Limiter + ", and tells nothing of another."}
+	}
+	return &named{sources: answering(f.Keys()), callers: []weir.Keys{f.Keys()}, limiter: f.Limiter}, nil
+}
+
+func (s *Server) byHash(c callerWords) (*named, *refusal) {
+	if c.Limiter == "" {
+		return nil, &refusal{http.StatusBadRequest, "no_limiter", "A hash means somebody only together with a limiter."}
+	}
+	if s.options.Recorder == nil {
+		return nil, &refusal{http.StatusNotFound, "unknown_caller", "Callers are not watched here."}
+	}
+	keys, ok := s.options.Recorder.Caller(c.Limiter, c.Hash)
+	if !ok {
+		return nil, &refusal{http.StatusNotFound, "unknown_caller", "No top caller of that limiter has that hash now, or nothing was kept of it that it could be found by."}
+	}
+	return &named{sources: answering(keys), callers: []weir.Keys{keys}, limiter: c.Limiter}, nil
+}
+
+// answering returns the usual key sources that keys has.
+func answering(keys weir.Keys) (sources []string) {
+	for _, source := range []string{"ip", "agent", "session", "token"} {
+		if _, ok := keys.AppendKey(nil, source); ok {
+			sources = append(sources, source)
+		}
+	}
+	return sources
+}
+
+func (s *Server) byWords(c callerWords) (*named, *refusal) {
+	invalid := func(err error) *refusal { return &refusal{http.StatusBadRequest, "invalid_caller", err.Error()} }
+	var one words
+	n := &named{}
+	if c.IP != "" {
+		addr, err := netip.ParseAddr(c.IP)
+		if err != nil || addr.Zone() != "" {
+			return nil, invalid(errors.New("ip must be an address such as 192.0.2.7 or 2001:db8::1"))
+		}
+		one.addr, one.prefix = addr.Unmap(), s.options.IPv6Prefix
+		n.sources = append(n.sources, "ip")
+	}
+	if one.agent = c.Agent; c.Agent != "" {
+		n.sources = append(n.sources, "agent")
+	}
+	if c.Token != "" {
+		if _, err := weir.ParseWho("token " + c.Token); err != nil {
+			return nil, invalid(err)
+		}
+		one.token = c.Token
+		n.sources = append(n.sources, "token")
+	}
+	if c.Session == "" {
+		n.callers = []weir.Keys{&one}
+		return n, nil
+	}
+	if s.options.Sessions == nil {
+		return nil, &refusal{http.StatusUnprocessableEntity, "no_sessions", "Sessions are not verified here, so nobody is counted by one."}
+	}
+	keys, err := s.options.Sessions.KeysOf(c.Issuer, c.Session)
+	if err != nil {
+		return nil, &refusal{http.StatusUnprocessableEntity, "unknown_session", err.Error()}
+	}
+	n.sources = append(n.sources, "session")
+	for _, key := range keys {
+		each := one
+		each.session = key
+		n.callers = append(n.callers, &each)
+	}
+	return n, nil
+}
+
+// kinds are the sources as a policy joins them.
+func (n *named) kinds() string { return strings.Join(n.sources, "+") }
+
+// lacks returns what would have to be named too for a window to be known; empty: it is known.
+func (n *named) lacks(w *weir.Window) string {
+	var all []string
+	for _, part := range w.Key {
+		name := strings.Join(part, " or ")
+		if source, _ := weir.CountedBy(nil, part, n.callers[0]); source == "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// uses reports whether a window counts by any of what the caller was named by.
+func (n *named) uses(w *weir.Window) bool {
+	if n.lacks(w) != "" {
+		return false
+	}
+	for _, part := range w.Key {
+		if source, _ := weir.CountedBy(nil, part, n.callers[0]); slices.Contains(n.sources, source) {
+			return true
+		}
+	}
+	return false
+}
+
+// words are a caller of which an operator knows some things.
+type words struct {
+	addr    netip.Addr
+	prefix  int // of IPv6
+	agent   string
+	session string // what it is counted by
+	token   string
+}
+
+// AppendKey implements weir.Keys as identity does.
+func (c *words) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	text := ""
+	switch source {
+	case "ip":
+		if !c.addr.IsValid() {
+			return dst, false
+		}
+		addr := c.addr
+		if addr.Is6() {
+			if p, err := addr.Prefix(c.prefix); err == nil {
+				addr = p.Addr()
+			}
+		}
+		return append(dst, addr.AsSlice()...), true
+	case "agent":
+		text = c.agent
+	case "session":
+		text = c.session
+	case "token":
+		text = c.token
+	case "everyone":
+		return dst, true
+	}
+	return append(dst, text...), text != ""
+}
+
+// Addr implements weir.Addresser.
+func (c *words) Addr() netip.Addr { return c.addr }

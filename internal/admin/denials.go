@@ -1,0 +1,81 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/denial"
+)
+
+// An explanation is what an operator is told of one refusal. It names the kinds of the caller's keys, never their values, but for the
+// public id of a token.
+type explanation struct {
+	Limiter string `json:"limiter"`
+	Window  string `json:"window"` // as the policy spelled it then
+	Kinds   string `json:"kinds"`
+	Token   string `json:"token,omitempty"`
+	Limit   int64  `json:"limit"` // what held
+	Count   int64  `json:"count"`
+	At      int64  `json:"at"` // Unix seconds
+	Reset   int64  `json:"reset"`
+	Policy  string `json:"policy"`            // the version in force then
+	Same    bool   `json:"policy_in_force"`   // whether it still is
+	Line    string `json:"line,omitempty"`    // file:line of the limiter, where it is
+	Reads   string `json:"reads,omitempty"`   // what the limiter's windows read now, where the policy has changed since
+	Changed string `json:"changed,omitempty"` // what has changed since, in words
+}
+
+// showDenial answers GET /denials/{id}.
+func (s *Server) showDenial(w http.ResponseWriter, r *http.Request) {
+	if s.options.Denials == nil {
+		refuse(w, http.StatusNotFound, "no_denials", "This server gives refusals no ids.")
+		return
+	}
+	f, err := s.options.Denials(r.PathValue("id"))
+	if err != nil {
+		refuse(w, http.StatusUnprocessableEntity, "invalid_denial", err.Error())
+		return
+	}
+	answer(w, http.StatusOK, s.explain(f))
+}
+
+func (s *Server) explain(f denial.Facts) explanation {
+	x := explanation{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, Policy: f.Policy}
+	var kinds []string
+	for _, c := range f.Callers {
+		kinds = append(kinds, c.Source)
+		if c.Source == "token" && !c.Digest {
+			x.Token = string(c.Value)
+		}
+	}
+	x.Kinds = strings.Join(kinds, "+")
+	state := s.options.Policy.State()
+	x.Same = state.Version == f.Policy
+	i := slices.IndexFunc(state.Policy.Limiters, func(l weir.Limiter) bool { return l.Name == f.Limiter })
+	if i < 0 {
+		x.Changed = "the policy has changed since, and has no such limiter any more"
+		return x
+	}
+	if i < len(state.Lines) {
+		path := state.Path
+		if path == "" || state.Source == "posted" {
+			path = state.Source
+		}
+		x.Line = fmt.Sprintf("%s:%d", path, state.Lines[i])
+	}
+	if x.Same {
+		return x
+	}
+	var now []string
+	for _, w := range state.Policy.Limiters[i].Windows {
+		now = append(now, w.String())
+	}
+	x.Reads = strings.Join(now, ", ")
+	if x.Changed = "the policy has changed since"; slices.Contains(now, f.Window) {
+		x.Changed += ", and still has this window"
+	}
+	return x
+}

@@ -1,0 +1,138 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// longestGrant is how long a grant may last.
+const longestGrant = 366 * 24 * time.Hour
+
+func unprocessable(code, format string, args ...any) *refusal {
+	return &refusal{http.StatusUnprocessableEntity, code, fmt.Sprintf(format, args...)}
+}
+
+// grantKeys answers POST /keys/grant.
+func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
+	c, ok := readChange(w, r)
+	if !ok {
+		return
+	}
+	if c.Why == "" {
+		unprocessable("no_why", "why is required: a grant is an exception, and somebody will ask.").tell(w)
+		return
+	}
+	if c.Limiter == "" && c.Denial == "" {
+		unprocessable("no_limiter", "limiter is required: a grant is for one limiter.").tell(w)
+		return
+	}
+	if (c.Times == nil) == (c.Limits == nil) {
+		unprocessable("no_limits", `Either "times": 2 or "limits": [LIMIT, …] is required; "limits": [] takes grants back.`).tell(w)
+		return
+	}
+	s.change(w, r, c, "grant", func(ctx context.Context, n *named, limiters []*weir.Limiter, before *inspection) (planned, error) {
+		l := limiters[0]
+		limits, err := c.limits(n, l, before.Windows)
+		if err != nil {
+			return planned{}, err
+		}
+		until := int64(0)
+		after := map[string]any{"limits": limits}
+		if len(limits) > 0 {
+			if until, err = c.until(before.Now); err != nil {
+				return planned{}, err
+			}
+			after["until"] = until
+		}
+		return planned{after: after, do: func(l *weir.Limiter, caller weir.Keys) error {
+			return s.options.Decider.Grant(ctx, l.Name, caller, limits, until)
+		}}, nil
+	})
+}
+
+// limits returns one limit for each window, 0 where the window is not known or keeps its limit; none: grants are taken back.
+func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, error) {
+	limits := make([]int64, len(windows))
+	if c.Times != nil {
+		times, ok := number(*c.Times)
+		if !ok || times < 1 || times > weir.MaxLimit {
+			return nil, unprocessable("invalid_times", "times must be a whole number from 1 to %d.", weir.MaxLimit)
+		}
+		for i, w := range windows {
+			if w.Lacks != "" {
+				continue
+			}
+			if w.Declared > weir.MaxLimit/times {
+				return nil, unprocessable("limit_out_of_range", "%d times %d is more than a limit can be; 1 to %d is allowed.", times, w.Declared, weir.MaxLimit)
+			}
+			limits[i] = times * w.Declared
+		}
+		return limits, nil
+	}
+	if len(*c.Limits) == 0 {
+		return nil, nil
+	}
+	if len(*c.Limits) != len(windows) {
+		return nil, unprocessable("wrong_number_of_limits", "Limiter %s has windows: %d. One limit for each is needed, in the policy's order, 0 for those that stay.", l.Name, len(windows))
+	}
+	some := false
+	for i, text := range *c.Limits {
+		limit, ok := number(text)
+		if !ok || limit < 0 || limit > weir.MaxLimit {
+			return nil, unprocessable("limit_out_of_range", "Limit %.40q for %q: 1 to %d is allowed, 0 leaves it as it is.", text.String(), windows[i].Window, weir.MaxLimit)
+		}
+		if limit > 0 && windows[i].Lacks != "" {
+			return nil, unprocessable("not_counted", "For %q the caller is not known; name %s too, or give 0.", windows[i].Window, windows[i].Lacks)
+		}
+		if limit > 0 && limit < l.Cost {
+			return nil, unprocessable("limit_out_of_range", "Limit %d for %q is less than the cost of one request, %d: none could be served.", limit, windows[i].Window, l.Cost)
+		}
+		limits[i] = limit
+		some = some || limit > 0
+	}
+	if !some {
+		return nil, unprocessable("no_limits", `All limits are 0, which changes nothing; "limits": [] takes grants back.`)
+	}
+	return limits, nil
+}
+
+// until returns the second at which the grant ends; now is the store's.
+func (c *change) until(now int64) (int64, error) {
+	latest := now + int64(longestGrant/time.Second)
+	const form = "until must be a time to come, as in 2006-01-02T15:04:05Z or in Unix seconds, or for a duration such as 2h"
+	var until int64
+	switch at := c.Until.(type) {
+	case nil:
+		d, err := time.ParseDuration(c.For)
+		if c.For == "" || err != nil {
+			return 0, unprocessable("invalid_until", "%s.", form)
+		}
+		until = now + int64(d/time.Second)
+	case string:
+		t, err := time.Parse(time.RFC3339, at)
+		if err != nil || c.For != "" {
+			return 0, unprocessable("invalid_until", "%s.", form)
+		}
+		until = t.Unix()
+	case json.Number:
+		n, ok := number(at)
+		if !ok || c.For != "" {
+			return 0, unprocessable("invalid_until", "%s.", form)
+		}
+		until = n
+	default:
+		return 0, unprocessable("invalid_until", "%s.", form)
+	}
+	if until <= now {
+		return 0, unprocessable("until_past", "until %d is past: it is %d by the store's clock, and a time after that is needed.", until, now)
+	}
+	if until > latest {
+		return 0, unprocessable("until_too_late", "until %d is more than a year away: %d is the latest.", until, latest)
+	}
+	return until, nil
+}

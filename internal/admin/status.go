@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/weirlimit/weir/internal/watch"
+)
+
+// A Table is how full the table of counts in this process is.
+type Table struct {
+	Keys     int64 `json:"keys"`
+	Capacity int64 `json:"capacity"`
+	Bytes    int64 `json:"bytes"`
+	Memory   int64 `json:"memory"`
+	Shared   int64 `json:"shared"` // charges so far that went to a budget that newcomers share
+}
+
+// A status is all that a dashboard needs, once a second. Times are Unix seconds.
+type status struct {
+	Now       int64           `json:"now"` // by this machine's clock
+	Version   string          `json:"version"`
+	Started   int64           `json:"started"`
+	Uptime    int64           `json:"uptime"` // seconds
+	InFlight  int64           `json:"in_flight"`
+	Demo      bool            `json:"demo"`
+	Policy    policyState     `json:"policy"`
+	Candidate *policyState    `json:"candidate"` // null: there is none
+	Store     storeState      `json:"store"`
+	Table     *Table          `json:"table"`
+	Watch     *watch.Snapshot `json:"watch"`
+}
+
+type storeState struct {
+	Kind  string `json:"kind"`
+	Up    bool   `json:"up"`
+	Since int64  `json:"since"` // when it stopped answering; 0 while it answers
+	Error string `json:"error,omitempty"`
+}
+
+// showStatus answers GET /status.
+func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
+	var ask watch.Ask
+	q := r.URL.Query()
+	for name, values := range q {
+		n, err := strconv.ParseUint(values[0], 10, 63)
+		if err != nil || len(values) != 1 {
+			refuse(w, http.StatusBadRequest, "invalid_query", fmt.Sprintf("Query parameter %.40q: after, seconds and top are allowed, each once, with a whole number.", name))
+			return
+		}
+		switch name {
+		case "after":
+			ask.After = n
+		case "seconds":
+			ask.Seconds = int(min(n, 300))
+		case "top":
+			ask.Top = int(min(n, 128))
+		default:
+			refuse(w, http.StatusBadRequest, "invalid_query", fmt.Sprintf("Query parameter %.40q: after, seconds and top are allowed.", name))
+			return
+		}
+	}
+	o := &s.options
+	now := o.Now()
+	out := status{
+		Now: now.Unix(), Version: o.Version, Started: s.started.Unix(), Uptime: int64(now.Sub(s.started).Seconds()), Demo: o.Demo,
+		Policy: newPolicyState(o.Policy.State()),
+		Store:  storeState{Kind: o.StoreKind, Up: true},
+	}
+	if state, ok := o.Policy.Candidate(); ok {
+		candidate := newPolicyState(state)
+		out.Candidate = &candidate
+	}
+	if h := o.Decider.Health(); h.Failing {
+		out.Store.Up, out.Store.Since = false, unix(h.Since)
+		if h.Err != nil {
+			out.Store.Error = h.Err.Error()
+		}
+	}
+	if o.InFlight != nil {
+		out.InFlight = o.InFlight()
+	}
+	if o.Table != nil {
+		table := o.Table()
+		out.Table = &table
+	}
+	if o.Recorder != nil {
+		snapshot := o.Recorder.Snapshot(ask)
+		out.Watch = &snapshot
+	}
+	answer(w, http.StatusOK, out)
+}
+
+// mostEntries is how many lines of the audit log are told at a time.
+const mostEntries = 1000
+
+// showAudit answers GET /audit.
+func (s *Server) showAudit(w http.ResponseWriter, r *http.Request) {
+	last := 100
+	if text := r.URL.Query().Get("last"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > mostEntries {
+			refuse(w, http.StatusBadRequest, "invalid_query", fmt.Sprintf("last must be a whole number from 1 to %d.", mostEntries))
+			return
+		}
+		last = n
+	}
+	entries, err := s.options.Audit.Last(last)
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, "audit_unavailable", err.Error())
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{"entries": entries})
+}
