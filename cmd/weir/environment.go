@@ -30,6 +30,25 @@ func variable(flag string) (string, bool) {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")), true
 }
 
+// noVariable is the annotation of a flag that no variable stands for: what one command is to do to one caller is never left over from
+// another shell.
+const noVariable = "weir_no_variable"
+
+// withoutVariables says that no variables stand for some flags of cmd.
+func withoutVariables(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		must(cmd.Flags().SetAnnotation(name, noVariable, []string{}))
+	}
+}
+
+// variableOf returns the name of a flag's variable; false for a flag that has none.
+func variableOf(f *pflag.Flag) (string, bool) {
+	if _, without := f.Annotations[noVariable]; without {
+		return "", false
+	}
+	return variable(f.Name)
+}
+
 // fromVariable is the annotation of a flag that its variable has set.
 const fromVariable = "weir_variable"
 
@@ -45,7 +64,7 @@ func spelled(cmd *cobra.Command, flag string) string {
 func (e environment) apply(cmd *cobra.Command) error {
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		name, ok := variable(f.Name)
+		name, ok := variableOf(f)
 		value := e[name]
 		if !ok || f.Changed || value == "" || bad != nil {
 			return
@@ -68,7 +87,7 @@ func (e environment) strangers(root *cobra.Command) []string {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			name, _ := variable(f.Name)
+			name, _ := variableOf(f)
 			known[name] = true
 		})
 		for _, c := range cmd.Commands() {
@@ -102,7 +121,7 @@ func setAll(v pflag.Value, value string) error {
 // document names each flag's variable in its help.
 func document(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if name, ok := variable(f.Name); ok {
+		if name, ok := variableOf(f); ok {
 			f.Usage += " [$" + name + "]"
 		}
 	})

@@ -74,7 +74,8 @@ Started with 'weir serve' and nothing else, it is the Widget and Bulk-Sync API: 
 backend with real rows, and the limits of the contract, on :8080. Given --upstream it stands in front of
 your own backend instead, and given --policy it enforces your own limits.
 
-Every flag has a variable: WEIR_ and the flag's name in capitals, dashes as underscores. The flag beats
+Every flag has a variable: WEIR_ and the flag's name in capitals, dashes as underscores (but those that say what
+'weir key' does to whom). The flag beats
 the variable; an empty variable is no variable. Lists are separated by commas in both.
 
 Exit status: 0 done; 1 the answer is no (a policy is invalid, a port is taken); 2 used wrongly.`
@@ -113,7 +114,7 @@ func newRoot(env environment) *cobra.Command {
 		}
 		return env.apply(cmd)
 	}
-	root.AddCommand(newServe(env), newPolicy(), newToken(), newSync(), newVersion())
+	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(), newVersion())
 	document(root)
 	return root
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/sample"
+)
+
+const adminLong = `Manage the tokens that operators show to the admin listener (weir serve --admin).
+
+They live in the data directory, as hashes; a running server knows of a new or revoked one within a second. The first
+start makes one named operator, and keeps it in --data/admin.token for commands on the same machine; when it is revoked
+the next start makes another.`
+
+func newAdmin() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "admin",
+		Short: "Create, list and revoke operators' tokens",
+		Long:  adminLong,
+		Example: `  weir admin create ada@example.com
+  weir admin list
+  weir admin revoke ada@example.com`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(newAdminCreate(), newAdminList(), newAdminRevoke())
+	return cmd
+}
+
+// openAdminTokens opens the tokens of a data directory that is there, with the audit log beside them.
+func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
+	audit, err := admin.OpenAudit(cmd.Context(), dir, nil)
+	if err != nil {
+		return nil, no(err, "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
+	}
+	return admin.OpenTokens(dir, admin.TokensOptions{Audit: audit}), nil
+}
+
+// noDataDir says that there is no directory; nil where there is.
+func noDataDir(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return no(fmt.Errorf("there is no data directory %q", dir), "say with --data DIR where 'weir serve' keeps its data")
+	}
+	return nil
+}
+
+func newAdminCreate() *cobra.Command {
+	var dir string
+	var machine onOff
+	cmd := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Make a token for somebody and print it, once",
+		Long:    "Make a token for somebody. The token alone is printed on standard output, once: only its hash is kept.",
+		Example: "  weir admin create ada@example.com\n  WEIR_ADMIN_TOKEN=$(weir admin create deploy)",
+		Args:    arguments("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := admin.ValidName(args[0]); err != nil {
+				return misused("for example: weir admin create ada@example.com", "%w", err)
+			}
+			if err := sample.MakeDir(dir); err != nil {
+				return no(fmt.Errorf("open the data directory %q: %w", dir, err), dataHint)
+			}
+			tokens, err := openAdminTokens(cmd, dir)
+			if err != nil {
+				return err
+			}
+			token, err := tokens.Create(cmd.Context(), args[0])
+			if errors.Is(err, admin.ErrNameTaken) {
+				return no(err, "choose another name, or revoke that one first: weir admin revoke "+args[0])
+			}
+			if err != nil {
+				return no(err, "")
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s; it is shown this once\n", args[0])
+			if machine {
+				return writeJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "token": token})
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+			return err
+		},
+	}
+	dataFlag(cmd, &dir)
+	jsonFlag(cmd, &machine)
+	return cmd
+}
+
+// An adminRow is a token as --json lists it.
+type adminRow struct {
+	Name    string    `json:"name"`
+	Created time.Time `json:"created"`
+}
+
+func newAdminList() *cobra.Command {
+	var dir string
+	var machine onOff
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List who has a token",
+		Example: "  weir admin list\n  weir admin list --json",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := noDataDir(dir); err != nil {
+				return err
+			}
+			all, err := admin.OpenTokens(dir, admin.TokensOptions{}).List()
+			if err != nil {
+				return no(err, "")
+			}
+			rows := make([]adminRow, len(all))
+			for i, t := range all {
+				rows[i] = adminRow{t.Name, t.Created.UTC()}
+			}
+			if machine {
+				return writeJSON(cmd.OutOrStdout(), rows)
+			}
+			if len(rows) == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "no admin tokens yet; the first 'weir serve' makes one")
+				return nil
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tCREATED")
+			for _, row := range rows {
+				fmt.Fprintf(w, "%s\t%s\n", row.Name, row.Created.Format(time.RFC3339))
+			}
+			return w.Flush()
+		},
+	}
+	dataFlag(cmd, &dir)
+	jsonFlag(cmd, &machine)
+	return cmd
+}
+
+func newAdminRevoke() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:     "revoke NAME",
+		Short:   "End a token; servers refuse it within a second",
+		Example: "  weir admin list\n  weir admin revoke ada@example.com",
+		Args:    arguments("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := noDataDir(dir); err != nil {
+				return err
+			}
+			tokens, err := openAdminTokens(cmd, dir)
+			if err != nil {
+				return err
+			}
+			if err := tokens.Revoke(cmd.Context(), args[0]); errors.Is(err, admin.ErrNoToken) {
+				return no(fmt.Errorf("nobody named %q has an admin token", docsync.Shown(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
+			} else if err != nil {
+				return no(err, "")
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s is revoked\n", args[0])
+			return nil
+		},
+	}
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+// redactAdmin keeps a token, given where a name was meant, out of the terminal's scrollback.
+func redactAdmin(s string) string {
+	const prefix = "wadm_"
+	if len(s) > len(prefix) && s[:len(prefix)] == prefix {
+		return prefix + "…"
+	}
+	return s
+}

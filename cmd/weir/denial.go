@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/docsync"
+)
+
+func newDenial() *cobra.Command {
+	f := new(operatorFlags)
+	cmd := &cobra.Command{
+		Use:   "denial ID",
+		Short: "Explain one refusal by the id that its 429 carries",
+		Long: `Explain one refusal. ID is what stands in the field X-Weir-Denial of a 429: callers are shown it, and learn nothing from it.
+Any node that shares the store, or the data directory, can open it.`,
+		Example: "  weir denial AVs8RGzh…\n  weir key show --denial wd1_…",
+		Args:    arguments("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			const longest = 8 << 10
+			if args[0] == "" || len(args[0]) > longest {
+				return misused("copy it whole, as it stands in the X-Weir-Denial field", "an id of %d characters: 1 to %d are read", len(args[0]), longest)
+			}
+			b, err := f.ask(cmd.Context(), "/denials/"+url.PathEscape(args[0]), nil)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return printAnswer(cmd, b)
+			}
+			return printDenial(cmd, b)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func printDenial(cmd *cobra.Command, b []byte) error {
+	var x struct {
+		Limiter, Window, Kinds, Token, Policy, Line, Reads, Changed string
+		Limit, Count, At, Reset                                     int64
+	}
+	if err := readAnswer(b, &x); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, docsync.Shown(value, 1000))
+		}
+	}
+	row("refused", clockTime(x.At))
+	row("limiter", x.Limiter)
+	row("window", x.Window)
+	row("counted by", x.Kinds)
+	row("API token", x.Token)
+	row("spent", fmt.Sprintf("%d of %d", x.Count, x.Limit))
+	row("budget back", clockTime(x.Reset))
+	row("policy", x.Policy)
+	row("at", x.Line)
+	row("since", x.Changed)
+	row("now reads", x.Reads)
+	return w.Flush()
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/docsync"
+)
+
+const keyLong = `See and change what holds for one caller, on a running server.
+
+A caller is named by --ip, --agent, --session and --token as far as limiters count by them, or by --denial with the
+id that a 429 carries in X-Weir-Denial. A session's id is the sid of its token, or the jti of one without; a token's
+is what stands between its two underscores.
+
+All nodes that share a store know a change within two seconds. Each is kept in --data/audit.log, with who and why.`
+
+func newKey() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Show, reset and raise what holds for one caller",
+		Long:  keyLong,
+		Example: `  weir key show --ip 192.0.2.7
+  weir key reset --session 7f3a --limiter widget-leads --why 'a form that sent everything twice'
+  weir key grant --token 3fk2mq7a4c --limiter wp-plugin --times 2 --until 18:00 --why 'moving house'`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(newKeyShow(), newKeyReset(), newKeyGrant())
+	return cmd
+}
+
+// keyFlags name a caller.
+type keyFlags struct {
+	operatorFlags
+	ip, agent, session, issuer, id, denial, limiter string
+}
+
+// named lists them by what the server calls them.
+func (f *keyFlags) named() map[string]*string {
+	return map[string]*string{
+		"ip": &f.ip, "agent": &f.agent, "session": &f.session, "issuer": &f.issuer, "token": &f.id, "denial": &f.denial, "limiter": &f.limiter,
+	}
+}
+
+func (f *keyFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.ip, "ip", "", "the caller's `ADDRESS`; of IPv6 its network counts")
+	flags.StringVar(&f.agent, "agent", "", "the `AGENT` that its widget names")
+	flags.StringVar(&f.session, "session", "", "the `ID` of its session")
+	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, where the server believes any")
+	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
+	flags.StringVar(&f.denial, "denial", "", "the `ID` that one of its 429s carries")
+	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
+	withoutVariables(cmd, "ip", "agent", "session", "issuer", "token", "denial", "limiter")
+	f.operatorFlags.register(cmd)
+}
+
+func (f *keyFlags) check(cmd *cobra.Command) error {
+	if f.ip+f.agent+f.session+f.id+f.denial == "" {
+		return misused("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token or --denial")
+	}
+	if f.denial != "" && f.ip+f.agent+f.session+f.id != "" {
+		return misused("see '"+cmd.CommandPath()+" --help'", "--denial names a caller by itself: leave the others out")
+	}
+	return nil
+}
+
+// body is the caller as the server reads it.
+func (f *keyFlags) body() map[string]any {
+	b := map[string]any{}
+	for name, value := range f.named() {
+		if *value != "" {
+			b[name] = *value
+		}
+	}
+	return b
+}
+
+func newKeyShow() *cobra.Command {
+	f := new(keyFlags)
+	cmd := &cobra.Command{
+		Use:     "show",
+		Short:   "Show where one caller's windows stand",
+		Example: "  weir key show --ip 192.0.2.7\n  weir key show --session 7f3a --limiter widget-leads --json",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			q := url.Values{}
+			for name, value := range f.named() {
+				if *value != "" {
+					q.Set(name, *value)
+				}
+			}
+			b, err := f.ask(cmd.Context(), "/keys?"+q.Encode(), nil)
+			if err != nil {
+				return err
+			}
+			return f.print(cmd, b)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func newKeyReset() *cobra.Command {
+	f := new(keyFlags)
+	var why string
+	cmd := &cobra.Command{
+		Use:     "reset",
+		Short:   "Give a caller its whole budget back",
+		Long:    "Give a caller its whole budget back: its windows are as if they had never been opened. Without --limiter, of every limiter\nthat counts by what names the caller.",
+		Example: "  weir key reset --ip 192.0.2.7 --limiter widget-leads --why 'a test that ran wild'\n  weir key reset --denial AVs8RGzh…",
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			body := f.body()
+			body["why"] = why
+			b, err := f.ask(cmd.Context(), "/keys/reset", body)
+			if err != nil {
+				return err
+			}
+			return f.print(cmd, b)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log")
+	withoutVariables(cmd, "why")
+	return cmd
+}
+
+const grantLong = `Give a caller other limits until a time, in place of the policy's.
+
+--times 2 doubles each window's limit; --limit 500,3000 gives one for each window, in the policy's order, 0 for those
+that stay; --limit none takes the caller's grants back. --until is a time of today (18:00), a time as in
+2006-01-02T15:04:05Z, or a duration (2h), a year at most.`
+
+func newKeyGrant() *cobra.Command {
+	f := new(keyFlags)
+	var times number
+	times.min, times.max = 1, 1<<31-1
+	var limits limitList
+	var until, why string
+	cmd := &cobra.Command{
+		Use:   "grant",
+		Short: "Give a caller other limits for a while",
+		Long:  grantLong,
+		Example: `  weir key grant --ip 192.0.2.7 --limiter widget-leads --times 2 --until 18:00 --why 'a launch'
+  weir key grant --token 3fk2mq7a4c --limiter wp-plugin --limit 600 --until 2h --why 'moving house'
+  weir key grant --token 3fk2mq7a4c --limiter wp-plugin --limit none --why 'moved'`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			body := f.body()
+			body["why"] = why
+			hint := "see 'weir key grant --help'"
+			switch given := cmd.Flags().Changed; {
+			case f.limiter == "" && f.denial == "":
+				return misused(hint, "--limiter is missing: a grant is for one limiter")
+			case why == "":
+				return misused("such as --why 'moving house'", "--why is missing: a grant is an exception, and somebody will ask")
+			case given("times") == given("limit"):
+				return misused(hint, "give either --times or --limit")
+			case given("times"):
+				body["times"] = times.value
+			default:
+				body["limits"] = []int64(limits)
+			}
+			if given := cmd.Flags().Changed; given("times") || len(limits) > 0 {
+				name, value, err := parseUntil(until, time.Now())
+				if err != nil {
+					return misused(hint, "--until %q: %w", until, err)
+				}
+				body[name] = value
+			}
+			b, err := f.ask(cmd.Context(), "/keys/grant", body)
+			if err != nil {
+				return err
+			}
+			return f.print(cmd, b)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().Var(&times, "times", "how many times the policy's limits")
+	cmd.Flags().Var(&limits, "limit", "the limit of each window, or none")
+	cmd.Flags().StringVar(&until, "until", "", "`WHEN` it ends: 18:00, 2006-01-02T15:04:05Z or 2h")
+	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log; required")
+	withoutVariables(cmd, "times", "limit", "until", "why")
+	return cmd
+}
+
+// parseUntil reads when a grant ends: a field of the body, and its value. A duration is left to the store's clock.
+func parseUntil(s string, now time.Time) (field string, value any, err error) {
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return "for", s, nil
+	}
+	if at, err := time.Parse(time.RFC3339, s); err == nil {
+		return "until", at.Unix(), nil
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		at, err := time.ParseInLocation(layout, s, now.Location())
+		if err != nil {
+			continue
+		}
+		at = time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, now.Location())
+		if !at.After(now) {
+			return "", nil, fmt.Errorf("that has passed today; for another day give it whole, such as %s", at.AddDate(0, 0, 1).Format(time.RFC3339))
+		}
+		return "until", at.Unix(), nil
+	}
+	return "", nil, fmt.Errorf("want a time of today such as 18:00, a time such as %s, or a duration such as 2h", now.Add(2*time.Hour).Format(time.RFC3339))
+}
+
+// shownKeys are the windows of a caller, as the server tells them.
+type shownKeys struct {
+	Kinds   string
+	Now     int64
+	Windows []struct {
+		Limiter, Window, Lacks                   string
+		Limit, Declared, Count, Remaining, Reset int64
+		Override, Exempt                         bool
+		Grant                                    *struct{ Limit, Until int64 }
+	}
+}
+
+// print prints what the server tells of a caller.
+func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
+	if f.json {
+		return printAnswer(cmd, b)
+	}
+	var k shownKeys
+	if err := readAnswer(b, &k); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LIMITER\tWINDOW\tSPENT\tLIMIT\tLEFT\tRESETS\tNOTE")
+	for _, x := range k.Windows {
+		name, window := docsync.Shown(x.Limiter, 80), docsync.Shown(x.Window, 200)
+		if x.Lacks != "" {
+			fmt.Fprintf(w, "%s\t%s\t?\t?\t?\t\tnot known without its %s\n", name, window, docsync.Shown(x.Lacks, 200))
+			continue
+		}
+		note, resets := "", "not open"
+		switch {
+		case x.Exempt:
+			note = "exempt: never refused"
+		case x.Grant != nil:
+			note = fmt.Sprintf("granted until %s, else %d", clockTime(x.Grant.Until), x.Declared)
+		case x.Override:
+			note = "by an override of the policy"
+		}
+		if x.Reset > k.Now {
+			resets = "in " + (time.Duration(x.Reset-k.Now) * time.Second).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", name, window, x.Count, x.Limit, x.Remaining, resets, note)
+	}
+	return w.Flush()
+}
+
+// A limitList is one limit for each window; none at all takes grants back.
+type limitList []int64
+
+func (l *limitList) Set(value string) error {
+	if value == "none" {
+		*l = limitList{}
+		return nil
+	}
+	var all limitList
+	for _, text := range strings.Split(value, ",") {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			return fmt.Errorf("want a limit from 1 to %d for each window, 0 for those that stay, such as 600 or 600,0; or none", 1<<31-1)
+		}
+		all = append(all, n)
+	}
+	*l = all
+	return nil
+}
+
+func (l *limitList) String() string {
+	all := make([]string, len(*l))
+	for i, n := range *l {
+		all[i] = strconv.FormatInt(n, 10)
+	}
+	return strings.Join(all, ",")
+}
+
+func (l *limitList) Type() string { return "N,..." }

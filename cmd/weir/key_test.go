@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/redistest"
+)
+
+// operate runs a command against a server's admin listener, as an operator on its machine does.
+func (s *server) operate(t *testing.T, args ...string) string {
+	t.Helper()
+	m, err := s.stdout.await(adminAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := weirCommand(t.Context(), t, append(args, "--admin", m[1], "--data", s.data)...)
+	if code != exitDone {
+		t.Fatalf("%v: status %d:\n%s", args, code, stderr)
+	}
+	return stdout
+}
+
+// What is done on one node holds on the other within two seconds, and after both have been restarted.
+func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
+	const limit = 6
+	args := []string{"--store", redistest.Start(t).URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), patient}
+	one, two := serveWeir(t, args...), serveWeir(t, args...)
+	spend := func(s *server, want int) {
+		t.Helper()
+		if n := admitted(t, flood(t, s.url, 3*limit, anyCall)); n != want {
+			t.Fatalf("%d are admitted, want %d", n, want)
+		}
+	}
+	// Until two seconds have passed the other node may answer as before; a request that it refuses spends nothing.
+	eventually := func(s *server) {
+		t.Helper()
+		deadline := time.After(2*time.Second + patience/10) // the rest is for this machine
+		again := time.NewTicker(50 * time.Millisecond)
+		defer again.Stop()
+		for {
+			if admitted(t, flood(t, s.url, 1, anyCall)) == 1 {
+				return
+			}
+			select {
+			case <-deadline:
+				t.Fatal("the other node does not know of it")
+			case <-again.C:
+			}
+		}
+	}
+	spend(two, limit)
+	one.operate(t, "key", "reset", "--ip", "127.0.0.1", "--limiter", "all", "--why", "a test")
+	eventually(two)
+	spend(two, limit-1)
+	one.operate(t, "key", "grant", "--ip", "127.0.0.1", "--limiter", "all", "--times", "2", "--until", "1h", "--why", "a test")
+	eventually(two)
+	spend(two, limit-1)
+	if shown := two.operate(t, "key", "show", "--ip", "127.0.0.1"); !strings.Contains(shown, fmt.Sprintf(" %d ", 2*limit)) || !strings.Contains(shown, "granted until") {
+		t.Errorf("the other node shows:\n%s", shown)
+	}
+	one.end(t)
+	two.end(t)
+	three := serveWeir(t, args...)
+	if shown := three.operate(t, "key", "show", "--ip", "127.0.0.1"); !strings.Contains(shown, "granted until") {
+		t.Errorf("after a restart:\n%s", shown)
+	}
+}
+
+// What a server or a caller says cannot move the cursor, nor break a line.
+func TestATerminalIsShownNoControlCharacters(t *testing.T) {
+	const evil = "\x1b[31m\x00\r\n\u202e\u2066\x9b"
+	long := strings.Repeat(evil, 1024)
+	var answer string
+	status := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer s.Close()
+	quoted := strings.NewReplacer("\x1b", `\u001b`, "\x00", `\u0000`, "\r", `\r`, "\n", `\n`).Replace(long)
+	ask := func(args ...string) string {
+		stdout, stderr, _ := weirCommand(t.Context(), t, append(args, "--admin", s.URL, "--admin-token", "wadm_x")...)
+		return stdout + stderr
+	}
+	check := func(said string, lines int) {
+		t.Helper()
+		if strings.ContainsAny(said, "\x1b\x00\r\u202e\u2066") || strings.Count(said, "\n") > lines || len(said) > 20<<10 {
+			t.Errorf("%d bytes, %d lines: %.300q", len(said), strings.Count(said, "\n"), said)
+		}
+	}
+	answer = `{"windows":[{"limiter":"` + quoted + `","window":"` + quoted + `"},{"limiter":"a","lacks":"` + quoted + `"}]}`
+	check(ask("key", "show", "--ip", "192.0.2.7"), 3)
+	answer = `{"limiter":"` + quoted + `","token":"` + quoted + `","changed":"` + quoted + `"}`
+	check(ask("denial", "x"), 12)
+	answer, status = `{"error":{"code":"x","message":"`+quoted+`"}}`, http.StatusNotFound
+	check(ask("key", "show", "--agent", evil[:4]+"x"), 2)
+	answer = long
+	check(ask("key", "show", "--ip", "192.0.2.7"), 2)
+}
+
+func TestUntilIsATimeOfTodayATimeOrADuration(t *testing.T) {
+	now := time.Date(2026, 3, 4, 15, 0, 0, 0, time.FixedZone("here", 3600))
+	for s, want := range map[string]string{
+		"18:00":                fmt.Sprint("until ", now.Add(3*time.Hour).Unix()),
+		"15:00:01":             fmt.Sprint("until ", now.Unix()+1),
+		"2026-03-05T00:00:00Z": fmt.Sprint("until ", time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC).Unix()),
+		"2h":                   "for 2h",
+	} {
+		field, value, err := parseUntil(s, now)
+		if got := fmt.Sprint(field, " ", value); err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "15:00", "14:59", "25:00", "tomorrow", "-2h", "0s", "2026-03-05", strings.Repeat("9", 8<<10)} {
+		if field, value, err := parseUntil(s, now); err == nil {
+			t.Errorf("%.40q: %s %v", s, field, value)
+		}
+	}
+}
+
+func TestAnAdminAddressIsHostAndPortOrAURL(t *testing.T) {
+	for value, want := range map[string]string{
+		"127.0.0.1:8081": "http://127.0.0.1:8081", ":9000": "http://127.0.0.1:9000", "0.0.0.0:9000": "http://127.0.0.1:9000", "[::]:9000": "http://127.0.0.1:9000",
+		"http://ops.example.com:9000/": "http://ops.example.com:9000", "https://ops.example.com": "https://ops.example.com:443",
+		"": "", "off": "", "127.0.0.1:0": "",
+	} {
+		var f operatorFlags
+		if err := f.admin.Set(value); err != nil {
+			t.Errorf("%q: %v", value, err)
+		}
+		if got, err := f.base(); got != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %q, %v, want %q", value, got, err, want)
+		}
+	}
+	for _, value := range []string{"localhost", "ftp://a:1", "http://u:p@a:1", "http://a:1/x", "http://a:1?x", "a:99999", "http://", "a b:1"} {
+		var a adminAddr
+		if err := a.Set(value); err == nil {
+			t.Errorf("%q is %v", value, a.String())
+		}
+	}
+}
+
+// Whoever holds a token of another server, or none, is told so, and a file that others can read is not used.
+func TestAnOperatorsTokenIsItsOwnersAlone(t *testing.T) {
+	s := serveWeir(t, "--upstream", accepting(t))
+	if err := os.Chmod(s.data+"/admin.token", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.stdout.await(adminAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "127.0.0.1", "--admin", m[1], "--data", s.data)
+	if code != exitNo || !strings.Contains(stderr, "chmod 600") {
+		t.Errorf("status %d: %s", code, stderr)
+	}
+}
