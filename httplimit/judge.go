@@ -101,13 +101,17 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 		return nil
 	}
 	c.Limiter(l.Name)
-	if access == protected && !m.options.PassAnonymous && shared(l) {
-		if source, _ := m.unverified(l, c); source != "" {
-			access, r.Keys = stranger, strangerKeys{c}
-		}
-	}
-	if err := m.decider.DecideInto(ctx, &r, &a.Decision); err != nil {
+	access, err := m.decide(ctx, l, access, c, &r, &a.Decision)
+	if err != nil {
 		return err
+	}
+	if a.Decision.Allowed && c.Unchecked() {
+		// Its address was taken for spent, and has budget: a window has ended, or an operator gave some back. This once both the
+		// address and the caller are charged, which errs on the side of refusing.
+		m.options.Identity.Unspent(c, l.Name)
+		if access, err = m.decide(ctx, l, access, c, &r, &a.Decision); err != nil {
+			return err
+		}
 	}
 	m.conclude(l, access, c, a)
 	if a.denies && a.Outcome == Refused {
@@ -116,6 +120,21 @@ func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, a
 	m.say(a)
 	m.observe(ctx, a, start, r.Keys, scratch)
 	return nil
+}
+
+// decide charges a caller. The access it returns is stranger where the caller must have a credential, has none, and would otherwise
+// spend what all share.
+func (m *Middleware) decide(ctx context.Context, l *weir.Limiter, a access, c *identity.Caller, r *weir.Request, d *weir.Decision) (access, error) {
+	r.Keys = c
+	if a == stranger {
+		a = protected
+	}
+	if a == protected && !m.options.PassAnonymous && shared(l) {
+		if source, _ := m.unverified(l, c); source != "" {
+			a, r.Keys = stranger, strangerKeys{c}
+		}
+	}
+	return a, m.decider.DecideInto(ctx, r, d)
 }
 
 // access says whether what is asked for needs the credential that its limiter counts by.

@@ -126,3 +126,12 @@ func (t *spentTable) holds(k spentKey, now time.Time) bool {
 	}
 	return false
 }
+
+// drop forgets k.
+func (t *spentTable) drop(k spentKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.young, k)
+	delete(t.old, k)
+	t.size.Store(int64(len(t.young) + len(t.old)))
+}

@@ -55,6 +55,11 @@ func (c *Caller) Limiter(name string) {
 		return
 	}
 	c.limiter = name
+	c.lookAgain()
+}
+
+// lookAgain forgets of credentials that they were not checked.
+func (c *Caller) lookAgain() {
 	if c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked {
 		c.known &^= knowsSession
 	}
@@ -288,6 +293,17 @@ func (r *Resolver) Spent(c *Caller, limiter string, span time.Duration) {
 	if a := c.network(); a.IsValid() {
 		r.spent.add(spentKey{limiter, a}, r.options.Now().Add(span))
 	}
+}
+
+// Unspent takes back what Spent noted: the address has budget of limiter after all. What c was not looked at for is looked at again.
+func (r *Resolver) Unspent(c *Caller, limiter string) {
+	r.spent.drop(spentKey{limiter, c.network()})
+	c.lookAgain()
+}
+
+// Unchecked reports whether a credential of c was asked for and not checked, because its address is spent (ErrNotChecked).
+func (c *Caller) Unchecked() bool {
+	return c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked || c.known&knowsToken != 0 && c.errs[1] == ErrNotChecked
 }
 
 func (c *Caller) isSpent(now time.Time) bool {

@@ -1,0 +1,85 @@
+package httplimit_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+)
+
+// leadsAlone is one limiter of three a minute.
+func leadsAlone(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
+	p.Limiters = []weir.Limiter{{
+		Name:    "widget-leads",
+		Routes:  []weir.Route{{Path: "/"}},
+		Windows: []weir.Window{{Limit: 3, Per: time.Minute, Key: weir.Key{{"session", "ip"}}}},
+	}}
+}
+
+// anAddress is a caller without credentials, as an operator names one.
+type anAddress netip.Addr
+
+func (a anAddress) AppendKey(dst []byte, source string) ([]byte, bool) {
+	if source != "ip" {
+		return dst, false
+	}
+	return append(dst, netip.Addr(a).AsSlice()...), true
+}
+
+// D16, D5: an address has spent its budget for no longer than it has none. Whatever gives it some back, a valid credential that comes
+// from there for the first time is looked at again.
+func TestAnAddressThatHasBudgetAgainIsNoLongerSpent(t *testing.T) {
+	local := anAddress(netip.MustParseAddr("127.0.0.1"))
+	for name, test := range map[string]struct {
+		give  func(*edge) error
+		reset int64 // of the window that the session opens
+	}{
+		"a reset": {func(e *edge) error { return e.decider.Reset(context.Background(), "widget-leads", local) }, 60},
+		"a grant": {func(e *edge) error {
+			return e.decider.Grant(context.Background(), "widget-leads", local, []int64{5}, start+30)
+		}, 60},
+		"a policy with a higher limit": {func(e *edge) error {
+			p := e.decider.Policy()
+			p.Limiters[0].Windows[0].Limit = 5
+			return e.decider.Swap(p)
+		}, 60},
+		"an override": {func(e *edge) error {
+			p := e.decider.Policy()
+			p.Limiters[0].Overrides = []weir.Override{{Limit: 5, Per: time.Minute, For: weir.Who{Network: netip.MustParsePrefix("127.0.0.0/8")}}}
+			return e.decider.Swap(p)
+		}, 60},
+		"an exemption": {func(e *edge) error {
+			p := e.decider.Policy()
+			p.Limiters[0].Exempt = []weir.Who{{Network: netip.MustParsePrefix("127.0.0.0/8")}}
+			return e.decider.Swap(p)
+		}, 60},
+		"the end of the window": {func(e *edge) error { e.clock.Advance(time.Minute - 900*time.Millisecond); return nil }, 120},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := setUp(t, ok, leadsAlone)
+			fresh, other := e.session("fresh"), e.session("other")
+			for range 3 {
+				e.send("POST /", "Authorization: Bearer bad.bad.bad")
+			}
+			e.clock.Advance(900 * time.Millisecond)
+			e.send("POST /", "Authorization: Bearer bad.bad.bad").want(429, 3, 0, 60)
+			e.send("POST /", fresh).want(429, 3, 0, 60) // the price
+			if err := test.give(e); err != nil {
+				t.Fatal(err)
+			}
+			for _, session := range []string{fresh, other} {
+				a := e.send("POST /", session)
+				if a.status != 200 {
+					t.Errorf("a valid session is answered %d, though its address has budget: %s", a.status, a.body)
+				}
+			}
+			if a := e.send("POST /", "Authorization: Bearer worse.bad.bad"); a.status != 401 {
+				t.Errorf("an invalid one is answered %d", a.status)
+			}
+		})
+	}
+}
