@@ -43,8 +43,8 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]H
 		h.Limiter, h.Window, h.Limit, h.Count, h.Reset = &t.limiters[i].Limiter, w, t.limits[i], used.Count, used.Reset
 		h.Declared, h.Exempt, h.Grant, h.Now = t.limits[i], t.exempted[i], t.grants[i], t.receipt.Now
 		h.Override = h.Declared != w.Limit
-		if h.Grant.Limit > 0 {
-			h.Limit = h.Grant.Limit
+		if limit := t.granted(i); limit > 0 {
+			h.Limit = limit
 		}
 		if h.Remaining = max(h.Limit-h.Count, 0); h.Exempt {
 			h.Remaining = h.Limit

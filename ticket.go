@@ -109,7 +109,7 @@ func (d *Decider) applyGrants(t *ticket) {
 		return
 	}
 	for i := range t.n {
-		if limit := t.grants[i].Limit; limit > 0 {
+		if limit := t.granted(i); limit > 0 {
 			t.limits[i] = limit
 			if !t.exempted[i] {
 				t.charges[i].Limit = limit
@@ -117,6 +117,15 @@ func (d *Decider) applyGrants(t *ticket) {
 			}
 		}
 	}
+}
+
+// granted returns the limit that was granted for a charge; 0 where none was. It is never less than one request of the limiter costs,
+// which a later policy may have raised: that would turn the caller into an error.
+func (t *ticket) granted(i int) int64 {
+	if t.grants[i].Limit == 0 {
+		return 0
+	}
+	return max(t.grants[i].Limit, t.limiters[i].cost)
 }
 
 func (t *ticket) addNamed(c *compiled, r *Request) error {
