@@ -63,7 +63,7 @@ type Who struct {
 	Token   string       // the token's public id, never the token
 }
 
-// An Override is the limit of the windows of one length for some callers.
+// An Override is the limit of the windows of one length for some callers (see Changes).
 type Override struct {
 	Limit int64         // 1 to MaxLimit
 	Per   time.Duration // the length of a window of the limiter

@@ -95,17 +95,20 @@ func (c *checker) checkShadows(to *compiled) {
 	}
 }
 
-// mostShadows returns how many limiters in Shadow mode a request for path can meet.
+// mostShadows returns how many limiters in Shadow mode a request for path can meet, or for what follows it: an enforced limiter that
+// hides shadows at the path itself may not cover that.
 func (t *table) mostShadows(path string, methods map[string]bool) (most int) {
 	for method := range methods {
-		met := make(map[*limiter]bool)
-		t.walk(method, path, func(m Match) bool {
-			if m.limiter.Mode == Shadow {
-				met[m.limiter] = true
-			}
-			return m.limiter.Mode == Shadow
-		})
-		most = max(most, len(met))
+		for _, follows := range [...]string{"", "\x00", "/\x00"} { // which no other route has
+			met := make(map[*limiter]bool)
+			t.walk(method, path+follows, func(m Match) bool {
+				if m.limiter.Mode == Shadow {
+					met[m.limiter] = true
+				}
+				return m.limiter.Mode == Shadow
+			})
+			most = max(most, len(met))
+		}
 	}
 	return most
 }

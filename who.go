@@ -119,6 +119,10 @@ func withoutToken(s string) string {
 	return s
 }
 
+// Changes reports whether the override holds for a window of its limiter: one of its length, unless all callers share that. What they
+// share is not one caller's to have more of, and less of it would refuse a caller for what others spend.
+func (o Override) Changes(w *Window) bool { return w.Per == o.Per && !w.Key.Uses(sharedSource) }
+
 // String returns the override as a policy spells it.
 func (o Override) String() string { return rate(o.Limit, o.Per) + " for " + o.For.String() }
 
@@ -171,7 +175,7 @@ func newSpecial(l *Limiter) *special {
 	}
 	for _, o := range l.Overrides {
 		for i := range min(len(l.Windows), MaxWindows) {
-			if l.Windows[i].Per == o.Per {
+			if o.Changes(&l.Windows[i]) {
 				s.of(o.For).limits[i] = o.Limit
 			}
 		}
@@ -283,11 +287,16 @@ func (c *checker) checkOverride(l *Limiter, i int, o Override) {
 		c.add("overrides", i, o.String(), "cost %d exceeds the limit of %q: no request of these callers could ever be served; lower the cost or raise the limit, or revoke their credential", l.Cost, o)
 	}
 	lengths := make([]string, 0, len(l.Windows))
-	for _, w := range l.Windows {
-		if w.Per == o.Per {
+	shared := ""
+	for i := range l.Windows {
+		w := &l.Windows[i]
+		if o.Changes(w) {
 			return
+		}
+		if w.Per == o.Per {
+			shared = "; what is counted by everyone is nobody's own, and stays as it is"
 		}
 		lengths = append(lengths, w.String())
 	}
-	c.add("overrides", i, o.String(), "%q changes the limit of a window, and no window of this limiter has that length: it has %s", o, strings.Join(lengths, ", "))
+	c.add("overrides", i, o.String(), "%q changes the limit of a window, and no window of this limiter has that length: it has %s%s", o, strings.Join(lengths, ", "), shared)
 }

@@ -103,7 +103,7 @@ func exposure(l *weir.Limiter, g party, span int64) *most {
 // mostOverridden returns the highest limit that an override gives anybody in a window; 0 where there is none.
 func mostOverridden(l *weir.Limiter, w weir.Window) (limit int64) {
 	for _, o := range l.Overrides {
-		if o.Per == w.Per {
+		if o.Changes(&w) {
 			limit = max(limit, o.Limit)
 		}
 	}
