@@ -82,10 +82,6 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	}
 	defer front.close()
 	operators, err := openAdmin(running, f, front.admin, log)
-	if err != nil && running.Err() != nil { // it waited for the address, or for the directory, and was told to end
-		<-told
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -118,6 +114,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	defer followPolicy(running, policy, hangUps, manager, log)()
 	e.candidateLine = candidateLine(policy)
 	e.bindMetrics(policy)
+	e.watchPolicy(policy.State())
 	stopAdmin, err := e.serveAdmin(operators, f, policy, log)
 	if err != nil {
 		return err

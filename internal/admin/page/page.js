@@ -31,7 +31,14 @@ const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 1 });
 const many = (n, one, more = one + "s") => `${whole.format(n)} ${n === 1 ? one : more}`;
 const rate = (n) => (n >= 100 ? whole : tenth).format(n);
-const sum = (list, from = 0, to = list?.length ?? 0) => { let n = 0; for (let i = Math.max(0, from); i < to; i++) n += list[i] ?? 0; return n; };
+
+// sum adds the numbers of a list, from one index until before another; a list that is left out has none.
+function sum(list = [], from = 0, to = list.length) {
+  let n = 0;
+  for (let i = Math.max(0, from); i < Math.min(to, list.length); i++) n += list[i];
+  return n;
+}
+
 
 // clock is a time of day, with the date where that is not today's. t is in Unix seconds.
 function clock(t) {
@@ -98,7 +105,10 @@ class Refused extends Error {
   constructor(status, message, problems) { super(message); this.status = status; this.problems = problems; }
 }
 
-// ask sends a question to the admin API beside this page and returns its answer. It throws a Refused where the answer is no.
+class Silent extends Error {}
+
+// ask sends a question to the admin API beside this page and returns its answer. It throws a Refused where the answer is no,
+// and Silent where there is none.
 async function ask(path, body) {
   const asked = { headers: { Authorization: "Bearer " + token, Accept: "application/json" }, cache: "no-store", credentials: "omit",
     redirect: "error", signal: AbortSignal.timeout(8000) };
@@ -107,8 +117,13 @@ async function ask(path, body) {
     asked.headers["Content-Type"] = "application/json";
     asked.body = JSON.stringify(body);
   }
-  const answer = await fetch(path, asked);
-  const text = await answer.text();
+  let answer, text;
+  try {
+    answer = await fetch(path, asked);
+    text = await answer.text();
+  } catch (e) {
+    throw new Silent(e.message);
+  }
   let said = null;
   try { said = JSON.parse(text); } catch { said = null; }
   if (!answer.ok) throw new Refused(answer.status, said?.error?.message ?? `the server answered ${answer.status}`, said?.error?.problems);
@@ -159,7 +174,7 @@ const loop = {
     document.body.dataset.state = "stale";
     const known = seen ? [`What is below was so ${lasting((performance.now() - heard) / 1000)} ago. This page goes on by itself when there is an answer.`] : ["This page goes on by itself when there is an answer."];
     if (e instanceof Refused) judge("bad", `The server answers ${e.status}`, [e.message, ...known]);
-    else if (e instanceof TypeError || e.name === "TimeoutError") judge("bad", "The server does not answer", known);
+    else if (e instanceof Silent) judge("bad", "The server does not answer", known);
     else judge("bad", "This page cannot show what the server answers", [String(e)]);
   },
 };
@@ -180,6 +195,7 @@ function draw(s) {
   for (const id of ["main", "nav", "facts"]) show(part(id), true);
   show(part("door"), false);
   show(part("demo"), s.demo === true);
+  say(part("build"), s.version ? " " + s.version : "");
   drawTop(s);
   drawLimiters(s.watch);
   callers.draw(s.watch);
@@ -255,7 +271,7 @@ let most = 24; // cards shown
 
 function drawLimiters(w) {
   const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) > 0;
-  const all = w.limiters.filter((l) => l.in_force || l.name !== "" && alive(l) || l.name === "" && l.totals.admitted > 0);
+  const all = w.limiters.filter((l) => l.name !== "" ? l.in_force || alive(l) : l.totals.admitted > 0);
   const sorted = [...all.filter(alive), ...all.filter((l) => !alive(l))];
   show(part("no-limiters"), all.length === 0);
   const shown = sorted.slice(0, most);
@@ -624,7 +640,7 @@ const refusals = {
     item.append(place);
     button.setAttribute("aria-expanded", "true");
     try {
-      place.replaceChildren(told(await ask("denials/" + encodeURIComponent(r.denial))));
+      place.replaceChildren(explained(await ask("denials/" + encodeURIComponent(r.denial))));
     } catch (e) {
       place.replaceChildren(make("p", "wrong", e instanceof Refused ? e.message : "The server does not answer."));
     }
@@ -633,20 +649,17 @@ const refusals = {
 
 part("refusals-more").addEventListener("click", () => { refusals.let(); show(part("refusals-more"), false); part("refusals-list").querySelector("button")?.focus(); });
 
-// told writes an answer down, whatever it holds: a list of names and values.
-function told(value) {
+// explained writes down what an id tells of a refusal.
+function explained(x) {
   const list = make("dl");
-  const add = (name, v) => {
-    if (v === null || v === undefined || v === "") return;
-    if (Array.isArray(v) && v.every((each) => typeof each !== "object")) v = v.join(", ");
-    if (typeof v === "object") {
-      for (const [inner, each] of Object.entries(v)) add(Array.isArray(v) ? name : name ? `${name} ${inner}` : inner, each);
-      return;
-    }
-    if (/(^| )(at|reset|until|now)$/.test(name) && typeof v === "number" && v > 1e9) v = clock(v);
-    list.append(make("dt", "", name.replaceAll("_", " ")), make("dd", "", String(v)));
-  };
-  add("", value);
+  const add = (name, text) => { if (text) list.append(make("dt", "", name), make("dd", "", text)); };
+  add("window", x.window);
+  add("spent", `${whole.format(x.count)} of ${whole.format(x.limit)} units`);
+  add("counted by", kindOf({ kind: x.kinds }) + (x.token ? " " + x.token : ""));
+  add("whole again", `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
+  add("limiter", `${x.limiter}${x.line ? ", " + x.line : ""}`);
+  add("policy", `${x.policy}, ${x.policy_in_force ? "still in force" : x.changed ?? "no longer in force"}`);
+  add("reads now", x.reads);
   return list;
 }
 
