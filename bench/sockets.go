@@ -140,7 +140,7 @@ func gateways(rounds int, length time.Duration, weir string) error {
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, "--policy", policy, "--data", filepath.Join(dir, "data"))
+	cmd := exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", upstream.url, "--policy", policy, "--data", filepath.Join(dir, "data"))
 	edge, err := start("weir serve --upstream", cmd, printedURL)
 	if err != nil {
 		return err

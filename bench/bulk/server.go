@@ -55,7 +55,7 @@ func start(dir string, o options) (*server, error) {
 	if err := os.WriteFile(policy, []byte(policyFor(o.paced)), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--policy", policy, "--data", data)
+	cmd := exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", policy, "--data", data)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

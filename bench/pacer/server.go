@@ -53,7 +53,7 @@ func startServer(weir, dir string, limit int64, per time.Duration) (*server, err
 	if s.upstream, err = startUpstream(); err != nil {
 		return nil, err
 	}
-	s.cmd = exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--policy", policy, "--data", data, "--upstream", s.upstream.url, "--access-log=off")
+	s.cmd = exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", policy, "--data", data, "--upstream", s.upstream.url, "--access-log=off")
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		s.upstream.stop()

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -361,5 +362,35 @@ func TestASignalsChangeIsLoggedToo(t *testing.T) {
 	all, err := audit.Last(10)
 	if err != nil || len(all) != 2 || !strings.Contains(string(all[0]), `"who":"SIGHUP"`) {
 		t.Errorf("%s, %v", all, err)
+	}
+}
+
+func TestProcessesThatLogAtATimeWriteWholeLines(t *testing.T) {
+	dir := t.TempDir()
+	const processes, each = 4, 10
+	var all sync.WaitGroup
+	for i := range processes {
+		all.Go(func() {
+			audit, err := admin.OpenAudit(t.Context(), dir, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range each {
+				if err := audit.Append(t.Context(), admin.Entry{Who: fmt.Sprint("process ", i), What: "x", Why: strings.Repeat("\n", 2000)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	audit, err := admin.OpenAudit(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := audit.Last(1000)
+	b, readErr := os.ReadFile(dir + "/audit.log")
+	if err != nil || readErr != nil || len(lines) != processes*each || strings.Count(string(b), "\n") != processes*each {
+		t.Errorf("%d lines, %v, %v", len(lines), err, readErr)
 	}
 }
