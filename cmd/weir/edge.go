@@ -82,6 +82,10 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	}
 	defer front.close()
 	operators, err := openAdmin(running, f, front.admin, log)
+	if err != nil && running.Err() != nil { // it waited for the address, or for the directory, and was told to end
+		<-told
+		return nil
+	}
 	if err != nil {
 		return err
 	}
