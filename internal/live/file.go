@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/weirlimit/weir/policyfile"
 )
@@ -52,7 +53,7 @@ func (f *watched) now() ([]byte, error) {
 	}
 	var text []byte
 	if err == nil {
-		text, info, err = readStill(f.path)
+		text, info, err = readStill(f.path, openRegular)
 	}
 	if err != nil {
 		f.settled = nil
@@ -78,7 +79,7 @@ func (f *watched) look() (text []byte, changed bool, err error) {
 		f.failures = 0
 		return nil, false, nil
 	}
-	text, info, err = read(f.path)
+	text, info, err = read(f.path, openRegular)
 	if errors.Is(err, errMoved) {
 		f.waiting = nil
 		return nil, false, nil
@@ -118,10 +119,27 @@ func irregular(path string) error {
 	return fmt.Errorf("read policy: %s is no regular file, and only such a one is read again", path)
 }
 
+// openRegular is os.Open for a regular file, and errs for anything else. It never waits: a pipe may have come into the place of the file
+// since it was looked at, and whoever waits for its other end watches nothing any more, and cannot be ended.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // readStill is read, tried again where the file was just being changed.
-func readStill(path string) (text []byte, info fs.FileInfo, err error) {
+func readStill(path string, open func(string) (*os.File, error)) (text []byte, info fs.FileInfo, err error) {
 	for range 3 {
-		if text, info, err = read(path); !errors.Is(err, errMoved) {
+		if text, info, err = read(path, open); !errors.Is(err, errMoved) {
 			break
 		}
 	}
@@ -130,8 +148,8 @@ func readStill(path string) (text []byte, info fs.FileInfo, err error) {
 
 // read returns what a file holds, up to one byte more than a policy may have, and what it looks like. It is errMoved where that
 // changed meanwhile.
-func read(path string) ([]byte, fs.FileInfo, error) {
-	f, err := os.Open(path)
+func read(path string, open func(string) (*os.File, error)) ([]byte, fs.FileInfo, error) {
+	f, err := open(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read policy: %w", err)
 	}

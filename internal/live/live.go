@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -49,7 +50,7 @@ func Parse(r policyfile.Reader, source, path string, text []byte) (*Document, er
 // Load reads the policy at path: a File, or, where it is none that could be read twice, a Stream. The error is a *policyfile.Error
 // where there is no valid policy, and one of package os where nothing can be read.
 func Load(r policyfile.Reader, path string) (*Document, error) {
-	text, info, err := readStill(path)
+	text, info, err := readStill(path, os.Open)
 	if err != nil {
 		return nil, err
 	}
