@@ -245,7 +245,8 @@ function drawTop(s) {
   fact("fact-near", `${rate(near)} a second`, `${whole.format(nearAll)} with less than 20 % left`, near > 0 ? "low" : "");
   const p = s.policy, from = { contract: "the contract", file: p.path, stream: "standard input", posted: "posted" }[p.source] ?? p.source;
   fact("fact-policy", p.version, `${from}, since ${clock(p.since)}`, p.last.ok ? "" : "low");
-  fact("fact-store", s.store.up ? "answers" : "away", s.store.up ? s.store.kind : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
+  fact("fact-store", s.store.up ? "answers" : "away", s.store.up ? s.store.kind.replace(/(, kept in |; ).*/s, "") : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
+  part("fact-store").title = s.store.kind;
   const t = s.table, full = t && t.capacity > 0 ? t.keys / t.capacity : 0;
   fact("fact-table", t ? `${tenth.format(100 * full)} % full` : "none", t ? `${whole.format(t.keys)} of ${whole.format(t.capacity)} windows` : "", full >= 0.8 ? "low" : "");
 
@@ -348,9 +349,11 @@ class Card {
       const row = this.rows.get(column), total = l.totals[column] ?? 0;
       show(row, i < usual || total > 0);
       row.dataset.none = total > 0 ? "no" : "yes";
-      say(row.children[1], rate(recent(l.series[column])));
-      say(row.children[2], whole.format(sum(l.series[column])));
-      say(row.children[3], whole.format(total));
+      const now = recent(l.series[column]), lately = sum(l.series[column]);
+      [[now, rate], [lately, (n) => whole.format(n)], [total, (n) => whole.format(n)]].forEach(([n, words], at) => {
+        say(row.children[at + 1], words(n));
+        row.children[at + 1].toggleAttribute("data-zero", n === 0);
+      });
     });
     if (alive) this.paint(l.series, w);
   }
