@@ -159,12 +159,28 @@ func (n *named) kinds() string { return strings.Join(n.sources, "+") }
 func (n *named) lacks(w *weir.Window) string {
 	var all []string
 	for _, part := range w.Key {
-		name := strings.Join(part, " or ")
-		if source, _ := weir.CountedBy(nil, part, n.callers[0]); source == "" && !slices.Contains(all, name) {
-			all = append(all, name)
+		if what := n.lacksPart(part); what != "" && !slices.Contains(all, what) {
+			all = append(all, what)
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// lacksPart returns what a part of a key wants that was not named. Requests may have no session and no token, and then count by the next
+// alternative and at last by address; an agent every one of them has, so that one who was not named may be any.
+func (n *named) lacksPart(part weir.Part) string {
+	for _, source := range part {
+		if _, ok := n.callers[0].AppendKey(nil, source); ok {
+			return ""
+		}
+		if source != "session" && source != "token" {
+			return source
+		}
+	}
+	if _, ok := n.callers[0].AppendKey(nil, "ip"); ok {
+		return ""
+	}
+	return strings.Join(append(slices.Clone(part), "ip"), " or ")
 }
 
 // uses reports whether a window counts by any of what the caller was named by.

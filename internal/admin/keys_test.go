@@ -224,6 +224,23 @@ func TestAWindowThatLacksAKeyIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestAnAgentThatWasNotNamedMayBeAny(t *testing.T) {
+	f := newFixture(t, nil)
+	policy := "limiters:\n  - name: init\n    routes: [POST /init]\n    windows: [9 per minute by ip+agent, 30 per hour by ip]\n"
+	f.answered(call{method: "POST", path: "/policy", body: policy, header: map[string]string{"Content-Type": "application/yaml"}}, nil)
+	for query, want := range map[string]string{
+		"ip=192.0.2.7":         "init lacks agent, init 0/30",
+		"ip=192.0.2.7&agent=a": "init 0/9, init 0/30",
+	} {
+		var got told
+		f.answered(call{method: "GET", path: "/keys?" + query}, &got)
+		if got.String() != want {
+			t.Errorf("%s: %v, want %s", query, got, want)
+		}
+	}
+	f.refused(call{method: "GET", path: "/keys?limiter=init&agent=a"}, 422, "not_counted")
+}
+
 func secretKey(t *testing.T) identity.SessionKey {
 	t.Helper()
 	key, err := identity.NewSecretKey("", []byte(strings.Repeat("s", 32)))
