@@ -79,9 +79,10 @@ bench-pacer: ## callers that share a limit, through the pacer and through other 
 	cd bench && go run ./pacer $(PACER)
 
 .PHONY: screenshot
-screenshot: ## docs/demo.png, the README's picture of the demo, from the browser tests
+screenshot: ## docs/demo.png and docs/dashboard.png, the README's pictures, from the browser tests; takes two minutes
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png
-	@ls -l docs/demo.png
+	go test ./cmd/weir -count=1 -run TestThePictureOfTheDashboardIsSmall -dashboard $(CURDIR)/docs/dashboard.png
+	@ls -l docs/demo.png docs/dashboard.png
 
 .PHONY: bulk
 bulk: ## the sample backend with 100,000 documents: synchronised at full speed, then at the contract's pace
