@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -40,10 +41,15 @@ func (w *warner) limiter(i int) {
 		w.route(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r)
 	}
 	for j, who := range l.Exempt {
+		at := fmt.Sprintf("%s.exempt[%d]", path, w.policyAt.of(i, "exempt", j))
 		if who.Network.IsValid() && who.Network.Bits() == 0 {
-			w.warn(fmt.Sprintf("%s.exempt[%d]", path, w.policyAt.of(i, "exempt", j)), who.String(), "mode: shadow counts everybody and refuses nobody, and says what it would have refused",
+			w.warn(at, who.String(), "mode: shadow counts everybody and refuses nobody, and says what it would have refused",
 				"%v is everybody: limiter %q refuses nobody with such an address", who, l.Name)
 		}
+		w.chosen(at, who.String(), who)
+	}
+	for j, o := range l.Overrides {
+		w.chosen(fmt.Sprintf("%s.overrides[%d]", path, w.policyAt.of(i, "overrides", j)), o.String(), o.For)
 	}
 	for j, window := range l.Windows {
 		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(i, "windows", j))
@@ -55,6 +61,19 @@ func (w *warner) limiter(i int) {
 			w.pair(at, other, window)
 		}
 	}
+}
+
+// hostBits is the length of the IPv6 networks within which a host takes whatever address it likes (RFC 4291, section 2.5.4).
+const hostBits = 64
+
+// chosen warns of callers that are told apart by what they choose.
+func (w *warner) chosen(at, value string, who weir.Who) {
+	if !who.Network.IsValid() || who.Network.Addr().Is4() || who.Network.Addr().IsLoopback() || who.Network.Bits() <= hostBits {
+		return
+	}
+	wide := netip.PrefixFrom(who.Network.Addr(), hostBits).Masked()
+	w.warn(at, value, "name "+wide.String()+", unless you know who is in it",
+		"%v is less than a /%d: whoever has an address of %v can take this one, or leave it for another", who, hostBits, wide)
 }
 
 // agentAlone reports whether nothing but the agent, which a caller chooses, splits the count (D17).

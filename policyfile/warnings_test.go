@@ -60,6 +60,12 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 		{"parameters from other routers",
 			"limiters: [{name: a, routes: ['/users/:id/posts', '/posts/{id}', /*], windows: [100 per hour by ip]}]",
 			[]string{`1:39: ":id" is read letter for letter`, `1:59: "{id}" is read letter for letter`}},
+		{"nobody is refused",
+			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip], exempt: [0.0.0.0/0, 10.0.0.0/8]}]",
+			[]string{`1:76: 0.0.0.0/0 is everybody`}},
+		{"an IPv6 host chooses its address within a /64",
+			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip], exempt: ['2001:db8::1', '2001:db8:1::/64', '::1'], overrides: ['5 per hour for 2001:db8:2::/96', 5 per hour for 192.0.2.1]}]",
+			[]string{`1:77: 2001:db8::1 is less than a /64: whoever has an address of 2001:db8::/64 can take this one`, `1:131: 2001:db8:2::/96 is less than a /64`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
