@@ -7,19 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
-
-	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/demo"
 	"github.com/weirlimit/weir/internal/gateway"
-	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
 	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/internal/watch"
@@ -52,98 +46,6 @@ type edge struct {
 	tokens   *sample.Tokens  // of the sample backend; nil: there is none
 
 	closers []func() error // in the order of opening
-}
-
-// serve runs the edge until ctx ends or the process is told to, and drains it.
-func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr io.Writer) (err error) {
-	log := newLogger(f, stderr)
-	running, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	manager := &notifier{log: log}
-	told := make(chan struct{})
-	context.AfterFunc(running, func() {
-		defer close(told)
-		stop() // a second signal meets the default, which is to end at once
-		log.Info("draining: requests under way may finish; a second signal ends at once")
-		manager.tell(daemon.SdNotifyStopping, status("draining: requests under way may finish"))
-	})
-	hangUps, forgetHangUps := catchHangUps()
-	defer forgetHangUps()
-	document, err := readDocument(stdin, f.policy)
-	if err != nil {
-		return printProblems(stderr, err)
-	}
-	for _, w := range document.Warnings {
-		printProblem(stderr, "warning", w)
-	}
-	front, err := f.openFront(running.Done())
-	if err != nil {
-		return err
-	}
-	defer front.close()
-	operators, err := openAdmin(running, f, front.admin, log)
-	if err != nil && running.Err() != nil { // it waited for the address, or for the directory, and was told to end
-		<-told
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer operators.close()
-	f.operated = operators.listener != nil
-	e, err := assemble(ctx, f, document.Policy, log, stderr, nil)
-	if errors.Is(err, errToldToEnd) {
-		<-told
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.close()) }()
-	following := live.Options{
-		Reader: policyReader(), Check: e.countable, Before: operators.audit.PolicyChange, Log: log,
-		Told: func(s live.State) {
-			e.denials.under(s)
-			e.watchPolicy(s)
-			manager.tell(e.statusOf(s))
-		},
-	}
-	if err := e.candidateOptions(f, log, &following, e.candidateChanged); err != nil {
-		return err
-	}
-	policy, err := live.New(document, e.decider.Swap, following)
-	if err != nil {
-		return no(err, "")
-	}
-	defer followPolicy(running, policy, hangUps, manager, log)()
-	e.candidateLine = candidateLine(policy)
-	e.bindMetrics(policy)
-	e.watchPolicy(policy.State())
-	stopAdmin, err := e.serveAdmin(operators, f, policy, log)
-	if err != nil {
-		return err
-	}
-	defer stopAdmin()
-	e.adminLine = operators.line
-	if err := e.announce(stdout, f, front); err != nil {
-		return no(fmt.Errorf("say what was started: %w", err), "")
-	}
-	log.Info("serving", "address", front.public.Addr().String())
-	if f.demo {
-		leave, err := e.visit(running, front.public.Addr(), log)
-		if err != nil {
-			return no(err, "")
-		}
-		defer leave()
-	}
-	manager.tell(daemon.SdNotifyReady, e.statusOf(policy.State()))
-	defer manager.feedWatchdog((&pulse{edge: e, at: front.public.Addr()}).alive)()
-	if err := e.gateway.Serve(running, e.metrics.Listener("edge", front.public)); err != nil {
-		return no(err, "")
-	}
-	<-told
-	log.Info("drained, good-bye")
-	return nil
 }
 
 // newLogger returns the log on standard error.
