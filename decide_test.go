@@ -92,7 +92,7 @@ func (b *bench) want(d weir.Decision, want string) {
 	if !d.Allowed {
 		word = "refused"
 	}
-	if got := fmt.Sprintf("%s %d %d %d %d", word, s.Window.Limit, s.Remaining, s.Reset-d.Now, d.RetryAfter()); got != want {
+	if got := fmt.Sprintf("%s %d %d %d %d", word, s.Limit, s.Remaining, s.Reset-d.Now, d.RetryAfter()); got != want {
 		b.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -84,6 +84,7 @@ func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error 
 	if err := d.keeper.Reset(ctx, t.charges[:t.n]); err != nil {
 		return fmt.Errorf("reset limiter %q: %w", limiter, err)
 	}
+	d.outage.forgive(t.charges[:t.n])
 	if local, ok := d.options.Fallback.(Keeper); ok {
 		// Or an outage in this very window would bring the old count back. Where it shares a budget with others it stays: then the
 		// outage refuses early.

@@ -111,6 +111,14 @@ func (n *notes) next(most int, now instant) (spent []Spent, units int64) {
 	return spent, units
 }
 
+// forget forgets what was spent in one window, unless it is being given already.
+func (n *notes) forget(key []byte) {
+	if _, ok := n.windows[string(key)]; ok {
+		delete(n.windows, string(key))
+		n.bytes -= len(key)
+	}
+}
+
 // drop forgets everything, and returns how many units there were in windows that are open at now.
 func (n *notes) drop(now instant) (units int64) {
 	n.begin()

@@ -95,6 +95,18 @@ func (o *outage) note(charges []Charge, receipt *Receipt, local time.Time) {
 	o.astir.Store(true)
 }
 
+// forgive forgets what the store is owed for windows that it was told to forget.
+func (o *outage) forgive(charges []Charge) {
+	if !o.astir.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range charges {
+		o.owed.forget(charges[i].Key)
+	}
+}
+
 // owes reports whether there is something that the store was not given yet.
 func (o *outage) owes() bool {
 	if !o.astir.Load() {

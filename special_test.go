@@ -21,8 +21,8 @@ func TestAGrantBelowANewCostServesOneRequestAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.holds(ip, "0/10, 10 left, not open, granted for 3600 s over 100")
-	b.want(b.ask("l", 0, ip), "allowed 100 0 60 0")
-	b.want(b.ask("l", 0, ip), "refused 100 0 60 60")
+	b.want(b.ask("l", 0, ip), "allowed 10 0 60 0")
+	b.want(b.ask("l", 0, ip), "refused 10 0 60 60")
 	if _, err := b.d.Decide(context.Background(), weir.Request{Limiters: []string{"l"}, Keys: ip, Cost: 11}); err == nil {
 		t.Error("a request that could never be served is judged")
 	}
