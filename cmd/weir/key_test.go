@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,11 +77,15 @@ func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
 func TestATerminalIsShownNoControlCharacters(t *testing.T) {
 	const evil = "\x1b[31m\x00\r\n\u202e\u2066\x9b"
 	long := strings.Repeat(evil, 1024)
-	var answer string
-	status := http.StatusOK
+	type says struct {
+		status int
+		body   string
+	}
+	var answer atomic.Pointer[says]
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(answer))
+		a := answer.Load()
+		w.WriteHeader(a.status)
+		_, _ = w.Write([]byte(a.body))
 	}))
 	defer s.Close()
 	quoted := strings.NewReplacer("\x1b", `\u001b`, "\x00", `\u0000`, "\r", `\r`, "\n", `\n`).Replace(long)
@@ -94,13 +99,13 @@ func TestATerminalIsShownNoControlCharacters(t *testing.T) {
 			t.Errorf("%d bytes, %d lines: %.300q", len(said), strings.Count(said, "\n"), said)
 		}
 	}
-	answer = `{"windows":[{"limiter":"` + quoted + `","window":"` + quoted + `"},{"limiter":"a","lacks":"` + quoted + `"}]}`
+	answer.Store(&says{http.StatusOK, `{"windows":[{"limiter":"` + quoted + `","window":"` + quoted + `"},{"limiter":"a","lacks":"` + quoted + `"}]}`})
 	check(ask("key", "show", "--ip", "192.0.2.7"), 3)
-	answer = `{"limiter":"` + quoted + `","token":"` + quoted + `","changed":"` + quoted + `"}`
+	answer.Store(&says{http.StatusOK, `{"limiter":"` + quoted + `","token":"` + quoted + `","changed":"` + quoted + `"}`})
 	check(ask("denial", "x"), 12)
-	answer, status = `{"error":{"code":"x","message":"`+quoted+`"}}`, http.StatusNotFound
+	answer.Store(&says{http.StatusNotFound, `{"error":{"code":"x","message":"` + quoted + `"}}`})
 	check(ask("key", "show", "--agent", evil[:4]+"x"), 2)
-	answer = long
+	answer.Store(&says{http.StatusNotFound, long})
 	check(ask("key", "show", "--ip", "192.0.2.7"), 2)
 }
 

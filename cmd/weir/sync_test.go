@@ -54,7 +54,7 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 	s := serveIn(t, data, "--policy", policy)
 	token := strings.TrimSpace(mintToken(t, data))
 	p := startSync(t, token, docs, "--to", s.url)
-	if _, err := p.stderr.await(regexp.MustCompile(`(?m)^budget spent, next window in (1 h 0 min|59 min \d+ s)$`)); err != nil {
+	if _, err := p.stderr.await(regexp.MustCompile(`(?m)^(?:budget spent|refused), next window in (1 h 0 min|59 min \d+ s)$`)); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -64,7 +64,8 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 	if took := time.Since(start); took > patience/2 {
 		t.Errorf("it ended after %v", took)
 	}
-	for _, want := range []string{`sent 1000 documents, .* 2 requests, 0 refused; `, `error: interrupted; run the same command again to go on`} {
+	// A machine that is too busy to answer within a second is asked again, and may refuse that.
+	for _, want := range []string{`sent 1000 documents, .* (2 requests, 0 refused|3 requests, 1 refused); `, `error: interrupted; run the same command again to go on`} {
 		if !regexp.MustCompile(want).MatchString(p.stderr.String()) {
 			t.Errorf("it did not say %q:\n%s", want, p.stderr)
 		}
