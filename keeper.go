@@ -23,6 +23,7 @@ type Holding struct {
 	Override bool  // whether that is an override
 	Grant    Grant // the grant in force; zero: none
 	Exempt   bool  // the caller is never refused
+	Shared   bool  // all callers share the window, so that no Reset or Grant of one of them touches it
 	Now      int64 // Unix seconds, by the store's clock
 }
 
@@ -42,7 +43,7 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]H
 		h := &out[i]
 		h.Limiter, h.Window, h.Limit, h.Count, h.Reset = &t.limiters[i].Limiter, w, t.limits[i], used.Count, used.Reset
 		h.Declared, h.Exempt, h.Grant, h.Now = t.limits[i], t.exempted[i], t.grants[i], t.receipt.Now
-		h.Override = h.Declared != w.Limit
+		h.Override, h.Shared = h.Declared != w.Limit, shared(w, caller)
 		if limit := t.granted(i); limit > 0 {
 			h.Limit = limit
 		}
@@ -71,8 +72,18 @@ func (d *Decider) hold(limiter string, caller Keys) (*ticket, error) {
 	return t, nil
 }
 
-// Reset gives a caller its whole budget of a limiter back: its windows are as if they had never been opened. It errs where there
-// is no such limiter, where the store is no Keeper, and where it does not answer; ctx bounds the wait.
+// shared reports whether a window counts a caller together with all others.
+func shared(w *Window, caller Keys) bool {
+	for _, part := range w.Key {
+		if source, _ := CountedBy(nil, part, caller); source != sharedSource {
+			return false
+		}
+	}
+	return true
+}
+
+// Reset gives a caller its whole budget of a limiter back: its windows are as if they had never been opened. What all callers share
+// is not one caller's to be given back, and stays. It errs where there is no such limiter, where the store is no Keeper, and where it does not answer; ctx bounds the wait.
 func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error {
 	t, err := d.hold(limiter, caller)
 	if err != nil {
@@ -81,22 +92,31 @@ func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error 
 	if d.keeper == nil {
 		return fmt.Errorf("reset limiter %q: %w", limiter, ErrNoKeeper)
 	}
-	if err := d.keeper.Reset(ctx, t.charges[:t.n]); err != nil {
+	var own []Charge
+	for i := range t.n {
+		if !shared(t.windows[i], caller) {
+			own = append(own, t.charges[i])
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	if err := d.keeper.Reset(ctx, own); err != nil {
 		return fmt.Errorf("reset limiter %q: %w", limiter, err)
 	}
-	d.outage.forgive(t.charges[:t.n])
+	d.outage.forgive(own)
 	if local, ok := d.options.Fallback.(Keeper); ok {
 		// Or an outage in this very window would bring the old count back. Where it shares a budget with others it stays: then the
 		// outage refuses early.
-		_ = local.Reset(ctx, t.charges[:t.n])
+		_ = local.Reset(ctx, own)
 	}
 	return nil
 }
 
 // Grant gives a caller other limits until a time, in place of what the policy says: limits has one for each window of the
-// limiter, in the policy's order, 0 where the grant has no say. No limits take the caller's grants back. It errs as Reset does,
-// and where a limit is not from 1 to MaxLimit or less than the limiter's cost, or until is not to come or more than a year away
-// by the store's clock.
+// limiter, in the policy's order, 0 where it stays as it is, also by an earlier grant; what all callers share must stay. No limits
+// take the caller's grants back. It errs as Reset does, and where a limit is not from 1 to MaxLimit or less than the limiter's cost,
+// or until is not to come or more than a year away by the store's clock.
 func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits []int64, until int64) error {
 	t, err := d.hold(limiter, caller)
 	if err != nil {
@@ -105,27 +125,31 @@ func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits
 	if d.keeper == nil {
 		return fmt.Errorf("grant: limiter %q: %w", limiter, ErrNoKeeper)
 	}
-	grants := make([]Grant, t.n)
+	charges, grants := t.charges[:t.n], make([]Grant, t.n)
 	if len(limits) > 0 {
 		if err := d.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil { // what time is it?
 			return fmt.Errorf("grant: limiter %q: %w", limiter, err)
 		}
-		if err := t.checkGrant(limits, until); err != nil {
+		if err := t.checkGrant(limits, until, caller); err != nil {
 			return fmt.Errorf("grant: limiter %q: %w", limiter, err)
 		}
+		charges, grants = nil, nil
 		for i, limit := range limits {
 			if limit > 0 {
-				grants[i] = Grant{Limit: limit, Until: until}
+				charges, grants = append(charges, t.charges[i]), append(grants, Grant{Limit: limit, Until: until})
 			}
 		}
+		if len(charges) == 0 {
+			return nil
+		}
 	}
-	if err := d.keeper.Grant(ctx, t.charges[:t.n], grants); err != nil {
+	if err := d.keeper.Grant(ctx, charges, grants); err != nil {
 		return fmt.Errorf("grant: limiter %q: %w", limiter, err)
 	}
 	return nil
 }
 
-func (t *ticket) checkGrant(limits []int64, until int64) error {
+func (t *ticket) checkGrant(limits []int64, until int64, caller Keys) error {
 	if len(limits) != t.n {
 		return fmt.Errorf("%d limits for %d windows: one for each is needed, 0 for those that stay", len(limits), t.n)
 	}
@@ -136,6 +160,9 @@ func (t *ticket) checkGrant(limits []int64, until int64) error {
 	for i, limit := range limits {
 		if limit < 0 || limit > MaxLimit {
 			return fmt.Errorf("limit %d for %q: 1 to %d is allowed, 0 leaves it as it is", limit, t.windows[i], MaxLimit)
+		}
+		if limit > 0 && shared(t.windows[i], caller) {
+			return fmt.Errorf("limit %d for %q: all callers share that, so no grant for one of them can change it: 0 is allowed", limit, t.windows[i])
 		}
 		if cost := t.limiters[i].cost; limit > 0 && limit < cost {
 			return fmt.Errorf("limit %d for %q is less than the cost of one request, %d: none could be served", limit, t.windows[i], cost)

@@ -319,3 +319,34 @@ func TestAResetIsNotUndoneByWhatTheStoreIsOwed(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAllShareIsNotOneCallersToBeGivenBack(t *testing.T) {
+	b := newBench(t, policyOf(limiter("l", "2 per minute by ip", "9 per minute by everyone")))
+	ip := caller{"ip": "192.0.2.1", "everyone": ""}
+	for range 2 {
+		b.ask("l", 0, ip)
+	}
+	b.holds(ip, "2/2, 0 left, 60 s; 2/9, 7 left, 60 s")
+	if err := b.d.Reset(context.Background(), "l", ip); err != nil {
+		t.Fatal(err)
+	}
+	b.holds(ip, "0/2, 2 left, not open; 2/9, 7 left, 60 s")
+	err := b.d.Grant(context.Background(), "l", ip, []int64{4, 18}, b.unix(time.Hour))
+	if err == nil || !strings.Contains(err.Error(), "all callers share") {
+		t.Errorf("a grant of what all share: %v", err)
+	}
+	if err := b.d.Grant(context.Background(), "l", ip, []int64{4, 0}, b.unix(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	b.holds(ip, "0/4, 4 left, not open, granted for 3600 s over 2; 2/9, 7 left, 60 s")
+}
+
+func TestAGrantLeavesTheWindowsAloneThatItHasNoSayIn(t *testing.T) {
+	b := newBench(t, policyOf(limiter("l", "2 per minute by ip", "9 per hour by ip")))
+	for _, limits := range [][]int64{{0, 18}, {4, 0}, {0, 0}} {
+		if err := b.d.Grant(context.Background(), "l", ip, limits, b.unix(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.holds(ip, "0/4, 4 left, not open, granted for 3600 s over 2; 0/18, 18 left, not open, granted for 3600 s over 9")
+}

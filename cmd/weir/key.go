@@ -231,7 +231,7 @@ type shownKeys struct {
 	Windows []struct {
 		Limiter, Window, Lacks                   string
 		Limit, Declared, Count, Remaining, Reset int64
-		Override, Exempt                         bool
+		Override, Exempt, Shared                 bool
 		Grant                                    *struct{ Limit, Until int64 }
 	}
 }
@@ -255,6 +255,8 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		}
 		note, resets := "", "not open"
 		switch {
+		case x.Shared:
+			note = "shared by all callers: no reset or grant of one touches it"
 		case x.Exempt:
 			note = "exempt: never refused"
 		case x.Grant != nil:

@@ -55,7 +55,7 @@ func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// limits returns one limit for each window, 0 where the window is not known or keeps its limit; none: grants are taken back.
+// limits returns one limit for each window, 0 where the window is not known, is shared by all callers or keeps its limit; none: grants are taken back.
 func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, error) {
 	limits := make([]int64, len(windows))
 	if c.Times != nil {
@@ -64,7 +64,7 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 			return nil, unprocessable("invalid_times", "times must be a whole number from 1 to %d.", weir.MaxLimit)
 		}
 		for i, w := range windows {
-			if w.Lacks != "" {
+			if w.Lacks != "" || w.Shared {
 				continue
 			}
 			if w.Declared > weir.MaxLimit/times {
@@ -88,6 +88,9 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 		}
 		if limit > 0 && windows[i].Lacks != "" {
 			return nil, unprocessable("not_counted", "For %q the caller is not known; name %s too, or give 0.", windows[i].Window, windows[i].Lacks)
+		}
+		if limit > 0 && windows[i].Shared {
+			return nil, unprocessable("shared_window", "%q is what all callers share, so no grant for one of them can change it; give 0.", windows[i].Window)
 		}
 		if limit > 0 && limit < l.Cost {
 			return nil, unprocessable("limit_out_of_range", "Limit %d for %q is less than the cost of one request, %d: none could be served.", limit, windows[i].Window, l.Cost)

@@ -411,3 +411,15 @@ func TestProcessesThatLogAtATimeWriteWholeLines(t *testing.T) {
 		t.Errorf("%d lines, %v, %v", len(lines), err, readErr)
 	}
 }
+
+func TestAGrantOfTimesLeavesWhatAllShareAlone(t *testing.T) {
+	f := newFixture(t, nil)
+	policy := "limiters:\n  - name: model\n    routes: [POST /ask]\n    windows: [9 per minute by ip, 30 per minute by everyone]\n"
+	f.answered(call{method: "POST", path: "/policy", body: policy, header: map[string]string{"Content-Type": "application/yaml"}}, nil)
+	var got told
+	f.answered(f.post("/keys/grant", `{"ip":"192.0.2.7","limiter":"model","times":2,"for":"1h","why":"x"}`), &got)
+	if got.String() != "model 0/18 until +3600, model 0/30" {
+		t.Errorf("%v", got)
+	}
+	f.refused(f.post("/keys/grant", `{"ip":"192.0.2.7","limiter":"model","limits":[18,60],"for":"1h","why":"x"}`), 422, "shared_window")
+}
