@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/memstore"
@@ -209,17 +210,7 @@ func readChange(w http.ResponseWriter, r *http.Request) (c change, ok bool) {
 	if !ok {
 		return c, false
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	d.UseNumber()
-	err := d.Decode(&c)
-	if err == nil && d.More() {
-		err = errors.New("it goes on after the object")
-	} else if err == nil {
-		if _, end := d.Token(); end != io.EOF {
-			err = errors.New("it goes on after the object")
-		}
-	}
+	err := strictly(b, &c)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_body", "The body is not the JSON object that is wanted here: "+err.Error())
 		return c, false
@@ -229,6 +220,45 @@ func readChange(w http.ResponseWriter, r *http.Request) (c change, ok bool) {
 		return c, false
 	}
 	return c, true
+}
+
+// strictly reads one JSON object into v. Unlike encoding/json alone it takes no field twice, none in other letters, and no text that is
+// not UTF-8: whoever is meant must be beyond doubt.
+func strictly(b []byte, v any) error {
+	if !utf8.Valid(b) {
+		return errors.New("it is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	d.UseNumber()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("it goes on after the object")
+	}
+	// Of an object that is known to be one, and to have flat fields and lists of numbers only, the names are what is left to look at.
+	d = json.NewDecoder(bytes.NewReader(b))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return errors.New("it is no object")
+	}
+	seen := make(map[string]bool)
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		text, _ := name.(string)
+		if seen[text] || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz") != "" { // ſ is s where case is folded
+			return fmt.Errorf("field %.40q stands there twice, or not in small letters", text)
+		}
+		seen[text] = true
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resetKeys answers POST /keys/reset.
