@@ -183,6 +183,12 @@ func (n *named) lacksPart(part weir.Part) string {
 	return strings.Join(append(slices.Clone(part), "ip"), " or ")
 }
 
+// addressed reports whether the caller's address is known exactly.
+func (n *named) addressed() bool {
+	who, ok := n.callers[0].(weir.Addresser)
+	return ok && who.Addr().IsValid()
+}
+
 // uses reports whether a window counts by any of what the caller was named by.
 func (n *named) uses(w *weir.Window) bool {
 	if n.lacks(w) != "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -63,6 +64,9 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 		if !ok || times < 1 || times > weir.MaxLimit {
 			return nil, unprocessable("invalid_times", "times must be a whole number from 1 to %d.", weir.MaxLimit)
 		}
+		if byNetwork(l) && !n.addressed() {
+			return nil, unprocessable("address_unknown", "Limiter %s has other limits for some networks, and the caller's address is not known, so neither is times what; name ip too, or give limits.", l.Name)
+		}
 		for i, w := range windows {
 			if w.Lacks != "" || w.Shared {
 				continue
@@ -102,6 +106,11 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 		return nil, unprocessable("no_limits", `All limits are 0, which changes nothing; "limits": [] takes grants back.`)
 	}
 	return limits, nil
+}
+
+// byNetwork reports whether a limiter has other limits for some networks.
+func byNetwork(l *weir.Limiter) bool {
+	return slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.For.Network.IsValid() })
 }
 
 // until returns the second at which the grant ends; now is the store's.

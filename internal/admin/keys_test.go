@@ -180,8 +180,14 @@ func TestWhatIsWrongWithAGrantIsSaid(t *testing.T) {
 		`{"agent":"` + strings.Repeat("a", 20<<10) + `","limiter":"leads","times":2,"for":"1h","why":"x"}`:    "400 invalid_caller",
 		`{"ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"x"}{}`:                               "400 invalid_body",
 		`{"ip":"192.0.2.7","limiter":"leads","time":2,"for":"1h","why":"x"}`:                                  "400 invalid_body",
-		`[]`: "400 invalid_body",
-		``:   "400 invalid_body",
+		`{"ip":"192.0.2.7","ip":"192.0.2.8","limiter":"leads","times":2,"for":"1h","why":"x"}`:                "400 invalid_body",
+		`{"ip":"192.0.2.7","IP":"192.0.2.8","limiter":"leads","times":2,"for":"1h","why":"x"}`:                "400 invalid_body",
+		`{"ip":"192.0.2.7","Limiter":"leads","times":2,"for":"1h","why":"x"}`:                                 "400 invalid_body",
+		"{\"agent\":\"a\xff\",\"limiter\":\"leads\",\"times\":2,\"for\":\"1h\",\"why\":\"x\"}":                "400 invalid_body",
+		`{"ip":"192.0.2.7","iſsuer":"x","limiter":"leads","times":2,"for":"1h","why":"x"}`:                    "400 invalid_body",
+		`null`: "400 invalid_body",
+		`[]`:   "400 invalid_body",
+		``:     "400 invalid_body",
 		`{"why":"` + strings.Repeat("x", 70<<10) + `"}`: "413 payload_too_large",
 	} {
 		status, code, _ := strings.Cut(want, " ")
@@ -422,4 +428,20 @@ func TestAGrantOfTimesLeavesWhatAllShareAlone(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	f.refused(f.post("/keys/grant", `{"ip":"192.0.2.7","limiter":"model","limits":[18,60],"for":"1h","why":"x"}`), 422, "shared_window")
+}
+
+func TestTimesWhatIsNotKnownIsNotGranted(t *testing.T) {
+	sessions, err := identity.NewSessions(identity.SessionsOptions{Issuer: "shop", Keys: []identity.SessionKey{secretKey(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, func(o *admin.Options) { o.Sessions = sessions })
+	policy := "limiters:\n  - name: leads\n    routes: [POST /leads]\n    windows: [5 per minute by session or ip]\n    overrides: [50 per minute for 192.0.2.0/24]\n"
+	f.answered(call{method: "POST", path: "/policy", body: policy, header: map[string]string{"Content-Type": "application/yaml"}}, nil)
+	f.refused(f.post("/keys/grant", `{"session":"visit-1","limiter":"leads","times":2,"for":"1h","why":"x"}`), 422, "address_unknown")
+	var got told
+	f.answered(f.post("/keys/grant", `{"session":"visit-1","ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"x"}`), &got)
+	if got.String() != "leads 0/100 until +3600" {
+		t.Errorf("%v", got)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -159,6 +160,15 @@ func (k *Known) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		}
 	}
 	return dst, false
+}
+
+// Addr implements weir.Addresser for those who were counted by an IPv4 address, so that a policy's word on their network is found.
+// Of IPv6 only a network was counted, which does not tell in which smaller ones the caller is: it is the zero Addr then.
+func (k *Known) Addr() netip.Addr {
+	if value, ok := k.AppendKey(nil, "ip"); ok && len(value) == 4 {
+		return netip.AddrFrom4([4]byte(value))
+	}
+	return netip.Addr{}
 }
 
 // Digested reports whether AppendKey gives the SHA-256 of a source's value in place of the value.

@@ -260,3 +260,25 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+func TestACallerThatIsKnownByAnIPv4AddressIsFoundByAPolicysNetworks(t *testing.T) {
+	c := newClock()
+	r := newRecorder(t, c.now)
+	l := byIP(t, "ask", 30)
+	network, err := weir.ParseWho("192.0.2.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Overrides = []weir.Override{{Limit: 300, Per: time.Minute, For: network}}
+	desk := newDesk(t, c.now, l)
+	r.Declare(desk.decider.Policy())
+	r.Observe(desk.event("ask", "\xc0\x00\x02\x07"))
+	known, ok := r.Caller("ask", limiter(t, r.Snapshot(watch.Ask{}), "ask").Spending[0].Hash)
+	if !ok {
+		t.Fatal("the caller is not known")
+	}
+	held, err := desk.decider.Inspect(t.Context(), "ask", known)
+	if err != nil || len(held) != 1 || held[0].Count != 1 || held[0].Declared != 300 || !held[0].Override {
+		t.Errorf("%+v, %v", held, err)
+	}
+}

@@ -85,4 +85,7 @@ func (f *refusals) after(number uint64) (list []*refusal, next uint64) {
 	return list, next
 }
 
-var _ weir.Keys = (*Known)(nil)
+var (
+	_ weir.Keys      = (*Known)(nil)
+	_ weir.Addresser = (*Known)(nil)
+)
