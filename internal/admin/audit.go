@@ -42,7 +42,7 @@ func OpenAudit(ctx context.Context, dir string, now func() time.Time) (*Audit, e
 	a := &Audit{path: filepath.Join(dir, auditFile), now: now}
 	err := a.alone(ctx, func() (err error) {
 		path := filepath.Join(dir, auditKey)
-		if a.key, err = os.ReadFile(path); errors.Is(err, fs.ErrNotExist) {
+		if a.key, err = readWhole(path, mostToken); errors.Is(err, fs.ErrNotExist) {
 			a.key = make([]byte, sha256.Size)
 			rand.Read(a.key) // never fails
 			err = replace(path, a.key)
@@ -147,16 +147,22 @@ const mostAudit = 4 << 20
 // Last returns the last n entries as they stand there, oldest first; what is no line of JSON is left out.
 func (a *Audit) Last(n int) ([]json.RawMessage, error) {
 	out := []json.RawMessage{}
-	f, err := os.Open(a.path)
+	info, err := os.Stat(a.path) // first, since to open a pipe may take for ever
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", a.path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	f, err := os.Open(a.path)
 	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
 	from := max(info.Size()-mostAudit, 0)

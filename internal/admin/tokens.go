@@ -256,17 +256,11 @@ const mostTokens = 1 << 20
 
 // readTokens returns the tokens of a file; none where there is no file.
 func readTokens(path string) ([]NamedToken, error) {
-	info, err := os.Stat(path) // first, since to open a pipe may take for ever
+	b, err := readWhole(path, mostTokens)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return []NamedToken{}, nil
 	case err != nil:
-		return nil, fmt.Errorf("read the admin tokens: %w", err)
-	case !info.Mode().IsRegular() || info.Size() > mostTokens:
-		return nil, fmt.Errorf("read the admin tokens: %s is no regular file of %d bytes at most", path, mostTokens)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
 		return nil, fmt.Errorf("read the admin tokens: %w", err)
 	}
 	all := []NamedToken{}
@@ -286,6 +280,18 @@ func readTokens(path string) ([]NamedToken, error) {
 		return nil, fmt.Errorf("read the admin tokens: %s: %w", path, err)
 	}
 	return all, nil
+}
+
+// readWhole reads a regular file of most bytes at most.
+func readWhole(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path) // first, since to open a pipe may take for ever
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("%s is no regular file of %d bytes at most", path, most)
+	}
+	return os.ReadFile(path)
 }
 
 func parseNamed(words []string) (n NamedToken, err error) {
@@ -346,13 +352,16 @@ func replace(path string, b []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// mostToken bounds the operator's file.
+const mostToken = 4 << 10
+
 // ReadOperator returns the operator's token of a data directory, for commands on the same machine.
 func ReadOperator(dir string) (string, error) {
 	path := filepath.Join(dir, operatorFile)
 	if err := private(path); err != nil {
 		return "", err
 	}
-	b, err := os.ReadFile(path)
+	b, err := readWhole(path, mostToken)
 	if err != nil {
 		return "", err
 	}
