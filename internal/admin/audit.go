@@ -61,7 +61,7 @@ func OpenAudit(ctx context.Context, dir string, now func() time.Time) (*Audit, e
 // An Entry is one change. It is written before the change is made.
 type Entry struct {
 	Time    string  `json:"time"`
-	Who     string  `json:"who"`  // "token NAME", "command line", "SIGHUP", "watch" (of the policy's file)
+	Who     string  `json:"who"`  // "token NAME", "command line", "start" (of a server), "SIGHUP", "watch" (of the policy's file)
 	What    string  `json:"what"` // "reset", "grant", "policy", "admin token created", "admin token revoked"; "… failed" follows one that did not come about
 	Limiter string  `json:"limiter,omitempty"`
 	Caller  *Hashed `json:"caller,omitempty"`

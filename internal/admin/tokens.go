@@ -111,6 +111,9 @@ func (t *Tokens) Begin(ctx context.Context) (made string, err error) {
 		if err := replace(t.OperatorPath(), []byte(token+"\n")); err != nil {
 			return nil, err
 		}
+		if err := t.log(ctx, "start", "admin token created", Operator); err != nil {
+			return nil, err
+		}
 		made = token
 		return append(all, n), nil
 	})
@@ -134,7 +137,7 @@ func (t *Tokens) Create(ctx context.Context, name string) (token string, err err
 		if token, n, err = t.mint(name); err != nil {
 			return nil, err
 		}
-		return append(all, n), t.log(ctx, "admin token created", name)
+		return append(all, n), t.log(ctx, commandLine, "admin token created", name)
 	})
 	if err != nil {
 		return "", fmt.Errorf("create admin token %q: %w", name, err)
@@ -149,7 +152,7 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 		if len(rest) == len(all) {
 			return nil, ErrNoToken
 		}
-		if err := t.log(ctx, "admin token revoked", name); err != nil {
+		if err := t.log(ctx, commandLine, "admin token revoked", name); err != nil {
 			return nil, err
 		}
 		if name == Operator {
@@ -165,12 +168,15 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 	return nil
 }
 
+// commandLine is who changes tokens by 'weir admin'.
+const commandLine = "command line"
+
 // log tells the audit log what is about to happen to a token.
-func (t *Tokens) log(ctx context.Context, what, name string) error {
+func (t *Tokens) log(ctx context.Context, who, what, name string) error {
 	if t.audit == nil {
 		return nil
 	}
-	return t.audit.Append(ctx, Entry{Who: "command line", What: what, After: map[string]string{"name": name}})
+	return t.audit.Append(ctx, Entry{Who: who, What: what, After: map[string]string{"name": name}})
 }
 
 // List returns all tokens, by name.
