@@ -17,7 +17,7 @@ func newDenial() *cobra.Command {
 		Short: "Explain one refusal by the id that its 429 carries",
 		Long: `Explain one refusal. ID is what stands in the field X-Weir-Denial of a 429: callers are shown it, and learn nothing from it.
 Any node that shares the store, or the data directory, can open it.`,
-		Example: "  weir denial AVs8RGzh…\n  weir key show --denial wd1_…",
+		Example: "  weir denial AVs8RGzh…\n  weir key show --denial AVs8RGzh…",
 		Args:    arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			const longest = 8 << 10

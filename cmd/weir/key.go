@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -119,11 +120,14 @@ func newKeyReset() *cobra.Command {
 		Use:     "reset",
 		Short:   "Give a caller its whole budget back",
 		Long:    "Give a caller its whole budget back: its windows are as if they had never been opened. Without --limiter, of every limiter\nthat counts by what names the caller.",
-		Example: "  weir key reset --ip 192.0.2.7 --limiter widget-leads --why 'a test that ran wild'\n  weir key reset --denial AVs8RGzh…",
+		Example: "  weir key reset --ip 192.0.2.7 --limiter widget-leads --why 'a test that ran wild'\n  weir key reset --denial AVs8RGzh… --why 'our own crawler'",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
+			}
+			if strings.TrimSpace(why) == "" {
+				return noWhy()
 			}
 			body := f.body()
 			body["why"] = why
@@ -135,9 +139,14 @@ func newKeyReset() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log")
+	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log; required")
 	withoutVariables(cmd, "why")
 	return cmd
+}
+
+// noWhy is the failure of a change without a reason.
+func noWhy() error {
+	return misused("such as --why 'moving house'", "--why is missing: it is an exception, the audit log keeps it, and somebody will ask")
 }
 
 const grantLong = `Give a caller other limits until a time, in place of the policy's.
@@ -170,8 +179,10 @@ func newKeyGrant() *cobra.Command {
 			switch given := cmd.Flags().Changed; {
 			case f.limiter == "" && f.denial == "":
 				return misused(hint, "--limiter is missing: a grant is for one limiter")
-			case why == "":
-				return misused("such as --why 'moving house'", "--why is missing: a grant is an exception, and somebody will ask")
+			case strings.TrimSpace(why) == "":
+				return noWhy()
+			case len(limits) > 0 && !slices.ContainsFunc(limits, func(n int64) bool { return n != 0 }):
+				return misused("--limit none takes the caller's grants back", "--limit %v changes nothing", &limits)
 			case given("times") == given("limit"):
 				return misused(hint, "give either --times or --limit")
 			case given("times"):
@@ -180,6 +191,9 @@ func newKeyGrant() *cobra.Command {
 				body["limits"] = []int64(limits)
 			}
 			if given := cmd.Flags().Changed; given("times") || len(limits) > 0 {
+				if until == "" {
+					return misused("such as --until 18:00 or --until 2h", "--until is missing: a grant ends by itself")
+				}
 				name, value, err := parseUntil(until, time.Now())
 				if err != nil {
 					return misused(hint, "--until %q: %w", until, err)

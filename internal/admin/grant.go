@@ -24,10 +24,6 @@ func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if c.Why == "" {
-		unprocessable("no_why", "why is required: a grant is an exception, and somebody will ask.").tell(w)
-		return
-	}
 	if c.Limiter == "" && c.Denial == "" {
 		unprocessable("no_limiter", "limiter is required: a grant is for one limiter.").tell(w)
 		return
@@ -141,10 +137,13 @@ func (c *change) until(now int64) (int64, error) {
 		return 0, unprocessable("invalid_until", "%s.", form)
 	}
 	if until <= now {
-		return 0, unprocessable("until_past", "until %d is past: it is %d by the store's clock, and a time after that is needed.", until, now)
+		return 0, unprocessable("until_past", "until %s is past: it is %s by the store's clock, and a time after that is needed.", stamp(until), stamp(now))
 	}
 	if until > latest {
-		return 0, unprocessable("until_too_late", "until %d is more than a year away: %d is the latest.", until, latest)
+		return 0, unprocessable("until_too_late", "until %s is more than a year away: %s is the latest.", stamp(until), stamp(latest))
 	}
 	return until, nil
 }
+
+// stamp spells Unix seconds.
+func stamp(second int64) string { return time.Unix(second, 0).UTC().Format(time.RFC3339) }

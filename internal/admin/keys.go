@@ -219,6 +219,10 @@ func readChange(w http.ResponseWriter, r *http.Request) (c change, ok bool) {
 		refuse(w, http.StatusUnprocessableEntity, "why_too_long", fmt.Sprintf("why may have %d bytes at most.", mostWhy))
 		return c, false
 	}
+	if c.Why = strings.TrimSpace(c.Why); c.Why == "" {
+		refuse(w, http.StatusUnprocessableEntity, "no_why", "why is required: it is an exception, the audit log keeps it, and somebody will ask.")
+		return c, false
+	}
 	return c, true
 }
 
@@ -296,6 +300,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what s
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storePatience)
 	defer cancel()
+	version := s.options.Policy.State().Version
 	before, err := s.inspect(ctx, n, limiters)
 	if err != nil {
 		tellError(w, err)
@@ -312,23 +317,33 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what s
 		tellError(w, err)
 		return
 	}
-	for _, l := range limiters {
-		for _, caller := range n.callers {
-			if err := p.do(l, caller); err != nil {
-				entry.What, entry.Before, entry.After = what+" failed", nil, nil
-				_ = s.options.Audit.Append(context.WithoutCancel(ctx), entry) // that it was to be is there
-				tellError(w, err)
-				return
-			}
-		}
-	}
-	s.log.Info("an operator has changed what holds for a caller", "what", what, "by", who(r), "limiter", entry.Limiter, "caller", entry.Caller.Hash)
-	out, err := s.inspect(ctx, n, limiters)
-	if err != nil {
+	if err := s.carryOut(p, n, limiters, version); err != nil {
+		entry.What, entry.Before, entry.After = what+" failed", nil, nil
+		_ = s.options.Audit.Append(context.WithoutCancel(ctx), entry) // that it was to be is there
 		tellError(w, err)
 		return
 	}
+	s.log.Info("an operator has changed what holds for a caller", "what", what, "by", who(r), "limiter", entry.Limiter, "caller", entry.Caller.Hash)
+	out, err := s.inspect(ctx, n, limiters)
+	if err != nil { // it is done all the same
+		out = &inspection{Kinds: before.Kinds, Now: before.Now, Windows: []window{}}
+	}
 	answer(w, http.StatusOK, out)
+}
+
+// carryOut does what was planned and logged, unless another policy has come into force since: its windows would be others.
+func (s *Server) carryOut(p planned, n *named, limiters []*weir.Limiter, version string) error {
+	if now := s.options.Policy.State().Version; now != version {
+		return &refusal{http.StatusConflict, "policy_changed", fmt.Sprintf("Policy %s came into force in place of %s meanwhile, and nothing was changed; look again, and ask again.", now, version)}
+	}
+	for _, l := range limiters {
+		for _, caller := range n.callers {
+			if err := p.do(l, caller); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func names(limiters []*weir.Limiter) string {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -205,7 +206,7 @@ func TestWhatIsWrongWithAGrantIsSaid(t *testing.T) {
 	if lines := f.audit(); len(lines) != 0 {
 		t.Errorf("refused ones are logged: %v", lines)
 	}
-	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7","times":2}`), 400, "invalid_body")
+	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7","times":2,"why":"x"}`), 400, "invalid_body")
 	for query, code := range map[string]string{"": "no_caller", "?ip=": "no_caller", "?ip=1&ip=2": "invalid_query", "?who=x": "invalid_query", "?ip=nobody": "invalid_caller"} {
 		f.refused(call{method: "GET", path: "/keys" + query}, 400, code)
 	}
@@ -269,7 +270,7 @@ func TestWhatCannotBeLoggedIsNotDone(t *testing.T) {
 	if err := os.Mkdir(f.path("audit.log"), 0o700); err != nil { // a file that no line can be added to
 		t.Fatal(err)
 	}
-	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7"}`), 503, "audit_unavailable")
+	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7","why":"x"}`), 503, "audit_unavailable")
 	f.refused(f.post("/keys/grant", `{"ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"x"}`), 503, "audit_unavailable")
 	next := call{method: "POST", path: "/policy", body: strings.ReplaceAll(policyText, "5 per", "6 per"), header: map[string]string{"Content-Type": "application/yaml"}}
 	f.refused(next, 503, "audit_unavailable")
@@ -327,7 +328,7 @@ func TestARefusalIsExplained(t *testing.T) {
 	if got.String() != "leads 0/5, leads 0/20" {
 		t.Errorf("%v", got)
 	}
-	f.refused(f.post("/keys/reset", `{"denial":"`+id+`","limiter":"sync"}`), 422, "other_limiter")
+	f.refused(f.post("/keys/reset", `{"denial":"`+id+`","limiter":"sync","why":"x"}`), 422, "other_limiter")
 	f.refused(call{method: "GET", path: "/denials/" + id[:len(id)-2]}, 422, "invalid_denial")
 	f.refused(call{method: "GET", path: "/denials/%1b%5b31m%00"}, 422, "invalid_denial")
 	next := strings.ReplaceAll(policyText, "5 per minute", "6 per minute")
@@ -451,4 +452,38 @@ func TestTimesWhatIsNotKnownIsNotGranted(t *testing.T) {
 	if got.String() != "leads 0/100 until +3600" {
 		t.Errorf("%v", got)
 	}
+}
+
+// Between what is logged and what is done another policy may come into force: then nothing is done, and the log says so.
+func TestAChangeIsMadeUnderThePolicyThatItWasLoggedUnder(t *testing.T) {
+	var once sync.Once
+	var policy *live.Policy
+	dir := t.TempDir()
+	f := newFixture(t, func(o *admin.Options) {
+		policy = o.Policy
+		audit, err := admin.OpenAudit(t.Context(), dir, func() time.Time {
+			once.Do(func() {
+				if err := policy.Post(t.Context(), "somebody", []byte(strings.ReplaceAll(policyText, "5 per", "6 per"))); err != nil {
+					t.Error(err)
+				}
+			})
+			return time.Unix(start, 0)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Audit = audit
+	})
+	f.spend(5, "/leads", "192.0.2.7:1")
+	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7","why":"x"}`), 409, "policy_changed")
+	var got told
+	f.answered(call{method: "GET", path: "/keys?ip=192.0.2.7&limiter=leads"}, &got)
+	if got.String() != "leads 5/6, leads 5/20" {
+		t.Errorf("%v", got)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "audit.log"))
+	if err != nil || !strings.Contains(string(text), `"reset failed"`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	f.answered(f.post("/keys/reset", `{"ip":"192.0.2.7","why":"x"}`), &got)
 }

@@ -155,13 +155,13 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 		if err := t.log(ctx, commandLine, "admin token revoked", name); err != nil {
 			return nil, err
 		}
-		if name == Operator {
-			if err := os.Remove(t.OperatorPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-		}
 		return append([]NamedToken{}, rest...), nil
 	})
+	if err == nil && name == Operator { // it means nothing any more
+		if err = os.Remove(t.OperatorPath()); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("revoke admin token %.80q: %w", name, err)
 	}

@@ -516,8 +516,8 @@ class Row {
     say(this.count, !last ? "not known yet" : c.open ? `${whole.format(last.count)} of ${whole.format(last.limit)}` : `all of ${whole.format(last.limit)} left`);
     this.count.title = last?.window ?? "";
     say(this.reset, c.open ? lasting(last.reset - present()) : "");
-    say(this.units, tenth.format(c.units));
-    say(this.refused, tenth.format(c.refused));
+    say(this.units, whole.format(c.units));
+    say(this.refused, whole.format(c.refused));
     this.refused.classList.toggle("some", c.refused >= 1);
     this.buttons.forEach((button) => {
       button.disabled = !c.actionable;
