@@ -78,6 +78,10 @@ bench-redis: ## Weir through a Redis of its own beside others for Go and bare sc
 bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" writes docs/pacing.md anew; PACER=-quick
 	cd bench && go run ./pacer $(PACER)
 
+.PHONY: bench-operate
+bench-operate: ## what metrics, top callers, denial ids, a candidate and reloads cost those who are served: four minutes
+	cd bench && go run . -operate -rounds 7
+
 .PHONY: screenshot
 screenshot: ## docs/demo.png and docs/dashboard.png, the README's pictures, from the browser tests; takes two minutes
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png
