@@ -122,7 +122,7 @@ func (e *epoch) id(d *weir.Decision, binding *weir.Standing, caller weir.Keys) s
 		Reset:   binding.Reset,
 		At:      d.Now,
 		Policy:  e.version,
-		Callers: callersOf(binding.Limiter, caller),
+		Callers: weir.Keep(binding.Limiter, caller),
 	}
 	return e.seal(f.encode())
 }

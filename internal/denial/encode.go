@@ -26,6 +26,7 @@ const (
 	mostPlain = 1104
 	mostText  = 160 // of a limiter's name, a window's spelling or a policy's version, in bytes
 	mostName  = 64  // of a key source, as everywhere
+	longest   = 256 // of a value, in bytes: a longer one is a digest (D13)
 )
 
 // encode returns the facts as bytes, padded. Callers that have no room are left out, and said to be.

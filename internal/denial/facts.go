@@ -1,12 +1,6 @@
 package denial
 
-import (
-	"crypto/sha256"
-	"net/netip"
-	"slices"
-
-	"github.com/weirlimit/weir"
-)
+import "github.com/weirlimit/weir"
 
 // Facts are what an id tells of one refusal.
 type Facts struct {
@@ -26,73 +20,8 @@ type Facts struct {
 }
 
 // A Caller is who was counted, by one key source.
-type Caller struct {
-	Source string
-	Value  []byte // as the key source has it
-	Digest bool   // Value is the SHA-256 of one that is longer than 256 bytes
-}
-
-// longest is the length of a value from which on a window's key has its SHA-256 instead (D13).
-const longest = 256
-
-// callersOf returns who the windows of l count.
-func callersOf(l *weir.Limiter, caller weir.Keys) []Caller {
-	var all []Caller
-	for i := range l.Windows {
-		for _, part := range l.Windows[i].Key {
-			source, value := weir.CountedBy(nil, part, caller)
-			if source == "" || slices.ContainsFunc(all, func(c Caller) bool { return c.Source == source }) {
-				continue
-			}
-			c := Caller{Source: source, Value: value}
-			switch {
-			case len(value) > longest:
-				sum := sha256.Sum256(value)
-				c.Value, c.Digest = sum[:], true
-			case len(value) == sha256.Size:
-				kept, ok := caller.(interface{ Digested(source string) bool })
-				c.Digest = ok && kept.Digested(source)
-			}
-			all = append(all, c)
-		}
-	}
-	return all
-}
+type Caller = weir.KnownSource
 
 // Keys returns a caller that has the facts' key sources and no others, so that its windows of the limiter are the very ones that
 // the refused request was counted in, as long as the limiter counts as it did. It shares f's memory.
-func (f *Facts) Keys() weir.Keys { return kept(f.Callers) }
-
-// kept are Keys of another time.
-type kept []Caller
-
-// AppendKey implements weir.Keys.
-func (k kept) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	for i := range k {
-		if k[i].Source == source {
-			return append(dst, k[i].Value...), true
-		}
-	}
-	return dst, false
-}
-
-// Addr implements weir.Addresser for those who were counted by an IPv4 address, so that overrides for networks are found. Of IPv6 only
-// a network was counted, which does not tell in which smaller ones the caller is: it is the zero Addr then.
-func (k kept) Addr() netip.Addr {
-	for i := range k {
-		if v := k[i].Value; k[i].Source == "ip" && len(v) == 4 {
-			return netip.AddrFrom4([4]byte(v))
-		}
-	}
-	return netip.Addr{}
-}
-
-// Digested says that what AppendKey answers is a digest already (see weir.Keys).
-func (k kept) Digested(source string) bool {
-	for i := range k {
-		if k[i].Source == source {
-			return k[i].Digest
-		}
-	}
-	return false
-}
+func (f *Facts) Keys() weir.Keys { return weir.Known(f.Callers) }

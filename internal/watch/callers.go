@@ -2,10 +2,8 @@ package watch
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/hex"
 	"math"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +12,6 @@ import (
 )
 
 const (
-	maxValue = 256      // bytes of a key source's value; a longer one is kept as its SHA-256
 	maxKept  = 16 << 20 // bytes of values, over all limiters; callers beyond are shown, and nothing is kept of them
 	maxKnown = 4 << 10  // about the most that is kept of one
 	faint    = 0.05     // what weighs less is forgotten
@@ -58,7 +55,7 @@ type profile struct {
 	described bool // kind and name are what they can be
 	kind      string
 	name      string
-	known     *Known // nil: not yet, or no room
+	known     weir.Known // nil: not yet, or no room
 }
 
 // add notes a touch. caller may be nil; then who it is waits for the next one. buffer is working memory, returned for the next.
@@ -98,7 +95,7 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 		e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
 	}
 	if r.kept.Load() < maxKept-maxKnown {
-		e.known, buffer = r.keep(t.standing.limiter, caller, buffer)
+		e.known = r.keep(t.standing.limiter, caller)
 	}
 	return buffer
 }
@@ -142,99 +139,30 @@ func isID(b []byte) bool {
 	return len(b) > 0 && len(b) <= 64
 }
 
-// Known is what is kept of a caller so that it can be acted on (weir.Decider's Inspect, Reset and Grant): the key sources that
-// the windows of one limiter counted it by, and no other. It never changes.
-type Known struct{ sources []knownSource }
-
-type knownSource struct {
-	name   string
-	value  string // raw: not to be shown
-	digest bool
-}
-
-// AppendKey implements weir.Keys. A value over 256 bytes is its SHA-256 (see Digested).
-func (k *Known) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	for i := range k.sources {
-		if k.sources[i].name == source {
-			return append(dst, k.sources[i].value...), true
-		}
-	}
-	return dst, false
-}
-
-// Addr implements weir.Addresser for those who were counted by an IPv4 address, so that a policy's word on their network is found.
-// Of IPv6 only a network was counted, which does not tell in which smaller ones the caller is: it is the zero Addr then.
-func (k *Known) Addr() netip.Addr {
-	if value, ok := k.AppendKey(nil, "ip"); ok && len(value) == 4 {
-		return netip.AddrFrom4([4]byte(value))
-	}
-	return netip.Addr{}
-}
-
-// Digested reports whether AppendKey gives the SHA-256 of a source's value in place of the value.
-func (k *Known) Digested(source string) bool {
-	for i := range k.sources {
-		if k.sources[i].name == source {
-			return k.sources[i].digest
-		}
-	}
-	return false
-}
-
-// String keeps a caller's values out of whatever is printed.
-func (k *Known) String() string { return "a caller" }
-
-// GoString is String.
-func (k *Known) GoString() string { return k.String() }
-
-// size is about how many bytes of memory k takes.
-func (k *Known) size() int64 {
+// size is about how many bytes of memory what is kept of a caller takes.
+func size(k weir.Known) int64 {
 	n := int64(64)
-	for i := range k.sources {
-		n += 48 + int64(len(k.sources[i].value))
+	for i := range k {
+		n += 48 + int64(len(k[i].Value))
 	}
 	return n
 }
 
 // keep returns what to keep of a caller: what all windows of the limiter count it by, so that none is taken for another's. nil where
 // there is no room for it.
-func (r *Recorder) keep(l *weir.Limiter, caller weir.Keys, buffer []byte) (*Known, []byte) {
-	k := new(Known)
-	for i := range l.Windows {
-		for _, part := range l.Windows[i].Key {
-			buffer = k.add(part, caller, buffer)
-		}
-	}
-	if n := k.size(); r.kept.Add(n) > maxKept {
+func (r *Recorder) keep(l *weir.Limiter, caller weir.Keys) weir.Known {
+	k := weir.Keep(l, caller)
+	if n := size(k); r.kept.Add(n) > maxKept {
 		r.kept.Add(-n)
-		return nil, buffer
+		return nil
 	}
-	return k, buffer
-}
-
-// add keeps what a part of a key counts the caller by, unless it is there already. buffer is room for it.
-func (k *Known) add(part weir.Part, caller weir.Keys, buffer []byte) (room []byte) {
-	source, value := weir.CountedBy(buffer[:0], part, caller)
-	if cap(value) <= maxBuffer {
-		buffer = value
-	}
-	if source == "" || slices.ContainsFunc(k.sources, func(s knownSource) bool { return s.name == source }) {
-		return buffer
-	}
-	s := knownSource{name: source, digest: len(value) > maxValue}
-	if s.digest {
-		sum := sha256.Sum256(value)
-		value = sum[:]
-	}
-	s.value = string(value)
-	k.sources = append(k.sources, s)
-	return buffer
+	return k
 }
 
 // drop gives back the room that a profile took.
 func (r *Recorder) drop(p *profile) {
 	if p.known != nil {
-		r.kept.Add(-p.known.size())
+		r.kept.Add(-size(p.known))
 	}
 }
 

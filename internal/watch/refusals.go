@@ -1,10 +1,6 @@
 package watch
 
-import (
-	"sync/atomic"
-
-	"github.com/weirlimit/weir"
-)
+import "sync/atomic"
 
 const (
 	refusalsShown   = 256  // refusals that are remembered
@@ -84,8 +80,3 @@ func (f *refusals) after(number uint64) (list []*refusal, next uint64) {
 	}
 	return list, next
 }
-
-var (
-	_ weir.Keys      = (*Known)(nil)
-	_ weir.Addresser = (*Known)(nil)
-)
