@@ -60,8 +60,8 @@ func (c *compiled) match(method, path string) Match {
 	return found
 }
 
-// match1 returns the limiter of a name as a Match.
-func (c *compiled) match1(name string) Match {
+// byName returns the limiter of a name as a Match.
+func (c *compiled) byName(name string) Match {
 	l := c.named[name]
 	if l != nil && l.Mode == Shadow {
 		return Match{beside: (*beside)(nil).shadow(l)}

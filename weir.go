@@ -149,9 +149,9 @@ func (d *Decider) Fallback(path string) Match {
 
 // Named returns the limiter of that name; the zero Match where the policy has none.
 func (d *Decider) Named(name string) Match {
-	m := d.compiled.Load().match1(name)
+	m := d.compiled.Load().byName(name)
 	if c := d.candidate.Load(); c != nil {
-		m = m.with(c, c.compiled.match1(name))
+		m = m.with(c, c.compiled.byName(name))
 	}
 	return m
 }
@@ -254,6 +254,9 @@ func (d *Decision) RetryAfter() int64 {
 	}
 	return max(d.Binding().Reset-d.Now, 1)
 }
+
+// Near reports whether little is left: less than a fifth of the limit.
+func (s *Standing) Near() bool { return s.Remaining*5 < s.Limit }
 
 // Decide judges one request and charges it: to every window of its limiter, or to none. It errs only where the request
 // itself cannot be judged (an unknown limiter, a cost out of range); a store that fails follows the limiter's

@@ -24,9 +24,6 @@ var (
 	candidateOutcome = [...]string{"same", "newly_refused", "newly_admitted"}
 )
 
-// nearPart is the part of a limit that is little: a fifth.
-const nearPart = 5
-
 // Observe counts one decision: what httplimit.Options.Observe is to call. It takes some 40 ns, allocates nothing where it has seen
 // the window before, and keeps nothing of what it is given but pointers into the policy.
 func (m *Metrics) Observe(o httplimit.Observation) {
@@ -42,7 +39,7 @@ func (m *Metrics) Observe(o httplimit.Observation) {
 	if d := o.Decision; d != nil {
 		m.latency.observe(lane.i, o.Latency)
 		if b := d.Standings(); len(b) > 0 {
-			if o.Outcome == httplimit.Admitted && b[0].Remaining*nearPart < b[0].Limit {
+			if o.Outcome == httplimit.Admitted && b[0].Near() {
 				counts[slotNear].Add(1)
 			}
 			if d.Outcome != weir.Counted {

@@ -142,7 +142,7 @@ func (r *Recorder) Observe(o Event) {
 		switch {
 		case o.Decision.Exempt:
 			c.counts[exempt]++
-		case binding.Remaining*5 < binding.Limit:
+		case binding.Near():
 			c.counts[near]++
 		}
 	}
