@@ -97,16 +97,10 @@ func newKeyShow() *cobra.Command {
 				return err
 			}
 			q := url.Values{}
-			for name, value := range f.named() {
-				if *value != "" {
-					q.Set(name, *value)
-				}
+			for name, value := range f.body() {
+				q.Set(name, fmt.Sprint(value))
 			}
-			b, err := f.ask(cmd.Context(), "/keys?"+q.Encode(), nil)
-			if err != nil {
-				return err
-			}
-			return f.print(cmd, b)
+			return f.tell(cmd, "/keys?"+q.Encode(), nil)
 		},
 	}
 	f.register(cmd)
@@ -131,11 +125,7 @@ func newKeyReset() *cobra.Command {
 			}
 			body := f.body()
 			body["why"] = why
-			b, err := f.ask(cmd.Context(), "/keys/reset", body)
-			if err != nil {
-				return err
-			}
-			return f.print(cmd, b)
+			return f.tell(cmd, "/keys/reset", body)
 		},
 	}
 	f.register(cmd)
@@ -200,11 +190,7 @@ func newKeyGrant() *cobra.Command {
 				}
 				body[name] = value
 			}
-			b, err := f.ask(cmd.Context(), "/keys/grant", body)
-			if err != nil {
-				return err
-			}
-			return f.print(cmd, b)
+			return f.tell(cmd, "/keys/grant", body)
 		},
 	}
 	f.register(cmd)
@@ -248,6 +234,15 @@ type shownKeys struct {
 		Override, Exempt, Shared                 bool
 		Grant                                    *struct{ Limit, Until int64 }
 	}
+}
+
+// tell asks the server, and prints what it tells of a caller.
+func (f *keyFlags) tell(cmd *cobra.Command, path string, body any) error {
+	b, err := f.ask(cmd.Context(), path, body)
+	if err != nil {
+		return err
+	}
+	return f.print(cmd, b)
 }
 
 // print prints what the server tells of a caller.

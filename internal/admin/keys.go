@@ -47,6 +47,16 @@ type inspection struct {
 	Windows []window `json:"windows"`
 }
 
+// resolve returns whom an operator means, and the limiters that are asked about.
+func (s *Server) resolve(c callerWords) (*named, []*weir.Limiter, *refusal) {
+	n, bad := s.find(c)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	limiters, bad := s.limitersOf(n, c.Limiter)
+	return n, limiters, bad
+}
+
 // limitersOf returns the limiters of the policy in force that an operator means.
 func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal) {
 	if limiter == "" {
@@ -153,12 +163,7 @@ func (s *Server) showKeys(w http.ResponseWriter, r *http.Request) {
 		bad.tell(w)
 		return
 	}
-	n, bad := s.find(c)
-	if bad != nil {
-		bad.tell(w)
-		return
-	}
-	limiters, bad := s.limitersOf(n, c.Limiter)
+	n, limiters, bad := s.resolve(c)
 	if bad != nil {
 		bad.tell(w)
 		return
@@ -288,12 +293,7 @@ type planned struct {
 
 // change finds the caller, plans, logs, and does it.
 func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what string, plan func(context.Context, *named, []*weir.Limiter, *inspection) (planned, error)) {
-	n, bad := s.find(c.callerWords)
-	if bad != nil {
-		bad.tell(w)
-		return
-	}
-	limiters, bad := s.limitersOf(n, c.Limiter)
+	n, limiters, bad := s.resolve(c.callerWords)
 	if bad != nil {
 		bad.tell(w)
 		return
