@@ -9,12 +9,12 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
-	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/memstore"
 )
 
-// explain judges a request without sending it. target is a path as a client would send it, escapes and all.
-func explain(p weir.Policy, method, target string, who caller) (*explanation, error) {
+// explain judges a request without sending it. sent is a path as a client would send it, escapes and all.
+func explain(p weir.Policy, method, sent string, who caller) (*explanation, error) {
 	store, err := memstore.New(memstore.Options{})
 	if err != nil {
 		return nil, err
@@ -24,15 +24,16 @@ func explain(p weir.Policy, method, target string, who caller) (*explanation, er
 	if err != nil {
 		return nil, err
 	}
-	e := &explanation{Method: method, Path: target, Windows: []explainedWindow{}}
-	escaped, _, query := strings.Cut(target, "?")
+	e := &explanation{Method: method, Path: sent, Windows: []explainedWindow{}}
+	escaped, _, query := strings.Cut(sent, "?")
 	if query {
 		e.because("the query plays no part in the choice")
 	}
-	path, err := gateway.Canonical(escaped)
+	path, err := target.Canonical(escaped)
 	if err != nil { // D10: no single safe reading
 		e.because(fmt.Sprintf("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err))
-		return e, e.fill(d.Fallback(likeliest(escaped)), who)
+		unreadable, _ := target.Unreadable(d, escaped)
+		return e, e.fill(unreadable, who)
 	}
 	e.Canonical = path
 	decoded, err := url.PathUnescape(path)
@@ -42,7 +43,7 @@ func explain(p weir.Policy, method, target string, who caller) (*explanation, er
 	if path != escaped {
 		e.because(fmt.Sprintf("%s is another spelling of %s: dot segments are resolved, empty segments folded, needless escapes undone; the backend receives this form", escaped, path))
 	}
-	match := d.Match(method, decoded)
+	match := target.Match(d, method, decoded)
 	if err := e.fill(match, who); err != nil {
 		return nil, err
 	}
@@ -50,20 +51,6 @@ func explain(p weir.Policy, method, target string, who caller) (*explanation, er
 	e.explainShadows(p, method, decoded, match)
 	e.explainMethod(d, method, decoded)
 	return e, nil
-}
-
-// likeliest returns what a backend would most likely read in a path that has no single safe reading: every escape undone,
-// backslashes taken for slashes. It serves to find the surface that the path lies under, and nothing else.
-func likeliest(escaped string) string {
-	path := escaped
-	for range 8 {
-		once, err := url.PathUnescape(path)
-		if err != nil || once == path {
-			break
-		}
-		path = once
-	}
-	return strings.ReplaceAll(path, `\`, "/")
 }
 
 func (e *explanation) because(why string) { e.Why = append(e.Why, why) }

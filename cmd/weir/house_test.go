@@ -22,13 +22,14 @@ var floors = map[string]int{
 
 	"internal/gateway": 3, "internal/sample": 3, "internal/rls": 3, "internal/admin": 3, "internal/telemetry": 3,
 	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
+	"internal/verify": 3, "internal/replay/report": 3,
 
-	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/live": 2,
+	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/live": 2, "internal/replay": 2,
 
 	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/words": 1,
-	"internal/folder": 1, "internal/denial": 1, "internal/watch": 1, "internal/admin/page": 1,
+	"internal/folder": 1, "internal/denial": 1, "internal/watch": 1, "internal/admin/page": 1, "internal/target": 1, "internal/accesslog": 1,
 
-	"": 0, "identity": 0, "headers": 0,
+	"": 0, "identity": 0, "headers": 0, "internal/uplot": 0,
 }
 
 // floorOf returns a package's floor; examples stand on top, as users do.

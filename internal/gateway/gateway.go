@@ -5,7 +5,6 @@
 //	exchange.go   what is known of one request while it is under way
 //	body.go       a deadline for every read of its body
 //	gateway.go    path, preflight, method, limiter, backend
-//	canonical.go  the one form of a path, or 400
 //	cors.go       browsers on other origins
 //	proxy.go      the upstream
 //	accesslog.go  one line
@@ -19,12 +18,12 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/target"
 )
 
 // A Gateway serves one policy before one backend. Make one with New.
@@ -193,8 +192,7 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 		x.WriteHeader(http.StatusNoContent)
 		return
 	}
-	ambiguous, err := makeCanonical(r)
-	if err != nil {
+	if err := makeCanonical(r); err != nil {
 		x.path = received(r)
 		g.serveUnreadable(x, r)
 		return
@@ -212,42 +210,41 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 		g.serveHealth(x, r)
 	case where != noSurface && isPreflight(r):
 		x.preflight = true
-		g.charge(x, r, g.preflights(r.URL.Path), g.ask)
-	case !isKnown(r.Method):
-		g.charge(x, r, g.match(r, ambiguous), g.method)
+		g.charge(x, r, target.Preflight(g.options.Decider, r.URL.Path), g.ask)
+	case !target.IsMethod(r.Method):
+		g.charge(x, r, target.Match(g.options.Decider, r.Method, r.URL.Path), g.method)
 	default:
-		m := g.match(r, ambiguous)
+		m := target.Match(g.options.Decider, r.Method, r.URL.Path)
 		x.coverBy(m)
 		g.limit.Serve(x, r, m, g.backend)
 	}
 }
 
-// makeCanonical brings the target of r to its one form. ambiguous says that some backends would cut a part of the path
-// off that others keep.
-func makeCanonical(r *http.Request) (ambiguous bool, err error) {
+// makeCanonical brings the target of r to its one form.
+func makeCanonical(r *http.Request) error {
 	u := r.URL
 	if u.Opaque != "" || u.Scheme != "" && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return false, &PathError{u.Opaque, "is not the path of an http URL"}
+		return &target.PathError{Path: u.Opaque, Reason: "is not the path of an http URL"}
 	}
 	if hasRawBlank(u.RawQuery) {
-		return false, &PathError{u.Path, `has a raw blank or "#" in its query`}
+		return &target.PathError{Path: u.Path, Reason: `has a raw blank or "#" in its query`}
 	}
 	raw := u.RawPath
 	if raw == "" {
-		if isPlain(u.Path) {
-			return false, nil
+		if target.IsPlain(u.Path) {
+			return nil
 		}
 		raw = u.EscapedPath()
 	}
-	if isPlain(raw) {
-		return false, nil
+	if target.IsPlain(raw) {
+		return nil
 	}
-	escaped, decoded, err := canonical(raw)
+	escaped, decoded, err := target.Decode(raw)
 	if err != nil {
-		return false, err
+		return err
 	}
 	u.Path, u.RawPath = decoded, escaped
-	return strings.ContainsAny(decoded, "?# "), nil
+	return nil
 }
 
 // hasRawBlank reports whether a query could end the request line, or the target, for the next reader. HTTP/2 lets it.
@@ -271,31 +268,6 @@ func received(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// match returns what covers r. Where a backend might cut an ambiguous path off at a decoded "?" or "#", or drop blanks
-// around a name, what is left counts.
-func (g *Gateway) match(r *http.Request, ambiguous bool) weir.Match {
-	if !ambiguous {
-		return g.options.Decider.Match(r.Method, r.URL.Path)
-	}
-	segments := strings.Split(strings.NewReplacer("?", ";", "#", ";").Replace(r.URL.Path), "/")
-	for i, s := range segments {
-		name, _, _ := strings.Cut(s, ";")
-		for strings.Contains(name, " .") {
-			name = strings.ReplaceAll(name, " .", ".")
-		}
-		segments[i] = strings.Trim(name, " ")
-	}
-	return g.options.Decider.Match(r.Method, strings.Join(segments, "/"))
-}
-
-// preflights returns what preflights are counted by: never a visitor's or a token's own budget (D9).
-func (g *Gateway) preflights(path string) weir.Match {
-	if m := g.options.Decider.Named("widget-other"); m.Limiter() != nil {
-		return m
-	}
-	return g.options.Decider.Fallback(path)
-}
-
 // charge lets next answer under a limiter that the gateway chose. It is an answer of the gateway's own, which needs no
 // credential.
 func (g *Gateway) charge(x *exchange, r *http.Request, m weir.Match, next http.Handler) {
@@ -305,13 +277,7 @@ func (g *Gateway) charge(x *exchange, r *http.Request, m weir.Match, next http.H
 
 // serveUnreadable answers a path with no safe reading, on the account of the surface it was probably meant for (D10).
 func (g *Gateway) serveUnreadable(x *exchange, r *http.Request) {
-	path := guess(x.path)
-	covered := g.options.Decider.Fallback(path)
-	if covered.Limiter() == nil {
-		// Dot segments lead out of every surface, but they may not be ones to every backend.
-		path, _, _ = strings.Cut(path, "/..")
-		covered = g.options.Decider.Fallback(path)
-	}
+	covered, path := target.Unreadable(g.options.Decider, x.path)
 	if g.surfaceOf(path) == widgetSurface {
 		x.cors, x.origin = g.cors, g.cors.allow(r.Header.Get("Origin"))
 	}
@@ -324,14 +290,6 @@ func refusePath(w http.ResponseWriter, _ *http.Request) {
 }
 
 const allMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
-
-func isKnown(method string) bool {
-	switch method {
-	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
-		return true
-	}
-	return false
-}
 
 func refuseMethod(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", allMethods)

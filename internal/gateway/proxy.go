@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/target"
 )
 
 // newProxy returns the reverse proxy before upstream, and the transport it owns.
@@ -24,7 +26,7 @@ func (g *Gateway) newProxy(upstream *url.URL) (*httputil.ReverseProxy, *http.Tra
 	case upstream.RawQuery != "" || upstream.Fragment != "" || upstream.User != nil:
 		return nil, nil, fmt.Errorf("upstream %q: only a scheme, a host and a base path are allowed", upstream.Redacted())
 	}
-	base, decoded, err := canonical(upstream.EscapedPath())
+	base, decoded, err := target.Decode(upstream.EscapedPath())
 	if err != nil {
 		return nil, nil, fmt.Errorf("upstream %q: %w", upstream.Redacted(), err)
 	}

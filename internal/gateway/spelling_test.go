@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir/internal/target"
 )
 
 // The endpoints that have limiters of their own, as a backend would route them.
@@ -71,34 +73,34 @@ func readings(path string) map[string]bool {
 }
 
 // checkSpelling sends one target and holds what the backend saw against what was charged.
-func checkSpelling(t rapid.TB, e *edge, seen *recorder, method, target, limiter string) {
-	res := e.ask(method + " " + target)
+func checkSpelling(t rapid.TB, e *edge, seen *recorder, method, spelled, limiter string) {
+	res := e.ask(method + " " + spelled)
 	got, reached := seen.last()
 	if !reached {
 		// Our own 400 (or that of the HTTP parser, which never was a request of a surface).
 		if res.StatusCode != http.StatusBadRequest {
-			t.Fatalf("%s %q: status %d, and the backend saw nothing", method, target, res.StatusCode)
+			t.Fatalf("%s %q: status %d, and the backend saw nothing", method, spelled, res.StatusCode)
 		}
 		return
 	}
-	if canonical, err := Canonical(got.escaped); err != nil || canonical != got.escaped {
-		t.Fatalf("%s %q: the backend received %q, which is not canonical", method, target, got.escaped)
+	if canonical, err := target.Canonical(got.escaped); err != nil || canonical != got.escaped {
+		t.Fatalf("%s %q: the backend received %q, which is not canonical", method, spelled, got.escaped)
 	}
 	charged := map[string]string{}
 	for _, l := range testLimiters {
 		charged[strings.Fields(l.window)[0]] = l.name
 	}
 	if name := charged[limitOf(res.Header)]; name != got.limiter {
-		t.Fatalf("%s %q: the headers are of %q, the backend was told %q", method, target, name, got.limiter)
+		t.Fatalf("%s %q: the headers are of %q, the backend was told %q", method, spelled, name, got.limiter)
 	}
 	if limiter != "" && got.limiter != limiter {
-		t.Fatalf("%s %q: charged to %q, want %q", method, target, got.limiter, limiter)
+		t.Fatalf("%s %q: charged to %q, want %q", method, spelled, got.limiter, limiter)
 	}
 	paths := readings(got.path)
 	for _, endpoint := range endpoints {
 		if endpoint.method == method && paths[endpoint.path] && got.limiter != endpoint.limiter {
 			t.Fatalf("%s %q: reaches the backend as %q, which it may take for %s, but was charged to %q, not %q",
-				method, target, got.path, endpoint.path, got.limiter, endpoint.limiter)
+				method, spelled, got.path, endpoint.path, got.limiter, endpoint.limiter)
 		}
 	}
 }

@@ -5,7 +5,7 @@
 // (#token=…), and sends it with each question to the admin API beside it.
 //
 //	page.html  page.css  page.js   what it is
-//	uplot/                         the chart library, as its author publishes it, with its licence
+//	internal/uplot                 the chart library
 package page
 
 import (
@@ -16,6 +16,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/uplot"
 )
 
 //go:embed page.html
@@ -26,12 +28,6 @@ var pageStyle string
 
 //go:embed page.js
 var pageScript string
-
-//go:embed uplot/uPlot.min.css
-var chartStyle string
-
-//go:embed uplot/uPlot.iife.min.js
-var chartScript string
 
 // Handler answers GET and HEAD with the page, whatever the path, and anything else with 405. It says who may do what on the page;
 // who may ask for it is for its caller to decide.
@@ -65,9 +61,9 @@ func Handler() http.Handler {
 
 // assemble puts the files where the document has comments for them, and returns it with the policy under which nothing else runs.
 func assemble() (body []byte, policy string) {
-	whole := strings.NewReplacer("/* chart style */", chartStyle, "/* page style */", pageStyle,
-		"/* chart script */", chartScript, "/* page script */", pageScript).Replace(document)
-	return []byte(whole), "default-src 'none'; script-src " + hashes(chartScript, pageScript) + "; style-src " + hashes(chartStyle, pageStyle) +
+	whole := strings.NewReplacer("/* chart style */", uplot.Style, "/* page style */", pageStyle,
+		"/* chart script */", uplot.Script, "/* page script */", pageScript).Replace(document)
+	return []byte(whole), "default-src 'none'; script-src " + hashes(uplot.Script, pageScript) + "; style-src " + hashes(uplot.Style, pageStyle) +
 		"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 		"require-trusted-types-for 'script'; trusted-types 'none'"
 }

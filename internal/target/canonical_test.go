@@ -1,4 +1,4 @@
-package gateway
+package target
 
 import (
 	"errors"
@@ -116,8 +116,8 @@ func TestAGuessFindsTheSurface(t *testing.T) {
 		"%2fv1%2fwp":                   "/v1/wp",
 		"/%25252525252525252525252576": "/%2525252576", // it stops after eight
 	} {
-		if got := guess(path); got != want {
-			t.Errorf("guess(%q) = %q, want %q", path, got, want)
+		if got := Guess(path); got != want {
+			t.Errorf("Guess(%q) = %q, want %q", path, got, want)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func FuzzCanonical(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		once, err := Canonical(path)
 		if err != nil {
-			guess(path)
+			Guess(path)
 			return
 		}
 		twice, err := Canonical(once)
@@ -143,7 +143,7 @@ func FuzzCanonical(f *testing.F) {
 		if u.EscapedPath() != once || u.RawQuery != "" {
 			t.Fatalf("%q reads as path %q and query %q", once, u.EscapedPath(), u.RawQuery)
 		}
-		if _, decoded, _ := canonical(path); decoded != u.Path {
+		if _, decoded, _ := Decode(path); decoded != u.Path {
 			t.Fatalf("%q decodes to %q here, to %q in net/url", once, decoded, u.Path)
 		}
 		for segment := range strings.SplitSeq(once[1:], "/") {

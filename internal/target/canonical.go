@@ -1,4 +1,4 @@
-package gateway
+package target
 
 import (
 	"bytes"
@@ -27,15 +27,16 @@ func (e *PathError) Error() string {
 // character, an escape that survives decoding ("%256c"), an escape that is none, invalid UTF-8, a dot segment with
 // parameters ("..;x", which some backends resolve and others do not), a path that does not begin with a slash.
 func Canonical(escapedPath string) (string, error) {
-	if isPlain(escapedPath) {
+	if IsPlain(escapedPath) {
 		return escapedPath, nil
 	}
-	escaped, _, err := canonical(escapedPath)
+	escaped, _, err := Decode(escapedPath)
 	return escaped, err
 }
 
-// isPlain reports whether a path is canonical as it stands, which nearly all are, so that nothing is copied for it.
-func isPlain(p string) bool {
+// IsPlain reports whether a path is canonical as it stands, and its own decoded form, which nearly all are, so that nothing is
+// copied for it.
+func IsPlain(p string) bool {
 	if p == "" || p[0] != '/' {
 		return false
 	}
@@ -58,7 +59,7 @@ func isPlain(p string) bool {
 }
 
 // canonical returns the canonical form of a path, escaped and decoded.
-func canonical(p string) (escaped, decoded string, err error) {
+func Decode(p string) (escaped, decoded string, err error) {
 	if p == "" {
 		return "/", "/", nil
 	}
@@ -196,7 +197,7 @@ func hidesDots(name []byte) bool {
 
 // guess returns a decoded reading of a path that has none that is safe, only to find out which surface it was meant for:
 // everything that any backend might decode is decoded.
-func guess(p string) string {
+func Guess(p string) string {
 	for range 8 {
 		once := unescape(p)
 		if once == p {
