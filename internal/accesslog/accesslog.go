@@ -1,0 +1,56 @@
+// Package accesslog reads the access logs of web servers, in the formats that these write by themselves or are commonly told to:
+// many files as one stream in the order of time, compressed or not.
+package accesslog
+
+import (
+	"io"
+	"time"
+)
+
+// A Line is one request as a log tells it. What its slices hold is the reader's, and changes with the next call of Next.
+type Line struct {
+	Time      int64  // Unix nanoseconds: when the request began, as far as the log tells; else when it was logged
+	Peer      []byte // the client's address as it is logged, with or without a port
+	Method    []byte // empty where the log holds no readable request line (a handshake, a time-out)
+	Target    []byte // as it came: path and query, escapes and all
+	UserAgent []byte // nil where the format has none or the client sent none
+	Status    int    // 0 where the format has none
+
+	File   int   // index into Options.Files
+	Number int64 // of the line in its file, from 1
+
+	extra [][]byte // the values of Options.Fields; nil where the line has none
+}
+
+// Field returns the value of Options.Fields[i]; nil where the line has none ("-" is none, too).
+func (l *Line) Field(i int) []byte { return l.extra[i] }
+
+// Options are a Reader's settings.
+type Options struct {
+	Files []string  // "-" is Stdin; none: only "-"
+	Stdin io.Reader // required where "-" is read
+
+	// Format is "auto" (also where it is empty: each file's first lines tell), the name of one (Formats), or a log_format as
+	// nginx's configuration has it, with its $variables.
+	Format string
+
+	// Fields are further values to keep of each line: a variable of the log_format without its $, or a dotted path into a JSON
+	// line (request.headers.X-Session.0).
+	Fields []string
+
+	// Reorder is how much later in a file a line may stand than its time says; within that, lines come in the order of their
+	// times. 0 means 1 s, and 30 s for formats that give the time at which a request began but are written when it has ended;
+	// negative: lines come as they stand.
+	Reorder time.Duration
+
+	// Malformed, if set, is told of each line that cannot be read. It must not keep m.Text.
+	Malformed func(m Malformed)
+}
+
+// A Malformed line is one that is no request of its file's format.
+type Malformed struct {
+	File   string
+	Line   int64  // from 1
+	Text   []byte // the beginning of it, at most 200 bytes, as it stands: it may hold anything
+	Reason string // what is wrong, and what was expected
+}

@@ -1,0 +1,138 @@
+package replay
+
+// A Report is what a log says of a policy. Times are Unix seconds.
+type Report struct {
+	Log        Log         `json:"log"`
+	Policy     Outcome     `json:"policy"`
+	Against    *Outcome    `json:"against,omitempty"`    // the second policy's
+	Difference *Difference `json:"difference,omitempty"` // from Policy to Against
+}
+
+// A Log is what was read.
+type Log struct {
+	Files      []string  `json:"files"`
+	Formats    []string  `json:"formats"` // of Files
+	Lines      int64     `json:"lines"`   // malformed ones included
+	Requests   int64     `json:"requests"`
+	Malformed  int64     `json:"malformed"`
+	Examples   []BadLine `json:"malformed_lines"`  // the first of them
+	OutOfOrder int64     `json:"out_of_order"`     // requests that were counted later than their time, since later ones had been read already
+	Disorder   int64     `json:"disorder_seconds"` // by how much at most
+	From       int64     `json:"from"`
+	To         int64     `json:"to"`
+	Lacks      []Lack    `json:"lacks"`
+}
+
+// A BadLine is a line that could not be read.
+type BadLine struct {
+	File   string `json:"file"`
+	Line   int64  `json:"line"`
+	Text   string `json:"text"`
+	Reason string `json:"reason"`
+}
+
+// A Lack is a key source that limiters count by, and the log does not tell.
+type Lack struct {
+	Source   string   `json:"source"`
+	Limiters []string `json:"limiters"`
+	Requests int64    `json:"requests"` // of these limiters, that were counted without it
+	Instead  string   `json:"instead"`  // what they were counted by, in words
+}
+
+// A Count is a number of distinct callers.
+type Count struct {
+	N         int64 `json:"n"`
+	Estimated bool  `json:"estimated"` // within 2 %, because there are too many to remember
+}
+
+// An Outcome is what became of the requests under one policy.
+type Outcome struct {
+	Name      string    `json:"name"`    // the policy's file, or "the contract"
+	Version   string    `json:"version"` // as /readyz and the metrics tell it
+	Requests  int64     `json:"requests"`
+	Unlimited int64     `json:"unlimited"` // that no limiter covers
+	Refused   int64     `json:"refused"`
+	Callers   Count     `json:"callers"` // addresses that sent a request under some limiter
+	Touched   Count     `json:"touched"` // of them, those that were refused at least once
+	Limiters  []Limiter `json:"limiters"`
+	Series    Series    `json:"series"`
+	Delay     *Delay    `json:"delay,omitempty"` // where callers wait
+	Shared    int64     `json:"shared_budgets"`  // charges that were counted in a shared budget since the memory was full: 0, or the figures are wrong
+}
+
+// A Limiter is what one limiter did.
+type Limiter struct {
+	Name     string   `json:"name"`
+	Mode     string   `json:"mode"` // "enforce"; "shadow": Refused is what it would have refused
+	Requests int64    `json:"requests"`
+	Refused  int64    `json:"refused"`
+	Windows  []Window `json:"windows"`
+	Worst    []Caller `json:"worst"` // who was refused most, worst first
+	Series   Series   `json:"series"`
+	Delay    *Delay   `json:"delay,omitempty"`
+}
+
+// A Window is what one window of a limiter did. Its callers are whoever it counts: addresses, sessions, addresses with an agent.
+type Window struct {
+	Window    string     `json:"window"` // as a policy spells it
+	Limit     int64      `json:"limit"`
+	Refused   int64      `json:"refused"` // requests that this window had a part in refusing
+	Callers   Count      `json:"callers"`
+	Touched   Count      `json:"touched"`   // callers for whom this window refused something
+	Peak      int64      `json:"peak"`      // the most units that one caller asked for in one window
+	Recommend *Recommend `json:"recommend"` // nil where no share was asked for, or nothing was counted
+}
+
+// A Recommend is the lowest limit that touches no more callers than a share of them, had the limiter no other windows.
+type Recommend struct {
+	Limit   int64   `json:"limit"`
+	Touches Count   `json:"touches"`
+	Share   float64 `json:"share"` // Touches of the window's callers, 0 to 1
+}
+
+// A Caller is one of the worst.
+type Caller struct {
+	Name     string `json:"name"` // key sources and values in words: "ip 192.0.2.7, agent demo"
+	Requests int64  `json:"requests"`
+	Refused  int64  `json:"refused"`
+	First    int64  `json:"first"` // when it was first refused
+	Last     int64  `json:"last"`
+	Peak     int64  `json:"peak"` // the most units that it asked for in one window
+}
+
+// A Series is how many requests there were over time, in steps of equal length.
+type Series struct {
+	Start    int64   `json:"start"`
+	Step     int64   `json:"step"` // seconds
+	Requests []int64 `json:"requests"`
+	Refused  []int64 `json:"refused"`
+}
+
+// A Delay is how long refused requests waited until they were served. Durations are in seconds.
+type Delay struct {
+	Delayed int64   `json:"delayed"` // requests that were served later than they came
+	GaveUp  int64   `json:"gave_up"` // requests that waited longer than callers do, or were still waiting when the log ended
+	Mean    float64 `json:"mean"`    // of the delayed
+	P50     float64 `json:"p50"`
+	P95     float64 `json:"p95"`
+	P99     float64 `json:"p99"`
+	Max     float64 `json:"max"`
+}
+
+// A Difference is what changes from the first policy to the second.
+type Difference struct {
+	NewlyRefused  int64         `json:"newly_refused"`  // requests that the first admits and the second refuses
+	NewlyAdmitted int64         `json:"newly_admitted"` // and the other way round
+	NewlyTouched  Count         `json:"newly_touched"`  // callers (addresses) with a newly refused request
+	Freed         Count         `json:"freed"`          // callers with a newly admitted one
+	Limiters      []Differences `json:"limiters"`       // by the second policy's limiter
+	Worst         []Caller      `json:"worst"`          // addresses with the most newly refused requests; Refused counts those
+	Series        Series        `json:"series"`         // Refused is what is newly refused
+}
+
+// Differences are a Difference's, for one limiter.
+type Differences struct {
+	Name          string `json:"name"`
+	NewlyRefused  int64  `json:"newly_refused"`
+	NewlyAdmitted int64  `json:"newly_admitted"`
+}

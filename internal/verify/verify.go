@@ -1,0 +1,110 @@
+// Package verify drives a deployment to its limits from outside, as its callers would, and reports clause by clause whether it keeps
+// what its policy and the contract say.
+package verify
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// Options are what to verify, and with what.
+type Options struct {
+	URL    *url.URL    // where the API is; a path is put before each route's
+	Policy weir.Policy // what the deployment is said to enforce
+
+	Limiters []string // only these; none: all
+
+	Agent     string   // id of the assistant, for sessions (init) and limiters by agent
+	Sessions  []string // session tokens of the caller's; with none, two are asked for at init where some limiter needs them
+	SessionAt string   // where init's answer holds the token, as a dotted JSON path; empty means "token"
+	Tokens    []string // API tokens: one is used up, a second one shows that budgets are separate
+
+	Real    bool          // send valid bodies, which the API stores, instead of bodies that validation refuses
+	Quick   bool          // wait for no window
+	Budget  int           // the most requests to send; 0 means 10,000
+	MaxWait time.Duration // the longest wait for one window; 0 means 2 minutes
+	Workers int           // connections at a time; 0 means 8
+
+	Header http.Header                                                          // sent with every request, beside what a check says
+	TLS    *tls.Config                                                          // nil: the system's roots
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer's
+
+	Progress func(Progress) // told how it goes, one call at a time; nil: nobody
+}
+
+// A Progress is how far a verification is.
+type Progress struct {
+	Sent    int           // requests so far
+	Planned int           // at most
+	Doing   []string      // what is under way, a line for each limiter at work
+	Waiting time.Duration // until the next window that is waited for; 0: none is
+}
+
+// A Verdict is what was found about one clause.
+type Verdict string
+
+// The verdicts.
+const (
+	Kept     Verdict = "kept"
+	Broken   Verdict = "broken"
+	Untested Verdict = "untested" // Result.Detail says why
+)
+
+// A Result is the verdict on one clause for one limiter.
+type Result struct {
+	Clause   string    `json:"clause"`  // an id of Clauses
+	Limiter  string    `json:"limiter"` // empty: the clause is about no single one
+	Verdict  Verdict   `json:"verdict"`
+	Detail   string    `json:"detail"`             // what was seen, in words and numbers; why it could not be tested
+	Exchange *Exchange `json:"exchange,omitempty"` // that shows it broken
+}
+
+// An Exchange is a request and its answer as they went over the wire, credentials left out.
+type Exchange struct {
+	Request  string `json:"request"`
+	Response string `json:"response"`
+	At       string `json:"at"` // when the answer came, by the verifier's clock, RFC 3339 with milliseconds
+}
+
+// A Report is what was found.
+type Report struct {
+	URL     string    `json:"url"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	Planned int       `json:"planned"` // requests at most
+	Sent    int       `json:"sent"`
+	Results []Result  `json:"results"` // in the order of Clauses, then of the policy's limiters
+}
+
+// Broken reports whether any clause is.
+func (r *Report) Broken() bool {
+	for _, x := range r.Results {
+		if x.Verdict == Broken {
+			return true
+		}
+	}
+	return false
+}
+
+// A Plan is what a verification will send, before it sends anything.
+type Plan struct {
+	Requests int      // at most
+	Lines    []string // in words: what will be sent where, how many times, and how long it may take
+	Skipped  []Result // what cannot be tested, known beforehand
+
+	options Options
+}
+
+// NewPlan says what a verification with these options sends. It sends nothing.
+func NewPlan(Options) (*Plan, error) { return nil, errors.New("not written yet") }
+
+// Run does what the plan says, and never sends more than Plan.Requests requests. It returns what it has found so far also where it
+// errs, which it does when the deployment cannot be reached or ctx ends.
+func (p *Plan) Run(context.Context) (*Report, error) { return nil, errors.New("not written yet") }
