@@ -117,6 +117,9 @@ func (c *caller) value(source string) (string, bool) {
 	case "agent":
 		return cmp.Or(c.agent, "<agent>"), true
 	case "session":
+		if strings.Count(c.session, ".") == 2 && strings.HasPrefix(c.session, "eyJ") { // a whole token: WEIR_SESSION is weir verify's, too
+			return tokenID(c.session), true
+		}
 		return c.session, c.session != ""
 	case "token":
 		if publicID.MatchString(c.token) { // a whole token: WEIR_TOKEN is weir sync's, too

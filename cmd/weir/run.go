@@ -75,7 +75,7 @@ backend with real rows, and the limits of the contract, on :8080. Given --upstre
 your own backend instead, and given --policy it enforces your own limits.
 
 Every flag has a variable: WEIR_ and the flag's name in capitals, dashes as underscores (but those that say what
-'weir key' does to whom). The flag beats
+'weir key' does to whom, and what 'weir verify' may do). The flag beats
 the variable; an empty variable is no variable. Lists are separated by commas in both.
 
 Exit status: 0 done; 1 the answer is no (a policy is invalid, a port is taken); 2 used wrongly.`
@@ -85,7 +85,8 @@ const rootExample = `  weir serve                                       the cont
   weir policy show                                 the limits that this is about
   weir policy explain POST /api/v1/widget/leads    which of them a request meets, and why
   weir token create --workspace demo               a credential for the bulk-sync surface
-  weir sync docs --to http://127.0.0.1:8080        push a folder of documents there`
+  weir sync docs --to http://127.0.0.1:8080        push a folder of documents there
+  weir verify http://127.0.0.1:8080                does it keep the contract, seen from outside?`
 
 func newRoot(env environment) *cobra.Command {
 	root := &cobra.Command{
@@ -114,7 +115,7 @@ func newRoot(env environment) *cobra.Command {
 		}
 		return env.apply(cmd)
 	}
-	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(), newVersion())
+	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(), newVerify(env), newVersion())
 	document(root)
 	return root
 }

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/verify"
+)
+
+const verifyLong = `Drive the API at URL to its limits from outside, as its callers would, and report clause by clause whether it keeps
+what its policy and the contract say: kept, broken, with the exchange that shows it, or not testable, and why.
+
+It says first what it will send, and never sends more. The bodies are such that validation refuses them; --real
+sends valid ones, which the API stores. It uses up whole budgets: those of the credentials that it is given or gets at
+init, and of the address that it comes from, so that whoever shares these is refused meanwhile. So anything but this
+machine needs --yes.
+
+It needs what a caller has: the id of an agent, or sessions, and API tokens where the bulk-sync surface is to be
+verified. Give credentials in the variables WEIR_SESSION and WEIR_TOKEN, several with blanks between them: on the
+command line everybody who may run ps can read them. With two of a kind it can show that their budgets are separate.
+
+Any server that speaks X-RateLimit-* can be verified: --policy says what it is to enforce.
+
+Exit status: 0 nothing is broken; 1 something is, nothing could be tested, or the API was not reached; 2 used wrongly.`
+
+const verifyExample = `  weir verify http://127.0.0.1:8080
+  WEIR_TOKEN=$(weir token create --workspace demo) weir verify http://127.0.0.1:8080
+  weir verify https://api.example.com --yes --quick --limiter widget-leads
+  weir verify https://api.example.com --yes --policy their-policy.yaml --json > verify.json`
+
+// verifyFlags are what weir verify is told.
+type verifyFlags struct {
+	policy       string
+	limiters     limiterNames
+	agent        string
+	sessions     secrets
+	sessionAt    string
+	tokens       secrets
+	header       fields
+	ca           string
+	budget       number
+	workers      number
+	maxWait      span
+	real, quick  onOff
+	yes, machine onOff
+}
+
+func newVerify(env environment) *cobra.Command {
+	f := &verifyFlags{
+		budget:  number{value: 10_000, min: 1, max: 10_000_000},
+		workers: number{value: 8, min: 2, max: 256},
+		maxWait: span{Duration: 2 * time.Minute, min: time.Second, max: 31 * 24 * time.Hour},
+	}
+	cmd := &cobra.Command{
+		Use:     "verify URL",
+		Short:   "Verify from outside that an API keeps its limits, clause by clause",
+		Long:    verifyLong,
+		Example: verifyExample,
+		Args:    arguments("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var to endpoint
+			if err := to.Set(args[0]); err != nil {
+				return misused("for example: weir verify http://127.0.0.1:8080", "URL %q: %w", redacted(args[0]), err)
+			}
+			if to.RawQuery != "" || to.ForceQuery {
+				return misused("leave out what begins with the question mark", "URL %q: want one without a query", to.String())
+			}
+			return runVerify(cmd, f, to.URL, env)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy that it is to enforce (default the contract)")
+	flags.Var(&f.limiters, "limiter", "only this limiter of the policy; repeatable")
+	flags.StringVar(&f.agent, "agent", "demo", "`ID` of the assistant that sessions are asked for, and that is counted by where the policy does")
+	flags.Var(&f.sessions, "session", "session token of a visitor's, instead of asking for two at init; repeatable; use the variable")
+	flags.StringVar(&f.sessionAt, "session-at", "token", "where init's answer holds the session token: a JSON `PATH` such as data.token")
+	flags.Var(&f.tokens, "token", "API token; a second one shows that budgets are separate; repeatable; use the variable")
+	flags.Var(&f.header, "header", "field to send with every request; repeatable")
+	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificates in PEM to trust instead of the system's")
+	switchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of such as validation refuses")
+	switchFlag(cmd, &f.quick, "quick", "wait for no window: less can be tested, in seconds")
+	flags.Var(&f.budget, "budget", "how many requests to send at most")
+	flags.Var(&f.maxWait, "max-wait", "how long to wait for one window at most; what is about longer ones is not tested")
+	flags.Var(&f.workers, "workers", "how many connections to use at a time")
+	switchFlag(cmd, &f.yes, "yes", "verify an API that is not on this machine: its owner knows, and its callers may be refused meanwhile")
+	withoutVariables(cmd, "real", "yes")
+	switchFlag(cmd, &f.machine, "json", "print the report as JSON")
+	must(cmd.MarkFlagFilename("policy"))
+	must(cmd.MarkFlagFilename("ca"))
+	return cmd
+}
+
+// options are what to verify, as far as flags and files say it.
+func (f *verifyFlags) options(cmd *cobra.Command, to *url.URL) (verify.Options, error) {
+	file, err := readPolicy(cmd.InOrStdin(), f.policy)
+	if err != nil {
+		return verify.Options{}, printProblems(cmd.ErrOrStderr(), err)
+	}
+	if err := f.checkLimiters(file.Policy, spelled(cmd, "limiter")); err != nil {
+		return verify.Options{}, err
+	}
+	roots, err := readRoots(f.ca)
+	if err != nil {
+		return verify.Options{}, err
+	}
+	return verify.Options{
+		URL: to, Policy: file.Policy, Limiters: f.limiters, Agent: f.agent, Sessions: f.sessions, SessionAt: f.sessionAt,
+		Tokens: f.tokens, Real: bool(f.real), Quick: bool(f.quick), Budget: f.budget.value, MaxWait: f.maxWait.Duration,
+		Workers: f.workers.value, Header: http.Header(f.header), TLS: roots,
+	}, nil
+}
+
+// checkLimiters refuses names that no limiter of the policy has.
+func (f *verifyFlags) checkLimiters(p weir.Policy, flag string) error {
+	var all []string
+	for _, l := range p.Limiters {
+		all = append(all, l.Name)
+	}
+	for _, name := range f.limiters {
+		if !slices.Contains(all, name) {
+			return misused("it has "+strings.Join(all, ", "), "%s %q: %s has no such limiter", flag, name, cmp.Or(f.policy, contractName))
+		}
+	}
+	return nil
+}
+
+// readRoots reads the certificates to trust; no name means the system's.
+func readRoots(name string) (*tls.Config, error) {
+	if name == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, no(fmt.Errorf("read the certificates to trust: %w", err), "name a file with --ca that is there, and that you may read")
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, no(fmt.Errorf("read the certificates to trust: %s holds none in PEM", name), "it should have a line -----BEGIN CERTIFICATE-----")
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+}
+
+func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o, err := f.options(cmd, to)
+	if err != nil {
+		return err
+	}
+	host, err := resolve(ctx, to)
+	if err != nil {
+		return err
+	}
+	show := newVerifyProgress(cmd.ErrOrStderr())
+	o.Dial, o.Progress = host.dial, show.update
+	plan, err := verify.NewPlan(o)
+	if err != nil {
+		return misused("see 'weir verify --help'", "plan what to send to %s: %s", to, docsync.Shown(err.Error(), 1000))
+	}
+	announce(cmd.ErrOrStderr(), to, host, plan)
+	if !bool(f.yes) && !host.loopback() {
+		return misused("add --yes if its owner agrees, and its other callers can bear to be refused meanwhile",
+			"%s is not on this machine, and nothing was sent", host.name)
+	}
+	show.begin(plan.Requests)
+	defer context.AfterFunc(ctx, func() {
+		stop() // a second signal meets the default, which is to end at once
+		show.interrupted()
+	})()
+	report, err := plan.Run(ctx)
+	show.end()
+	return f.conclude(cmd, report, ctx.Err(), err, env)
+}
+
+// conclude prints what was found and returns what the command ends with. interrupted is nil unless it was.
+func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interrupted, err error, env environment) error {
+	if report == nil {
+		report = &verify.Report{}
+	}
+	outcome := verifyOutcome(report, interrupted, err)
+	if f.machine {
+		return errors.Join(printSafely(cmd.OutOrStdout(), newVerifyJSON(report, outcome)), outcome)
+	}
+	if len(report.Results) > 0 {
+		p := reportPrinter{out: cmd.OutOrStdout(), paint: painter(cmd.OutOrStdout(), env)}
+		if err := p.print(report); err != nil {
+			return no(fmt.Errorf("print the report: %w", err), "")
+		}
+	}
+	return outcome
+}
+
+// verifyOutcome is what a verification ends with: nil where something is kept and nothing broken.
+func verifyOutcome(report *verify.Report, interrupted, err error) error {
+	tally := tallyOf(report)
+	switch {
+	case interrupted != nil:
+		return no(fmt.Errorf("interrupted after %s; %s", count(report.Sent, "request"), tally), "")
+	case err != nil:
+		return no(errors.New(docsync.Shown(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
+	case tally.broken > 0:
+		return no(fmt.Errorf("not all is kept: %s", tally), "")
+	case tally.kept == 0:
+		return no(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' says what it needs")
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/mattn/go-runewidth"
+
+	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/verify"
+)
+
+// reportWidth is how many columns a report uses at most.
+const reportWidth = 80
+
+// A tally counts verdicts.
+type tally struct{ kept, broken, untested int }
+
+func tallyOf(r *verify.Report) (t tally) {
+	for _, x := range r.Results {
+		switch x.Verdict {
+		case verify.Kept:
+			t.kept++
+		case verify.Broken:
+			t.broken++
+		default:
+			t.untested++
+		}
+	}
+	return t
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d kept, %d broken, %d not testable", t.kept, t.broken, t.untested)
+}
+
+// A verifyJSON is what weir verify --json prints.
+type verifyJSON struct {
+	*verify.Report
+	Kept     int          `json:"kept"`
+	Broken   int          `json:"broken"`
+	Untested int          `json:"untested"`
+	Done     bool         `json:"done"`            // something is kept, and nothing broken
+	Error    string       `json:"error,omitempty"` // why it is not
+	Clauses  []clauseJSON `json:"clauses"`         // that results name
+}
+
+// A clauseJSON is a clause with its text.
+type clauseJSON struct {
+	ID     string `json:"id"`
+	Says   string `json:"says"`
+	Source string `json:"source"`
+}
+
+func newVerifyJSON(r *verify.Report, outcome error) verifyJSON {
+	if r.Results == nil {
+		r.Results = []verify.Result{}
+	}
+	t := tallyOf(r)
+	v := verifyJSON{Report: r, Kept: t.kept, Broken: t.broken, Untested: t.untested, Done: outcome == nil}
+	if outcome != nil {
+		v.Error = outcome.Error()
+	}
+	for _, c := range verify.Clauses {
+		v.Clauses = append(v.Clauses, clauseJSON{c.ID, c.Says, c.Source})
+	}
+	return v
+}
+
+// A paint colours a verdict's mark.
+type paint func(mark string, v verify.Verdict) string
+
+// painter returns what colours on w: nothing, where it is no terminal or its user wants no colours.
+func painter(w io.Writer, env environment) paint {
+	f, ok := w.(*os.File)
+	if !ok || !isatty.IsTerminal(f.Fd()) || env["NO_COLOR"] != "" || env["TERM"] == "dumb" {
+		return func(mark string, _ verify.Verdict) string { return mark }
+	}
+	return func(mark string, v verify.Verdict) string {
+		switch v {
+		case verify.Kept:
+			return "\x1b[32m" + mark + "\x1b[0m"
+		case verify.Broken:
+			return "\x1b[1;31m" + mark + "\x1b[0m"
+		}
+		return "\x1b[2m" + mark + "\x1b[0m"
+	}
+}
+
+var marks = map[verify.Verdict]string{verify.Kept: "✓", verify.Broken: "✗", verify.Untested: "–"}
+
+// everyLimiter is what a result about no single limiter is listed under.
+const everyLimiter = "all of it"
+
+// A reportPrinter prints a report for people. Whatever came from a server is quoted, so that a terminal does nothing it says.
+type reportPrinter struct {
+	out   io.Writer
+	paint paint
+	err   error // the first of printing
+
+	limiters []string // the columns, in order
+}
+
+func (p *reportPrinter) print(r *verify.Report) error {
+	for _, x := range r.Results {
+		if name := limiterOf(x); !slices.Contains(p.limiters, name) {
+			p.limiters = append(p.limiters, name)
+		}
+	}
+	p.tables(r)
+	p.broken(r)
+	p.untested(r)
+	took := r.Ended.Sub(r.Started)
+	p.line("", "\n%s; %s of at most %d, in %s", tallyOf(r), count(r.Sent, "request"), r.Planned, timeLeft(max(took, time.Second)))
+	return p.err
+}
+
+func limiterOf(x verify.Result) string {
+	if x.Limiter == "" {
+		return everyLimiter
+	}
+	return x.Limiter
+}
+
+// write prints text as it is.
+func (p *reportPrinter) write(text string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.out, text)
+	}
+}
+
+// line prints a paragraph, its lines behind an indent.
+func (p *reportPrinter) line(indent, format string, args ...any) {
+	for _, part := range wrap(fmt.Sprintf(format, args...), reportWidth-runewidth.StringWidth(indent)) {
+		p.write(strings.TrimRight(indent+part, " ") + "\n")
+	}
+}
+
+// clauseWidth is the width of the first column.
+func clauseWidth() (n int) {
+	for _, c := range verify.Clauses {
+		n = max(n, len(c.ID))
+	}
+	return n
+}
+
+// tables prints a row for each clause and a column for each limiter, in as many tables as fit the width.
+func (p *reportPrinter) tables(r *verify.Report) {
+	const column = 3
+	fit := (reportWidth - clauseWidth()) / column
+	for from := 0; from < len(p.limiters); from += fit {
+		if from > 0 {
+			p.write("\n")
+		}
+		shown := p.limiters[from:min(from+fit, len(p.limiters))]
+		head := fmt.Sprintf("%-*s", clauseWidth(), "clause")
+		for i := range shown {
+			head += fmt.Sprintf("%*d", column, from+i+1)
+		}
+		p.write(head + "\n")
+		for _, c := range verify.Clauses {
+			p.row(r, c, shown)
+		}
+		var legend []string
+		for i, name := range shown {
+			legend = append(legend, strconv.Itoa(from+i+1)+"\u00a0"+docsync.Shown(name, 60))
+		}
+		p.line("", "\n%s", strings.Join(legend, ", "))
+	}
+	p.write("✓ kept, ✗ broken, – not testable\n")
+}
+
+func (p *reportPrinter) row(r *verify.Report, c verify.Clause, limiters []string) {
+	text := fmt.Sprintf("%-*s", clauseWidth(), c.ID)
+	found := false
+	for _, name := range limiters {
+		v, ok := verdictOf(r, c.ID, name)
+		found = found || ok
+		mark := " "
+		if ok {
+			mark = p.paint(marks[v], v)
+		}
+		text += "  " + mark
+	}
+	if found {
+		p.write(strings.TrimRight(text, " ") + "\n")
+	}
+}
+
+// verdictOf is the verdict on a clause for a limiter: where there are several, the one that matters most.
+func verdictOf(r *verify.Report, clause, limiter string) (v verify.Verdict, ok bool) {
+	weight := map[verify.Verdict]int{verify.Untested: 0, verify.Kept: 1, verify.Broken: 2}
+	for _, x := range r.Results {
+		if x.Clause != clause || limiterOf(x) != limiter {
+			continue
+		}
+		if !ok || weight[x.Verdict] > weight[v] {
+			v, ok = x.Verdict, true
+		}
+	}
+	return v, ok
+}
+
+// broken prints what was seen of each clause that is broken.
+func (p *reportPrinter) broken(r *verify.Report) {
+	for _, x := range r.Results {
+		if x.Verdict != verify.Broken {
+			continue
+		}
+		says, source := clauseText(x.Clause)
+		p.line("", "\n%s %s, %s", marks[verify.Broken], docsync.Shown(x.Clause, 60), docsync.Shown(limiterOf(x), 60))
+		p.line("  ", "%s (%s)", says, source)
+		p.line("  ", "seen: %s", docsync.Shown(x.Detail, 2000))
+		if x.Exchange == nil {
+			continue
+		}
+		p.exchange("> ", x.Exchange.Request)
+		p.exchange("< ", x.Exchange.Response)
+		if x.Exchange.At != "" {
+			p.line("  ", "at %s", docsync.Shown(x.Exchange.At, 60))
+		}
+	}
+}
+
+// mostLines of a message are printed; JSON has all of them.
+const mostLines = 40
+
+// exchange prints a message line by line, each behind a mark.
+func (p *reportPrinter) exchange(mark, text string) {
+	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
+	for i, line := range lines {
+		if i == mostLines {
+			p.line("  "+mark, "… and %s more; --json has them", count(len(lines)-i, "line"))
+			return
+		}
+		shown := docsync.Shown(line, 1000)
+		if shown == "" {
+			p.write("  " + strings.TrimRight(mark, " ") + "\n")
+			continue
+		}
+		p.line("  "+mark, "%s", shown)
+	}
+}
+
+func clauseText(id string) (says, source string) {
+	for _, c := range verify.Clauses {
+		if c.ID == id {
+			return c.Says, c.Source
+		}
+	}
+	return "a clause that is not listed", "?"
+}
+
+// A gap is what could not be tested for one reason.
+type gap struct {
+	why      string
+	limiters []string
+	clauses  []string
+}
+
+// untested prints why clauses could not be tested, each reason once.
+func (p *reportPrinter) untested(r *verify.Report) {
+	for _, g := range p.gaps(r) {
+		where := strings.Join(g.limiters, ", ")
+		if len(g.limiters) == len(p.limiters) && len(g.limiters) > 1 {
+			where = "every limiter"
+		}
+		p.line("", "\n%s %s (%s)", marks[verify.Untested], docsync.Shown(strings.Join(g.clauses, ", "), 2000), docsync.Shown(where, 2000))
+		p.line("  ", "%s", docsync.Shown(g.why, 2000))
+	}
+}
+
+// gaps puts what could not be tested together: first by limiter for each clause and reason, then the clauses that are alike.
+func (p *reportPrinter) gaps(r *verify.Report) (all []gap) {
+	var single []gap
+	for _, x := range r.Results {
+		if x.Verdict != verify.Untested {
+			continue
+		}
+		same := func(g gap) bool { return g.why == x.Detail && g.clauses[0] == x.Clause }
+		i := slices.IndexFunc(single, same)
+		if i < 0 {
+			i = len(single)
+			single = append(single, gap{why: x.Detail, clauses: []string{x.Clause}})
+		}
+		single[i].limiters = append(single[i].limiters, limiterOf(x))
+	}
+	for _, g := range single {
+		same := func(o gap) bool { return o.why == g.why && slices.Equal(o.limiters, g.limiters) }
+		if i := slices.IndexFunc(all, same); i >= 0 {
+			all[i].clauses = append(all[i].clauses, g.clauses...)
+			continue
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+// wrap breaks text into lines of at most width columns, at blanks where there are any.
+func wrap(text string, width int) (lines []string) {
+	for paragraph := range strings.SplitSeq(text, "\n") {
+		line := ""
+		for word := range strings.SplitSeq(paragraph, " ") {
+			switch {
+			case line == "":
+				line = word
+			case runewidth.StringWidth(line)+1+runewidth.StringWidth(word) <= width:
+				line += " " + word
+			default:
+				lines, line = append(lines, line), word
+			}
+			for runewidth.StringWidth(line) > width {
+				head := runewidth.Truncate(line, width, "")
+				if head == "" {
+					break // narrower than one letter
+				}
+				lines, line = append(lines, head), line[len(head):]
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// A limiterNames value is a list of limiters; its flag is repeatable.
+type limiterNames []string
+
+func (n *limiterNames) Set(value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return errors.New("want the name of a limiter, or several with commas between them")
+		}
+		if !slices.Contains(*n, name) {
+			*n = append(*n, name)
+		}
+	}
+	return nil
+}
+
+func (n *limiterNames) String() string { return strings.Join(*n, ",") }
+func (n *limiterNames) Type() string   { return "NAME,..." }
+
+// A secrets value is a list of credentials, with blanks or commas between them, that are never shown; its flag is repeatable.
+type secrets []string
+
+func (s *secrets) Set(value string) error {
+	all := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+	if len(all) == 0 {
+		return errors.New("want a token, or several with blanks between them")
+	}
+	for _, one := range all {
+		if len(one) > 16<<10 || strings.ContainsFunc(one, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return errors.New("want tokens of printable ASCII, of at most 16 KiB each")
+		}
+		if !slices.Contains(*s, one) {
+			*s = append(*s, one)
+		}
+	}
+	return nil
+}
+
+func (s *secrets) String() string               { return "" }
+func (s *secrets) Type() string                 { return "TOKEN" }
+func (s *secrets) withoutSecrets(string) string { return "…" }
+
+// A fields value is a list of header fields, a line each; its flag is repeatable. Values may be secret, so they are never shown.
+type fields http.Header
+
+// notSent are fields that say how a request travels, or whose.
+var notSent = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Expect"}
+
+func (f *fields) Set(value string) error {
+	for line := range strings.SplitSeq(strings.TrimSpace(value), "\n") {
+		name, value, found := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		if !found || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return errors.New("want a field such as 'X-Api-Version: 2'")
+		}
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if slices.Contains(notSent, name) {
+			return fmt.Errorf("%s is written by the connection itself", name)
+		}
+		if *f == nil {
+			*f = fields{}
+		}
+		http.Header(*f).Add(name, value)
+	}
+	return nil
+}
+
+func (f *fields) String() string { return "" }
+func (f *fields) Type() string   { return "'NAME: VALUE'" }
+
+// withoutSecrets keeps the name alone.
+func (f *fields) withoutSecrets(value string) string {
+	name, _, found := strings.Cut(value, ":")
+	if !found || !httpguts.ValidHeaderFieldName(name) {
+		return "…"
+	}
+	return name + ": …"
+}
