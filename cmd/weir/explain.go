@@ -32,8 +32,9 @@ func explain(p weir.Policy, method, sent string, who caller) (*explanation, erro
 	path, err := target.Canonical(escaped)
 	if err != nil { // D10: no single safe reading
 		e.because(fmt.Sprintf("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err))
-		unreadable, _ := target.Unreadable(d, escaped)
-		return e, e.fill(unreadable, who)
+		var unreadable target.Choice
+		target.Choose(d, &target.Request{Method: method, Raw: escaped}, &unreadable)
+		return e, e.fill(unreadable.Match, who)
 	}
 	e.Canonical = path
 	decoded, err := url.PathUnescape(path)
@@ -43,7 +44,13 @@ func explain(p weir.Policy, method, sent string, who caller) (*explanation, erro
 	if path != escaped {
 		e.because(fmt.Sprintf("%s is another spelling of %s: dot segments are resolved, empty segments folded, needless escapes undone; the backend receives this form", escaped, path))
 	}
-	match := target.Match(d, method, decoded)
+	var choice target.Choice
+	target.Choose(d, &target.Request{Method: method, Path: decoded}, &choice)
+	if choice.Kind == target.Health {
+		e.because("the gateway answers health checks itself, outside all limits")
+		return e, nil
+	}
+	match := choice.Match
 	if err := e.fill(match, who); err != nil {
 		return nil, err
 	}

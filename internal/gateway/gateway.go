@@ -186,86 +186,41 @@ func (x *exchange) log() {
 
 // route finds out what is asked for, and who answers.
 func (g *Gateway) route(x *exchange, r *http.Request) {
-	if r.Method == http.MethodOptions && r.URL.Path == "*" {
-		x.path = "*"
-		x.Header().Set("Allow", allMethods)
-		x.WriteHeader(http.StatusNoContent)
-		return
+	asked := target.Request{Method: r.Method}
+	if isPreflight(r) {
+		asked.Asks = target.ForLeave
 	}
-	if err := makeCanonical(r); err != nil {
-		x.path = received(r)
-		g.serveUnreadable(x, r)
-		return
-	}
-	x.path = r.URL.Path
-	if r.URL.RawPath != "" {
+	asked.Read(r.URL)
+	switch {
+	case asked.Raw != "":
+		x.path = asked.Raw
+	case r.URL.RawPath != "":
 		x.path = r.URL.RawPath
+	default:
+		x.path = r.URL.Path
 	}
-	where := g.surfaceOf(r.URL.Path)
-	if where == widgetSurface {
+	var choice target.Choice
+	target.Choose(g.options.Decider, &asked, &choice)
+	if choice.Surface == target.Widget {
 		x.cors, x.origin = g.cors, g.cors.allow(r.Header.Get("Origin"))
 	}
-	switch {
-	case where == noSurface && isHealth(r.URL.Path):
+	switch choice.Kind {
+	case target.Asterisk:
+		x.Header().Set("Allow", allMethods)
+		x.WriteHeader(http.StatusNoContent)
+	case target.Unreadable:
+		g.charge(x, r, choice.Match, g.refuse)
+	case target.Health:
 		g.serveHealth(x, r)
-	case where != noSurface && isPreflight(r):
+	case target.Preflight:
 		x.preflight = true
-		g.charge(x, r, target.Preflight(g.options.Decider, r.URL.Path), g.ask)
-	case !target.IsMethod(r.Method):
-		g.charge(x, r, target.Match(g.options.Decider, r.Method, r.URL.Path), g.method)
+		g.charge(x, r, choice.Match, g.ask)
+	case target.UnknownMethod:
+		g.charge(x, r, choice.Match, g.method)
 	default:
-		m := target.Match(g.options.Decider, r.Method, r.URL.Path)
-		x.coverBy(m)
-		g.limit.Serve(x, r, m, g.backend)
+		x.coverBy(choice.Match)
+		g.limit.Serve(x, r, choice.Match, g.backend)
 	}
-}
-
-// makeCanonical brings the target of r to its one form.
-func makeCanonical(r *http.Request) error {
-	u := r.URL
-	if u.Opaque != "" || u.Scheme != "" && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return &target.PathError{Path: u.Opaque, Reason: "is not the path of an http URL"}
-	}
-	if hasRawBlank(u.RawQuery) {
-		return &target.PathError{Path: u.Path, Reason: `has a raw blank or "#" in its query`}
-	}
-	raw := u.RawPath
-	if raw == "" {
-		if target.IsPlain(u.Path) {
-			return nil
-		}
-		raw = u.EscapedPath()
-	}
-	if target.IsPlain(raw) {
-		return nil
-	}
-	escaped, decoded, err := target.Decode(raw)
-	if err != nil {
-		return err
-	}
-	u.Path, u.RawPath = decoded, escaped
-	return nil
-}
-
-// hasRawBlank reports whether a query could end the request line, or the target, for the next reader. HTTP/2 lets it.
-func hasRawBlank(query string) bool {
-	for i := range len(query) {
-		if c := query[i]; c <= ' ' || c == '#' || c == 0x7f {
-			return true
-		}
-	}
-	return false
-}
-
-// received returns the path as it came.
-func received(r *http.Request) string {
-	if r.URL.Opaque != "" {
-		return r.URL.Opaque
-	}
-	if r.URL.RawPath != "" {
-		return r.URL.RawPath
-	}
-	return r.URL.EscapedPath()
 }
 
 // charge lets next answer under a limiter that the gateway chose. It is an answer of the gateway's own, which needs no
@@ -273,15 +228,6 @@ func received(r *http.Request) string {
 func (g *Gateway) charge(x *exchange, r *http.Request, m weir.Match, next http.Handler) {
 	x.coverBy(m)
 	g.limit.Charge(x, r, m, next)
-}
-
-// serveUnreadable answers a path with no safe reading, on the account of the surface it was probably meant for (D10).
-func (g *Gateway) serveUnreadable(x *exchange, r *http.Request) {
-	covered, path := target.Unreadable(g.options.Decider, x.path)
-	if g.surfaceOf(path) == widgetSurface {
-		x.cors, x.origin = g.cors, g.cors.allow(r.Header.Get("Origin"))
-	}
-	g.charge(x, r, covered, g.refuse)
 }
 
 func refusePath(w http.ResponseWriter, _ *http.Request) {
@@ -298,7 +244,7 @@ func refuseMethod(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (g *Gateway) answerPreflight(w http.ResponseWriter, r *http.Request) {
-	if g.surfaceOf(r.URL.Path) == widgetSurface {
+	if target.SurfaceOf(g.options.Decider, r.URL.Path) == target.Widget {
 		g.cors.answer(w, r)
 		return
 	}

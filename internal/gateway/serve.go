@@ -192,8 +192,6 @@ func (t *tally) wait(most time.Duration) bool {
 	}
 }
 
-func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
-
 // serveHealth answers for load balancers, outside all limits: /healthz says that the process runs, /readyz that it wants
 // requests, and whether it serves them as it should.
 func (g *Gateway) serveHealth(w http.ResponseWriter, r *http.Request) {

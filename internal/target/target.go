@@ -1,5 +1,5 @@
 // Package target reads the path of a request, as a client wrote it, for every door through which requests come: it has one canonical
-// form or none (canonical.go), and that form says which limiter of a policy counts the request.
+// form or none (canonical.go), and that form says which limiter of a policy counts the request (choice.go).
 package target
 
 import (
@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Match returns what covers a request for a canonical, decoded path (see Decode). Where a backend might cut the path off at a decoded
+// match returns what covers a request for a canonical, decoded path (see Decode). Where a backend might cut the path off at a decoded
 // "?" or "#", or drop blanks around a name, what is left counts.
-func Match(d *weir.Decider, method, path string) weir.Match {
+func match(d *weir.Decider, method, path string) weir.Match {
 	if strings.ContainsAny(path, "?# ") {
 		path = cut(path)
 	}
@@ -29,9 +29,9 @@ func cut(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// Unreadable returns what a path with no canonical form is charged to: the fallback of the surface it was probably meant for (D10).
+// unreadable returns what a path with no canonical form is charged to: the fallback of the surface it was probably meant for (D10).
 // path is the reading by which that was found, and good for nothing else.
-func Unreadable(d *weir.Decider, raw string) (m weir.Match, path string) {
+func unreadable(d *weir.Decider, raw string) (m weir.Match, path string) {
 	path = Guess(raw)
 	if m = d.Fallback(path); m.Limiter() == nil {
 		// Dot segments lead out of every surface, but they may not be ones to every backend.
@@ -44,8 +44,8 @@ func Unreadable(d *weir.Decider, raw string) (m weir.Match, path string) {
 // preflightLimiter is the name of the built-in policy's own limiter, which counts all preflights where a policy has it.
 const preflightLimiter = "widget-other"
 
-// Preflight returns what CORS preflights for a path are counted by: never a visitor's or a token's own budget (D9).
-func Preflight(d *weir.Decider, path string) weir.Match {
+// preflight returns what CORS preflights for a path are counted by: never a visitor's or a token's own budget (D9).
+func preflight(d *weir.Decider, path string) weir.Match {
 	if m := d.Named(preflightLimiter); m.Limiter() != nil {
 		return m
 	}

@@ -1,0 +1,112 @@
+package target
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
+)
+
+func testDecider(t testing.TB) *weir.Decider {
+	t.Helper()
+	store, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	limiter := func(name string, routes ...weir.Route) weir.Limiter {
+		return weir.Limiter{Name: name, Routes: routes, Windows: []weir.Window{{Limit: 1, Per: time.Minute, Key: weir.Key{{"ip"}}}}}
+	}
+	d, err := weir.New(weir.Policy{Limiters: []weir.Limiter{
+		limiter("widget-init", weir.Route{Method: "POST", Path: "/api/v1/widget/init"}),
+		limiter("widget-other", weir.Route{Path: "/api/v1/widget/", Prefix: true}),
+		limiter("wp-plugin", weir.Route{Path: "/v1/wp/", Prefix: true}),
+		limiter("all", weir.Route{Path: "/", Prefix: true}),
+	}}, store, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestTheChoiceIsMadeInOneOrder(t *testing.T) {
+	d := testDecider(t)
+	for _, c := range []struct {
+		method, target string
+		asks           Purpose
+		kind           Kind
+		surface        Surface
+		limiter        string
+	}{
+		{"POST", "/api/v1/widget/init", ForItself, Plain, Widget, "widget-init"},
+		{"POST", "/api/v1/widget/init?agent_id=a", ForItself, Plain, Widget, "widget-init"},
+		{"POST", "//api/./v1/widget/%69nit", ForItself, Plain, Widget, "widget-init"},
+		{"GET", "http://example.com/v1/wp/status", ForItself, Plain, Sync, "wp-plugin"},
+		{"OPTIONS", "/v1/wp/status", ForItself, Plain, Sync, "wp-plugin"},
+		{"OPTIONS", "/v1/wp/status", ForLeave, Preflight, Sync, "widget-other"},
+		{"OPTIONS", "/else", ForLeave, Plain, NoSurface, "all"},
+		{"OPTIONS", "*", ForItself, Asterisk, NoSurface, ""},
+		{"GET", "*", ForItself, Unreadable, NoSurface, "all"},
+		{"GET", "/healthz", ForItself, Health, NoSurface, ""},
+		{"POST", "/readyz", ForItself, Health, NoSurface, ""},
+		{"GET", "/healthz/", ForItself, Plain, NoSurface, "all"},
+		{"BREW", "/api/v1/widget/init", ForItself, UnknownMethod, Widget, "widget-other"},
+		{"BREW", "/healthz", ForItself, Health, NoSurface, ""},
+		{"POST", "/api/v1/widget%2finit", ForItself, Unreadable, Widget, "all"},
+		{"POST", "/api/v1/widget/init?a#b", ForItself, Unreadable, Widget, "all"},
+		{"GET", "mailto:me", ForItself, Unreadable, NoSurface, "all"},
+		{"CONNECT", "example.com:443", ForItself, UnknownMethod, NoSurface, "all"},
+	} {
+		u, err := Parse(c.method, c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Request{Method: c.method, Asks: c.asks}
+		r.Read(u)
+		choice := Choice{Kind: 99, Surface: 99}
+		Choose(d, &r, &choice)
+		name := ""
+		if l := choice.Match.Limiter(); l != nil {
+			name = l.Name
+		}
+		if choice.Kind != c.kind || choice.Surface != c.surface || name != c.limiter {
+			t.Errorf("%s %s: kind %d, surface %d, limiter %q, want %d, %d, %q", c.method, c.target, choice.Kind, choice.Surface, name, c.kind, c.surface, c.limiter)
+		}
+	}
+}
+
+func TestATargetThatIsNoneIsNotParsed(t *testing.T) {
+	for _, s := range []string{"", "a", "/%zz", "/a\x00", "http://[", "*?x"} {
+		if _, err := Parse("GET", s); !errors.Is(err, ErrNoTarget) {
+			t.Errorf("Parse(%q): %v", s, err)
+		}
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	d := testDecider(b)
+	u, err := Parse("POST", "/api/v1/widget/init")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var c Choice
+	b.ReportAllocs()
+	for b.Loop() {
+		r := Request{Method: "POST"}
+		r.Read(u)
+		Choose(d, &r, &c)
+	}
+	if c.Match.Limiter() == nil {
+		b.Fatal("nothing covers it")
+	}
+}
+
+// BenchmarkMatch is what Choose cannot do without.
+func BenchmarkMatch(b *testing.B) {
+	d := testDecider(b)
+	for b.Loop() {
+		d.Match("POST", "/api/v1/widget/init")
+	}
+}
