@@ -1,5 +1,20 @@
 // Package accesslog reads the access logs of web servers, in the formats that these write by themselves or are commonly told to:
-// many files as one stream in the order of time, compressed or not.
+// many files as one stream in the order of time, compressed or not. It imports nothing of the project. Logs are hostile input: no
+// line makes it panic, hold more than its bounds, or read for longer than its length.
+//
+//	accesslog.go  a line, the options
+//	reader.go     Open and Next: the merge of the files by time
+//	source.go     one file of the merge: opened when its time has come, its lines put in order
+//	order.go      the lines that wait for those that may stand before them
+//	lines.go      text cut into lines, in blocks that the waiting lines share
+//	unpack.go     gzip and zstd, told by content
+//	detect.go     the formats and their names; which one a file has
+//	clf.go        common, combined, vhost_combined, Traefik's own
+//	template.go   nginx's log_format; Envoy's own text
+//	object.go     JSON lines: nginx, Caddy, Traefik, Envoy, weir
+//	pairs.go      weir's own text
+//	request.go    a request line, and the escapes in which logs write
+//	stamp.go      times
 package accesslog
 
 import (
@@ -49,7 +64,7 @@ type Options struct {
 
 // A Malformed line is one that is no request of its file's format.
 type Malformed struct {
-	File   string
+	File   string // as Options.Files has it
 	Line   int64  // from 1
 	Text   []byte // the beginning of it, at most 200 bytes, as it stands: it may hold anything
 	Reason string // what is wrong, and what was expected

@@ -1,0 +1,267 @@
+package accesslog
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+// A clfShape is one of the formats that begin as the common one does.
+type clfShape uint8
+
+const (
+	common   clfShape = iota // peer ident user [time] "request" status size
+	combined                 // the same, "referrer" "user agent", and anything after these
+	vhost                    // a virtual host, then combined
+	traefik                  // combined, number "router" "server" 12ms
+)
+
+// clfFields are the variables that a line of these shapes has.
+var clfFields = []string{"remote_addr", "remote_user", "time_local", "request", "status", "body_bytes_sent",
+	"http_referer", "http_user_agent", "http_x_forwarded_for", "server_name"}
+
+// A clf reads lines of one of these shapes. Lines are read from the request's opening quote in both directions: what stands before
+// it cannot hold an unescaped quote, but a user's name may hold blanks and brackets.
+type clf struct {
+	shape  clfShape
+	clock  clock
+	fields []int // index into clfFields of each of Options.Fields, or -1
+}
+
+func newCLF(shape clfShape, fields []string) *clf {
+	c := &clf{shape: shape}
+	for _, name := range fields {
+		c.fields = append(c.fields, slices.Index(clfFields, name))
+	}
+	return c
+}
+
+func (c *clf) has(field string) bool { return slices.Contains(clfFields, field) }
+
+// parts are the values of one line, as they stand in it.
+type parts struct {
+	host, peer, user, stamp, request, status, size, referrer, agent, rest []byte
+}
+
+func (c *clf) parse(b []byte, r *record) error {
+	var p parts
+	if err := c.split(b, &p); err != nil {
+		return err
+	}
+	at, ok := c.clock.common(p.stamp)
+	if !ok {
+		return fmt.Errorf("time %q is none: it looks like 10/Oct/2000:13:55:36 -0700", p.stamp)
+	}
+	status, err := parseStatus(p.status)
+	if err != nil {
+		return err
+	}
+	if !isNumber(p.size) && string(p.size) != "-" {
+		return fmt.Errorf("size %q is no number", p.size)
+	}
+	if c.fields != nil {
+		c.extra(&p, r)
+	}
+	r.Time, r.Peer, r.Status = at, p.peer, status
+	r.Method, r.Target = requestLine(unescape(p.request))
+	r.Target = r.origin(r.Target)
+	r.UserAgent = given(unescape(p.agent))
+	return nil
+}
+
+// split cuts a line into its parts.
+func (c *clf) split(b []byte, p *parts) error {
+	quote := requestQuote(b)
+	if quote < 0 {
+		if bytes.IndexByte(b, '[') < 0 {
+			return errorString("no time in brackets")
+		}
+		return errorString("no request in quotes after a time in brackets")
+	}
+	p.stamp = b[quote-28 : quote-2]
+	if err := c.head(b[:quote-30], p); err != nil {
+		return err
+	}
+	rest := b[quote+1:]
+	end := quoteEnd(rest)
+	if end < 0 {
+		return errorString("the request has no closing quote")
+	}
+	p.request, rest = rest[:end], rest[end+1:]
+	if p.status, rest = word(rest); p.status == nil {
+		return errorString("no status after the request")
+	}
+	if p.size, rest = word(rest); p.size == nil {
+		return errorString("no size after the status")
+	}
+	if c.shape == common {
+		if len(rest) > 0 {
+			return errorString("more after the size than the common format has")
+		}
+		return nil
+	}
+	if p.referrer, rest = quoted(rest); p.referrer == nil {
+		return errorString("no referrer in quotes after the size")
+	}
+	if p.agent, rest = quoted(rest); p.agent == nil {
+		return errorString("no user agent in quotes after the referrer")
+	}
+	p.rest = rest
+	if c.shape == traefik && !traefikEnd(rest) {
+		return errorString("no number, router, server and duration after the user agent")
+	}
+	return nil
+}
+
+// requestQuote returns the index of the quote that opens the request: the first after a time in brackets. -1 if there is none.
+func requestQuote(b []byte) int {
+	for from := 0; ; {
+		i := bytes.IndexByte(b[from:], '"')
+		if i < 0 {
+			return -1
+		}
+		i += from
+		if i >= 30 && b[i-1] == ' ' && b[i-2] == ']' && b[i-29] == '[' && b[i-30] == ' ' {
+			return i
+		}
+		from = i + 1
+	}
+}
+
+// head reads what stands before the time.
+func (c *clf) head(b []byte, p *parts) error {
+	if c.shape == vhost {
+		blank := bytes.IndexByte(b, ' ')
+		if blank <= 0 {
+			return errorString("no virtual host and address before the time")
+		}
+		p.host, b = b[:blank], b[blank+1:]
+	}
+	if c.shape == traefik {
+		// Traefik writes X-Forwarded-For there, which may be a list: the last was seen by the proxy next to it.
+		if dash := bytes.Index(b, []byte(" - ")); dash >= 0 {
+			b = b[bytes.LastIndexByte(b[:dash], ' ')+1:]
+		}
+	}
+	blank := bytes.IndexByte(b, ' ')
+	if blank <= 0 {
+		return errorString("no address, identity and user before the time")
+	}
+	p.peer = b[:blank]
+	if c.shape == vhost && !looksLikeAddress(p.peer) {
+		return fmt.Errorf("%q after the virtual host is no address", p.peer)
+	}
+	b = b[blank+1:]
+	if blank = bytes.IndexByte(b, ' '); blank <= 0 {
+		return errorString("no identity and user after the address")
+	}
+	p.user = b[blank+1:]
+	return nil
+}
+
+// looksLikeAddress tells an address from a name and from "-", without reading it whole.
+func looksLikeAddress(b []byte) bool {
+	separators := 0
+	for _, c := range b {
+		switch {
+		case c == '.' || c == ':':
+			separators++
+		case hex([]byte{c}, 1) < 0:
+			return false
+		}
+	}
+	return separators >= 2
+}
+
+// traefikEnd reports whether b ends as a line of Traefik's does.
+func traefikEnd(b []byte) bool {
+	number, b := word(b)
+	if !isNumber(number) && string(number) != "-" {
+		return false
+	}
+	router, b := quoted(b)
+	server, b := quoted(b)
+	duration, b := word(b)
+	millis, ok := bytes.CutSuffix(duration, []byte("ms"))
+	return router != nil && server != nil && len(b) == 0 && ok && isNumber(millis)
+}
+
+// word returns what follows a blank, up to the next one; nil where nothing does.
+func word(b []byte) (value, rest []byte) {
+	if len(b) < 2 || b[0] != ' ' || b[1] == ' ' {
+		return nil, b
+	}
+	end := bytes.IndexByte(b[1:], ' ')
+	if end < 0 {
+		return b[1:], nil
+	}
+	return b[1 : end+1], b[end+1:]
+}
+
+// quoted returns what follows a blank in quotes; nil where nothing does.
+func quoted(b []byte) (value, rest []byte) {
+	if len(b) < 3 || b[0] != ' ' || b[1] != '"' {
+		return nil, b
+	}
+	end := quoteEnd(b[2:])
+	if end < 0 {
+		return nil, b
+	}
+	return b[2 : end+2 : end+2], b[end+3:]
+}
+
+func (c *clf) extra(p *parts, r *record) {
+	for i, which := range c.fields {
+		var value []byte
+		switch which {
+		case 0:
+			value = p.peer
+		case 1:
+			value = p.user
+		case 2:
+			value = p.stamp
+		case 3:
+			value = p.request
+		case 4:
+			value = p.status
+		case 5:
+			value = p.size
+		case 6:
+			value = p.referrer
+		case 7:
+			value = p.agent
+		case 8:
+			if c.shape != traefik {
+				value, _ = quoted(p.rest)
+			}
+		case 9:
+			value = p.host
+		}
+		r.extra[i] = r.own(value)
+	}
+}
+
+// parseStatus reads three digits, or "-" as a server writes that answered nothing.
+func parseStatus(b []byte) (int, error) {
+	if len(b) == 3 && isDigit(b[0]) && isDigit(b[1]) && isDigit(b[2]) {
+		return int(b[0]-'0')*100 + int(b[1]-'0')*10 + int(b[2]-'0'), nil
+	}
+	if len(b) == 1 && (b[0] == '-' || b[0] == '0') {
+		return 0, nil
+	}
+	return 0, fmt.Errorf("status %q is no number of three digits", b)
+}
+
+func isNumber(b []byte) bool {
+	for _, c := range b {
+		if !isDigit(c) {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// errorString is a reason that needs no memory.
+type errorString string
+
+func (e errorString) Error() string { return string(e) }

@@ -1,0 +1,180 @@
+package accesslog
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+const (
+	blockSize   = 256 << 10
+	longestLine = 1 << 20 // bytes; what is longer is no line of a log
+	shown       = 200     // bytes of a line that cannot be read
+)
+
+// A block is text that lines point into. It is used again when the last of them has left.
+type block struct {
+	text []byte
+	refs int  // lines that point into it
+	past bool // its reader is done with it
+}
+
+// blocks are those in use and those that wait for use, of one Reader.
+type blocks struct {
+	free   []*block
+	pinned int // bytes of those that are past
+}
+
+func (p *blocks) take(size int) *block {
+	if n := len(p.free); n > 0 && size <= blockSize {
+		b := p.free[n-1]
+		p.free = p.free[:n-1]
+		b.past = false
+		return b
+	}
+	return &block{text: make([]byte, max(size, blockSize))}
+}
+
+// leave says that a block's reader is done with it.
+func (p *blocks) leave(b *block) {
+	b.past = true
+	p.pinned += len(b.text)
+	if b.refs == 0 {
+		p.reuse(b)
+	}
+}
+
+// release says that a line has left.
+func (p *blocks) release(b *block) {
+	if b.refs--; b.refs == 0 && b.past {
+		p.reuse(b)
+	}
+}
+
+func (p *blocks) reuse(b *block) {
+	p.pinned -= len(b.text)
+	if len(b.text) == blockSize && len(p.free) < 16 {
+		p.free = append(p.free, b)
+	}
+}
+
+// errLong is a line that is too long; what next returns with it is its beginning.
+var errLong = errors.New("longer than 1 MiB")
+
+// A lines reader cuts a text into lines, holding a line at most.
+type lines struct {
+	from       io.Reader
+	pool       *blocks
+	in         *block
+	start, end int   // what is read and not yet given
+	number     int64 // of the line last given, from 1
+	err        error // of from; io.EOF at its end
+	whole      bool  // the line last given ended in a line feed
+}
+
+// next returns the next line without its end, in block l.in, valid while that is referred to; the last one may have none. After the
+// last line it returns io.EOF or the error that reading ended with.
+func (l *lines) next() ([]byte, error) {
+	if l.in == nil {
+		l.in = l.pool.take(blockSize)
+	}
+	for searched := 0; ; {
+		if i := bytes.IndexByte(l.in.text[l.start+searched:l.end], '\n'); i >= 0 {
+			line := l.in.text[l.start : l.start+searched+i]
+			l.start += searched + i + 1
+			return l.give(line, true)
+		}
+		searched = l.end - l.start
+		if l.err != nil {
+			if searched == 0 {
+				return nil, l.err
+			}
+			line := l.in.text[l.start:l.end]
+			l.start = l.end
+			return l.give(line, false)
+		}
+		if searched > longestLine {
+			return l.skip()
+		}
+		l.fill()
+	}
+}
+
+func (l *lines) give(line []byte, whole bool) ([]byte, error) {
+	l.number++
+	l.whole = whole
+	if l.number == 1 {
+		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // a byte order mark
+	}
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	if len(line) > longestLine {
+		return line[:shown], errLong
+	}
+	return line, nil
+}
+
+// skip passes a line that is too long, in constant memory.
+func (l *lines) skip() ([]byte, error) {
+	head := bytes.Clone(l.in.text[l.start : l.start+shown])
+	l.number++
+	l.whole = true
+	for l.err == nil {
+		l.start = l.end // what is read is dropped
+		l.fill()
+		if i := bytes.IndexByte(l.in.text[l.start:l.end], '\n'); i >= 0 {
+			l.start += i + 1
+			return head, errLong
+		}
+	}
+	l.start = l.end
+	return head, errLong
+}
+
+// fill reads once, having made room.
+func (l *lines) fill() {
+	left := l.end - l.start
+	if left == 0 && l.in.refs == 0 {
+		l.start, l.end = 0, 0
+	}
+	if len(l.in.text)-l.end < blockSize/16 {
+		next := l.in
+		if l.in.refs > 0 || 2*left > len(l.in.text) {
+			size := blockSize
+			for size < 2*left {
+				size *= 2
+			}
+			next = l.pool.take(size)
+		}
+		copy(next.text, l.in.text[l.start:l.end])
+		if next != l.in {
+			l.pool.leave(l.in)
+			l.in = next
+		}
+		l.start, l.end = 0, left
+	}
+	for tries := 0; ; tries++ {
+		n, err := l.from.Read(l.in.text[l.end:])
+		l.end += n
+		if err != nil {
+			l.err = err
+			return
+		}
+		if n > 0 {
+			return
+		}
+		if tries == 100 {
+			l.err = io.ErrNoProgress
+			return
+		}
+	}
+}
+
+// close gives the block back.
+func (l *lines) close() {
+	if l.in != nil {
+		l.pool.leave(l.in)
+		l.in = nil
+	}
+}

@@ -1,0 +1,180 @@
+package accesslog
+
+// A record is one line on its way to the caller.
+type record struct {
+	Line
+	in      *block // that its slices point into; nil once they do not
+	size    int    // bytes of the line
+	scratch []byte // the record's own: what does not stand in the line as it is
+}
+
+// own returns a copy of value that lives as long as the record's line; nil for nil.
+func (r *record) own(value []byte) []byte {
+	if value == nil {
+		return nil
+	}
+	from := len(r.scratch)
+	r.scratch = append(r.scratch, value...) // what an array too short was filled with before stays as it is
+	return r.scratch[from:len(r.scratch):len(r.scratch)]
+}
+
+const scratchKept = 4096 // bytes that a record keeps for its next line
+
+// reset readies the record for another line with that many extra values.
+func (r *record) reset(extras int) {
+	extra := r.extra
+	if len(extra) != extras {
+		extra = make([][]byte, extras)
+	}
+	clear(extra)
+	if cap(r.scratch) > scratchKept {
+		r.scratch = nil
+	}
+	r.Line = Line{extra: extra}
+	r.scratch = r.scratch[:0]
+}
+
+// An order holds the lines of one file that have been read and not yet left, and gives the earliest: of equal times the one that
+// stands before. Lines that come in order cost no comparison but one: they wait in a queue, only stragglers in a heap.
+type order struct {
+	records []record
+	free    []int32 // indexes into records
+
+	queue       []int32 // a ring; its length is a power of 2
+	head, count int
+	late        []int32 // a heap
+}
+
+func (o *order) len() int { return o.count + len(o.late) }
+
+// room returns the index of a record to fill. Pointers into records are void after it.
+func (o *order) room() int32 {
+	if n := len(o.free); n > 0 {
+		i := o.free[n-1]
+		o.free = o.free[:n-1]
+		return i
+	}
+	o.records = append(o.records, record{})
+	return int32(len(o.records) - 1)
+}
+
+// push takes a filled record.
+func (o *order) push(i int32) {
+	if o.count > 0 && o.records[i].Time < o.records[o.last()].Time {
+		o.pushLate(i)
+		return
+	}
+	o.enqueue(i)
+}
+
+func (o *order) last() int32 { return o.queue[(o.head+o.count-1)&(len(o.queue)-1)] }
+
+// enqueue takes a filled record to be given after all that are in the queue.
+func (o *order) enqueue(i int32) {
+	if o.count == len(o.queue) {
+		bigger := make([]int32, max(16, 2*o.count))
+		for n := range o.count {
+			bigger[n] = o.queue[(o.head+n)&(len(o.queue)-1)]
+		}
+		o.queue, o.head = bigger, 0
+	}
+	o.queue[(o.head+o.count)&(len(o.queue)-1)] = i
+	o.count++
+}
+
+// first returns the index of the earliest record. There must be one.
+func (o *order) first() int32 {
+	if len(o.late) == 0 {
+		return o.queue[o.head]
+	}
+	if o.count > 0 && !o.before(o.late[0], o.queue[o.head]) {
+		return o.queue[o.head]
+	}
+	return o.late[0]
+}
+
+// pop takes the earliest record out; drop must follow when its line is not needed any more.
+func (o *order) pop() int32 {
+	i := o.first()
+	if o.count > 0 && i == o.queue[o.head] {
+		o.head = (o.head + 1) & (len(o.queue) - 1)
+		o.count--
+		return i
+	}
+	last := len(o.late) - 1
+	o.late[0] = o.late[last]
+	o.late = o.late[:last]
+	for at := 0; ; {
+		child := 2*at + 1
+		if child >= last {
+			break
+		}
+		if child+1 < last && o.before(o.late[child+1], o.late[child]) {
+			child++
+		}
+		if !o.before(o.late[child], o.late[at]) {
+			break
+		}
+		o.late[at], o.late[child] = o.late[child], o.late[at]
+		at = child
+	}
+	return i
+}
+
+func (o *order) pushLate(i int32) {
+	o.late = append(o.late, i)
+	for at := len(o.late) - 1; at > 0; {
+		parent := (at - 1) / 2
+		if !o.before(o.late[at], o.late[parent]) {
+			return
+		}
+		o.late[at], o.late[parent] = o.late[parent], o.late[at]
+		at = parent
+	}
+}
+
+func (o *order) before(i, j int32) bool {
+	a, b := &o.records[i], &o.records[j]
+	return a.Time < b.Time || a.Time == b.Time && a.Number < b.Number
+}
+
+// drop gives a record back for another line.
+func (o *order) drop(i int32) { o.free = append(o.free, i) }
+
+// held calls f for every record that waits.
+func (o *order) held(f func(r *record)) {
+	for n := range o.count {
+		f(&o.records[o.queue[(o.head+n)&(len(o.queue)-1)]])
+	}
+	for _, i := range o.late {
+		f(&o.records[i])
+	}
+}
+
+// values calls f for every value that the record's line has.
+func (r *record) values(f func(value *[]byte)) {
+	for _, value := range [...]*[]byte{&r.Peer, &r.Method, &r.Target, &r.UserAgent} {
+		f(value)
+	}
+	for i := range r.extra {
+		f(&r.extra[i])
+	}
+}
+
+// length returns how many bytes the values have.
+func (r *record) length() (n int) {
+	r.values(func(value *[]byte) { n += len(*value) })
+	return n
+}
+
+// move copies the values to the beginning of text and returns how many bytes that were.
+func (r *record) move(text []byte) (n int) {
+	r.values(func(value *[]byte) {
+		if *value != nil {
+			moved := text[n : n+copy(text[n:], *value)]
+			n += len(*value)
+			*value = moved
+		}
+	})
+	return n
+}

@@ -1,0 +1,340 @@
+package accesslog
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// A source is one file of the merge. Open looks at its beginning and closes it; the merge opens it again when its time has come.
+// What cannot be opened twice (standard input, a pipe) stays open.
+type source struct {
+	r      *Reader
+	file   int         // index into Options.Files
+	name   string      // for messages
+	info   fs.FileInfo // as Open saw it; nil where there is none
+	format *format
+	slack  int64 // nanoseconds within which lines are put in order; negative: they come as they stand
+	due    int64 // no line is earlier; from then on it is open
+
+	input   io.Reader // the file, read and counted; nil while it is closed
+	close   func() error
+	packing int
+	lines   lines
+	ahead   []sampled // what Open has read and cannot read again
+	parser  parser
+
+	order  order
+	head   int64 // the time of the earliest line that waits
+	latest int64 // of the times read
+	ended  bool
+	err    error // that the file ended with; nil at its end
+}
+
+// counted counts what is read of a file.
+type counted struct {
+	from io.Reader
+	r    *Reader
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.from.Read(b)
+	c.r.bytes.Add(int64(n))
+	return n, err
+}
+
+// sips reads little at a time: of a file that is only looked at.
+type sips struct{ from io.Reader }
+
+func (s sips) Read(b []byte) (int, error) { return s.from.Read(b[:min(len(b), 16<<10)]) }
+
+// inspect opens a file, tells its format and when it begins, and closes it if it can be opened again. It reports whether the
+// file holds anything.
+func (s *source) inspect(choices []format) (holds bool, err error) {
+	twice, err := s.openFirst()
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if twice || err != nil || !holds {
+			err = errors.Join(err, s.shut())
+		}
+	}()
+	if err := s.start(twice); err != nil {
+		return false, fmt.Errorf("read %s: %w", s.name, err)
+	}
+	first := int64(0)
+	var seen []sampled
+	for _, most := range []int{firstSample, lastSample} {
+		more := sampling(&s.lines, most-len(seen))
+		seen = append(seen, more.lines...)
+		if s.format, first = choose(seen, choices, s.r.o.Fields); s.format != nil {
+			break
+		}
+		if more.err != nil && !errors.Is(more.err, io.EOF) {
+			return false, fmt.Errorf("read %s, line %d: %w", s.name, s.lines.number+1, more.err)
+		}
+	}
+	if len(seen) == 0 {
+		return false, nil
+	}
+	if s.format == nil {
+		return false, s.unknown(seen, choices)
+	}
+	s.slack = int64(s.r.o.Reorder)
+	if s.slack == 0 {
+		s.slack = int64(time.Second)
+		if s.format.begun {
+			s.slack = int64(30 * time.Second)
+		}
+	}
+	s.due = first - max(s.slack, 0)
+	if !twice {
+		s.ahead = seen
+	}
+	return true, nil
+}
+
+// unknown is the error of a file that is in none of the formats it may be in.
+func (s *source) unknown(seen []sampled, choices []format) error {
+	line, cut := seen[0].text, ""
+	if len(line) > shown {
+		line, cut = line[:shown], "..."
+	}
+	if len(choices) > 1 {
+		return fmt.Errorf("read %s: none of its first %d lines has a format that is known (%s); the first is %q%s",
+			s.name, len(seen), strings.Join(Formats()[1:], ", "), line, cut)
+	}
+	var r record
+	r.reset(len(s.r.o.Fields))
+	reason := choices[0].open(s.r.o.Fields).parse(trimmed(bytes.Clone(seen[0].text)), &r)
+	return fmt.Errorf("read %s: none of its first %d lines has the format %s; the first is %q%s: %w (the formats are %s)",
+		s.name, len(seen), choices[0].name, line, cut, cmp.Or(reason, seen[0].err), strings.Join(Formats(), ", "))
+}
+
+// choose returns the format that most of the lines have, and the earliest time of these; nil if they have none.
+func choose(seen []sampled, choices []format, fields []string) (best *format, first int64) {
+	most := 0
+	for i := range choices {
+		p := choices[i].open(fields)
+		var r record
+		fits, earliest := 0, int64(0)
+		for _, line := range seen {
+			r.reset(len(fields))
+			if line.err != nil || p.parse(trimmed(bytes.Clone(line.text)), &r) != nil {
+				continue
+			}
+			if fits++; fits == 1 || r.Time < earliest {
+				earliest = r.Time
+			}
+		}
+		if fits > most {
+			best, most, first = &choices[i], fits, earliest
+		}
+	}
+	return best, first
+}
+
+// openFirst opens the file and reports whether that can be done twice.
+func (s *source) openFirst() (twice bool, err error) {
+	if s.name == "-" {
+		s.name = "standard input"
+		s.input, s.close = s.r.o.Stdin, func() error { return nil }
+		if s.input == nil {
+			return false, errors.New("read standard input: there is none")
+		}
+		if f, ok := s.input.(*os.File); ok {
+			if info, err := f.Stat(); err == nil {
+				s.info = info
+			}
+		}
+		return false, nil
+	}
+	f, err := os.Open(s.name)
+	if err != nil {
+		return false, fmt.Errorf("read an access log: %w", err)
+	}
+	s.input, s.close = f, f.Close
+	if s.info, err = f.Stat(); err == nil && s.info.IsDir() {
+		err = errors.New("it is a directory: name the files in it")
+	}
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("read %s: %w", s.name, err), s.shut())
+	}
+	return s.info.Mode().IsRegular(), nil
+}
+
+// open opens the file for the merge, if it is not.
+func (s *source) open() error {
+	s.parser = s.format.open(s.r.o.Fields)
+	if s.input != nil {
+		return nil
+	}
+	f, err := os.Open(s.name)
+	if err != nil {
+		return fmt.Errorf("read an access log: %w", err)
+	}
+	s.input, s.close = f, f.Close
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !os.SameFile(info, s.info):
+		err = errors.New("another file has that name since it was first looked at: read logs that are being rotated again")
+	case info.Size() < s.info.Size():
+		err = fmt.Errorf("it has shrunk from %d to %d bytes since it was first looked at", s.info.Size(), info.Size())
+	default:
+		err = s.start(false)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("read %s: %w", s.name, err), s.shut())
+	}
+	return nil
+}
+
+// start begins to read what the file holds: only a little, uncounted, where it is looked at.
+func (s *source) start(look bool) (err error) {
+	var from io.Reader = counted{s.input, s.r}
+	if look {
+		from = s.input
+	}
+	text, packing, err := s.r.depackers.unpack(from)
+	if err != nil {
+		return err
+	}
+	if look {
+		text = sips{text}
+	}
+	s.packing = packing
+	s.lines = lines{from: text, pool: &s.r.pool}
+	return nil
+}
+
+// shut closes the file.
+func (s *source) shut() error {
+	if s.input == nil {
+		return nil
+	}
+	if s.lines.from != nil {
+		s.lines.close()
+		if look, ok := s.lines.from.(sips); ok {
+			s.lines.from = look.from
+		}
+		s.r.depackers.put(s.lines.from, s.packing)
+		s.lines.from = nil
+	}
+	s.input = nil
+	if err := s.close(); err != nil {
+		return fmt.Errorf("close %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// fill reads until the earliest line that waits may leave, or the file has ended. It reports whether there is one.
+func (s *source) fill() bool {
+	for !s.ended && !s.ready() {
+		s.read()
+	}
+	if s.order.len() == 0 {
+		return false
+	}
+	s.head = s.order.records[s.order.first()].Time
+	return true
+}
+
+// ready reports whether no line that is still to be read comes before the earliest that waits, or there is no room to wait for it.
+func (s *source) ready() bool {
+	if s.order.len() == 0 {
+		return false
+	}
+	return s.slack < 0 || s.r.full() || s.order.records[s.order.first()].Time+s.slack <= s.latest
+}
+
+// read reads one line.
+func (s *source) read() {
+	line, in := s.next()
+	switch {
+	case errors.Is(line.err, errLong):
+		s.malformed(&line, line.err)
+		return
+	case line.err != nil:
+		s.end(line.err)
+		return
+	}
+	if line.text = trimmed(line.text); len(line.text) == 0 {
+		return
+	}
+	if !line.whole && s.lines.err != nil && !errors.Is(s.lines.err, io.EOF) {
+		s.malformed(&line, errorString("cut off where the file cannot be read on"))
+		return
+	}
+	i := s.order.room()
+	rec := &s.order.records[i]
+	rec.reset(len(s.r.o.Fields))
+	if err := s.parser.parse(line.text, rec); err != nil {
+		s.order.drop(i)
+		s.malformed(&line, err)
+		return
+	}
+	s.r.read.Add(1)
+	rec.File, rec.Number, rec.size, rec.in = s.file, line.number, len(line.text), in
+	if in != nil {
+		in.refs++
+	}
+	s.r.waiting++
+	s.r.held += rec.size
+	if s.latest = max(s.latest, rec.Time); s.slack < 0 {
+		s.order.enqueue(i)
+	} else {
+		s.order.push(i)
+	}
+	if s.r.pool.pinned > 1<<20+4*s.r.held {
+		s.r.compact(s)
+	}
+}
+
+// next returns the next line, and the block that it stands in if it does.
+func (s *source) next() (sampled, *block) {
+	if len(s.ahead) > 0 {
+		line := s.ahead[0]
+		if s.ahead = s.ahead[1:]; len(s.ahead) == 0 {
+			s.ahead = nil
+		}
+		return line, nil
+	}
+	text, err := s.lines.next()
+	return sampled{text, s.lines.number, s.lines.whole, err}, s.lines.in
+}
+
+func (s *source) malformed(line *sampled, reason error) {
+	s.r.read.Add(1)
+	s.r.malformed.Add(1)
+	if s.r.o.Malformed == nil {
+		return
+	}
+	s.r.o.Malformed(Malformed{File: s.r.o.Files[s.file], Line: line.number, Text: line.text[:min(len(line.text), shown)], Reason: reason.Error()})
+}
+
+// end notes that the file is read, and closes it.
+func (s *source) end(err error) {
+	s.ended = true
+	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		s.err = fmt.Errorf("read %s, line %d: %w", s.name, s.lines.number+1, err)
+	}
+	s.err = errors.Join(s.err, s.shut())
+}
+
+// trimmed returns a line without the NUL bytes that a crash leaves before it.
+func trimmed(line []byte) []byte {
+	if len(line) > 0 && line[0] == 0 {
+		if rest := bytes.TrimLeft(line, "\x00"); len(rest) > 0 {
+			return rest
+		}
+	}
+	return line
+}
