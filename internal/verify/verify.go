@@ -1,11 +1,28 @@
 // Package verify drives a deployment to its limits from outside, as its callers would, and reports clause by clause whether it keeps
-// what its policy and the contract say.
+// what its policy and the contract say. It knows nothing of how limits are counted; what goes over the wire is all it judges by.
+//
+//	verify.go     what is asked for, and what is found
+//	clauses.go    what callers rely on
+//	plan.go       what will be sent, known before anything is
+//	run.go        all limiters: side by side, but for those that others disturb
+//	driver.go     one limiter, from the first look to the last
+//	caller.go     who sends, and what
+//	look.go       a request of each kind, while there is budget
+//	drain.go      the budget is used up, and what was admitted is judged
+//	spent.go      attempts to get more
+//	restored.go   the end of the window
+//	provoke.go    errors
+//	judge.go      what one answer alone shows      count.go  what the answers of one window show
+//	wire.go       requests, counted and never sent twice      fields.go  what answers say
+//	book.go       verdicts      exchange.go  what shows them, without credentials
+//
+// A verdict must be beyond doubt: whatever could also be a request of somebody else's, a window that ended in the middle, a Date that a
+// proxy wrote a moment later, or an answer that was lost, is looked at again or called untested, with the reason.
 package verify
 
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -92,19 +109,3 @@ func (r *Report) Broken() bool {
 	}
 	return false
 }
-
-// A Plan is what a verification will send, before it sends anything.
-type Plan struct {
-	Requests int      // at most
-	Lines    []string // in words: what will be sent where, how many times, and how long it may take
-	Skipped  []Result // what cannot be tested, known beforehand
-
-	options Options
-}
-
-// NewPlan says what a verification with these options sends. It sends nothing.
-func NewPlan(Options) (*Plan, error) { return nil, errors.New("not written yet") }
-
-// Run does what the plan says, and never sends more than Plan.Requests requests. It returns what it has found so far also where it
-// errs, which it does when the deployment cannot be reached or ctx ends.
-func (p *Plan) Run(context.Context) (*Report, error) { return nil, errors.New("not written yet") }

@@ -1,0 +1,208 @@
+package verify
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir"
+)
+
+// The names of the key sources that a caller can know of itself.
+const (
+	sourceIP       = "ip"
+	sourceAgent    = "agent"
+	sourceSession  = "session"
+	sourceToken    = "token"
+	sourceEveryone = "everyone"
+)
+
+// refusedBody is what no validation accepts: it is not even JSON.
+const refusedBody = `{"weir_verify": refuse this}`
+
+// An endpoint is a request that a limiter covers.
+type endpoint struct {
+	method, path string
+	valid        string // a body that is accepted; empty: none is known, or none is needed
+}
+
+func (e endpoint) String() string { return e.method + " " + e.path }
+
+// knownEndpoints are what the contract's surfaces take, those first that hold nothing open and are cheap to serve. AGENT stands for the
+// agent.
+var knownEndpoints = []endpoint{
+	{"POST", "/api/v1/widget/init", `{"agent_id":"AGENT"}`},
+	{"POST", "/api/v1/widget/messages", `{"text":"weir verify asks whether limits hold"}`},
+	{"POST", "/api/v1/widget/events", `{"type":"weir.verify"}`},
+	{"GET", "/api/v1/widget/conversations", ""},
+	{"POST", "/api/v1/widget/leads", `{"email":"weir-verify@example.com"}`},
+	{"POST", "/api/v1/widget/typing", `{"typing":true}`},
+	{"POST", "/api/v1/widget/satisfaction", `{"score":5}`},
+	{"POST", "/api/v1/widget/coupon/apply", `{"code":"WEIR-VERIFY"}`},
+	{"GET", "/v1/wp/status", ""},
+	{"GET", "/v1/wp/coupons", ""},
+}
+
+const initPath = "/api/v1/widget/init"
+
+// endpointsOf returns requests that the limiter covers, at least one where there is any route that leads to it.
+func endpointsOf(routes *weir.Routes, l *weir.Limiter) []endpoint {
+	var all []endpoint
+	add := func(e endpoint) bool {
+		covered := routes.Match(e.method, e.path).Limiter()
+		if covered == nil || covered.Name != l.Name {
+			return false
+		}
+		if !slices.ContainsFunc(all, func(x endpoint) bool { return x.method == e.method && x.path == e.path }) {
+			all = append(all, e)
+		}
+		return true
+	}
+	for _, e := range knownEndpoints {
+		add(e)
+	}
+	for _, r := range l.Routes {
+		method := r.Method
+		if method == "" {
+			method = "GET"
+		}
+		if slices.ContainsFunc(all, func(e endpoint) bool { return covers(r, e) }) {
+			continue
+		}
+		for _, path := range pathsOf(r) {
+			if add(endpoint{method: method, path: path}) {
+				break
+			}
+		}
+	}
+	return all
+}
+
+// covers reports whether an endpoint that is there already stands for the route.
+func covers(r weir.Route, e endpoint) bool {
+	return (r.Method == "" || r.Method == e.method) && (r.Path == e.path || r.Prefix && strings.HasPrefix(e.path, r.Path))
+}
+
+// pathsOf returns paths that a route means, the likeliest first.
+func pathsOf(r weir.Route) []string {
+	switch {
+	case !r.Prefix:
+		return []string{r.Path}
+	case strings.HasSuffix(r.Path, "/"):
+		return []string{r.Path + "weir-verify", r.Path}
+	}
+	return []string{r.Path, r.Path + "/weir-verify", r.Path + "weir-verify"}
+}
+
+// A caller is who sends requests.
+type caller struct {
+	authorization string // a bearer token; empty: none
+	agent         string
+}
+
+// request returns a request of the caller's to an endpoint.
+func (c caller) request(o *Options, e endpoint) request {
+	r := request{method: e.method, path: e.path, fields: make(map[string]string)}
+	if c.authorization != "" {
+		r.fields["Authorization"] = "Bearer " + c.authorization
+	}
+	if c.agent != "" {
+		r.fields["X-Agent-Id"] = c.agent
+	}
+	switch e.method {
+	case "POST", "PUT", "PATCH":
+		r.body = refusedBody
+		if o.Real {
+			r.body = "{}"
+		}
+		if o.Real && e.valid != "" {
+			r.body = strings.ReplaceAll(e.valid, "AGENT", c.agent)
+		}
+	}
+	return r
+}
+
+// freshAgent returns the id of an assistant that nobody else has.
+func freshAgent() string { return "weir-verify-" + strings.ToLower(rand.Text()[:12]) }
+
+// tampered returns a credential that is nearly the given one, with every claim and id of its, and does not verify.
+func tampered(credential string) string {
+	at := strings.LastIndexByte(credential, '.') + 1 // the signature of a JWT
+	if at == 0 || at >= len(credential) {
+		at = len(credential) * 2 / 3
+	}
+	if at >= len(credential) {
+		return "x" + credential
+	}
+	other := byte('A')
+	if credential[at] == other {
+		other = 'B'
+	}
+	return credential[:at] + string(other) + credential[at+1:]
+}
+
+// countedBy returns what a key counts a caller by who has the given credentials: one source for each part. An unknown source is one that
+// a caller cannot know.
+func countedBy(k weir.Key, has func(source string) bool) []string {
+	var by []string
+	for _, part := range k {
+		source := sourceIP
+		for _, s := range part {
+			if has(s) {
+				source = s
+				break
+			}
+		}
+		by = append(by, source)
+	}
+	return by
+}
+
+// credentialOf returns the kind of credential that a limiter's windows count by, if any.
+func credentialOf(l *weir.Limiter) string {
+	for _, source := range []string{sourceSession, sourceToken} {
+		for _, w := range l.Windows {
+			if w.Key.Uses(source) {
+				return source
+			}
+		}
+	}
+	return ""
+}
+
+// strangeSource returns a source that no caller can know of; empty where all are known.
+func strangeSource(l *weir.Limiter) string {
+	known := []string{sourceIP, sourceAgent, sourceSession, sourceToken, sourceEveryone}
+	for _, w := range l.Windows {
+		for _, part := range w.Key {
+			for _, s := range part {
+				if !slices.Contains(known, s) {
+					return s
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// tokenIn returns the string at a dotted path of a JSON document.
+func tokenIn(body []byte, path string) (string, error) {
+	var at any
+	if err := json.Unmarshal(body, &at); err != nil {
+		return "", fmt.Errorf("init's answer is no JSON: %w", err)
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		object, ok := at.(map[string]any)
+		if !ok {
+			return "", fmt.Errorf("init's answer has no %q", path)
+		}
+		at = object[name]
+	}
+	token, ok := at.(string)
+	if !ok || token == "" {
+		return "", fmt.Errorf("init's answer has no text at %q", path)
+	}
+	return token, nil
+}

@@ -1,0 +1,177 @@
+package verify
+
+import (
+	"slices"
+	"time"
+)
+
+// A tally is what was answered in one window of main's.
+type tally struct {
+	limit, reset int64
+	admitted     []counted
+	refused      int
+	firstRefused *answer
+	lost         int // requests that may have been counted in it, and whose answers never came
+
+	// What the 429s said of when the window ends, by the local clock: enough is the earliest time by which one said that waiting would
+	// be enough; least the latest by which one said that it would not.
+	enough, least      time.Time
+	enoughBy, least429 *answer
+
+	ends  bracket // by Date
+	byOwn bracket // by Retry-After
+}
+
+// A counted is one answer to a request that was admitted.
+type counted struct {
+	remaining int64
+	*answer
+}
+
+// A bracket is when something happens by the local clock: after from, at the latest at to.
+type bracket struct{ from, to time.Time }
+
+func (b bracket) isZero() bool { return b.from.IsZero() }
+
+// narrow returns what both brackets say. Where they exclude one another, the later word counts: a clock was set.
+func (b bracket) narrow(with bracket) bracket {
+	if b.isZero() {
+		return with
+	}
+	n := b
+	if with.from.After(n.from) {
+		n.from = with.from
+	}
+	if with.to.Before(n.to) {
+		n.to = with.to
+	}
+	if !n.from.Before(n.to) {
+		return with
+	}
+	return n
+}
+
+// in says when a window ends that ends some seconds after a time whose whole seconds an answer tells.
+func (a *answer) in(seconds int64) bracket {
+	length := time.Duration(seconds) * time.Second
+	return bracket{from: a.sent.Add(length - time.Second), to: a.at.Add(length)}
+}
+
+// count adds an answer to main's window.
+func (d *driver) count(a *answer) {
+	if len(a.body) > shownBody {
+		a.body = slices.Clone(a.body[:shownBody+1])
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = a
+	if a.admitted() {
+		d.served = a
+	} else {
+		d.hammered++
+	}
+	if a.limit == absent || a.reset == absent {
+		return
+	}
+	d.checkConstant(a)
+	t := d.tallyOf(a)
+	if a.date != absent {
+		t.ends = t.ends.narrow(a.in(a.reset - a.date))
+	}
+	if a.admitted() {
+		t.admitted = append(t.admitted, counted{a.remaining, a})
+		return
+	}
+	t.refused++
+	if t.firstRefused == nil {
+		t.firstRefused = a
+	}
+	d.countWait(t, a)
+}
+
+// countWait looks whether the 429s before this one were right.
+func (d *driver) countWait(t *tally, a *answer) {
+	if !t.enough.IsZero() && a.sent.After(t.enough) {
+		d.broken("retry-after", a, "refused in the same window %s after a 429 that asked to wait %d s",
+			seconds(a.sent.Sub(t.enoughBy.at)), t.enoughBy.retryAfter)
+	}
+	if a.retryAfter == absent || a.retryAfter > 1<<31 {
+		return
+	}
+	b := a.in(a.retryAfter)
+	t.byOwn = t.byOwn.narrow(b)
+	if t.enough.IsZero() || b.to.Before(t.enough) {
+		t.enough, t.enoughBy = b.to, a
+	}
+	if b.from.After(t.least) {
+		t.least, t.least429 = b.from, a
+	}
+}
+
+// tallyOf returns the tally that an answer belongs to.
+func (d *driver) tallyOf(a *answer) *tally {
+	for _, t := range slices.Backward(d.tallies) {
+		if t.limit == a.limit && t.reset == a.reset {
+			return t
+		}
+	}
+	t := &tally{limit: a.limit, reset: a.reset, lost: d.lost}
+	d.lost = 0
+	d.tallies = append(d.tallies, t)
+	return t
+}
+
+// lose notes that a request has no answer.
+func (d *driver) lose() {
+	if len(d.tallies) == 0 {
+		d.lost++
+		return
+	}
+	d.tallies[len(d.tallies)-1].lost++
+}
+
+// now returns the window that was seen last; nil: none was.
+func (d *driver) now() *tally {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.newest()
+}
+
+func (d *driver) newest() *tally {
+	var newest *tally
+	for _, t := range d.tallies {
+		if newest == nil || t.reset >= newest.reset {
+			newest = t
+		}
+	}
+	return newest
+}
+
+// checkConstant judges whether Reset moves. Two windows can be told apart by it: the later one cannot have begun before the earlier one's
+// end, give or take a Date that is a second old.
+func (d *driver) checkConstant(a *answer) {
+	if a.date == absent || d.ambiguous(a.limit) {
+		return
+	}
+	seen := d.resets[a.limit]
+	if seen == nil {
+		seen = make(map[int64]*answer)
+		d.resets[a.limit] = seen
+	}
+	if before := seen[a.reset]; before == nil || a.date < before.date {
+		seen[a.reset] = a
+	}
+	for reset, other := range seen {
+		earlier, later := other, a
+		if reset > a.reset {
+			earlier, later = a, other
+		}
+		if earlier.reset < later.reset && later.date <= earlier.reset-2 {
+			d.broken("reset-constant", later, "Reset was %d, and %d on an answer of %d, when that window had not ended", earlier.reset, later.reset, later.date)
+			return
+		}
+	}
+}
+
+// ambiguous reports whether several windows have a limit, so that answers do not tell which of them they describe.
+func (d *driver) ambiguous(limit int64) bool { return len(d.lengthsOf(limit)) > 1 }

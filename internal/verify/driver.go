@@ -1,0 +1,212 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A driver verifies one limiter: it looks, uses the budget up, tries to get more, waits for it to be restored, and looks again.
+type driver struct {
+	run  *runner
+	part *part
+	name string
+
+	main, other caller // other has a budget of its own; zero: there is no such caller
+	credential  string // what main is counted by where that is a credential: session or token
+	stands      string // why there is no credential where the limiter counts by one
+	second      string // why there is no other; empty: there is
+	alone       bool   // nobody else can use main's budget
+
+	mu         sync.Mutex
+	left       int // requests that it may still send
+	lost       int // requests whose answers never came, and that may have been counted all the same
+	inARow     int
+	statuses   map[string][]int
+	tallies    []*tally // main's windows, in the order in which they were seen
+	resets     map[int64]map[int64]*answer
+	unverified *answer // the last to a credential that does not verify
+	served     *answer // the last of main's that was admitted
+	last       *answer // the last of main's
+	oddities   []string
+	twice      bool // the budget was used up a second time, or what was kept for that is spent
+	hammered   int  // main's requests that were refused
+}
+
+// errDone ends a verification early with nothing wrong: what follows has nothing to stand on.
+var errDone = errors.New("done")
+
+var errGivenUp = errors.New("too many requests in a row had no answer")
+
+func newDriver(r *runner, w *part) *driver {
+	d := &driver{run: r, part: w, name: w.limiter.Name, left: w.most(r.options.Quick), statuses: make(map[string][]int), resets: make(map[int64]map[int64]*answer)}
+	d.choose()
+	return d
+}
+
+// choose finds out who is to be counted.
+func (d *driver) choose() {
+	o, l := d.run.options, d.part.limiter
+	has := func(source string) bool {
+		switch source {
+		case sourceSession:
+			return len(d.run.sessions) > 0
+		case sourceToken:
+			return len(o.Tokens) > 0
+		}
+		return true
+	}
+	by := countedBy(d.part.window.Key, has)
+	agent := freshAgent()
+	if o.Real && o.Agent != "" && d.part.endpoints[0].path == initPath {
+		agent = o.Agent
+	}
+	d.main.agent = agent
+	switch kind := credentialOf(l); {
+	case kind == "" && len(d.run.sessions) > 0:
+		d.main.authorization = d.run.sessions[0] // some endpoints that are counted by address want one
+	case kind != "" && !has(kind):
+		d.stands = d.noCredential(kind)
+	case kind != "":
+		d.credential = kind
+	}
+	d.other = d.main
+	switch {
+	case d.credential != "" && slices.Contains(by, d.credential):
+		all := o.Tokens
+		if d.credential == sourceSession {
+			all = d.run.sessions
+		}
+		d.main.authorization, d.other.authorization = all[0], ""
+		if len(all) > 1 {
+			d.other.authorization = all[1]
+		} else {
+			d.second = "one " + d.credential + " was given: a second one shows it"
+		}
+		d.alone = d.credential == sourceSession && d.run.own
+	case slices.Contains(by, sourceAgent):
+		d.other.agent = freshAgent()
+		d.alone = agent != o.Agent
+	default:
+		d.second = "it counts by address, and a caller here has one"
+		if slices.Contains(by, sourceEveryone) {
+			d.second = "all share its budget"
+		}
+		if d.stands != "" {
+			d.second = d.stands
+		}
+	}
+}
+
+func (d *driver) noCredential(kind string) string {
+	if kind == sourceSession {
+		return d.run.why + "; what was tested is the budget of the address"
+	}
+	return "no API token was given; what was tested is the budget of the address"
+}
+
+// drive is the whole verification of the limiter. The error says why it ended early.
+func (d *driver) drive(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{d.look, d.makeRoom, d.drain, d.spent, d.restored, d.provoke, d.again} {
+		if err := step(ctx); err != nil && !errors.Is(err, errDone) {
+			return err
+		} else if err != nil {
+			break
+		}
+	}
+	d.conclude()
+	return nil
+}
+
+// send sends one request; where its answer is lost it tries again, twice at most. It is not judged.
+func (d *driver) send(ctx context.Context, r request) (*answer, error) {
+	for tries := 0; ; tries++ {
+		a, err := d.run.wire.send(ctx, r, d.take)
+		var lost *lostError
+		switch {
+		case err == nil:
+			d.mu.Lock()
+			d.inARow = 0
+			d.mu.Unlock()
+			return a, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !errors.As(err, &lost):
+			return nil, err
+		}
+		d.mu.Lock()
+		if !lost.unsent {
+			d.lose()
+		}
+		d.inARow++
+		row := d.inARow
+		d.mu.Unlock()
+		if row >= forLost-1 || tries >= 2 {
+			return nil, fmt.Errorf("%w: %w", errGivenUp, err)
+		}
+	}
+}
+
+// take takes one request from the limiter's share.
+func (d *driver) take() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left == 0 {
+		return false
+	}
+	d.left--
+	return true
+}
+
+// ask sends one of main's requests to the endpoint that is used up, judges the answer and counts it.
+func (d *driver) ask(ctx context.Context) (*answer, error) { return d.askWith(ctx, d.plain()) }
+
+func (d *driver) askWith(ctx context.Context, r request) (*answer, error) {
+	a, err := d.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	d.check(a)
+	d.checkStanding(a)
+	d.count(a)
+	return a, nil
+}
+
+func (d *driver) plain() request { return d.main.request(d.run.options, d.part.endpoints[0]) }
+
+func (d *driver) does(format string, args ...any) {
+	d.run.does(d.name, fmt.Sprintf(format, args...), time.Time{})
+}
+
+// wait waits until a time by the local clock.
+func (d *driver) wait(ctx context.Context, until time.Time, what string) error {
+	length := time.Until(until)
+	if length <= 0 {
+		return nil
+	}
+	d.run.does(d.name, what, until)
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		d.run.does(d.name, what, time.Time{})
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *driver) kept(clause, format string, args ...any) {
+	d.run.book.kept(clause, d.name, format, args...)
+}
+
+func (d *driver) untested(clause, format string, args ...any) {
+	d.run.book.untested(clause, d.name, format, args...)
+}
+
+func (d *driver) broken(clause string, a *answer, format string, args ...any) {
+	d.run.book.broken(clause, d.name, a, format, args...)
+}

@@ -1,0 +1,116 @@
+package verify
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// shownBody is how much of a body an Exchange shows.
+const shownBody = 2 << 10
+
+// secrets are the credentials that no Exchange may show. They are safe for concurrent use.
+type secrets struct {
+	mu     sync.Mutex
+	values []string
+}
+
+func (s *secrets) add(values ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range values {
+		if v != "" {
+			s.values = append(s.values, v)
+		}
+	}
+}
+
+// credentialLike is what looks like a JWT, or an API token of Weir's.
+var credentialLike = regexp.MustCompile(`eyJ[\w-]{5,}\.[\w-]+\.[\w-]*|wpt_\w{8,}`)
+
+// hide leaves credentials out of a text.
+func (s *secrets) hide(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.values {
+		text = strings.ReplaceAll(text, v, "[left out]")
+	}
+	return credentialLike.ReplaceAllString(text, "[left out]")
+}
+
+// secretFields are fields whose values are left out, whatever they hold.
+var secretFields = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key"}
+
+// shown returns an exchange as people may see it. own are the fields that every request has of the caller's.
+func (s *secrets) shown(a *answer, own http.Header, base string) *Exchange {
+	var q strings.Builder
+	fmt.Fprintf(&q, "%s %s%s\n", a.request.method, base, a.request.path)
+	lines := make(http.Header)
+	for name := range own {
+		lines.Set(name, "[left out]")
+	}
+	for name, value := range a.request.fields {
+		if value == "" {
+			lines.Del(name)
+			continue
+		}
+		lines.Set(name, value)
+	}
+	writeFields(&q, lines)
+	if a.request.body != "" {
+		fmt.Fprintf(&q, "\n%s", a.request.body)
+	}
+	var r strings.Builder
+	fmt.Fprintf(&r, "%s %d %s\n", a.proto, a.status, http.StatusText(a.status))
+	writeFields(&r, a.header)
+	if len(a.body) > 0 {
+		body := a.body[:min(len(a.body), shownBody)]
+		fmt.Fprintf(&r, "\n%s", strings.ToValidUTF8(string(body), "�"))
+		if len(a.body) > shownBody {
+			r.WriteString("…")
+		}
+	}
+	return &Exchange{
+		Request:  s.hide(strings.TrimSuffix(q.String(), "\n")),
+		Response: s.hide(strings.TrimSuffix(r.String(), "\n")),
+		At:       a.at.UTC().Format("2006-01-02T15:04:05.000Z07:00"),
+	}
+}
+
+func writeFields(to *strings.Builder, h http.Header) {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		for _, value := range h[name] {
+			if slices.Contains(secretFields, http.CanonicalHeaderKey(name)) {
+				value = "[left out]"
+			}
+			fmt.Fprintf(to, "%s: %s\n", wireName(name), value)
+		}
+	}
+}
+
+// wireName spells the contract's fields as they usually stand on the wire; net/http has its own spelling of them.
+func wireName(name string) string {
+	for _, known := range append(standing(), "X-Weir-Denial") {
+		if strings.EqualFold(name, known) {
+			return known
+		}
+	}
+	return name
+}
+
+// seconds spells a duration in whole seconds where it has them.
+func seconds(d time.Duration) string {
+	if d > time.Second {
+		d = d.Round(time.Second / 10)
+	}
+	return d.Round(time.Millisecond).String()
+}

@@ -1,0 +1,68 @@
+package verify
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/weirlimit/weir/headers"
+)
+
+// absent stands for a field that an answer lacks, or that cannot be read.
+const absent = -1
+
+// fields are what an answer says, each read on its own.
+type fields struct {
+	limit, remaining, reset, retryAfter, date int64
+}
+
+func readFields(h http.Header) fields {
+	number := func(name string) int64 {
+		values := h.Values(name)
+		if len(values) != 1 {
+			return absent
+		}
+		n, err := headers.ParseInt(name, values[0])
+		if err != nil {
+			return absent
+		}
+		return n
+	}
+	f := fields{
+		limit: number(headers.Limit), remaining: number(headers.Remaining), reset: number(headers.Reset),
+		retryAfter: number(headers.RetryAfter), date: absent,
+	}
+	if values := h.Values(headers.Date); len(values) == 1 {
+		if date, ok := headers.ParseDate(values[0]); ok {
+			f.date = date
+		}
+	}
+	return f
+}
+
+// complete reports whether the three fields are there.
+func (f fields) complete() bool {
+	return f.limit != absent && f.remaining != absent && f.reset != absent
+}
+
+// problem says what is wrong with the fields of the given names; empty: nothing.
+func problem(h http.Header, names ...string) string {
+	var wrong []string
+	for _, name := range names {
+		values := h.Values(name)
+		switch len(values) {
+		case 0:
+			wrong = append(wrong, name+" is missing")
+		case 1:
+			if _, err := headers.ParseInt(name, values[0]); err != nil {
+				wrong = append(wrong, fmt.Sprintf("%s is %.40q, no whole number in digits", name, values[0]))
+			}
+		default:
+			wrong = append(wrong, fmt.Sprintf("%s is there %d times", name, len(values)))
+		}
+	}
+	return strings.Join(wrong, ", ")
+}
+
+// standing returns the three fields' names.
+func standing() []string { return []string{headers.Limit, headers.Remaining, headers.Reset} }

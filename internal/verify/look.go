@@ -1,0 +1,287 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/headers"
+)
+
+// look sends a request or two of each kind while there is budget.
+func (d *driver) look(ctx context.Context) error {
+	d.does("having a first look")
+	first, err := d.askWith(ctx, d.plain().with("Origin", verifyOrigin))
+	if err != nil {
+		return err
+	}
+	if !first.admitted() {
+		if first, err = d.afterReset(ctx, first); err != nil || !first.admitted() {
+			return err
+		}
+	}
+	d.checkExposed(first)
+	d.checkFresh(first, "the first request of a new caller")
+	for _, step := range []func(context.Context) error{d.lookAtOther, d.lookAtPreflight, d.lookAtUnverified} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// afterReset waits for the window that a 429 names, where it may, and asks again.
+func (d *driver) afterReset(ctx context.Context, refused *answer) (*answer, error) {
+	t := d.now()
+	if d.run.options.Quick || t == nil || t.ends.isZero() || time.Until(t.ends.to) > d.run.options.MaxWait {
+		return refused, nil
+	}
+	if err := d.wait(ctx, t.ends.to.Add(soon), "waiting for a budget that was spent before"); err != nil {
+		return nil, err
+	}
+	return d.askWith(ctx, d.plain().with("Origin", verifyOrigin))
+}
+
+// soon is how long after the end of a window something is sent that should be in the next one.
+const soon = 20 * time.Millisecond
+
+// checkFresh wants the whole budget for a caller that nobody else can be.
+func (d *driver) checkFresh(a *answer, who string) {
+	if !d.alone || a.limit != d.part.window.Limit || a.remaining == absent || !a.admitted() || d.isLost() {
+		return
+	}
+	if whole := a.limit - d.part.cost; a.remaining < whole {
+		d.broken("separate", a, "%s had Remaining %d, and not %d: others spend its budget", who, a.remaining, whole)
+	}
+}
+
+func (d *driver) isLost() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost > 0 || slices.ContainsFunc(d.tallies, func(t *tally) bool { return t.lost > 0 })
+}
+
+// lookAtOther sends a request of another caller.
+func (d *driver) lookAtOther(ctx context.Context) error {
+	if d.second != "" {
+		d.untested("separate", "%s", d.second)
+		return nil
+	}
+	a, err := d.send(ctx, d.other.request(d.run.options, d.part.endpoints[0]))
+	if err != nil {
+		return err
+	}
+	d.check(a)
+	d.checkStanding(a)
+	d.checkFresh(a, "the first request of another new caller")
+	return nil
+}
+
+// preflightLimiter is the name of the built-in policy's own limiter, which counts preflights wherever a policy has it.
+const preflightLimiter = "widget-other"
+
+// preflightsElsewhere reports whether preflights of the endpoint are counted, and not by this limiter.
+func (d *driver) preflightsElsewhere() (counted bool, why string) {
+	path := d.part.endpoints[0].path
+	if d.name == preflightLimiter {
+		return false, "preflights are counted by this limiter"
+	}
+	if isUnder(path, "/api/v1/widget") || isUnder(path, "/v1/wp") {
+		if slices.Contains(limiterNames(d.run.options.Policy), preflightLimiter) {
+			return true, ""
+		}
+	}
+	covered := d.run.plan.routes.Match(http.MethodOptions, path).Limiter()
+	switch {
+	case covered == nil:
+		return false, "the policy counts no preflights here"
+	case covered.Name == d.name:
+		return false, "the policy counts preflights here as any other request"
+	}
+	for _, r := range d.part.limiter.Routes {
+		if r.Method == "" && r.Prefix && strings.HasPrefix(path, r.Path) {
+			return false, "the policy counts preflights here as any other request"
+		}
+	}
+	return true, ""
+}
+
+func isUnder(path, prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+
+// lookAtPreflight asks for leave as a browser does, between two requests of main's.
+func (d *driver) lookAtPreflight(ctx context.Context) error {
+	counted, why := d.preflightsElsewhere()
+	if !counted {
+		d.untested("fields-preflight", "%s", why)
+		d.untested("preflight-free", "%s", why)
+		return nil
+	}
+	e := d.part.endpoints[0]
+	preflight := request{method: http.MethodOptions, path: e.path, fields: map[string]string{
+		"Origin": verifyOrigin, "Access-Control-Request-Method": e.method, "Access-Control-Request-Headers": "authorization,content-type",
+	}}
+	for tries := 1; ; tries++ {
+		before := d.last
+		asked, err := d.send(ctx, preflight)
+		if err != nil {
+			return err
+		}
+		d.checkPreflight(asked)
+		after, err := d.ask(ctx)
+		if err != nil {
+			return err
+		}
+		spent, ok := d.between(before, after)
+		switch {
+		case !ok:
+			d.untested("preflight-free", "the window ended, or its budget, around the preflight")
+			return nil
+		case spent == 0:
+			d.kept("preflight-free", "Remaining %d, a preflight, Remaining %d", before.remaining, after.remaining)
+			return nil
+		case d.alone || tries == 3:
+			d.broken("preflight-free", after, "Remaining %d, a preflight, Remaining %d", before.remaining, after.remaining)
+			return nil
+		}
+	}
+}
+
+func (d *driver) checkPreflight(a *answer) {
+	if a.admitted() {
+		d.checkFields("fields-preflight", a)
+		return
+	}
+	d.checkRefusal(a)
+}
+
+// between returns how many units others spent of main's window between two requests of main's. It is not ok where the answers do not tell.
+func (d *driver) between(before, after *answer) (spent int64, ok bool) {
+	if before == nil || !before.complete() || !after.complete() || !before.admitted() || !after.admitted() ||
+		before.limit != after.limit || before.reset != after.reset || d.isLost() {
+		return 0, false
+	}
+	return before.remaining - after.remaining - d.part.cost, true
+}
+
+// lookAtUnverified sends credentials that do not verify, between two requests of main's.
+func (d *driver) lookAtUnverified(ctx context.Context) error {
+	if d.credential == "" || d.main.authorization == "" {
+		why := d.stands
+		if why == "" {
+			why = "it counts by no credential"
+		}
+		d.untested("unverified", "%s", why)
+		return nil
+	}
+	for tries := 1; ; tries++ {
+		before := d.last
+		if err := d.sendUnverified(ctx); err != nil {
+			return err
+		}
+		after, err := d.ask(ctx)
+		if err != nil {
+			return err
+		}
+		spent, ok := d.between(before, after)
+		switch {
+		case !ok:
+			d.untested("unverified", "the window ended, or its budget, meanwhile")
+			return nil
+		case spent == 0:
+			d.kept("unverified", "401, each counted by the address; the valid one's Remaining went from %d to %d meanwhile", before.remaining, after.remaining)
+			return nil
+		case d.alone || tries == 2:
+			d.broken("unverified", after, "Remaining %d, then credentials that do not verify, then Remaining %d: they spent the valid one's budget", before.remaining, after.remaining)
+			return nil
+		}
+	}
+}
+
+// sendUnverified sends three requests that nobody can be charged for but their address.
+func (d *driver) sendUnverified(ctx context.Context) error {
+	var before *answer
+	for _, credential := range []string{tampered(d.main.authorization), tampered(tampered(d.main.authorization) + "A"), ""} {
+		bad := d.main
+		bad.authorization = credential
+		a, err := d.send(ctx, bad.request(d.run.options, d.part.endpoints[0]).with("Origin", verifyOrigin))
+		if err != nil {
+			return err
+		}
+		d.check(a)
+		d.checkStanding(a)
+		d.checkExposed(a)
+		if a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {
+			d.broken("unverified", a, "a credential that does not verify, or none, was answered %d", a.status)
+		}
+		if before != nil {
+			d.judgeEscape(before, a)
+		}
+		before = a
+	}
+	d.unverified = before
+	return nil
+}
+
+// judgeEscape wants requests with different bad credentials to be charged to one budget.
+func (d *driver) judgeEscape(before, after *answer) {
+	if !before.complete() || !after.complete() || after.date == absent || !before.admitted() || !after.admitted() || before.limit != after.limit {
+		return
+	}
+	switch {
+	case before.reset == after.reset && after.remaining >= before.remaining:
+		d.broken("unverified", after, "Remaining was %d with one bad credential, and %d with the next: they are not charged to one budget", before.remaining, after.remaining)
+	case before.reset != after.reset && after.date < before.reset-1:
+		d.broken("unverified", after, "Reset was %d with one bad credential, and %d with the next: they are not charged to one budget", before.reset, after.reset)
+	}
+}
+
+// checkExposed judges what a browser on another origin may read of an answer.
+func (d *driver) checkExposed(a *answer) {
+	list := strings.Join(a.header.Values("Access-Control-Expose-Headers"), ",")
+	var missing []string
+	for _, name := range append(standing(), headers.RetryAfter) {
+		if !slices.ContainsFunc(strings.Split(list, ","), func(item string) bool {
+			item = strings.TrimSpace(item)
+			return strings.EqualFold(item, name) || item == "*" && a.header.Get("Access-Control-Allow-Credentials") != "true"
+		}) {
+			missing = append(missing, name)
+		}
+	}
+	origin := a.header.Get("Access-Control-Allow-Origin")
+	switch {
+	case len(missing) == 0 && origin == "":
+		d.kept("exposed", "all four named, though origin %s is not allowed", verifyOrigin)
+	case len(missing) == 0:
+		d.kept("exposed", "all four, also on errors and 429s")
+	case origin == "" && !isUnder(a.request.path, "/api/v1/widget"):
+		d.untested("exposed", "answers say nothing to browsers on other origins")
+	case a.status >= 502:
+	default:
+		d.broken("exposed", a, "Access-Control-Expose-Headers on a %d does not name %s", a.status, strings.Join(missing, ", "))
+	}
+}
+
+// makeRoom sees to it that the window that is used up does not end too soon.
+func (d *driver) makeRoom(ctx context.Context) error {
+	t := d.now()
+	if t == nil || t.ends.isZero() || d.run.options.Quick {
+		return nil
+	}
+	need := min(10*time.Second, d.part.window.Per/3)
+	if d.last != nil {
+		each := d.last.at.Sub(d.last.sent)
+		need = max(need, min(each*time.Duration(d.part.drain/d.run.options.Workers)*2, d.part.window.Per-2*time.Second))
+	}
+	left := time.Until(t.ends.to)
+	if left >= need || left > d.run.options.MaxWait {
+		return nil
+	}
+	if err := d.wait(ctx, t.ends.to.Add(soon), fmt.Sprintf("waiting for a whole window, as the present one ends in %s", seconds(left))); err != nil {
+		return err
+	}
+	_, err := d.ask(ctx)
+	return err
+}

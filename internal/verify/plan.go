@@ -1,0 +1,282 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// The defaults of Options.
+const (
+	defaultBudget  = 10_000
+	defaultMaxWait = 2 * time.Minute
+	defaultWorkers = 8
+)
+
+// Requests beside those that use a budget up, each at most.
+const (
+	forSessions = 4   // two sessions, and one more try for each
+	forLook     = 14  // see look.go
+	forSpent    = 70  // spent.go
+	forRestored = 24  // restored.go
+	forErrors   = 8   // errors.go
+	forLost     = 6   // requests whose answer never came
+	drainTwice  = 120 // the largest budget that is used up a second time
+)
+
+// A Plan is what a verification will send, before it sends anything.
+type Plan struct {
+	Requests int      // at most
+	Lines    []string // in words: what will be sent where, how many times, and how long it may take
+	Skipped  []Result // what cannot be tested, known beforehand
+
+	options  Options
+	routes   *weir.Routes
+	parts    []*part
+	sessions bool // two are asked for at init
+}
+
+// A part is what one limiter's verification sends.
+type part struct {
+	limiter   *weir.Limiter
+	endpoints []endpoint
+	window    weir.Window // the one that is used up: the one that allows the fewest requests
+	cost      int64       // of one request, in units
+	drain     int         // requests that use it up
+	over      int         // requests after that, if nothing is refused
+	again     int         // requests that use it up a second time; 0: it is not
+	late      bool        // requests to other limiters may be charged to it: it comes after them
+}
+
+// least is what the part cannot do without.
+func (p *part) least(quick bool) int {
+	n := forLook + p.drain + p.over + forSpent + forErrors + forLost
+	if !quick {
+		n += forRestored
+	}
+	return n
+}
+
+func (p *part) most(quick bool) int { return p.least(quick) + p.again }
+
+// NewPlan says what a verification with these options sends. It sends nothing. It errs where options make no sense, a policy with
+// problems with a *weir.PolicyError.
+func NewPlan(o Options) (*Plan, error) {
+	o, err := withDefaults(o)
+	if err != nil {
+		return nil, fmt.Errorf("plan a verification: %w", err)
+	}
+	routes, err := weir.NewRoutes(o.Policy)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{options: o, routes: routes}
+	for i := range o.Policy.Limiters {
+		if l := &o.Policy.Limiters[i]; len(o.Limiters) == 0 || slices.Contains(o.Limiters, l.Name) {
+			p.consider(l)
+		}
+	}
+	p.order()
+	p.fit()
+	p.write()
+	return p, nil
+}
+
+func withDefaults(o Options) (Options, error) {
+	switch {
+	case o.URL == nil || o.URL.Host == "" || o.URL.Scheme != "http" && o.URL.Scheme != "https":
+		return o, errors.New("the URL of the API is required, with http or https and a host: https://api.example.com")
+	case o.URL.User != nil || o.URL.RawQuery != "" || o.URL.Fragment != "":
+		return o, errors.New("the URL of the API has a user, a query or a fragment: scheme, host and path are allowed")
+	case o.Budget < 0:
+		return o, fmt.Errorf("a budget of %d requests: a positive number is allowed, or 0 for %d", o.Budget, defaultBudget)
+	case o.Workers < 0 || o.Workers > 1000:
+		return o, fmt.Errorf("%d workers: 1 to 1000 are allowed, or 0 for %d", o.Workers, defaultWorkers)
+	case o.MaxWait < 0:
+		return o, fmt.Errorf("a longest wait of %v: a positive duration is allowed, or 0 for %v", o.MaxWait, defaultMaxWait)
+	}
+	for _, name := range o.Limiters {
+		if !slices.ContainsFunc(o.Policy.Limiters, func(l weir.Limiter) bool { return l.Name == name }) {
+			return o, fmt.Errorf("limiter %q: the policy has %s", name, strings.Join(limiterNames(o.Policy), ", "))
+		}
+	}
+	if o.Budget == 0 {
+		o.Budget = defaultBudget
+	}
+	if o.Workers == 0 {
+		o.Workers = defaultWorkers
+	}
+	if o.MaxWait == 0 {
+		o.MaxWait = defaultMaxWait
+	}
+	if o.SessionAt == "" {
+		o.SessionAt = "token"
+	}
+	return o, nil
+}
+
+func limiterNames(p weir.Policy) []string {
+	var names []string
+	for i := range p.Limiters {
+		names = append(names, p.Limiters[i].Name)
+	}
+	return names
+}
+
+// consider makes a part for a limiter, or says why there is none.
+func (p *Plan) consider(l *weir.Limiter) {
+	if l.Mode == weir.Shadow {
+		p.skip(l.Name, "it is tried out (mode: shadow): nothing of it can be seen from outside")
+		return
+	}
+	if len(l.Routes) == 0 {
+		p.skip(l.Name, "it has no routes: requests that name it outright do not come over HTTP")
+		return
+	}
+	if source := strangeSource(l); source != "" {
+		p.skip(l.Name, fmt.Sprintf("it counts by %q, of which a caller knows nothing", source))
+		return
+	}
+	endpoints := endpointsOf(p.routes, l)
+	if len(endpoints) == 0 {
+		p.skip(l.Name, "no request was found that it covers: more specific routes take all that were tried")
+		return
+	}
+	w := &part{limiter: l, endpoints: endpoints, cost: max(l.Cost, 1)}
+	for i, window := range l.Windows {
+		if i == 0 || window.Limit < w.window.Limit {
+			w.window = window
+		}
+	}
+	w.drain = int(w.window.Limit / w.cost)
+	w.over = max(2*p.options.Workers, min(w.drain/10, 100))
+	if w.drain <= drainTwice && !p.options.Quick && w.window.Per <= p.options.MaxWait {
+		w.again = w.drain + w.over
+	}
+	w.late = p.isFallback(l)
+	p.parts = append(p.parts, w)
+	if credentialOf(l) == sourceSession && len(p.options.Sessions) == 0 && p.options.Agent != "" {
+		p.sessions = true
+	}
+}
+
+// isFallback reports whether requests that are meant for other limiters may be charged to this one: errors beside their endpoints, and
+// preflights.
+func (p *Plan) isFallback(l *weir.Limiter) bool {
+	for i := range p.options.Policy.Limiters {
+		other := &p.options.Policy.Limiters[i]
+		if other.Name == l.Name {
+			continue
+		}
+		for _, r := range other.Routes {
+			for _, mine := range l.Routes {
+				if mine.Prefix && strings.HasPrefix(r.Path, mine.Path) {
+					return true
+				}
+			}
+		}
+	}
+	return l.Name == preflightLimiter
+}
+
+// skip notes that nothing of a limiter can be tested.
+func (p *Plan) skip(limiter, why string) {
+	for _, c := range Clauses {
+		p.Skipped = append(p.Skipped, Result{Clause: c.ID, Limiter: limiter, Verdict: Untested, Detail: why})
+	}
+}
+
+// order puts the smallest first, so that most is tested where the budget does not do for all.
+func (p *Plan) order() {
+	slices.SortStableFunc(p.parts, func(a, b *part) int { return a.least(true) - b.least(true) })
+}
+
+// fit leaves out what the budget does not do for, and sums up the rest.
+func (p *Plan) fit() {
+	quick, total := p.options.Quick, 0
+	if p.sessions {
+		total = forSessions
+	}
+	var fitting []*part
+	for _, w := range p.parts {
+		if need := total + w.least(quick); need > p.options.Budget {
+			p.skip(w.limiter.Name, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d would do", w.window.Limit, w.window.Per, w.least(quick), need))
+			continue
+		}
+		total += w.least(quick)
+		fitting = append(fitting, w)
+	}
+	for _, w := range fitting {
+		if total+w.again > p.options.Budget {
+			w.again = 0
+		}
+		total += w.again
+	}
+	p.parts = fitting
+	if len(fitting) == 0 {
+		p.sessions, total = false, 0
+	}
+	p.Requests = total
+}
+
+// write says in words what will be done.
+func (p *Plan) write() {
+	add := func(format string, args ...any) { p.Lines = append(p.Lines, fmt.Sprintf(format, args...)) }
+	if p.sessions {
+		add("POST %s, at most %d requests, for two sessions of agent %s", initPath, forSessions, p.options.Agent)
+	}
+	for _, w := range p.parts {
+		add("%s: at most %d requests, most of them %s%s; %d per %v are used up%s", w.limiter.Name, w.most(p.options.Quick), w.endpoints[0],
+			p.bodyInWords(w.endpoints[0]), w.window.Limit, w.window.Per, p.waitInWords(w))
+	}
+	for _, s := range p.Skipped {
+		if s.Clause == Clauses[0].ID {
+			add("%s: not tested: %s", s.Limiter, s.Detail)
+		}
+	}
+	add("at most %d requests over %d connections, in about %v, plus what %d requests take", p.Requests, p.options.Workers, p.span(), p.Requests)
+}
+
+func (p *Plan) bodyInWords(e endpoint) string {
+	switch {
+	case e.method != "POST" && e.method != "PUT" && e.method != "PATCH":
+		return ""
+	case !p.options.Real:
+		return " with a body that validation refuses"
+	case e.valid == "":
+		return " with {} for a body, as what it takes is not known"
+	}
+	return " with a valid body, which may be stored"
+}
+
+func (p *Plan) waitInWords(w *part) string {
+	switch {
+	case p.options.Quick:
+		return ", and nothing is waited for"
+	case w.window.Per > p.options.MaxWait:
+		return fmt.Sprintf(", and not waited for, as %v is more than %v", w.window.Per, p.options.MaxWait)
+	case w.again > 0:
+		return fmt.Sprintf(", waited for (up to %v) and used up again", w.window.Per)
+	}
+	return fmt.Sprintf(" and waited for (up to %v)", w.window.Per)
+}
+
+// span is how long the windows take that are waited for: the parts that come late follow the others.
+func (p *Plan) span() time.Duration {
+	var early, late time.Duration
+	for _, w := range p.parts {
+		if p.options.Quick || w.window.Per > p.options.MaxWait {
+			continue
+		}
+		if w.late {
+			late = max(late, w.window.Per)
+		} else {
+			early = max(early, w.window.Per)
+		}
+	}
+	return early + late
+}

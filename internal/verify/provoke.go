@@ -1,0 +1,50 @@
+package verify
+
+import (
+	"context"
+	"net/http"
+	"strings"
+)
+
+// provoke sends what is answered with errors, each of a path that the policy covers.
+func (d *driver) provoke(ctx context.Context) error {
+	d.does("provoking errors")
+	e := d.part.endpoints[0]
+	dir := e.path[:strings.LastIndexByte(e.path, '/')]
+	wrongMethod := http.MethodDelete
+	if e.method == wrongMethod {
+		wrongMethod = http.MethodPatch
+	}
+	for _, r := range []request{
+		{method: e.method, path: dir + "/weir-verify-nothing"},
+		{method: wrongMethod, path: e.path},
+		{method: e.method, path: dir + "%2fweir-verify"},
+		{method: e.method, path: e.path}, // without a credential
+	} {
+		covered := d.run.plan.routes.Match(r.method, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
+		if dir == "" || covered == nil {
+			continue // no limiter, no fields
+		}
+		if r.path != e.path || r.method != e.method {
+			full := d.plain()
+			r.fields, r.body = full.fields, full.body
+			if r.method == wrongMethod {
+				r.body = ""
+			}
+		}
+		a, err := d.send(ctx, r)
+		if err != nil {
+			return err
+		}
+		d.check(a)
+	}
+	return nil
+}
+
+// conclude says what the whole showed.
+func (d *driver) conclude() {
+	t := d.now()
+	if t != nil && t.refused > 0 {
+		d.kept("refused-remaining", "0 on every 429")
+	}
+}

@@ -1,0 +1,233 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// early is how long before the end of a window it is seen that it has not ended yet.
+const early = 200 * time.Millisecond
+
+// restored waits for the end of the window that is spent, and looks whether the budget is back then: not before, not after, and whole.
+func (d *driver) restored(ctx context.Context) error {
+	t := d.now()
+	if why := d.whyNotWait(t); why != "" {
+		for _, clause := range []string{"restored", "refused-free", "retry-after"} {
+			d.untested(clause, "%s", why)
+		}
+		return nil
+	}
+	if err := d.sharpen(ctx, t); err != nil {
+		return err
+	}
+	at := t.ends.from
+	if own := t.byOwn.from; !own.IsZero() && own.Before(at) && at.Sub(own) < 3*time.Second/2 {
+		at = own
+	}
+	if at = at.Add(-early); time.Until(at) > 0 {
+		if err := d.wait(ctx, at, "waiting for its window to end"); err != nil {
+			return err
+		}
+		a, err := d.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if d.isNew(t, a) {
+			return d.restoredEarly(t, a)
+		}
+	}
+	return d.atReset(ctx, t)
+}
+
+func (d *driver) whyNotWait(t *tally) string {
+	switch {
+	case d.run.options.Quick:
+		return "it takes the end of a window, and none is waited for (quick)"
+	case t.ends.isZero():
+		return "the answers have no Date, so that Reset says nothing to a caller whose clock differs"
+	}
+	if left := time.Until(t.ends.to); left > d.run.options.MaxWait {
+		return fmt.Sprintf("the window ends in %s, and %v is the longest wait", seconds(left), d.run.options.MaxWait)
+	}
+	return ""
+}
+
+// sharpen finds out, to some hundredths of a second, when the deployment's clock comes to Reset: each refused request is sent when the
+// clock's second should change, and halves the doubt.
+func (d *driver) sharpen(ctx context.Context, t *tally) error {
+	for range 6 {
+		width := t.ends.to.Sub(t.ends.from)
+		if width < 40*time.Millisecond {
+			return nil
+		}
+		middle := t.ends.from.Add(width / 2)
+		before := time.Until(middle) - 50*time.Millisecond
+		if before < 2*time.Second {
+			return nil
+		}
+		next := middle.Add(-before.Truncate(time.Second))
+		if err := d.wait(ctx, next, "finding out what time it is there"); err != nil {
+			return err
+		}
+		a, err := d.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if a.admitted() || a.reset != t.reset {
+			return nil
+		}
+	}
+	return nil
+}
+
+// isNew reports whether an answer is of another window than the one that was spent.
+func (d *driver) isNew(t *tally, a *answer) bool { return a.admitted() || a.reset != t.reset }
+
+// restoredEarly judges an answer of a new window that was to come only when the old one has ended.
+func (d *driver) restoredEarly(t *tally, a *answer) error {
+	doubt := time.Duration(0)
+	if t.byOwn.isZero() || t.byOwn.from.Add(100*time.Millisecond).Before(t.ends.from) || t.ends.to.Add(100*time.Millisecond).Before(t.byOwn.from) {
+		doubt = time.Second // Date may not be of the clock that decides
+	}
+	if a.at.Before(t.ends.from.Add(-doubt)) {
+		d.broken("restored", a, "answered %d at %d by its Date, %s at least before Reset, %d", a.status, a.date, seconds(t.ends.from.Sub(a.at)), t.reset)
+	}
+	d.judgeTooLong(t, a)
+	d.judgeWhole(t, a)
+	return nil
+}
+
+// judgeTooLong wants no 429 to have asked to wait a second longer than it took.
+func (d *driver) judgeTooLong(t *tally, a *answer) {
+	if t.least429 == nil || !a.admitted() {
+		return
+	}
+	if a.at.Before(t.least) {
+		d.broken("retry-after", t.least429, "Retry-After was %d, and %s later a request was admitted: it is more than a second too long",
+			t.least429.retryAfter, seconds(a.at.Sub(t.least429.sent)))
+		return
+	}
+	d.kept("retry-after", "waiting it was enough, for each of %d 429s, and none was a second too long", t.refused)
+}
+
+// atReset asks as soon as Reset has come by the deployment's clock.
+func (d *driver) atReset(ctx context.Context, t *tally) error {
+	var confirmed *answer
+	for range 8 {
+		if err := d.wait(ctx, t.ends.to.Add(soon), "waiting for its window to end"); err != nil {
+			return err
+		}
+		a, err := d.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if d.isNew(t, a) {
+			d.judgeNew(t, a)
+			return nil
+		}
+		if a.date < t.reset {
+			continue // its clock is slower than was thought; count has taken note
+		}
+		if confirmed == nil {
+			confirmed = a
+			continue
+		}
+		d.broken("restored", a, "refused at %d by its Date, and twice so; Reset was %d", a.date, t.reset)
+		if err := d.wait(ctx, time.Now().Add(time.Second/2), "waiting for a window that should have ended"); err != nil {
+			return err
+		}
+	}
+	d.untested("restored", "it was not served when its window should have ended")
+	d.untested("refused-free", "it was not served when its window should have ended")
+	return nil
+}
+
+// judgeNew judges the first answer of the window that follows.
+func (d *driver) judgeNew(t *tally, a *answer) {
+	d.judgeTooLong(t, a)
+	if !a.admitted() {
+		switch {
+		case a.reset <= t.reset:
+			d.broken("restored", a, "refused after Reset, %d, with a Reset before that", t.reset)
+		case d.alone && d.hammered > d.part.drain:
+			d.broken("refused-free", a, "refused at once in the next window: the %d refused requests have spent it", d.hammered)
+		case d.alone:
+			d.broken("restored", a, "refused at once in the window after Reset, %d", t.reset)
+		default:
+			d.untested("restored", "refused in a window that had just begun: others may use the same budget")
+			d.untested("refused-free", "refused in a window that had just begun: others may use the same budget")
+		}
+		return
+	}
+	if a.date != absent && a.date < t.reset-1 {
+		d.broken("restored", a, "answered %d at %d by its Date; Reset was %d", a.status, a.date, t.reset)
+		return
+	}
+	d.judgeWhole(t, a)
+}
+
+// judgeWhole wants the whole budget back, less the request that found it.
+func (d *driver) judgeWhole(t *tally, a *answer) {
+	if !a.admitted() || !a.complete() {
+		return
+	}
+	if a.limit != t.limit {
+		d.judgeLonger(t, a)
+		return
+	}
+	missing := a.limit - d.part.cost - a.remaining
+	refusals := int64(d.hammered)
+	switch {
+	case missing <= 0:
+		d.kept("restored", "refused just before Reset, served at it with Remaining %d of %d", a.remaining, a.limit)
+		d.kept("refused-free", "%d refused requests, and the next window began with Remaining %d of %d%s", refusals, a.remaining, a.limit, d.notSeen())
+	case missing == refusals*d.part.cost:
+		d.broken("refused-free", a, "%d requests were refused, and the next window began with %d of %d missing", refusals, missing, a.limit)
+	case d.alone && !d.isLost():
+		d.broken("restored", a, "the window after Reset began with Remaining %d of %d", a.remaining, a.limit)
+	default:
+		d.untested("restored", "served at Reset, with %d of %d missing: others may use the same budget", missing, a.limit)
+		d.untested("refused-free", "%d of %d were missing in the next window: others may use the same budget", missing, a.limit)
+	}
+}
+
+// judgeLonger judges an answer that describes a longer window, as it has less left than the one that is restored.
+func (d *driver) judgeLonger(t *tally, a *answer) {
+	d.kept("restored", "served at Reset; what the answer describes is the window of %d, which has less left", a.limit)
+	var admitted int64
+	d.mu.Lock()
+	for _, other := range d.tallies {
+		admitted += int64(len(other.admitted))
+	}
+	d.mu.Unlock()
+	missing := a.limit - a.remaining - admitted*d.part.cost
+	if d.alone && missing > 0 && missing >= int64(d.hammered)*d.part.cost {
+		d.broken("refused-free", a, "%d requests were admitted and %d refused, and the window of %d has Remaining %d", admitted, d.hammered, a.limit, a.remaining)
+		return
+	}
+	if missing > 0 {
+		d.untested("refused-free", "%d units of the window of %d are not accounted for: others may use it", missing, a.limit)
+		return
+	}
+	d.kept("refused-free", "%d requests were refused, and the window of %d has Remaining %d after %d that were admitted", d.hammered, a.limit, a.remaining, admitted)
+}
+
+func (d *driver) notSeen() string {
+	if len(d.part.limiter.Windows) == 1 {
+		return ""
+	}
+	return "; its longer window has more left and is not seen, so that what refusals do to that was not tested"
+}
+
+// again uses the restored budget up, where it is small.
+func (d *driver) again(ctx context.Context) error {
+	if d.part.again == 0 || d.twice || d.run.options.Quick {
+		return nil
+	}
+	d.twice = true
+	if err := d.makeRoom(ctx); err != nil {
+		return err
+	}
+	return d.drain(ctx)
+}

@@ -1,0 +1,222 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A runner is one verification under way.
+type runner struct {
+	plan    *Plan
+	options *Options
+	wire    *wire
+	book    *book
+	secrets *secrets
+
+	sessions []string // tokens of visitors' sessions; the first is used up
+	own      bool     // they were asked for here, so that nobody else uses them
+	why      string   // there are none
+
+	mu    sync.Mutex
+	doing map[string]*doing
+}
+
+// doing is what one limiter's verification is at.
+type doing struct {
+	what  string
+	until time.Time // zero: it waits for nothing
+}
+
+// Run does what the plan says, and never sends more than Plan.Requests requests. It returns what it has found so far also where it
+// errs, which it does when the deployment cannot be reached or ctx ends. A plan may be run several times, one after another.
+func (p *Plan) Run(ctx context.Context) (*Report, error) {
+	r := &runner{plan: p, options: &p.options, secrets: new(secrets), doing: make(map[string]*doing)}
+	r.secrets.add(p.options.Sessions...)
+	r.secrets.add(p.options.Tokens...)
+	for _, values := range p.options.Header {
+		for _, v := range values {
+			if len(v) >= 8 {
+				r.secrets.add(v)
+			}
+		}
+	}
+	base := strings.TrimSuffix(p.options.URL.EscapedPath(), "/")
+	r.book = newBook(func(a *answer) *Exchange { return r.secrets.shown(a, p.options.Header, base) })
+	r.wire = newWire(&p.options, p.Requests)
+	defer r.wire.close()
+	report := &Report{URL: p.options.URL.String(), Started: time.Now(), Planned: p.Requests}
+	for _, s := range p.Skipped {
+		r.book.note(s)
+	}
+	err := r.all(ctx)
+	report.Ended = time.Now()
+	report.Sent = int(r.wire.sent.Load())
+	report.Results = r.book.results(p.options.Policy)
+	return report, err
+}
+
+// all verifies every limiter: those that others disturb after the others.
+func (r *runner) all(ctx context.Context) error {
+	told := r.tell(ctx)
+	defer told()
+	if len(r.plan.parts) == 0 {
+		return nil
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	errs := make(chan error, len(r.plan.parts))
+	var running sync.WaitGroup
+	for _, w := range r.plan.parts {
+		if !w.late {
+			running.Go(func() { errs <- r.one(ctx, w) })
+		}
+	}
+	running.Wait()
+	for _, w := range r.plan.parts {
+		if w.late {
+			errs <- r.one(ctx, w)
+		}
+	}
+	close(errs)
+	var failures []error
+	for err := range errs {
+		if err != nil {
+			failures = append(failures, err)
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if len(failures) == len(r.plan.parts) {
+		return failures[0]
+	}
+	return nil
+}
+
+// one verifies one limiter, and says of every clause what became of it.
+func (r *runner) one(ctx context.Context, w *part) error {
+	d := newDriver(r, w)
+	err := d.drive(ctx)
+	why := "nothing showed it"
+	if err != nil {
+		why = err.Error()
+	}
+	for _, c := range Clauses {
+		if r.book.verdict(c.ID, w.limiter.Name) == "" {
+			r.book.untested(c.ID, w.limiter.Name, "%s", why)
+		}
+	}
+	r.mu.Lock()
+	delete(r.doing, w.limiter.Name)
+	r.mu.Unlock()
+	if errors.Is(err, errGivenUp) {
+		return err
+	}
+	return nil
+}
+
+// begin finds out that the deployment can be reached, and gets sessions where some limiter needs them.
+func (r *runner) begin(ctx context.Context) error {
+	r.sessions = r.options.Sessions
+	if len(r.sessions) > 0 {
+		return nil
+	}
+	if !r.plan.sessions {
+		r.why = "no session was given, nor an agent to ask for one"
+		return nil
+	}
+	r.own = true
+	visitor := caller{agent: r.options.Agent}
+	ask := visitor.request(r.options, endpoint{method: "POST", path: initPath})
+	ask.body = strings.ReplaceAll(knownEndpoints[0].valid, "AGENT", r.options.Agent)
+	for tries := 0; tries < forSessions && len(r.sessions) < 2; tries++ {
+		a, err := r.wire.send(ctx, ask, func() bool { return true })
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if lost, ok := errors.AsType[*lostError](err); ok && lost.unsent {
+				return fmt.Errorf("verify %s: %w", r.options.URL.Redacted(), err)
+			}
+			r.why = "no session: " + err.Error()
+			continue
+		}
+		if a.status/100 != 2 {
+			r.why = fmt.Sprintf("no session: %s %s as agent %s was answered %d %s", ask.method, ask.path, r.options.Agent, a.status, http.StatusText(a.status))
+			if a.status != http.StatusTooManyRequests {
+				return nil
+			}
+			continue
+		}
+		token, err := tokenIn(a.body, r.options.SessionAt)
+		if err != nil {
+			r.why = "no session: " + err.Error()
+			return nil
+		}
+		r.secrets.add(token)
+		if !slices.Contains(r.sessions, token) {
+			r.sessions = append(r.sessions, token)
+		}
+	}
+	return nil
+}
+
+// tell reports progress until the function that it returns is called.
+func (r *runner) tell(ctx context.Context) (stop func()) {
+	if r.options.Progress == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		ticks := time.NewTicker(200 * time.Millisecond)
+		defer ticks.Stop()
+		for {
+			r.options.Progress(r.progress())
+			select {
+			case <-ticks.C:
+			case <-ctx.Done():
+				r.options.Progress(r.progress())
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		telling.Wait()
+	}
+}
+
+func (r *runner) progress() Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := Progress{Sent: int(r.wire.sent.Load()), Planned: r.plan.Requests}
+	var next time.Time
+	for _, w := range r.plan.parts {
+		d := r.doing[w.limiter.Name]
+		if d == nil {
+			continue
+		}
+		p.Doing = append(p.Doing, w.limiter.Name+": "+d.what)
+		if !d.until.IsZero() && (next.IsZero() || d.until.Before(next)) {
+			next = d.until
+		}
+	}
+	if !next.IsZero() {
+		p.Waiting = max(time.Until(next), 0)
+	}
+	return p
+}
+
+func (r *runner) does(limiter, what string, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doing[limiter] = &doing{what: what, until: until}
+}

@@ -1,0 +1,306 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/weirlimit/weir/headers"
+)
+
+// spent tries to get more than the budget while nothing of it is left.
+func (d *driver) spent(ctx context.Context) error {
+	t := d.now()
+	if t == nil || t.refused == 0 {
+		for _, clause := range []string{"fields-refused", "refused-type", "refused-remaining", "refused-body", "language", "retry-after", "refused-free",
+			"shared", "separate", "forwarded", "spelling", "restored"} {
+			d.untested(clause, "the budget could not be used up")
+		}
+		return errDone
+	}
+	d.does("trying to get more than the limit")
+	for _, step := range []func(context.Context, *tally) error{d.hammer, d.tryShared, d.tryForwarded, d.trySpellings, d.tryLanguages, d.tryOther, d.tryUnverified} {
+		if err := step(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A try is what became of one attempt to get more.
+type try uint8
+
+const (
+	refused try = iota
+	escaped     // admitted, while the plain request is still refused
+	another     // answered otherwise than the endpoint answers: another endpoint, an error
+	tooLate     // the window ended
+)
+
+// attempt sends a request that should not get through, and makes sure.
+func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try, error) {
+	a, err := d.send(ctx, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	d.check(a)
+	if !a.admitted() {
+		return a, refused, nil
+	}
+	if !d.answersLikeEndpoint(a) {
+		return a, another, nil
+	}
+	still, err := d.ask(ctx)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !still.admitted() && still.reset == t.reset:
+		return a, escaped, nil
+	}
+	return a, tooLate, nil
+}
+
+// answersLikeEndpoint reports whether an answer is what the endpoint says when it admits. With bodies that validation refuses, that is an
+// error like others, so the error must be the same.
+func (d *driver) answersLikeEndpoint(a *answer) bool {
+	if a.status < 300 {
+		return d.served == nil || d.served.status < 300 || a.status == d.served.status
+	}
+	return d.served != nil && a.status == d.served.status && sameError(a.body, d.served.body)
+}
+
+func sameError(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	type shape struct {
+		Error struct{ Code, Message string }
+	}
+	var one, two shape
+	if json.Unmarshal(a, &one) != nil || json.Unmarshal(b, &two) != nil {
+		return false
+	}
+	return one == two && one.Error.Message != ""
+}
+
+// hammer asks again and again.
+func (d *driver) hammer(ctx context.Context, t *tally) error {
+	a, err := d.askWith(ctx, d.plain().with("Origin", verifyOrigin))
+	if err != nil {
+		return err
+	}
+	if !a.admitted() {
+		d.checkExposed(a)
+	}
+	for range 9 {
+		a, got, err := d.attemptMain(ctx, t, d.plain())
+		if err != nil {
+			return err
+		}
+		if got == escaped {
+			d.broken("admitted", a, "admitted after the window had refused, and refused again after that")
+		}
+	}
+	return nil
+}
+
+// attemptMain is attempt for a request that main's own window counts.
+func (d *driver) attemptMain(ctx context.Context, t *tally, r request) (*answer, try, error) {
+	a, got, err := d.attempt(ctx, t, r)
+	if err == nil && (got == refused || got == escaped) {
+		d.checkStanding(a)
+		d.count(a)
+	}
+	return a, got, err
+}
+
+// tryShared uses other connections, and the limiter's other endpoints.
+func (d *driver) tryShared(ctx context.Context, t *tally) error {
+	var tried []string
+	for i, e := range d.part.endpoints {
+		if i == 4 {
+			break
+		}
+		r := d.main.request(d.run.options, e)
+		r.fresh = true
+		a, err := d.send(ctx, r)
+		if err != nil {
+			return err
+		}
+		d.check(a)
+		if a.admitted() {
+			still, err := d.ask(ctx)
+			if err != nil {
+				return err
+			}
+			if still.admitted() || still.reset != t.reset {
+				d.untested("shared", "the window ended before it could be tested")
+				return nil
+			}
+			d.broken("shared", a, "%s was answered %d on a new connection, while %s is refused", e, a.status, d.part.endpoints[0])
+			return nil
+		}
+		d.checkStanding(a)
+		d.count(a)
+		tried = append(tried, e.String())
+	}
+	d.kept("shared", "refused on new connections: %s", strings.Join(tried, ", "))
+	return nil
+}
+
+// forwardedFields are what a client may claim about where it comes from.
+var forwardedFields = [][2]string{
+	{"X-Forwarded-For", "203.0.113.7"}, {"X-Forwarded-For", "203.0.113.8, 198.51.100.9"}, {"X-Forwarded-For", "127.0.0.1"},
+	{"Forwarded", "for=203.0.113.10"}, {"X-Real-IP", "203.0.113.11"}, {"True-Client-IP", "203.0.113.12"}, {"CF-Connecting-IP", "203.0.113.13"},
+	{"X-Client-IP", "203.0.113.14"}, {"X-Cluster-Client-IP", "203.0.113.15"}, {"Fastly-Client-IP", "203.0.113.16"}, {"X-Originating-IP", "203.0.113.17"},
+	{"Via", "1.1 203.0.113.18"},
+}
+
+func (d *driver) tryForwarded(ctx context.Context, t *tally) error {
+	late := false
+	for _, f := range forwardedFields {
+		a, got, err := d.attemptMain(ctx, t, d.plain().with(f[0], f[1]))
+		if err != nil {
+			return err
+		}
+		switch got {
+		case escaped:
+			d.broken("forwarded", a, "answered %d with %s: %s, while it is refused without (unless the verifier's own address is that of a trusted proxy)", a.status, f[0], f[1])
+			return nil
+		case tooLate:
+			late = true
+		}
+	}
+	if late {
+		d.untested("forwarded", "the window ended before all of it could be tested")
+		return nil
+	}
+	d.kept("forwarded", "refused with %d made-up fields", len(forwardedFields))
+	return nil
+}
+
+// spellings returns ways to write a path that some server or other takes for the same.
+func spellings(path string) []string {
+	slash := strings.LastIndexByte(path, '/')
+	dir, name := path[:slash], path[slash+1:]
+	all := []string{path + "/", path + "/.", dir + "/./" + name, dir + "/x/../" + name, dir + "/%2e/" + name, path + ";v=1", path + ".json", path + "?", path + "?x=1", path + "%20"}
+	if name != "" {
+		escaped := "%" + strings.ToLower(hexByte(name[0])) + name[1:]
+		all = append(all, dir+"/"+strings.ToUpper(name), dir+"/"+strings.ToUpper(name[:1])+name[1:], dir+"/"+escaped, dir+"/%25"+escaped[1:])
+	}
+	if dir != "" {
+		all = append(all, dir+"//"+name, dir+"%2f"+name, dir+"%5c"+name, "/"+strings.ToUpper(dir[1:])+"/"+name)
+	}
+	return all
+}
+
+func hexByte(c byte) string {
+	const digits = "0123456789abcdef"
+	return string([]byte{digits[c>>4], digits[c&15]})
+}
+
+func (d *driver) trySpellings(ctx context.Context, t *tally) error {
+	all := spellings(d.part.endpoints[0].path)
+	late := false
+	for _, path := range all {
+		r := d.plain()
+		r.path = path
+		a, got, err := d.attempt(ctx, t, r)
+		if err != nil {
+			return err
+		}
+		switch got {
+		case escaped:
+			d.broken("spelling", a, "%s was answered %d as the endpoint answers, while %s is refused", path, a.status, d.part.endpoints[0].path)
+			return nil
+		case tooLate:
+			late = true
+		}
+	}
+	if late {
+		d.untested("spelling", "the window ended before all of it could be tested")
+		return nil
+	}
+	d.kept("spelling", "refused, or answered as something else, with %d spellings", len(all))
+	return nil
+}
+
+// tryLanguages asks for refusals in other languages.
+func (d *driver) tryLanguages(ctx context.Context, t *tally) error {
+	var seen []string
+	for _, language := range []string{"en", "de", "fr;q=0.9, en;q=0.1", "tlh"} {
+		a, got, err := d.attemptMain(ctx, t, d.plain().with("Accept-Language", language))
+		if err != nil {
+			return err
+		}
+		if got != refused {
+			d.untested("language", "the window ended before it could be tested")
+			return nil
+		}
+		said := a.header.Get("Content-Language")
+		wrong := wrongBody(a.body)
+		switch {
+		case wrong != "":
+			d.broken("language", a, "asked for in %s: %s", language, wrong)
+		case problem(a.header, append(standing(), headers.RetryAfter)...) != "":
+			d.broken("language", a, "asked for in %s: %s", language, problem(a.header, append(standing(), headers.RetryAfter)...))
+		case said == "" && !d.saysTheSame(t, a):
+			d.broken("language", a, "asked for in %s, the message is another one, and Content-Language does not say in which language it is", language)
+		}
+		if said == "" {
+			said = "none"
+		}
+		seen = append(seen, language+" → "+said)
+	}
+	d.kept("language", "the same shape; Accept-Language → Content-Language: %s", strings.Join(seen, ", "))
+	return nil
+}
+
+// saysTheSame reports whether a refusal has the message of the one that was not asked for in any language.
+func (d *driver) saysTheSame(t *tally, a *answer) bool { return sameError(a.body, t.firstRefused.body) }
+
+// tryOther sends a request of the caller whose budget should be whole.
+func (d *driver) tryOther(ctx context.Context, t *tally) error {
+	if d.second != "" {
+		return nil
+	}
+	a, err := d.send(ctx, d.other.request(d.run.options, d.part.endpoints[0]))
+	if err != nil {
+		return err
+	}
+	d.check(a)
+	d.checkStanding(a)
+	switch {
+	case a.admitted():
+		d.kept("separate", "another caller was answered %d with Remaining %d, while this one was refused", a.status, a.remaining)
+	case a.reset == t.reset && a.limit == t.limit:
+		d.broken("separate", a, "another caller was refused until the same Reset, though it had sent 1 request")
+	default:
+		d.untested("separate", "the other caller's own budget was spent")
+	}
+	return nil
+}
+
+// tryUnverified sends a credential that is nearly main's.
+func (d *driver) tryUnverified(ctx context.Context, t *tally) error {
+	if d.unverified == nil {
+		return nil
+	}
+	bad := d.main
+	bad.authorization = tampered(d.main.authorization)
+	a, err := d.send(ctx, bad.request(d.run.options, d.part.endpoints[0]))
+	if err != nil {
+		return err
+	}
+	d.check(a)
+	before := d.unverified
+	if !a.admitted() && a.reset == t.reset && before.admitted() && before.reset != t.reset && before.remaining > d.part.cost {
+		d.broken("unverified", a, "a credential that does not verify was refused with the valid one's window, and not its address's")
+	}
+	if a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {
+		d.broken("unverified", a, "a credential that does not verify was answered %d", a.status)
+	}
+	return nil
+}

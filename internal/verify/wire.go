@@ -1,0 +1,263 @@
+package verify
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What one answer may take. A deployment is not trusted to be well-behaved.
+const (
+	answerTime   = 20 * time.Second // from sending a request to the end of its answer
+	connectTime  = 10 * time.Second
+	headerBytes  = 64 << 10
+	bodyBytes    = 64 << 10
+	keptIdleFor  = 2 * time.Second // a connection that was idle for longer may be about to be closed by the other side
+	userAgent    = "weir-verify"
+	verifyOrigin = "https://verify.example.com"
+)
+
+// A request is one that is about to be sent.
+type request struct {
+	method string
+	path   string            // as it goes over the wire, after the base path
+	fields map[string]string // beside those that every request has; an empty value leaves one of those out
+	body   string
+	fresh  bool // on a connection of its own
+}
+
+// with returns the request with one more field.
+func (r request) with(name, value string) request {
+	fields := map[string]string{name: value}
+	for k, v := range r.fields {
+		if _, ok := fields[k]; !ok {
+			fields[k] = v
+		}
+	}
+	r.fields = fields
+	return r
+}
+
+// An answer is what came back, read to its end or to the bound.
+type answer struct {
+	request request
+	status  int
+	proto   string
+	header  http.Header
+	body    []byte
+	fields
+
+	sent, at time.Time // just before the request was written, just after the answer was read; with the monotonic clock
+	known    int64     // the latest Date that any answer had had when this request was sent; absent: none had
+}
+
+var errBudget = errors.New("the number of requests that was planned is used up")
+
+// A wire sends requests, never more than its budget, over a bounded number of connections. net/http's Transport would send a
+// request again on its own where a kept connection broke; a ClientConn does not.
+type wire struct {
+	base      *url.URL
+	header    http.Header
+	transport *http.Transport
+	slots     chan *slot // free ones; every slot has at most one connection
+	all       []*slot
+
+	budget int64
+	sent   atomic.Int64
+
+	mu   sync.Mutex
+	date int64 // the latest that was answered
+}
+
+// A slot is the right to one connection, and the connection where there is one.
+type slot struct {
+	conn *http.ClientConn
+	used time.Time
+}
+
+func newWire(o *Options, budget int) *wire {
+	w := &wire{base: o.URL, header: o.Header, slots: make(chan *slot, o.Workers), budget: int64(budget), date: absent}
+	dial := o.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	var config *tls.Config
+	if o.TLS != nil {
+		config = o.TLS.Clone()
+	}
+	w.transport = &http.Transport{
+		DialContext:            dial,
+		TLSClientConfig:        config,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: headerBytes,
+	}
+	for range o.Workers {
+		s := new(slot)
+		w.all = append(w.all, s)
+		w.slots <- s
+	}
+	return w
+}
+
+// close ends all connections. No request may be under way.
+func (w *wire) close() {
+	for _, s := range w.all {
+		s.drop()
+	}
+	w.transport.CloseIdleConnections()
+}
+
+func (s *slot) drop() {
+	if s.conn != nil {
+		_ = s.conn.Close()
+		s.conn = nil
+	}
+}
+
+// send sends one request, once, and reads the answer. An error is of the network, or errBudget; then nothing was sent.
+func (w *wire) send(ctx context.Context, r request, take func() bool) (*answer, error) {
+	var s *slot
+	select {
+	case s = <-w.slots:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { w.slots <- s }()
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if err := w.connect(ctx, s, r); err != nil {
+		return nil, &lostError{err: err, unsent: true}
+	}
+	out, err := w.compose(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if !take() {
+		return nil, errBudget
+	}
+	if w.sent.Add(1) > w.budget {
+		w.sent.Add(-1)
+		return nil, errBudget
+	}
+	a, err := w.exchange(s, out)
+	if err != nil {
+		s.drop()
+		return nil, &lostError{err: err}
+	}
+	a.request = r
+	return a, nil
+}
+
+// A lostError says that a request has no answer.
+type lostError struct {
+	err    error
+	unsent bool // it was never sent
+}
+
+func (e *lostError) Error() string { return e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// connect gives the slot a connection that can be used.
+func (w *wire) connect(ctx context.Context, s *slot, r request) error {
+	if s.conn != nil && (r.fresh || s.conn.Err() != nil || s.conn.Available() < 1 || time.Since(s.used) > keptIdleFor) {
+		s.drop()
+	}
+	if s.conn != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	port := w.base.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[w.base.Scheme]
+	}
+	conn, err := w.transport.NewClientConn(ctx, w.base.Scheme, net.JoinHostPort(w.base.Hostname(), port))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", w.base.Host, err)
+	}
+	s.conn = conn
+	return nil
+}
+
+// compose makes the request as it is sent: the path stays as it is written.
+func (w *wire) compose(ctx context.Context, r request) (*http.Request, error) {
+	var body io.Reader
+	if r.body != "" {
+		body = strings.NewReader(r.body)
+	}
+	u := *w.base
+	u.Path, u.RawPath, u.RawQuery, u.Fragment, u.User = "", "", "", "", nil
+	out, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("compose %s %s: %w", r.method, r.path, err)
+	}
+	out.GetBody = nil // nothing is ever sent twice
+	path, query, hasQuery := strings.Cut(r.path, "?")
+	out.URL.Opaque = strings.TrimSuffix(w.base.EscapedPath(), "/") + path
+	if hasQuery {
+		out.URL.RawQuery = query
+	}
+	out.Header.Set("User-Agent", userAgent)
+	if r.body != "" {
+		out.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range w.header {
+		out.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	for name, value := range r.fields {
+		if value == "" {
+			out.Header.Del(name)
+			continue
+		}
+		out.Header.Set(name, value)
+	}
+	return out, nil
+}
+
+func (w *wire) exchange(s *slot, out *http.Request) (*answer, error) {
+	a := &answer{known: w.latest(), sent: time.Now()}
+	response, err := s.conn.RoundTrip(out)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", out.Method, out.URL.Opaque, err)
+	}
+	a.body, err = io.ReadAll(io.LimitReader(response.Body, bodyBytes+1))
+	a.at = time.Now()
+	a.status, a.proto, a.header = response.StatusCode, response.Proto, response.Header
+	a.fields = readFields(response.Header)
+	tooLong := len(a.body) > bodyBytes
+	if tooLong {
+		a.body = a.body[:bodyBytes]
+	}
+	_ = response.Body.Close()
+	if tooLong || response.Close {
+		s.drop()
+	}
+	s.used = a.at
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: read the answer: %w", out.Method, out.URL.Opaque, err)
+	}
+	w.learn(a.date)
+	return a, nil
+}
+
+func (w *wire) latest() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.date
+}
+
+func (w *wire) learn(date int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.date = max(w.date, date)
+}
