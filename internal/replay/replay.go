@@ -1,2 +1,433 @@
-// Package replay puts the requests of a log through the engine that serves, its clock driven by the log.
+// Package replay puts the requests of a log through the engine that serves, its clock driven by the log, and tells what became of
+// them under a policy, or under two.
+//
+// A request is decided by the same code as in the gateway: target chooses what counts it, identity says who sent it, a weir.Decider
+// over a memstore judges it. Where a log tells less than a request does:
+//
+//   - An OPTIONS request on a surface is taken for a CORS preflight.
+//   - Nobody's credential can be verified: a session or a token is what a field of the log says it is, or there is none. So nobody is
+//     known to be answered 401 either, and all spend what everyone shares.
+//   - The agent is what the query or a field says, else the User-Agent: bodies are not logged.
+//
+// Memory is bounded, whatever the log's length: see callers.go for what is forgotten then, and how the report says so.
+//
+//	replay.go      one line after another         lane.go       one policy
+//	caller.go      who sent it                    callers.go    what is remembered of each
+//	wait.go        who waits, and is sent again   recommend.go  the lowest limit that touches few
+//	difference.go  what a second policy changes   report.go     what is told
 package replay
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/target"
+)
+
+// Options are a Replay's settings. Only Policy is required.
+type Options struct {
+	Policy weir.Policy
+	Name   string // of the policy: its file, or "the contract"
+
+	Against     *weir.Policy // a second policy, to compare; nil: none
+	AgainstName string
+
+	// TrustedProxies, ClientIPHeader and IPv6Prefix are those of identity.Options. Who the proxies say the client is, stands in
+	// field Forwarded.
+	TrustedProxies []netip.Prefix
+	ClientIPHeader string
+	IPv6Prefix     int
+	Forwarded      int // index into accesslog.Options.Fields of what ClientIPHeader held; -1: the log does not tell
+
+	// Keys says which of accesslog.Options.Fields hold key sources, by source and index: session, token, agent, ip, or one of your
+	// own. What such a field has is taken for verified; a line that has none of it was sent by somebody who has none.
+	Keys map[string]int
+
+	// Memory bounds all that is remembered, in bytes; 0 means 256 MiB. At least LeastMemory.
+	Memory int64
+
+	Paced    bool          // whether refused requests are sent again, each at its Reset, as callers who keep to the contract do
+	Patience time.Duration // how long a paced caller waits at most; 0 means 1 h
+
+	Touch float64 // the share of callers that a recommended limit may touch, 0 to 1; 0: none is recommended
+	Worst int     // how many of the worst callers are told of each limiter, at most 100; 0 means 10
+
+	// OnVerdict, if set, is told what becomes of each request, once for each policy. It must not keep what it is given.
+	OnVerdict func(Verdict)
+}
+
+// A Verdict is what becomes of one request when it first comes.
+type Verdict struct {
+	Line     *accesslog.Line
+	Against  bool // by the second policy
+	Kind     target.Kind
+	Limiter  string         // that is enforced and covers it; empty: none
+	Decision *weir.Decision // nil where no limiter covers it
+}
+
+const (
+	defaultMemory = 256 << 20
+	// LeastMemory is the smallest Options.Memory.
+	LeastMemory = 16 << 20
+	mostWorst   = 100
+)
+
+// A Replay is a log on its way through. It is not for concurrent use.
+type Replay struct {
+	options  Options
+	sources  *sources
+	resolver *identity.Resolver
+	caller   caller
+	namer    namer
+	seed     maphash.Seed
+	key      []byte // room for one
+
+	now      int64  // the log's clock in Unix nanoseconds: it never goes back
+	second   uint32 // that in seconds, as windows count
+	timeline timeline
+	log      Log
+	ended    bool
+
+	lanes     []*lane // of the policy, and of the second one
+	addresses callers
+	changes   *changes // nil without a second policy
+}
+
+// New checks the options and returns a Replay that waits for its first line. A policy with problems gives a *weir.PolicyError.
+func New(o Options) (*Replay, error) {
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("new replay: %w", err)
+	}
+	r := &Replay{options: o, sources: newSources(&o), seed: maphash.MakeSeed(), now: math.MinInt64}
+	if len(r.sources.all) > maxSources {
+		return nil, fmt.Errorf("new replay: the policies count by %d key sources: at most %d are allowed", len(r.sources.all), maxSources)
+	}
+	var err error
+	if r.resolver, err = identity.New(identity.Options{
+		TrustedProxies: r.sources.trusted,
+		ClientIPHeader: o.ClientIPHeader,
+		IPv6Prefix:     o.IPv6Prefix,
+		Now:            func() time.Time { return time.Unix(0, r.now) },
+	}); err != nil {
+		return nil, fmt.Errorf("new replay: %w", err)
+	}
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	r.namer = namer{k0: binary.LittleEndian.Uint64(random[:]), k1: binary.LittleEndian.Uint64(random[8:]), ipv6: cmp.Or(o.IPv6Prefix, 64)}
+	r.caller.sources = r.sources
+	own := o.Memory / 8
+	r.addresses.pool = newPool(own)
+	share := o.Memory - own
+	if o.Against != nil {
+		share /= 2
+	}
+	if err := r.open(o.Name, o.Policy, share); err != nil {
+		return nil, err
+	}
+	if o.Against == nil {
+		return r, nil
+	}
+	if err := r.open(o.AgainstName, *o.Against, share); err != nil {
+		return nil, errors.Join(err, r.lanes[0].store.Close())
+	}
+	r.changes = newChanges(r)
+	return r, nil
+}
+
+func (r *Replay) open(name string, p weir.Policy, memory int64) error {
+	l, err := r.newLane(name, p, memory)
+	if err != nil {
+		return fmt.Errorf("new replay: policy %q: %w", name, err)
+	}
+	r.lanes = append(r.lanes, l)
+	return nil
+}
+
+// complete puts defaults in place of zeros.
+func (o *Options) complete() error {
+	o.Memory, o.Patience, o.Worst = cmp.Or(o.Memory, defaultMemory), cmp.Or(o.Patience, time.Hour), cmp.Or(o.Worst, 10)
+	switch {
+	case o.Memory < LeastMemory:
+		return fmt.Errorf("%d bytes of memory are too few: at least %d (%d MiB) are needed, 0 means %d (%d MiB)",
+			o.Memory, LeastMemory, LeastMemory>>20, defaultMemory, defaultMemory>>20)
+	case o.Patience < 0 || o.Patience > mostPatience:
+		return fmt.Errorf("patience %v: up to %v is allowed, 0 means 1h", o.Patience, mostPatience)
+	case o.Worst < 0 || o.Worst > mostWorst:
+		return fmt.Errorf("%d of the worst callers: 1 to %d are allowed, 0 means 10", o.Worst, mostWorst)
+	case !(o.Touch >= 0 && o.Touch <= 1): // nor NaN
+		return fmt.Errorf("a share of %v of the callers: 0 to 1 is allowed", o.Touch)
+	case o.Forwarded < -1:
+		return fmt.Errorf("forwarded field %d: an index is needed, or -1", o.Forwarded)
+	}
+	for source, field := range o.Keys {
+		if field < 0 {
+			return fmt.Errorf("field %d for key source %q: an index is needed", field, source)
+		}
+		if source == identity.Everyone {
+			return fmt.Errorf("key source %q is the same for all callers: no field can hold it", source)
+		}
+	}
+	return nil
+}
+
+// mostPatience bounds Options.Patience.
+const mostPatience = 366 * 24 * time.Hour
+
+// errEnded is what Add returns after Report.
+var errEnded = errors.New("replay: the report was made already")
+
+// Add judges the request of the next line. A line that is older than one before it is counted at the time of that one. After an error,
+// which no line alone can cause, the Replay is of no more use.
+func (r *Replay) Add(l *accesslog.Line) error {
+	if r.ended {
+		return errEnded
+	}
+	if len(l.Method) == 0 {
+		r.log.Without++
+		return nil
+	}
+	asked := target.Request{Method: text(l.Method)}
+	query, ok := read(&asked, text(l.Target))
+	if !ok {
+		r.log.Without++
+		return nil
+	}
+	if asked.Method == http.MethodOptions {
+		asked.Asks = target.ForLeave
+	}
+	r.move(l.Time)
+	r.log.Requests++
+	r.caller.start(r.resolver, l, query)
+	for i, lane := range r.lanes {
+		if err := lane.add(&asked); err != nil {
+			return err
+		}
+		if r.options.OnVerdict != nil {
+			r.tell(l, i)
+		}
+	}
+	r.noteAddress()
+	return nil
+}
+
+// move has the clock show the time of a line, if it is not there already.
+func (r *Replay) move(at int64) {
+	if r.log.Requests == 0 {
+		r.log.From, r.log.To = at, at
+	}
+	r.log.From, r.log.To = min(r.log.From, at), max(r.log.To, at) // in nanoseconds until the end
+	if at < r.now {
+		r.log.OutOfOrder++
+		r.log.Disorder = max(r.log.Disorder, r.now-at)
+		return
+	}
+	r.now = at
+	const latest = 1<<32 - 1 - int64(weir.MaxPer/time.Second) // memstore's
+	r.second = uint32(min(max(at/int64(time.Second), 0), latest))
+	r.timeline.at(int64(r.second))
+}
+
+// read takes the path of a request target into asked, and returns the query; ok is false where an HTTP server would not take it for
+// a request at all.
+func read(asked *target.Request, raw string) (query string, ok bool) {
+	if target.IsMethod(asked.Method) {
+		path := raw
+		if i := strings.IndexByte(raw, '?'); i >= 0 {
+			path, query = raw[:i], raw[i+1:]
+		}
+		if target.IsPlain(path) && target.IsPlainQuery(query) { // as nearly all are
+			asked.Path = path
+			return query, true
+		}
+	} else if !isToken(asked.Method) {
+		return "", false
+	}
+	u, err := target.Parse(asked.Method, raw)
+	if err != nil {
+		return "", false
+	}
+	asked.Read(u)
+	return u.RawQuery, true
+}
+
+// isToken reports whether a method is spelled as one (RFC 9110, section 5.6.2).
+func isToken(method string) bool {
+	for _, c := range []byte(method) {
+		switch {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return method != ""
+}
+
+func (r *Replay) tell(l *accesslog.Line, index int) {
+	lane := r.lanes[index]
+	v := Verdict{Line: l, Against: index == 1, Kind: lane.choice.Kind}
+	if lane.covers != nil {
+		v.Limiter, v.Decision = lane.covers.rules.Name, &lane.decision
+	}
+	r.options.OnVerdict(v)
+}
+
+// Marks of an address, beside known. touched says that the first policy refused it something.
+const (
+	coveredFirst mark = 1 << (iota + 3)
+	coveredSecond
+	touchedSecond
+	newlyTouched
+	freed
+)
+
+// noteAddress counts the present address under each policy that covers the request.
+func (r *Replay) noteAddress() {
+	covered := false
+	for _, l := range r.lanes {
+		covered = covered || l.verdict != uncovered
+	}
+	if !covered {
+		return
+	}
+	r.key, _ = r.caller.AppendKey(r.key[:0], identity.IP)
+	hash := maphash.Bytes(r.seed, r.key)
+	e := r.addresses.at(hash, r.second)
+	e.requests = plus(e.requests, 1)
+	for i, l := range r.lanes {
+		if l.verdict == uncovered {
+			continue
+		}
+		r.addresses.mark(e, [...]mark{coveredFirst, coveredSecond}[i])
+		if l.verdict == refused {
+			r.addresses.mark(e, [...]mark{touched, touchedSecond}[i])
+		}
+	}
+	if r.changes != nil {
+		r.changes.note(r, e, hash)
+	}
+}
+
+// Report ends the replay and tells what it saw. Requests that still wait are sent at their time, the clock moving on without the log.
+// Log holds what can be told of the requests alone: the files, their formats and what is malformed are the reader's to add. The error is
+// Add's.
+func (r *Replay) Report() (*Report, error) {
+	if r.ended {
+		return nil, errEnded
+	}
+	r.ended = true
+	out := &Report{Log: r.log}
+	out.Log.Lacks = r.lacks()
+	out.Log.From, out.Log.To = r.log.From/int64(time.Second), r.log.To/int64(time.Second)
+	out.Log.Disorder = (r.log.Disorder + int64(time.Second) - 1) / int64(time.Second)
+	for i, l := range r.lanes {
+		if l.waiting != nil {
+			if err := l.waiting.until(math.MaxInt64); err != nil {
+				return nil, err
+			}
+		}
+		o := l.outcome()
+		o.Callers = r.addresses.count([...]mark{coveredFirst, coveredSecond}[i])
+		o.Touched = r.addresses.count([...]mark{touched, touchedSecond}[i])
+		if i == 0 {
+			out.Policy = o
+		} else {
+			out.Against = &o
+		}
+		if err := l.store.Close(); err != nil {
+			return nil, fmt.Errorf("end of the replay: %w", err)
+		}
+	}
+	if r.changes != nil {
+		out.Difference = r.changes.difference(r)
+	}
+	return out, nil
+}
+
+// outcome tells what became of the requests, but for their addresses.
+func (l *lane) outcome() Outcome {
+	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused,
+		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared}
+	if l.waiting != nil {
+		o.Delay = l.waiting.delay.tell()
+	}
+	for _, s := range l.ordered {
+		o.Limiters = append(o.Limiters, s.tell(l))
+	}
+	return o
+}
+
+func (s *limiter) tell(l *lane) Limiter {
+	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused,
+		Windows: []Window{}, Series: s.points.series(&l.replay.timeline)}
+	out.Worst = s.worst.callers(func(group int) *callers { return &s.windows[group].callers })
+	if l.waiting != nil && s.rules.Mode == weir.Enforce {
+		out.Delay = s.delay.tell()
+	}
+	for i := range s.windows {
+		w := &s.windows[i]
+		told := Window{Window: w.rules.String(), Limit: w.rules.Limit, Refused: w.refused, Peak: int64(w.peak),
+			Callers: w.callers.count(known), Touched: w.callers.count(touched)}
+		if w.callers.estimates != nil {
+			told.Forgotten = w.callers.estimates.broken
+		}
+		if l.replay.options.Touch > 0 {
+			told.Recommend = w.callers.recommend(l.replay.options.Touch, max(s.rules.Cost, 1), w.peak)
+		}
+		out.Windows = append(out.Windows, told)
+	}
+	return out
+}
+
+// lacks tells which sources the log does not have.
+func (r *Replay) lacks() []Lack {
+	out := []Lack{}
+	for place, source := range r.sources.all {
+		lack := Lack{Source: source}
+		for _, l := range r.lanes {
+			requests, of := int64(0), int64(0)
+			for _, s := range l.ordered {
+				if s.lacks[place] == 0 {
+					continue
+				}
+				requests, of = requests+s.lacks[place], of+s.requests
+				if !slices.Contains(lack.Limiters, s.rules.Name) {
+					lack.Limiters = append(lack.Limiters, s.rules.Name)
+				}
+			}
+			if r.sources.mapped[place] >= 0 && requests < of {
+				requests = 0 // the log tells: some callers have none
+			}
+			lack.Requests = max(lack.Requests, requests)
+		}
+		if lack.Requests > 0 {
+			lack.Instead = r.instead(place)
+			out = append(out, lack)
+		}
+	}
+	return out
+}
+
+// instead says what requests were counted by that lack a source.
+func (r *Replay) instead(place int) string {
+	switch r.sources.all[place] {
+	case identity.Agent:
+		return "the User-Agent"
+	case identity.IP:
+		return "the address of the proxy"
+	}
+	return "what the policy names instead, or the address"
+}

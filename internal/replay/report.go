@@ -14,6 +14,7 @@ type Log struct {
 	Formats    []string  `json:"formats"` // of Files
 	Lines      int64     `json:"lines"`   // malformed ones included
 	Requests   int64     `json:"requests"`
+	Without    int64     `json:"without_request"` // lines that hold none that a limiter would have seen: a handshake, a time-out, no target
 	Malformed  int64     `json:"malformed"`
 	Examples   []BadLine `json:"malformed_lines"`  // the first of them
 	OutOfOrder int64     `json:"out_of_order"`     // requests that were counted later than their time, since later ones had been read already
@@ -50,7 +51,7 @@ type Outcome struct {
 	Name      string    `json:"name"`    // the policy's file, or "the contract"
 	Version   string    `json:"version"` // as /readyz and the metrics tell it
 	Requests  int64     `json:"requests"`
-	Unlimited int64     `json:"unlimited"` // that no limiter covers
+	Unlimited int64     `json:"unlimited"` // that no limiter covers which is enforced
 	Refused   int64     `json:"refused"`
 	Callers   Count     `json:"callers"` // addresses that sent a request under some limiter
 	Touched   Count     `json:"touched"` // of them, those that were refused at least once
@@ -80,14 +81,16 @@ type Window struct {
 	Callers   Count      `json:"callers"`
 	Touched   Count      `json:"touched"`   // callers for whom this window refused something
 	Peak      int64      `json:"peak"`      // the most units that one caller asked for in one window
-	Recommend *Recommend `json:"recommend"` // nil where no share was asked for, or nothing was counted
+	Recommend *Recommend `json:"recommend"` // nil where no share was asked for, no limit does it, or nothing was counted
+	Forgotten int64      `json:"forgotten"` // callers for whom there was no memory before their window had ended: then Peak may be too low, and nothing is recommended
 }
 
 // A Recommend is the lowest limit that touches no more callers than a share of them, had the limiter no other windows.
 type Recommend struct {
 	Limit   int64   `json:"limit"`
 	Touches Count   `json:"touches"`
-	Share   float64 `json:"share"` // Touches of the window's callers, 0 to 1
+	Callers Count   `json:"callers"` // whom the limit concerns: those who are neither exempt nor have a limit of their own
+	Share   float64 `json:"share"`   // Touches of Callers, 0 to 1
 }
 
 // A Caller is one of the worst.
@@ -111,7 +114,8 @@ type Series struct {
 // A Delay is how long refused requests waited until they were served. Durations are in seconds.
 type Delay struct {
 	Delayed int64   `json:"delayed"` // requests that were served later than they came
-	GaveUp  int64   `json:"gave_up"` // requests that waited longer than callers do, or were still waiting when the log ended
+	GaveUp  int64   `json:"gave_up"` // requests that would have waited longer than callers do
+	NoRoom  int64   `json:"no_room"` // requests that would have waited, and were dropped since too many did: 0, or the figures are wrong
 	Mean    float64 `json:"mean"`    // of the delayed
 	P50     float64 `json:"p50"`
 	P95     float64 `json:"p95"`
@@ -132,7 +136,7 @@ type Difference struct {
 
 // Differences are a Difference's, for one limiter.
 type Differences struct {
-	Name          string `json:"name"`
+	Name          string `json:"name"` // empty: no limiter of the second policy covers the requests
 	NewlyRefused  int64  `json:"newly_refused"`
 	NewlyAdmitted int64  `json:"newly_admitted"`
 }

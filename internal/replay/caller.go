@@ -1,0 +1,230 @@
+package replay
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/accesslog"
+)
+
+// A caller is whoever sent the request of a line: identity's Caller over what the line tells, and beside that the credentials and own
+// sources that fields of the log are said to hold. It is weir.Keys and weir.Addresser.
+type caller struct {
+	identity.Caller
+	sources *sources
+	line    *accesslog.Line
+	query   string
+	lines   [3][1]string // values of header fields: the agent's, the forwarded one's, the User-Agent
+	lacks   uint64       // which sources were asked for and were not there, by their place in sources.all
+}
+
+// sources say where the log has what.
+type sources struct {
+	all       []string // every source that a limiter counts by, and "ip" and "agent" first
+	mapped    []int    // for each, the field that holds it; -1: none
+	forwarded int      // the field that holds forwardedBy; -1: none
+	by        string   // the header field that trusted proxies write
+	trusted   []netip.Prefix
+}
+
+// The places of two sources.
+const (
+	placeIP = iota
+	placeAgent
+)
+
+// maxSources is how many sources policies may count by.
+const maxSources = 64
+
+// newSources finds out which sources the policies count by.
+func newSources(o *Options) *sources {
+	s := &sources{all: []string{identity.IP, identity.Agent}, forwarded: o.Forwarded, by: http.CanonicalHeaderKey(o.ClientIPHeader), trusted: o.TrustedProxies}
+	if s.by == "" {
+		s.by = "X-Forwarded-For"
+	}
+	policies := []weir.Policy{o.Policy}
+	if o.Against != nil {
+		policies = append(policies, *o.Against)
+	}
+	note := func(source string) {
+		if source != identity.Everyone && !slices.Contains(s.all, source) {
+			s.all = append(s.all, source)
+		}
+	}
+	for _, p := range policies {
+		for i := range p.Limiters {
+			l := &p.Limiters[i]
+			for _, w := range l.Windows {
+				for _, part := range w.Key {
+					for _, source := range part {
+						note(source)
+					}
+				}
+			}
+			if namesTokens(l) {
+				note(identity.Token)
+			}
+		}
+	}
+	for _, source := range s.all {
+		field, ok := o.Keys[source]
+		if !ok {
+			field = -1
+		}
+		s.mapped = append(s.mapped, field)
+	}
+	if s.mapped[placeIP] >= 0 { // what a field says of the address needs nobody's word
+		s.trusted, s.forwarded = nil, -1
+	}
+	return s
+}
+
+// namesTokens reports whether a limiter says something of single tokens.
+func namesTokens(l *weir.Limiter) bool {
+	return slices.ContainsFunc(l.Exempt, func(w weir.Who) bool { return w.Token != "" }) ||
+		slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.For.Token != "" })
+}
+
+// start makes c the caller of a line.
+func (c *caller) start(r *identity.Resolver, l *accesslog.Line, query string) {
+	c.line, c.query, c.lacks = l, query, 0
+	r.Start(&c.Caller, c)
+}
+
+// AppendKey implements weir.Keys.
+func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	switch source {
+	case identity.Everyone:
+		return dst, true
+	case identity.IP:
+		if len(c.sources.trusted) > 0 && c.sources.forwarded < 0 && c.trusts(c.Addr()) {
+			c.lacks |= 1 << placeIP
+		}
+		return c.Caller.AppendKey(dst, source)
+	case identity.Agent:
+		if c.sources.mapped[placeAgent] < 0 {
+			if v, ok := c.Query("agent_id"); !ok || v == "" {
+				c.lacks |= 1 << placeAgent
+			}
+		}
+		return c.Caller.AppendKey(dst, source)
+	}
+	place := slices.Index(c.sources.all, source)
+	if place < 0 {
+		return dst, false
+	}
+	if field := c.sources.mapped[place]; field >= 0 {
+		if v := credential(source, c.line.Field(field)); len(v) > 0 {
+			return append(dst, v...), true
+		}
+	}
+	c.lacks |= 1 << place
+	return dst, false
+}
+
+func (c *caller) trusts(a netip.Addr) bool {
+	return slices.ContainsFunc(c.sources.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// credential returns what is counted of a field that is said to hold a source: of an API token its public id, as a policy names it.
+// The scheme of an Authorization field does not belong to it.
+func credential(source string, v []byte) []byte {
+	if source != identity.Session && source != identity.Token {
+		return v
+	}
+	const scheme = "Bearer "
+	if len(v) >= len(scheme) && strings.EqualFold(text(v[:len(scheme)]), scheme) {
+		v = v[len(scheme):]
+	}
+	rest, isToken := strings.CutPrefix(text(v), "wpt_")
+	switch {
+	case !isToken:
+		return v
+	case source == identity.Session: // the one field may hold either
+		return nil
+	}
+	if i := strings.IndexByte(rest, '_'); i >= 0 {
+		rest = rest[:i]
+	}
+	return v[len("wpt_") : len("wpt_")+len(rest)]
+}
+
+// Peer implements identity.Request.
+func (c *caller) Peer() string {
+	if field := c.sources.mapped[placeIP]; field >= 0 {
+		return text(c.line.Field(field))
+	}
+	return text(c.line.Peer)
+}
+
+// Header implements identity.Request. The result is good until it is asked for the same field of the next line.
+func (c *caller) Header(name string) []string {
+	switch name {
+	case "X-Agent-Id":
+		return c.field(0, c.sources.mapped[placeAgent])
+	case "User-Agent":
+		if c.line.UserAgent == nil {
+			return nil
+		}
+		c.lines[2][0] = text(c.line.UserAgent)
+		return c.lines[2][:]
+	case c.sources.by:
+		return c.field(1, c.sources.forwarded)
+	}
+	return nil
+}
+
+func (c *caller) field(place, index int) []string {
+	if index < 0 {
+		return nil
+	}
+	v := c.line.Field(index)
+	if v == nil {
+		return nil
+	}
+	c.lines[place][0] = text(v)
+	return c.lines[place][:]
+}
+
+// Query implements identity.Request, as identity.HTTPRequest does; plain queries cost nothing.
+func (c *caller) Query(name string) (string, bool) {
+	if !strings.Contains(c.query, name) && !strings.Contains(c.query, "%") {
+		return "", false
+	}
+	rest := c.query
+	for n := 0; rest != "" && n < maxPlainPairs; n++ {
+		pair, after, _ := strings.Cut(rest, "&")
+		if strings.ContainsAny(pair, "%+;") {
+			break
+		}
+		if key, value, _ := strings.Cut(pair, "="); key == name && pair != "" {
+			return value, true
+		}
+		rest = after
+	}
+	if rest == "" {
+		return "", false
+	}
+	values, _ := url.ParseQuery(c.query) // what can be read of it counts
+	v, ok := values[name]
+	if !ok {
+		return "", false
+	}
+	return v[0], true
+}
+
+// maxPlainPairs is how many parameters are looked at before net/url, which has a bound of its own, is asked.
+const maxPlainPairs = 64
+
+// Body implements identity.Request: a log has none.
+func (c *caller) Body(int) []byte { return nil }
+
+// text returns bytes of a line as a string without a copy, which at a million lines a second shows. It holds as long as the line: what
+// is kept of it is copied.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

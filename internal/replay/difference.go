@@ -1,0 +1,75 @@
+package replay
+
+import (
+	"github.com/weirlimit/weir"
+)
+
+// changes are what the second policy does otherwise than the first.
+type changes struct {
+	refused  int64
+	admitted int64
+	by       map[*limiter]*Differences // of the second policy; nil: no limiter of it
+	points   *points
+	worst    worst
+}
+
+func newChanges(r *Replay) *changes {
+	return &changes{by: make(map[*limiter]*Differences), points: r.timeline.newPoints(), worst: worst{most: r.options.Worst}}
+}
+
+// note compares what became of the present request, whose address e is.
+func (c *changes) note(r *Replay, e *entry, hash uint64) {
+	c.points.request(&r.timeline)
+	first, second := r.lanes[0].verdict == refused, r.lanes[1].verdict == refused
+	if first == second {
+		return
+	}
+	d := c.of(r.lanes[1].covers)
+	if first {
+		c.admitted++
+		d.NewlyAdmitted++
+		r.addresses.mark(e, freed)
+		return
+	}
+	c.refused++
+	d.NewlyRefused++
+	c.points.refuse(&r.timeline)
+	r.addresses.mark(e, newlyTouched)
+	if e.refused == 0 {
+		e.first = r.second
+	}
+	e.refused = plus(e.refused, 1)
+	c.worst.note(e, hash, 0, r.second, func(dst []byte) []byte {
+		return r.namer.name(dst, weir.Key{{"ip"}}, &r.caller)
+	})
+}
+
+func (c *changes) of(s *limiter) *Differences {
+	d := c.by[s]
+	if d == nil {
+		d = new(Differences)
+		if s != nil {
+			d.Name = s.rules.Name
+		}
+		c.by[s] = d
+	}
+	return d
+}
+
+func (c *changes) difference(r *Replay) *Difference {
+	d := &Difference{
+		NewlyRefused:  c.refused,
+		NewlyAdmitted: c.admitted,
+		NewlyTouched:  r.addresses.count(newlyTouched),
+		Freed:         r.addresses.count(freed),
+		Limiters:      []Differences{},
+		Worst:         c.worst.callers(func(int) *callers { return &r.addresses }),
+		Series:        c.points.series(&r.timeline),
+	}
+	for _, s := range append(r.lanes[1].ordered, nil) {
+		if by := c.by[s]; by != nil {
+			d.Limiters = append(d.Limiters, *by)
+		}
+	}
+	return d
+}

@@ -1,0 +1,227 @@
+package replay
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// Callers that keep to the contract send a refused request again at its Reset, and again, until it is served or they give up.
+//
+// Requests of one limiter that all its windows count by the same keys are one to the engine: if the first of them is refused at a
+// time, so are all, until the same reset. So they wait in one line, and only the first is sent: a caller with a million of waiting
+// requests costs one refusal a window, not a million, and what is served is served at the very second at which it would be if each
+// were sent. Lines whose time has come are taken in the order in which their first requests came.
+
+// waiting are all lines of one policy.
+type waiting struct {
+	lane     *lane
+	patience int64 // nanoseconds
+	left     int64 // bytes
+	lines    map[uint64]*line
+	order    order
+	next     int64 // the number of the next request that waits
+	delay    *delay
+	scratch  weir.Scratch
+	decision weir.Decision
+}
+
+// A line is one.
+type line struct {
+	key     uint64
+	limiter *limiter
+	match   weir.Match
+	who     kept
+	items   []item // from head on
+	head    int
+	wake    int64 // Unix seconds
+	place   int   // in order
+}
+
+// An item is one request that waits.
+type item struct {
+	number int64
+	came   int64 // Unix nanoseconds
+}
+
+const (
+	itemBytes = 2 * 16  // an item, in a slice that grows
+	lineBytes = 1 << 10 // a line with who it is
+)
+
+func newWaiting(l *lane, memory int64) *waiting {
+	return &waiting{lane: l, patience: int64(l.replay.options.Patience), left: memory, lines: make(map[uint64]*line), delay: newDelay()}
+}
+
+// kept is a caller that outlives its line of the log.
+type kept struct {
+	weir.Known
+	addr netip.Addr
+}
+
+// Addr implements weir.Addresser.
+func (k *kept) Addr() netip.Addr { return k.addr }
+
+// add lets the present request wait that was just refused.
+func (w *waiting) add(s *limiter, d *weir.Decision) {
+	r := w.lane.replay
+	if s.delay == nil {
+		s.delay = newDelay()
+	}
+	reset := d.Binding().Reset
+	if tooLong(reset, r.now, w.patience) {
+		w.giveUp(s)
+		return
+	}
+	key := w.keyOf(s, d)
+	l := w.lines[key]
+	if l == nil {
+		if w.left < lineBytes+itemBytes {
+			w.drop(s)
+			return
+		}
+		w.left -= lineBytes
+		l = &line{key: key, limiter: s, match: w.lane.decider.Named(s.rules.Name), who: keep(s, &r.caller), wake: reset}
+		w.lines[key] = l
+	}
+	if w.left < itemBytes {
+		w.drop(s)
+		return
+	}
+	w.left -= itemBytes
+	l.items = append(l.items, item{number: w.next, came: r.now})
+	w.next++
+	if len(l.items)-l.head == 1 {
+		l.wake = reset
+		heap.Push(&w.order, l)
+	}
+}
+
+// tooLong reports whether nobody waits from came, in nanoseconds, to reset, in seconds.
+func tooLong(reset, came, patience int64) bool {
+	return reset-came/int64(time.Second) > patience/int64(time.Second)+1 || reset*int64(time.Second)-came > patience
+}
+
+func (w *waiting) giveUp(s *limiter) { w.delay.gaveUp++; s.delay.gaveUp++ }
+func (w *waiting) drop(s *limiter)   { w.delay.noRoom++; s.delay.noRoom++ }
+
+// keyOf returns what tells the line of the present request from others: its limiter, what each window counts it by, and, where the
+// limiter makes a difference between callers, what it may do so by.
+func (w *waiting) keyOf(s *limiter, d *weir.Decision) uint64 {
+	r := w.lane.replay
+	key := append(append(r.key[:0], s.rules.Name...), 0)
+	standings := d.Standings()
+	for i := range s.windows {
+		for j := range standings {
+			if standings[j].Window == s.windows[i].rules {
+				key = append(key, w.lane.scratch.Who(&standings[j])...)
+			}
+		}
+	}
+	if s.special {
+		addr, _ := r.caller.Addr().MarshalBinary() // it does not fail
+		key = append(append(key, byte(len(addr))), addr...)
+		key, _ = r.caller.AppendKey(key, identity.Token)
+	}
+	r.key = key
+	return maphash.Bytes(r.seed, key)
+}
+
+// keep returns what a limiter needs to know of the present caller.
+func keep(s *limiter, c *caller) kept {
+	k := kept{Known: weir.Keep(s.rules, c), addr: c.Addr()}
+	if s.special {
+		if _, ok := k.AppendKey(nil, identity.Token); !ok {
+			if id, ok := c.AppendKey(nil, identity.Token); ok {
+				k.Known = append(k.Known, weir.KnownSource{Source: identity.Token, Value: id})
+			}
+		}
+	}
+	return k
+}
+
+// until sends what waits for a time up to at, in Unix nanoseconds.
+func (w *waiting) until(at int64) error {
+	for len(w.order) > 0 {
+		l := w.order[0]
+		if l.wake > at/int64(time.Second) {
+			return nil
+		}
+		w.lane.now = max(w.lane.now, l.wake*int64(time.Second))
+		if err := w.send(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends the first request of a line.
+func (w *waiting) send(l *line) error {
+	request := weir.Request{Keys: &l.who, Match: l.match, Scratch: &w.scratch}
+	if err := w.lane.decider.DecideInto(context.Background(), &request, &w.decision); err != nil {
+		return fmt.Errorf("replay under policy %q: send a request of limiter %q again: %w", w.lane.name, l.limiter.rules.Name, err)
+	}
+	if w.decision.Allowed {
+		took := w.lane.now - l.items[l.head].came
+		w.delay.served(took)
+		l.limiter.delay.served(took)
+		w.pop(l)
+	} else {
+		l.wake = max(w.decision.Binding().Reset, l.wake+1)
+		for l.head < len(l.items) && tooLong(l.wake, l.items[l.head].came, w.patience) {
+			w.giveUp(l.limiter)
+			w.pop(l)
+		}
+	}
+	if l.head == len(l.items) {
+		heap.Remove(&w.order, l.place)
+		delete(w.lines, l.key)
+		w.left += lineBytes
+		return nil
+	}
+	heap.Fix(&w.order, l.place)
+	return nil
+}
+
+// pop takes the first request out of a line.
+func (w *waiting) pop(l *line) {
+	l.head++
+	w.left += itemBytes
+	if l.head >= 64 && l.head > len(l.items)/2 {
+		l.items = l.items[:copy(l.items, l.items[l.head:])]
+		l.head = 0
+	}
+}
+
+// order is a heap of lines: by their time, then by who came first.
+type order []*line
+
+func (o order) Len() int { return len(o) }
+func (o order) Less(i, j int) bool {
+	a, b := o[i], o[j]
+	if a.wake != b.wake {
+		return a.wake < b.wake
+	}
+	return a.items[a.head].number < b.items[b.head].number
+}
+func (o order) Swap(i, j int) {
+	o[i], o[j] = o[j], o[i]
+	o[i].place, o[j].place = i, j
+}
+func (o *order) Push(x any) {
+	l := x.(*line)
+	l.place = len(*o)
+	*o = append(*o, l)
+}
+func (o *order) Pop() any {
+	old := *o
+	l := old[len(old)-1]
+	*o = old[:len(old)-1]
+	return l
+}
