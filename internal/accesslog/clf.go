@@ -65,7 +65,9 @@ func (c *clf) parse(b []byte, r *record) error {
 	r.Time, r.Peer, r.Status = at, p.peer, status
 	r.Method, r.Target = requestLine(unescape(p.request))
 	r.Target = r.origin(r.Target)
-	r.UserAgent = given(unescape(p.agent))
+	if r.UserAgent = given(p.agent); c.shape != traefik {
+		r.UserAgent = unescape(r.UserAgent)
+	}
 	return nil
 }
 
@@ -100,15 +102,14 @@ func (c *clf) split(b []byte, p *parts) error {
 		}
 		return nil
 	}
+	if c.shape == traefik {
+		return traefikEnd(rest, p)
+	}
 	if p.referrer, rest = quoted(rest); p.referrer == nil {
 		return errorString("no referrer in quotes after the size")
 	}
-	if p.agent, rest = quoted(rest); p.agent == nil {
+	if p.agent, p.rest = quoted(rest); p.agent == nil {
 		return errorString("no user agent in quotes after the referrer")
-	}
-	p.rest = rest
-	if c.shape == traefik && !traefikEnd(rest) {
-		return errorString("no number, router, server and duration after the user agent")
 	}
 	return nil
 }
@@ -173,17 +174,33 @@ func looksLikeAddress(b []byte) bool {
 	return separators >= 2
 }
 
-// traefikEnd reports whether b ends as a line of Traefik's does.
-func traefikEnd(b []byte) bool {
-	number, b := word(b)
-	if !isNumber(number) && string(number) != "-" {
-		return false
+// traefikEnd reads ` "referrer" "user agent" 17 "router" "server" 3ms` from its end, as Traefik writes the first two as they came,
+// with any quotes.
+func traefikEnd(b []byte, p *parts) error {
+	const missing = errorString("no referrer, user agent, number, router, server and duration after the size")
+	took := bytes.LastIndexByte(b, ' ')
+	millis, ok := bytes.CutSuffix(b[max(took, 0):], []byte("ms"))
+	if !ok || took < 0 || !isNumber(millis[1:]) {
+		return missing
 	}
-	router, b := quoted(b)
-	server, b := quoted(b)
-	duration, b := word(b)
-	millis, ok := bytes.CutSuffix(duration, []byte("ms"))
-	return router != nil && server != nil && len(b) == 0 && ok && isNumber(millis)
+	for range 2 {
+		b = bytes.TrimSuffix(b[:took], []byte(`"`))
+		if took = bytes.LastIndex(b, []byte(` "`)); took < 0 {
+			return missing
+		}
+	}
+	b = b[:took]
+	number := bytes.LastIndexByte(b, ' ')
+	if number < 0 || !isNumber(b[number+1:]) && string(b[number+1:]) != "-" {
+		return missing
+	}
+	b = b[:number]
+	between := bytes.Index(b, []byte(`" "`))
+	if between < 2 || b[0] != ' ' || b[1] != '"' || b[len(b)-1] != '"' || between+3 > len(b)-1 {
+		return missing
+	}
+	p.referrer, p.agent = b[2:between], b[between+3:len(b)-1]
+	return nil
 }
 
 // word returns what follows a blank, up to the next one; nil where nothing does.
@@ -231,13 +248,11 @@ func (c *clf) extra(p *parts, r *record) {
 		case 7:
 			value = p.agent
 		case 8:
-			if c.shape != traefik {
-				value, _ = quoted(p.rest)
-			}
+			value, _ = quoted(p.rest)
 		case 9:
 			value = p.host
 		}
-		r.extra[i] = r.own(value)
+		r.extra[i] = given(unescape(r.own(value)))
 	}
 }
 

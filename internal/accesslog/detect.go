@@ -29,6 +29,18 @@ var formats = []format{
 	{"vhost_combined", false, func(fields []string) parser { return newCLF(vhost, fields) }},
 	{"combined", false, func(fields []string) parser { return newCLF(combined, fields) }},
 	{"common", false, func(fields []string) parser { return newCLF(common, fields) }},
+	{"istio", true, envoy(istioText)},
+	{"envoy", true, envoy(envoyText)},
+	{"weir", true, func(fields []string) parser { return newPairs(fields) }},
+	{"caddy", true, objects(&caddyShape)},
+	{"traefik-json", true, objects(&traefikShape)},
+	{"envoy-json", true, objects(&envoyShape)},
+	{"weir-json", true, objects(&weirShape)},
+	{"nginx-json", true, objects(&nginxShape)},
+}
+
+func objects(s *shape) func(fields []string) parser {
+	return func(fields []string) parser { return newObject(s, fields) }
 }
 
 // Formats returns the names that Options.Format takes.
@@ -45,12 +57,16 @@ func choices(name string) ([]format, error) {
 	if name == "" || name == "auto" {
 		return formats, nil
 	}
+	if strings.Contains(name, "$") {
+		f, err := templateFormat(name)
+		return []format{f}, err
+	}
 	for i := range formats {
 		if formats[i].name == name {
 			return formats[i : i+1], nil
 		}
 	}
-	return nil, fmt.Errorf("log format %q is unknown: it is one of %s", name, strings.Join(Formats(), ", "))
+	return nil, fmt.Errorf("log format %q is unknown: it is one of %s, or a log_format of nginx's with its $variables", name, strings.Join(Formats(), ", "))
 }
 
 const (

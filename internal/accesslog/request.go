@@ -10,7 +10,7 @@ import (
 // and targets are as they came. Both are nil where it is no request (a handshake in a log of plain HTTP, a time-out).
 func requestLine(b []byte) (method, target []byte) {
 	blank := bytes.IndexByte(b, ' ')
-	if blank <= 0 || !isMethod(b[:blank]) {
+	if blank <= 0 || !isMethod(b[:blank]) || string(b[:blank]) == "-" {
 		return nil, nil
 	}
 	method, target = b[:blank], b[blank+1:]
@@ -210,6 +210,14 @@ func hex(b []byte, n int) rune {
 func given(b []byte) []byte {
 	if len(b) == 0 || len(b) == 1 && b[0] == '-' {
 		return nil
+	}
+	return b
+}
+
+// lastOf returns the last of a list of addresses, as X-Forwarded-For is one: what was seen by the proxy that is nearest.
+func lastOf(b []byte) []byte {
+	if comma := bytes.LastIndexByte(b, ','); comma >= 0 {
+		return given(bytes.TrimSpace(b[comma+1:]))
 	}
 	return b
 }

@@ -1,0 +1,120 @@
+package accesslog
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+// pairKeys are the keys of a line of weir's own text.
+var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted"}
+
+// pairs reads lines of weir's own text: key=value, with quotes where a value needs them.
+type pairs struct {
+	clock  clock
+	fields []int // index into pairKeys of each of Options.Fields, or -1
+	values [12][]byte
+}
+
+func newPairs(fields []string) *pairs {
+	p := &pairs{}
+	for _, name := range fields {
+		p.fields = append(p.fields, slices.Index(pairKeys, name))
+	}
+	return p
+}
+
+func (p *pairs) has(field string) bool { return slices.Contains(pairKeys, field) }
+
+func (p *pairs) parse(b []byte, r *record) error {
+	if err := p.split(b); err != nil {
+		return err
+	}
+	for i, name := range pairKeys[:5] {
+		if p.values[i] == nil {
+			return fmt.Errorf("no request: it has no %s=", name)
+		}
+	}
+	at, ok := p.clock.iso(p.values[0])
+	if !ok {
+		return fmt.Errorf("time %q is none: it looks like 2000-10-10T13:55:36.123Z", p.values[0])
+	}
+	status, err := parseStatus(p.values[4])
+	if err != nil {
+		return err
+	}
+	for i, which := range p.fields {
+		if which >= 0 {
+			r.extra[i] = given(unescapeBytes(r.own(p.values[which])))
+		}
+	}
+	r.Time, r.Status, r.Peer = at, status, p.values[1]
+	if method, target := unescapeBytes(p.values[2]), unescapeBytes(p.values[3]); isMethod(method) && len(target) > 0 {
+		r.Method, r.Target = method, target
+	}
+	return nil
+}
+
+// split cuts a line into the values of its keys, of which none may come twice.
+func (p *pairs) split(b []byte) error {
+	clear(p.values[:])
+	for len(b) > 0 {
+		equals := bytes.IndexByte(b, '=')
+		if equals <= 0 {
+			return fmt.Errorf("no key= at %q", b[:min(len(b), 20)])
+		}
+		key, value := b[:equals], b[equals+1:]
+		if len(value) > 0 && value[0] == '"' {
+			end := quoteEnd(value[1:])
+			if end < 0 {
+				return fmt.Errorf("the value of %s has no closing quote", key)
+			}
+			b, value = value[end+2:], value[1:end+1]
+		} else {
+			end := bytes.IndexByte(value, ' ')
+			if end < 0 {
+				end = len(value)
+			}
+			b, value = value[end:], value[:end]
+		}
+		if len(b) > 0 {
+			if b[0] != ' ' {
+				return fmt.Errorf("no blank after the value of %s", key)
+			}
+			b = b[1:]
+		}
+		for i, name := range pairKeys {
+			if string(key) != name {
+				continue
+			}
+			if p.values[i] != nil {
+				return fmt.Errorf("%s= comes twice", name)
+			}
+			p.values[i] = value
+		}
+	}
+	return nil
+}
+
+// unescapeBytes undoes, in place, the escapes in which weir's own log writes bytes: \u00C3 is the byte C3.
+func unescapeBytes(b []byte) []byte {
+	first := bytes.IndexByte(b, '\\')
+	if first < 0 {
+		return b
+	}
+	out := b[:first]
+	for i := first; i < len(b); {
+		switch {
+		case b[i] == '\\' && i+1 < len(b) && (b[i+1] == '"' || b[i+1] == '\\'):
+			out = append(out, b[i+1])
+			i += 2
+		case b[i] == '\\' && i+6 <= len(b) && b[i+1] == 'u' && hex(b[i+2:], 4) >= 0 && hex(b[i+2:], 4) <= 0xff:
+			out = append(out, byte(hex(b[i+2:], 4)))
+			i += 6
+		default:
+			out = append(out, b[i])
+			i++
+		}
+	}
+	return out
+}

@@ -1,0 +1,366 @@
+package accesslog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A variable is what a value of a line is for; other variables are only kept for Options.Fields.
+type variable uint8
+
+const (
+	other variable = iota
+	varPeer
+	varForwarded // a list, the last of which the server itself has seen
+	varStamp     // any of the forms that a clock reads
+	varExact     // a stamp that is finer than others
+	varTook      // seconds
+	varRequest
+	varMethod
+	varTarget
+	varPath
+	varQuery
+	varStatus
+	varAgent
+	varUser // may hold blanks and brackets, but no quotes
+	variables
+)
+
+// nginxVariables are those of nginx's that say something of a request.
+var nginxVariables = map[string]variable{
+	"remote_addr":     varPeer,
+	"remote_user":     varUser,
+	"time_local":      varStamp,
+	"time_iso8601":    varStamp,
+	"msec":            varExact,
+	"request_time":    varTook,
+	"request":         varRequest,
+	"request_method":  varMethod,
+	"request_uri":     varTarget,
+	"uri":             varPath,
+	"document_uri":    varPath,
+	"args":            varQuery,
+	"query_string":    varQuery,
+	"status":          varStatus,
+	"http_user_agent": varAgent,
+}
+
+// envoyVariables are those of the two templates below, which use Envoy's own words in lower case.
+var envoyVariables = map[string]variable{
+	"start_time":                varStamp,
+	"request":                   varRequest,
+	"response_code":             varStatus,
+	"x_forwarded_for":           varForwarded,
+	"user_agent":                varAgent,
+	"downstream_remote_address": varPeer,
+}
+
+// The default text formats of Envoy and of Istio's.
+const (
+	envoyText = `[$start_time] "$request" $response_code $response_flags $bytes_received $bytes_sent $duration ` +
+		`$upstream_service_time "$x_forwarded_for" "$user_agent" "$request_id" "$authority" "$upstream_host"`
+	istioText = `[$start_time] "$request" $response_code $response_flags $response_code_details $connection_termination_details ` +
+		`"$upstream_transport_failure_reason" $bytes_received $bytes_sent $duration $upstream_service_time "$x_forwarded_for" ` +
+		`"$user_agent" "$request_id" "$authority" "$upstream_host" $upstream_cluster $upstream_local_address ` +
+		`$downstream_local_address $downstream_remote_address $requested_server_name $route_name`
+)
+
+// A piece of a template is a variable and the text that follows it.
+type piece struct {
+	name  string
+	is    variable
+	then  string // empty: the end of the line, or a variable that tells by itself where it begins
+	until byte   // where then is empty and this is not the last piece: the first byte of what follows
+}
+
+// A template reads lines that were written by one: text with variables.
+type template struct {
+	begin  string
+	pieces []piece
+	raw    bool // values stand as they came, without escapes
+	clock  clock
+	fields [][]int // indexes into pieces of each of Options.Fields
+	values [][]byte
+	at     [variables]int // the last piece of each use, from 1; 0: none
+}
+
+// templateFormat returns the format of an nginx log_format: its text alone, or as it stands in the configuration, with the name, the
+// escape parameter and quotes.
+func templateFormat(text string) (format, error) {
+	text, raw, err := configured(text)
+	if err != nil {
+		return format{}, err
+	}
+	t, err := newTemplate(text, nginxVariables, nil)
+	if err != nil {
+		return format{}, err
+	}
+	t.raw = raw
+	return format{name: text, begun: t.at[varTook] > 0, open: func(fields []string) parser {
+		return t.copied(fields)
+	}}, nil
+}
+
+// copied returns a template of its own for one file.
+func (t *template) copied(fields []string) *template {
+	c := *t
+	c.values = make([][]byte, len(c.pieces))
+	c.fields = nil
+	for _, field := range fields {
+		var of []int
+		for i, p := range c.pieces {
+			if p.name == field {
+				of = append(of, i)
+			}
+		}
+		c.fields = append(c.fields, of)
+	}
+	return &c
+}
+
+// envoy returns an opener of one of Envoy's text formats, which escape nothing.
+func envoy(text string) func(fields []string) parser {
+	return func(fields []string) parser {
+		t, err := newTemplate(text, envoyVariables, fields)
+		if err != nil {
+			panic(err) // the text is a constant
+		}
+		t.raw = true
+		return t
+	}
+}
+
+// configured reads a log_format directive down to its text.
+func configured(text string) (format string, raw bool, err error) {
+	text = strings.TrimSuffix(strings.TrimSpace(text), ";")
+	if rest, ok := strings.CutPrefix(text, "log_format"); ok {
+		text = strings.TrimSpace(rest)
+		if name := strings.IndexAny(text, " \t\n"); name >= 0 {
+			text = strings.TrimSpace(text[name:])
+		}
+	}
+	if rest, ok := strings.CutPrefix(text, "escape="); ok {
+		how, rest, _ := strings.Cut(rest, " ")
+		raw = strings.TrimSpace(how) == "none"
+		text = strings.TrimSpace(rest)
+	}
+	if text == "" || text[0] != '\'' && (text[0] != '"' || text[len(text)-1] != '"' || strings.Count(text, `"`) != 2) {
+		return text, raw, nil
+	}
+	var all strings.Builder
+	for text != "" {
+		quote := text[:1]
+		end := strings.Index(text[1:], quote)
+		if quote != "'" && quote != `"` || end < 0 {
+			return "", false, fmt.Errorf("log_format: %q is not in quotes, as what stands before it is", text)
+		}
+		all.WriteString(text[1 : end+1])
+		text = strings.TrimSpace(text[end+2:])
+	}
+	return all.String(), raw, nil
+}
+
+// newTemplate compiles a template.
+func newTemplate(text string, known map[string]variable, fields []string) (*template, error) {
+	t := &template{}
+	text, t.begin = cutVariable(text)
+	for text != "" {
+		name, rest := variableName(text)
+		if name == "" {
+			return nil, fmt.Errorf("log_format: no variable after the $ of %q", text)
+		}
+		p := piece{name: name, is: known[name]}
+		text, p.then = cutVariable(rest)
+		if p.then == "" && text != "" && name != "is_args" {
+			next, _ := variableName(text)
+			if p.until = firstByte(next, known[next]); p.until == 0 {
+				return nil, fmt.Errorf("log_format: nothing tells where $%s ends and $%s begins", name, next)
+			}
+		}
+		t.pieces = append(t.pieces, p)
+		t.at[p.is] = len(t.pieces)
+	}
+	switch {
+	case t.at[varStamp] == 0 && t.at[varExact] == 0:
+		return nil, errors.New("log_format: it has no time: one of $time_local, $time_iso8601 and $msec")
+	case t.at[varRequest] == 0 && (t.at[varMethod] == 0 || t.at[varTarget] == 0 && t.at[varPath] == 0):
+		return nil, errors.New("log_format: it has no request: $request, or $request_method and one of $request_uri and $uri")
+	}
+	return t.copied(fields), nil
+}
+
+// cutVariable returns what stands before the first $, and the rest from there on.
+func cutVariable(text string) (rest, before string) {
+	i := strings.IndexByte(text, '$')
+	if i < 0 {
+		return "", text
+	}
+	return text[i:], text[:i]
+}
+
+// variableName reads $name or ${name}.
+func variableName(text string) (name, rest string) {
+	text = text[1:]
+	if inner, ok := strings.CutPrefix(text, "{"); ok {
+		name, rest, ok = strings.Cut(inner, "}")
+		if !ok {
+			return "", text
+		}
+		return name, rest
+	}
+	n := 0
+	for n < len(text) && (text[n] == '_' || isDigit(text[n]) || text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z') {
+		n++
+	}
+	return text[:n], text[n:]
+}
+
+// firstByte returns what the value of a variable begins with, where that is known.
+func firstByte(name string, v variable) byte {
+	switch {
+	case v == varTarget || v == varPath:
+		return '/'
+	case name == "is_args": // "?", or nothing where there is no query: then the value before it is all
+		return '?'
+	}
+	return 0
+}
+
+func (t *template) has(field string) bool {
+	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.name == field })
+}
+
+func (t *template) parse(b []byte, r *record) error {
+	if err := t.split(b); err != nil {
+		return err
+	}
+	at, err := t.time()
+	if err != nil {
+		return err
+	}
+	status := 0
+	if text := t.value(varStatus); text != nil {
+		if status, err = parseStatus(text); err != nil {
+			return err
+		}
+	}
+	for i, of := range t.fields {
+		for _, piece := range of {
+			r.extra[i] = given(t.plain(r.own(t.values[piece])))
+		}
+	}
+	r.Time, r.Status = at, status
+	r.UserAgent = t.plain(t.value(varAgent))
+	if r.Peer = t.value(varPeer); r.Peer == nil {
+		r.Peer = lastOf(t.value(varForwarded))
+	}
+	if t.at[varRequest] > 0 {
+		r.Method, r.Target = requestLine(t.plain(t.value(varRequest)))
+		r.Target = r.origin(r.Target)
+		return nil
+	}
+	target := t.plain(t.value(varTarget))
+	if target == nil {
+		target = t.plain(t.value(varPath))
+		if query := t.plain(t.value(varQuery)); target != nil && query != nil {
+			r.own(target)
+			r.own([]byte{'?'})
+			r.own(query)
+			target = r.scratch[len(r.scratch)-len(target)-1-len(query):]
+		}
+	}
+	if method := t.value(varMethod); target != nil && isMethod(method) {
+		r.Method, r.Target = method, r.origin(target)
+	}
+	return nil
+}
+
+// time returns when the request began.
+func (t *template) time() (int64, error) {
+	text := t.value(varExact)
+	if text == nil {
+		text = t.value(varStamp)
+	}
+	at, ok := t.clock.any(text)
+	if !ok {
+		return 0, fmt.Errorf("time %q is none that is known", text)
+	}
+	if text = t.value(varTook); text != nil {
+		took, ok := decimal(text, 1e9)
+		if !ok {
+			return 0, fmt.Errorf("duration %q is no number of seconds", text)
+		}
+		at -= took
+	}
+	return at, nil
+}
+
+// value returns the value of a use, nil where there is none.
+func (t *template) value(v variable) []byte {
+	if t.at[v] == 0 {
+		return nil
+	}
+	return given(t.values[t.at[v]-1])
+}
+
+func (t *template) plain(text []byte) []byte {
+	if t.raw {
+		return text
+	}
+	return unescape(text)
+}
+
+// split cuts a line into the values of its pieces.
+func (t *template) split(b []byte) error {
+	if !hasPrefix(b, t.begin) {
+		return fmt.Errorf("it does not begin with %q", t.begin)
+	}
+	quote := strings.HasSuffix(t.begin, `"`)
+	b = b[len(t.begin):]
+	for i := range t.pieces {
+		p := &t.pieces[i]
+		end, ok := t.end(b, p, quote, i == len(t.pieces)-1)
+		if !ok {
+			return fmt.Errorf("no %q after $%s", p.then, p.name)
+		}
+		t.values[i], b = b[:end:end], b[end+len(p.then):]
+		quote = strings.HasSuffix(p.then, `"`)
+	}
+	return nil
+}
+
+// end returns where the value of a piece ends. quote says that it stands after one; last that nothing may follow but p.then.
+func (t *template) end(b []byte, p *piece, quote, last bool) (int, bool) {
+	switch {
+	case last && (t.raw || p.then == "" || p.then[0] != '"' || !quote):
+		return len(b) - len(p.then), hasSuffix(b, p.then)
+	case p.then == "" && p.until == 0: // is_args
+		return len(b) - len(bytes.TrimPrefix(b, []byte{'?'})), true
+	case p.then == "":
+		for i, c := range b {
+			if c == p.until || c == ' ' || c == '"' {
+				return i, true
+			}
+		}
+		return len(b), true
+	case quote && p.then[0] == '"' && !t.raw:
+		end := quoteEnd(b)
+		return end, end >= 0 && hasPrefix(b[end:], p.then) && (!last || end+len(p.then) == len(b))
+	case p.is == varUser && strings.IndexByte(p.then, '"') < 0:
+		// A user's name is what the caller says, and may look like what follows: that stands last before the next quote.
+		before := b
+		if end := bytes.IndexByte(b, '"'); end >= 0 {
+			before = b[:end]
+		}
+		end := bytes.LastIndex(before, []byte(p.then))
+		return end, end >= 0
+	}
+	end := bytes.Index(b, []byte(p.then))
+	return end, end >= 0
+}
+
+func hasPrefix(b []byte, s string) bool { return len(b) >= len(s) && string(b[:len(s)]) == s }
+func hasSuffix(b []byte, s string) bool { return len(b) >= len(s) && string(b[len(b)-len(s):]) == s }
