@@ -123,6 +123,8 @@ func (d *driver) tallyOf(a *answer) *tally {
 
 // lose notes that a request has no answer.
 func (d *driver) lose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.tallies) == 0 {
 		d.lost++
 		return

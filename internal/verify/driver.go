@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,6 @@ type driver struct {
 	mu         sync.Mutex
 	left       int // requests that it may still send
 	lost       int // requests whose answers never came, and that may have been counted all the same
-	inARow     int
 	statuses   map[string][]int
 	tallies    []*tally // main's windows, in the order in which they were seen
 	resets     map[int64]map[int64]*answer
@@ -121,33 +121,36 @@ func (d *driver) drive(ctx context.Context) error {
 	return nil
 }
 
-// send sends one request; where its answer is lost it tries again, twice at most. It is not judged.
+// send sends one request; where its answer is lost it tries again, some times. It is not judged.
 func (d *driver) send(ctx context.Context, r request) (*answer, error) {
-	for tries := 0; ; tries++ {
+	for tries := 1; ; tries++ {
 		a, err := d.run.wire.send(ctx, r, d.take)
 		var lost *lostError
 		switch {
-		case err == nil:
-			d.mu.Lock()
-			d.inARow = 0
-			d.mu.Unlock()
+		case err == nil && !a.isOfSomethingElse():
 			return a, nil
+		case err == nil:
+			err = fmt.Errorf("%s %s was answered %d, without the fields", r.method, r.path, a.status)
+			d.lose()
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case !errors.As(err, &lost):
 			return nil, err
-		}
-		d.mu.Lock()
-		if !lost.unsent {
+		case !lost.unsent:
 			d.lose()
 		}
-		d.inARow++
-		row := d.inARow
-		d.mu.Unlock()
-		if row >= forLost-1 || tries >= 2 {
+		if tries == mostTries {
 			return nil, fmt.Errorf("%w: %w", errGivenUp, err)
 		}
 	}
+}
+
+// mostTries is how often a request is sent whose answer is lost.
+const mostTries = 4
+
+// isOfSomethingElse reports whether an answer seems to be the word of a proxy about a deployment that did not answer it.
+func (a *answer) isOfSomethingElse() bool {
+	return a.status >= http.StatusBadGateway && a.status <= http.StatusGatewayTimeout && !a.complete()
 }
 
 // take takes one request from the limiter's share.

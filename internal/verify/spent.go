@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/headers"
@@ -45,7 +47,9 @@ func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try
 	if err != nil {
 		return nil, 0, err
 	}
-	d.check(a)
+	if d.isCovered(r) {
+		d.check(a)
+	}
 	if !a.admitted() {
 		return a, refused, nil
 	}
@@ -60,6 +64,19 @@ func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try
 		return a, escaped, nil
 	}
 	return a, tooLate, nil
+}
+
+// isCovered reports whether some limiter counts a request, in whichever way its path is read.
+func (d *driver) isCovered(r request) bool {
+	path, _, _ := strings.Cut(r.path, "?")
+	if path == d.part.endpoints[0].path {
+		return true
+	}
+	decoded, err := url.PathUnescape(path)
+	if err != nil || strings.Contains(decoded, "%") {
+		return false
+	}
+	return d.run.plan.routes.Match(r.method, decoded).Limiter() != nil && d.run.plan.routes.Match(r.method, path).Limiter() != nil
 }
 
 // answersLikeEndpoint reports whether an answer is what the endpoint says when it admits. With bodies that validation refuses, that is an
@@ -181,19 +198,27 @@ func (d *driver) tryForwarded(ctx context.Context, t *tally) error {
 	return nil
 }
 
-// spellings returns ways to write a path that some server or other takes for the same.
-func spellings(path string) []string {
+// A spelling is a way to write a path that some server or other takes for the same.
+type spelling struct {
+	path string
+	same bool // it is the same path by RFC 3986, section 6.2.2, to whoever reads it
+}
+
+func spellings(path string) []spelling {
 	slash := strings.LastIndexByte(path, '/')
 	dir, name := path[:slash], path[slash+1:]
-	all := []string{path + "/", path + "/.", dir + "/./" + name, dir + "/x/../" + name, dir + "/%2e/" + name, path + ";v=1", path + ".json", path + "?", path + "?x=1", path + "%20"}
+	all := []spelling{{path + "/", false}, {path + "/.", false}, {dir + "/./" + name, true}, {dir + "/x/../" + name, true}, {dir + "/%2e/" + name, true},
+		{path + ";v=1", false}, {path + ".json", false}, {path + "?", true}, {path + "?x=1", true}, {path + "%20", false}}
 	if name != "" {
-		escaped := "%" + strings.ToLower(hexByte(name[0])) + name[1:]
-		all = append(all, dir+"/"+strings.ToUpper(name), dir+"/"+strings.ToUpper(name[:1])+name[1:], dir+"/"+escaped, dir+"/%25"+escaped[1:])
+		escaped := "%" + hexByte(name[0]) + name[1:]
+		all = append(all, spelling{dir + "/" + strings.ToUpper(name), false}, spelling{dir + "/" + strings.ToUpper(name[:1]) + name[1:], false},
+			spelling{dir + "/" + escaped, true}, spelling{dir + "/%25" + escaped[1:], false})
 	}
 	if dir != "" {
-		all = append(all, dir+"//"+name, dir+"%2f"+name, dir+"%5c"+name, "/"+strings.ToUpper(dir[1:])+"/"+name)
+		all = append(all, spelling{dir + "//" + name, false}, spelling{dir + "%2f" + name, false}, spelling{dir + "%5c" + name, false},
+			spelling{"/" + strings.ToUpper(dir[1:]) + "/" + name, false})
 	}
-	return all
+	return slices.DeleteFunc(all, func(s spelling) bool { return s.path == path })
 }
 
 func hexByte(c byte) string {
@@ -203,28 +228,55 @@ func hexByte(c byte) string {
 
 func (d *driver) trySpellings(ctx context.Context, t *tally) error {
 	all := spellings(d.part.endpoints[0].path)
-	late := false
-	for _, path := range all {
+	late, alike := false, 0
+	for _, s := range all {
 		r := d.plain()
-		r.path = path
+		r.path = s.path
 		a, got, err := d.attempt(ctx, t, r)
 		if err != nil {
 			return err
 		}
+		if got == escaped && !s.same {
+			if got, err = d.control(ctx, r); err != nil {
+				return err
+			}
+			if got == another {
+				alike++
+			}
+		}
 		switch got {
 		case escaped:
-			d.broken("spelling", a, "%s was answered %d as the endpoint answers, while %s is refused", path, a.status, d.part.endpoints[0].path)
+			d.broken("spelling", a, "%s was answered %d as the endpoint answers, while %s is refused", s.path, a.status, d.part.endpoints[0].path)
 			return nil
 		case tooLate:
 			late = true
 		}
 	}
-	if late {
+	switch {
+	case late:
 		d.untested("spelling", "the window ended before all of it could be tested")
-		return nil
+	case alike > 0:
+		d.kept("spelling", "refused, or answered as something else, with %d spellings; %d more are answered as any path is, so that they need not be the endpoint",
+			len(all)-alike, alike)
+	default:
+		d.kept("spelling", "refused, or answered as something else, with %d spellings", len(all))
 	}
-	d.kept("spelling", "refused, or answered as something else, with %d spellings", len(all))
 	return nil
+}
+
+// control sends what is surely not the endpoint. Where that is answered just as the endpoint is, so may be a spelling that is nothing
+// either.
+func (d *driver) control(ctx context.Context, r request) (try, error) {
+	dir := r.path[:strings.LastIndexByte(d.part.endpoints[0].path, '/')]
+	r.path = "/weir-verify-nothing" + dir + "/weir-verify-nothing"
+	a, err := d.send(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	if a.admitted() && d.answersLikeEndpoint(a) {
+		return another, nil
+	}
+	return escaped, nil
 }
 
 // tryLanguages asks for refusals in other languages.

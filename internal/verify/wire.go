@@ -17,7 +17,7 @@ import (
 
 // What one answer may take. A deployment is not trusted to be well-behaved.
 const (
-	answerTime   = 20 * time.Second // from sending a request to the end of its answer
+	answerTime   = 15 * time.Second // from sending a request to the end of its answer
 	connectTime  = 10 * time.Second
 	headerBytes  = 64 << 10
 	bodyBytes    = 64 << 10

@@ -105,7 +105,6 @@ func verified(t *testing.T, o Options) *Report {
 type product struct {
 	network *network
 	policy  weir.Policy
-	token   string
 	others  []string
 	served  atomic.Int64
 	close   func()
