@@ -1,2 +1,392 @@
-// Package report says what a replay found: as a table for a terminal, and as one HTML document with charts.
+// Package report says what a replay found: as a table for a terminal (Table), as one HTML document with charts (HTML), and as the
+// answer to whether something that was forbidden came out of it (Condition).
+//
+// All that a log tells was written by strangers: it is shown as text, and can neither move a cursor nor become markup.
 package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/weirlimit/weir/internal/replay"
+)
+
+// Table writes r for a terminal so many columns wide; 0 stands for 80, and less than 60 is taken for 60.
+func Table(w io.Writer, r *replay.Report, width int) error {
+	if width == 0 {
+		width = 80
+	}
+	t := &table{width: max(width, 60)}
+	t.log(&r.Log)
+	t.outcome(&r.Policy)
+	if r.Against != nil {
+		t.outcome(r.Against)
+	}
+	if r.Difference != nil && r.Against != nil {
+		t.difference(r)
+	}
+	t.legend()
+	t.malformed(&r.Log)
+	_, err := io.WriteString(w, t.b.String())
+	return err
+}
+
+// A table is being written.
+type table struct {
+	b     strings.Builder
+	width int
+
+	most, lowest bool // such columns are in it
+}
+
+// legend explains columns that their heads do not.
+func (t *table) legend() {
+	if t.most {
+		t.b.WriteString("\n")
+		t.say("", "MOST: units that one caller asked for in one window.")
+	}
+	if t.lowest {
+		t.say("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, had the limiter no other window; STILL: the callers that it touches.")
+	}
+}
+
+// say writes a line, broken between words where it is too long.
+func (t *table) say(indent, format string, args ...any) {
+	line := indent
+	for _, word := range strings.Fields(strings.ReplaceAll(fmt.Sprintf(format, args...), " %", "\x00%")) {
+		word = strings.ReplaceAll(word, "\x00", " ") // a number stays with its sign
+		if len(line)+1+len(word) > t.width && strings.TrimSpace(line) != "" {
+			t.b.WriteString(line + "\n")
+			line = indent + "  "
+		}
+		if strings.TrimSpace(line) != "" {
+			line += " "
+		}
+		line += word
+	}
+	t.b.WriteString(line + "\n")
+}
+
+// grid writes rows, if there are any under their head, after an empty line.
+func (t *table) grid(g *grid) {
+	if len(g.rows) > 1 {
+		t.b.WriteString("\n" + g.String())
+	}
+}
+
+func (t *table) log(l *replay.Log) {
+	var from []string
+	for i, name := range l.Files {
+		if i == 3 && len(l.Files) > 4 {
+			from = append(from, fmt.Sprintf("%d more", len(l.Files)-i))
+			break
+		}
+		format := ""
+		if i < len(l.Formats) && l.Formats[i] != "" {
+			format = " (" + Shown(l.Formats[i], 60) + ")"
+		}
+		from = append(from, Shown(FileName(name), 60)+format)
+	}
+	t.say("", "%s in %s of %s", many(l.Requests, "request"), many(l.Lines, "line"), strings.Join(from, ", "))
+	if l.Requests > 0 {
+		t.say("", "%s UTC, %s", between(l.From, l.To), lasting(float64(l.To-l.From)))
+	}
+	for _, note := range Notes(l) {
+		t.say("", "%s", note)
+	}
+}
+
+// FileName is what a file is called for people: standard input has a name, too.
+func FileName(name string) string {
+	if name == "-" {
+		return "standard input"
+	}
+	return name
+}
+
+// Notes are what is to be known of a log before its figures are believed, a sentence each.
+func Notes(l *replay.Log) (all []string) {
+	if l.Malformed > 0 {
+		all = append(all, fmt.Sprintf("%s malformed (%s), and not counted", many(l.Malformed, "line"), share(l.Malformed, l.Lines)))
+	}
+	if l.Without > 0 {
+		all = append(all, fmt.Sprintf("%s without a request that a server would have taken: a handshake, a time-out", many(l.Without, "line")))
+	}
+	if l.OutOfOrder > 0 {
+		all = append(all, fmt.Sprintf("%s out of order, by %s at most: counted later than they came", many(l.OutOfOrder, "request"), lasting(float64(l.Disorder))))
+	}
+	for _, lack := range l.Lacks {
+		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s; --key %s=FIELD says where it is",
+			Shown(lack.Source, 40), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), Shown(lack.Source, 40)))
+	}
+	return all
+}
+
+// Names names a few, and how many more.
+func Names(names []string) string {
+	const most = 3
+	var all []string
+	for i, name := range names {
+		if i == most && len(names) > most+1 {
+			all = append(all, fmt.Sprintf("%d more", len(names)-most))
+			break
+		}
+		all = append(all, Shown(name, 40))
+	}
+	if len(all) < 2 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+}
+
+func (t *table) outcome(o *replay.Outcome) {
+	t.b.WriteString("\n")
+	t.say("", "%s", headline(o))
+	if o.Unlimited > 0 {
+		t.say("", "%s under no limiter", many(o.Unlimited, "request"))
+	}
+	for _, warning := range Warnings(o) {
+		t.say("", "warning: %s", warning)
+	}
+	t.limiters(o)
+	t.windows(o)
+	t.delays(o)
+	t.worst(o)
+}
+
+// headline is an outcome in a sentence.
+func headline(o *replay.Outcome) string {
+	return fmt.Sprintf("Under %s (%s): %s of %s refused (%s); %s of %s touched (%s)", Shown(o.Name, 60), Shown(o.Version, 40),
+		thousands(o.Refused), many(o.Requests, "request"), share(o.Refused, o.Requests),
+		counted(o.Touched), many(o.Callers.N, "caller"), share(o.Touched.N, o.Callers.N))
+}
+
+// Warnings are why figures of an outcome may be wrong, a sentence each: there was too little memory.
+func Warnings(o *replay.Outcome) (all []string) {
+	const more = "give more --memory"
+	if o.Shared > 0 {
+		all = append(all, fmt.Sprintf("the memory was full, and %s counted in budgets that callers share: the figures are too high; %s", many(o.Shared, "charge"), more))
+	}
+	forgotten := int64(0)
+	for i := range o.Limiters {
+		for _, w := range o.Limiters[i].Windows {
+			forgotten += w.Forgotten
+		}
+	}
+	if forgotten > 0 {
+		all = append(all, fmt.Sprintf("%s forgotten before their window had ended: the most that was asked for may be more than is said, and no limit is recommended; %s", many(forgotten, "caller"), more))
+	}
+	if o.Delay != nil && o.Delay.NoRoom > 0 {
+		all = append(all, fmt.Sprintf("%s that would have waited were left out, since too many did; %s", many(o.Delay.NoRoom, "request"), more))
+	}
+	return all
+}
+
+func (t *table) limiters(o *replay.Outcome) {
+	g := &grid{left: "lrrrl"}
+	head := "WHEN REFUSED"
+	g.row("LIMITER", "REQUESTS", "REFUSED", "SHARE", "")
+	var met []*replay.Limiter
+	var idle []string
+	for i := range o.Limiters {
+		l := &o.Limiters[i]
+		if l.Requests == 0 {
+			idle = append(idle, limiterName(l))
+			continue
+		}
+		met = append(met, l)
+		g.row(limiterName(l), thousands(l.Requests), thousands(l.Refused), share(l.Refused, l.Requests), "")
+	}
+	room := g.room(t.width)
+	each := 0
+	for i, l := range met {
+		if l.Refused > 0 && room >= 8 {
+			g.rows[i+1][4] = "|" + sparkline(l.Series.Refused, room-2) + "|"
+			each = max(each, (len(l.Series.Refused)+room-3)/(room-2)*int(l.Series.Step))
+		}
+	}
+	if each > 0 {
+		g.rows[0][4] = head
+		if full := head + ", " + lasting(float64(each)) + " a bar"; len(full) <= room {
+			g.rows[0][4] = full
+		}
+	}
+	t.grid(g)
+	if len(idle) > 0 {
+		t.say("", "No request met %s.", strings.Join(idle, ", "))
+	}
+}
+
+// limiterName is a limiter's name, with its mode where that is not the usual one.
+func limiterName(l *replay.Limiter) string {
+	if l.Mode == "shadow" {
+		return Shown(l.Name, 32) + " (shadow)"
+	}
+	return Shown(l.Name, 40)
+}
+
+// windows says what each window that was asked did, and which limit it could have.
+func (t *table) windows(o *replay.Outcome) {
+	g := &grid{left: "lrrrrrr"}
+	g.row("WINDOW", "CALLERS", "TOUCHED", "SHARE", "MOST", "LOWEST", "STILL")
+	recommended := false
+	for i := range o.Limiters {
+		l := &o.Limiters[i]
+		if l.Requests == 0 {
+			continue
+		}
+		g.row(limiterName(l), "", "", "", "", "", "")
+		for _, w := range l.Windows {
+			lowest, touches := "", ""
+			if w.Recommend != nil {
+				recommended = true
+				lowest, touches = thousands(w.Recommend.Limit), counted(w.Recommend.Touches)
+			}
+			g.row("  "+Shown(w.Window, 60), counted(w.Callers), counted(w.Touched), share(w.Touched.N, w.Callers.N), thousands(w.Peak), lowest, touches)
+		}
+	}
+	if !recommended {
+		g.left = g.left[:5]
+		for i := range g.rows {
+			g.rows[i] = g.rows[i][:5]
+		}
+	}
+	t.grid(g)
+	t.narrow(g)
+	t.lowest = t.lowest || recommended
+	t.most = t.most || len(g.rows) > 1
+}
+
+// narrow makes windows fit the line: the share goes first, which can be worked out, and names are cut then.
+func (t *table) narrow(g *grid) {
+	if g.room(t.width) < -2 {
+		g.drop(3)
+	}
+	if over := -2 - g.room(t.width); over > 0 {
+		most := max(g.widths()[0]-over, 16)
+		for _, row := range g.rows {
+			row[0] = runewidth.Truncate(row[0], most, "…")
+		}
+	}
+}
+
+func (t *table) delays(o *replay.Outcome) {
+	if o.Delay == nil {
+		return
+	}
+	g := &grid{left: "lrrrrrrr"}
+	g.row("WAITING", "DELAYED", "GAVE UP", "MEAN", "HALF", "95 %", "99 %", "MOST")
+	row := func(name string, d *replay.Delay) {
+		if d != nil && d.Delayed+d.GaveUp > 0 {
+			g.row(name, thousands(d.Delayed), thousands(d.GaveUp), lasting(d.Mean), lasting(d.P50), lasting(d.P95), lasting(d.P99), lasting(d.Max))
+		}
+	}
+	for i := range o.Limiters {
+		row(limiterName(&o.Limiters[i]), o.Limiters[i].Delay)
+	}
+	row("all", o.Delay)
+	if len(g.rows) == 1 {
+		t.say("", "No request had to wait.")
+		return
+	}
+	t.grid(g)
+}
+
+func (t *table) worst(o *replay.Outcome) {
+	for i := range o.Limiters {
+		l := &o.Limiters[i]
+		t.callers("Refused most by "+limiterName(l), "REFUSED", l.Worst)
+	}
+}
+
+// callers lists who was refused most, if anybody was.
+func (t *table) callers(title, refused string, worst []replay.Caller) {
+	if len(worst) == 0 {
+		return
+	}
+	g := &grid{left: "rrrll"}
+	g.row(refused, "OF", "MOST", "FIRST", "CALLER")
+	for _, c := range worst {
+		g.row(thousands(c.Refused), thousands(c.Requests), peak(c), moment(c.First), Shown(c.Name, 300))
+	}
+	if !slices.ContainsFunc(worst, func(c replay.Caller) bool { return c.Peak > 0 }) {
+		g.drop(2)
+	}
+	t.b.WriteString("\n" + title + ":\n" + t.fitCallers(g).String())
+}
+
+// peak is the most that a caller asked for in one window, where that is known.
+func peak(c replay.Caller) string {
+	if c.Peak == 0 {
+		return ""
+	}
+	return thousands(c.Peak)
+}
+
+// fitCallers cuts the names of callers, which stand last, to what is left of the line.
+func (t *table) fitCallers(g *grid) *grid {
+	last := len(g.left) - 1
+	names := make([]string, len(g.rows))
+	for i, row := range g.rows {
+		names[i], row[last] = row[last], ""
+	}
+	room := max(g.room(t.width)+2, 16)
+	for i, row := range g.rows {
+		row[last] = Shown(names[i], room)
+	}
+	return g
+}
+
+func (t *table) difference(r *replay.Report) {
+	d := r.Difference
+	t.b.WriteString("\n")
+	t.say("", "%s", changes(r))
+	g := &grid{left: "lrr"}
+	g.row("LIMITER", "NEWLY REFUSED", "NEWLY ADMITTED")
+	for _, l := range d.Limiters {
+		if l.NewlyRefused+l.NewlyAdmitted > 0 {
+			g.row(changedName(l), thousands(l.NewlyRefused), thousands(l.NewlyAdmitted))
+		}
+	}
+	t.grid(g)
+	if d.NewlyRefused > 0 {
+		t.b.WriteString("\nNewly refused  |" + sparkline(d.Series.Refused, t.width-18) + "|\n")
+	}
+	t.callers("Newly refused most", "NEWLY", d.Worst)
+}
+
+// changedName is what requests that changed came under, by the second policy.
+func changedName(d replay.Differences) string {
+	if d.Name == "" {
+		return "(no limiter)"
+	}
+	return Shown(d.Name, 40)
+}
+
+// changes is a difference in a sentence.
+func changes(r *replay.Report) string {
+	d := r.Difference
+	return fmt.Sprintf("From %s to %s: %s of %s newly refused (%s), %s newly admitted (%s); %s of %s newly touched (%s), %s freed",
+		Shown(r.Policy.Name, 60), Shown(r.Against.Name, 60), thousands(d.NewlyRefused), many(r.Against.Requests, "request"),
+		share(d.NewlyRefused, r.Against.Requests), thousands(d.NewlyAdmitted), share(d.NewlyAdmitted, r.Against.Requests),
+		counted(d.NewlyTouched), many(r.Against.Callers.N, "caller"), share(d.NewlyTouched.N, r.Against.Callers.N), counted(d.Freed))
+}
+
+func (t *table) malformed(l *replay.Log) {
+	if len(l.Examples) == 0 {
+		return
+	}
+	t.b.WriteString("\nMalformed lines")
+	if l.Malformed > int64(len(l.Examples)) {
+		fmt.Fprintf(&t.b, ", the first %d of %s", len(l.Examples), thousands(l.Malformed))
+	}
+	t.b.WriteString(":\n")
+	for _, bad := range l.Examples {
+		t.say("  ", "%s:%d: %s", Shown(FileName(bad.File), 80), bad.Line, Shown(bad.Reason, 200))
+		t.b.WriteString("    \"" + Shown(bad.Text, t.width-6) + "\"\n")
+	}
+}

@@ -1,0 +1,274 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/replay"
+)
+
+// A Condition is what must not come out of a replay: [LIMITER.]METRIC OP NUMBER[%], such as "newly-refused > 0.3%".
+//
+// It is judged exactly, in whole numbers and fractions of them. Where a number is only estimated, it holds as soon as it may hold.
+type Condition struct {
+	text    string
+	limiter string // empty: all
+	metric  *metric
+	op      string
+	bound   *big.Rat // as written: percent where it is one
+	percent bool
+}
+
+// A metric is something that conditions are about.
+type metric struct {
+	name  string
+	of    string // what a percentage is of
+	needs need
+	whole bool // there is no such number of one limiter
+	value func(r *replay.Report, limiter string) []measured
+}
+
+// A need is what a run must be told for there to be a metric.
+type need int
+
+const (
+	nothing need = iota
+	against      // a second policy
+	paced        // callers that wait
+)
+
+// A measured value is a number and what it is a part of, each within bounds that are equal where it is exact.
+type measured struct {
+	n, of span
+	where string // which of several; may be empty
+}
+
+type span struct{ low, high *big.Rat }
+
+func exactly(n int64) span { return span{big.NewRat(n, 1), big.NewRat(n, 1)} }
+
+// callers is a number of callers: where it is estimated, as far off as an estimate can be expected to be.
+func callers(c replay.Count) span {
+	s := exactly(c.N)
+	if c.Estimated {
+		s.low = new(big.Rat).Mul(s.low, big.NewRat(100-estimateOff, 100))
+		s.high = new(big.Rat).Mul(s.high, big.NewRat(100+estimateOff, 100))
+	}
+	return s
+}
+
+// estimateOff is by how many per cent an estimate is taken to be off: more than replay.Count promises, so that a gate errs on the safe side.
+const estimateOff = 3
+
+var metrics = []metric{
+	{"refused", "requests", nothing, false, func(r *replay.Report, limiter string) []measured {
+		return perLimiter(r, limiter, func(o *replay.Outcome) int64 { return o.Refused }, func(l *replay.Limiter) int64 { return l.Refused })
+	}},
+	{"touched", "callers", nothing, false, touched},
+	{"newly-refused", "requests", against, false, func(r *replay.Report, limiter string) []measured {
+		return newly(r, limiter, r.Difference.NewlyRefused, func(d replay.Differences) int64 { return d.NewlyRefused })
+	}},
+	{"newly-admitted", "requests", against, false, func(r *replay.Report, limiter string) []measured {
+		return newly(r, limiter, r.Difference.NewlyAdmitted, func(d replay.Differences) int64 { return d.NewlyAdmitted })
+	}},
+	{"newly-touched", "callers", against, true, func(r *replay.Report, _ string) []measured {
+		return []measured{{n: callers(r.Difference.NewlyTouched), of: callers(r.Against.Callers)}}
+	}},
+	{"freed", "callers", against, true, func(r *replay.Report, _ string) []measured {
+		return []measured{{n: callers(r.Difference.Freed), of: callers(r.Against.Callers)}}
+	}},
+	{"delayed", "requests", paced, false, func(r *replay.Report, limiter string) []measured {
+		return perLimiter(r, limiter, func(o *replay.Outcome) int64 { return o.Delay.Delayed }, func(l *replay.Limiter) int64 { return waits(l).Delayed })
+	}},
+	{"gave-up", "requests", paced, false, func(r *replay.Report, limiter string) []measured {
+		return perLimiter(r, limiter, func(o *replay.Outcome) int64 { return o.Delay.GaveUp }, func(l *replay.Limiter) int64 { return waits(l).GaveUp })
+	}},
+	{"unlimited", "requests", nothing, true, func(r *replay.Report, _ string) []measured {
+		return []measured{{n: exactly(last(r).Unlimited), of: exactly(last(r).Requests)}}
+	}},
+	{"malformed", "lines", nothing, true, func(r *replay.Report, _ string) []measured {
+		return []measured{{n: exactly(r.Log.Malformed), of: exactly(r.Log.Lines)}}
+	}},
+}
+
+// waits is a limiter's delay; none where nobody waited.
+func waits(l *replay.Limiter) replay.Delay {
+	if l.Delay == nil {
+		return replay.Delay{}
+	}
+	return *l.Delay
+}
+
+// last is the outcome that conditions are about: the second policy's, where there is one.
+func last(r *replay.Report) *replay.Outcome {
+	if r.Against != nil {
+		return r.Against
+	}
+	return &r.Policy
+}
+
+func perLimiter(r *replay.Report, limiter string, all func(*replay.Outcome) int64, one func(*replay.Limiter) int64) []measured {
+	o := last(r)
+	if limiter == "" {
+		return []measured{{n: exactly(all(o)), of: exactly(o.Requests)}}
+	}
+	l := limiterOf(o, limiter)
+	return []measured{{n: exactly(one(l)), of: exactly(l.Requests)}}
+}
+
+// limiterOf finds a limiter by its name; one that no request met may be missing, and did nothing.
+func limiterOf(o *replay.Outcome, name string) *replay.Limiter {
+	if i := slices.IndexFunc(o.Limiters, func(l replay.Limiter) bool { return l.Name == name }); i >= 0 {
+		return &o.Limiters[i]
+	}
+	return &replay.Limiter{Name: name}
+}
+
+// touched is how many callers were refused something; each window of a limiter has callers of its own.
+func touched(r *replay.Report, limiter string) (all []measured) {
+	o := last(r)
+	if limiter == "" {
+		return []measured{{n: callers(o.Touched), of: callers(o.Callers)}}
+	}
+	for _, w := range limiterOf(o, limiter).Windows {
+		all = append(all, measured{n: callers(w.Touched), of: callers(w.Callers), where: w.Window})
+	}
+	return all
+}
+
+func newly(r *replay.Report, limiter string, all int64, one func(replay.Differences) int64) []measured {
+	if limiter == "" {
+		return []measured{{n: exactly(all), of: exactly(r.Against.Requests)}}
+	}
+	n := int64(0)
+	if i := slices.IndexFunc(r.Difference.Limiters, func(d replay.Differences) bool { return d.Name == limiter }); i >= 0 {
+		n = one(r.Difference.Limiters[i])
+	}
+	return []measured{{n: exactly(n), of: exactly(limiterOf(r.Against, limiter).Requests)}}
+}
+
+var conditionForm = regexp.MustCompile(`^\s*(?:([^\s<>=]+)\.)?([a-z-]+)\s*(<=|>=|==|<|>)\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(%?)\s*$`)
+
+// ParseCondition reads a condition.
+func ParseCondition(text string) (*Condition, error) {
+	m := conditionForm.FindStringSubmatch(text)
+	if m == nil {
+		return nil, errors.New("want [LIMITER.]METRIC OP NUMBER[%], such as 'newly-refused > 0.3%'; OP is one of > >= < <= ==")
+	}
+	i := slices.IndexFunc(metrics, func(k metric) bool { return k.name == m[2] })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no metric %q: want %s", m[2], strings.Join(Metrics(), ", "))
+	}
+	c := &Condition{text: strings.TrimSpace(text), limiter: m[1], metric: &metrics[i], op: m[3], percent: m[5] != ""}
+	var ok bool
+	if c.bound, ok = new(big.Rat).SetString(m[4]); !ok {
+		return nil, fmt.Errorf("%q is no number", m[4])
+	}
+	if c.limiter != "" && c.metric.whole {
+		return nil, fmt.Errorf("%s is only known of all limiters together: leave %q out", c.metric.name, c.limiter+".")
+	}
+	if c.percent && c.bound.Cmp(big.NewRat(100, 1)) > 0 {
+		return nil, fmt.Errorf("%s%% is more than all of the %s", m[4], c.metric.of)
+	}
+	return c, nil
+}
+
+// Metrics are the names of what conditions can be about.
+func Metrics() []string {
+	names := make([]string, len(metrics))
+	for i, m := range metrics {
+		names[i] = m.name
+	}
+	return names
+}
+
+// Limiter is the one that c is about; empty where it is about all.
+func (c *Condition) Limiter() string { return c.limiter }
+
+// NeedsAgainst reports whether there is nothing to judge without a second policy.
+func (c *Condition) NeedsAgainst() bool { return c.metric.needs == against }
+
+// NeedsPaced reports whether there is nothing to judge where callers do not wait.
+func (c *Condition) NeedsPaced() bool { return c.metric.needs == paced }
+
+func (c *Condition) String() string { return c.text }
+
+// A Verdict is how a condition came out.
+type Verdict struct {
+	Condition string `json:"condition"`
+	Holds     bool   `json:"holds"`    // what must not be, is, or may be
+	Measured  string `json:"measured"` // what was found, in words
+}
+
+// Judge says whether c holds of r, which was made with what c needs.
+func (c *Condition) Judge(r *replay.Report) Verdict {
+	all := c.metric.value(r, c.limiter)
+	v := Verdict{Condition: c.text}
+	for i, m := range all {
+		holds, words := c.holds(m)
+		if i == 0 || holds && !v.Holds {
+			v.Holds, v.Measured = holds, words
+		}
+	}
+	if len(all) == 0 {
+		v.Holds, v.Measured = true, "no window was asked, so there is nothing to judge"
+	}
+	return v
+}
+
+// holds reports whether a measured value is one that c forbids, and says the value.
+func (c *Condition) holds(m measured) (bool, string) {
+	words := c.words(m)
+	value, hundred := m.n, big.NewRat(100, 1)
+	if c.percent {
+		if m.of.low.Sign() == 0 {
+			return true, words + ": of nothing there is no share, so it cannot be judged"
+		}
+		value.low = new(big.Rat).Quo(new(big.Rat).Mul(m.n.low, hundred), m.of.high)
+		value.high = new(big.Rat).Quo(new(big.Rat).Mul(m.n.high, hundred), m.of.low)
+	}
+	low, high := value.low.Cmp(c.bound), value.high.Cmp(c.bound)
+	switch c.op {
+	case ">":
+		return high > 0, words
+	case ">=":
+		return high >= 0, words
+	case "<":
+		return low < 0, words
+	case "<=":
+		return low <= 0, words
+	}
+	return low <= 0 && high >= 0, words
+}
+
+// words is a measured value for people: 42 of 10,000 requests (0.42%).
+func (c *Condition) words(m measured) string {
+	n, of := middle(m.n), middle(m.of)
+	words := fmt.Sprintf("%s of %s", thousands(n), many(of, strings.TrimSuffix(c.metric.of, "s")))
+	if c.percent && of > 0 {
+		words += fmt.Sprintf(" (%s)", strings.ReplaceAll(percent(n, of), " ", ""))
+	}
+	if m.where != "" {
+		words += " of " + Shown(m.where, 60)
+	}
+	if m.n.low.Cmp(m.n.high) != 0 || m.of.low.Cmp(m.of.high) != 0 {
+		words += fmt.Sprintf(", estimated, and taken to be off by %d %%", estimateOff)
+	}
+	return words
+}
+
+// percent writes n of so many with as many digits as tell it from its neighbours.
+func percent(n, of int64) string {
+	text := new(big.Rat).SetFrac64(100*n, of).FloatString(6)
+	return strings.TrimRight(strings.TrimRight(text, "0"), ".") + "%"
+}
+
+// middle is the number between the bounds, which lie as far below as above it.
+func middle(s span) int64 {
+	m := new(big.Rat).Mul(new(big.Rat).Add(s.low, s.high), big.NewRat(1, 2))
+	return new(big.Int).Quo(m.Num(), m.Denom()).Int64()
+}

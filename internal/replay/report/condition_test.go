@@ -1,0 +1,168 @@
+package report
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir/internal/replay"
+)
+
+// refusing is a report of so many refused of so many requests.
+func refusing(refused, requests int64) *replay.Report {
+	return &replay.Report{Policy: replay.Outcome{Requests: requests, Refused: refused}}
+}
+
+func judge(t *testing.T, text string, r *replay.Report) Verdict {
+	t.Helper()
+	c, err := ParseCondition(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return c.Judge(r)
+}
+
+func TestAConditionIsJudgedExactly(t *testing.T) {
+	for _, c := range []struct {
+		text              string
+		refused, requests int64
+		holds             bool
+	}{
+		{"refused > 0.3%", 3, 1000, false}, // three of a thousand are 0.3 %, and in floats a little more
+		{"refused >= 0.3%", 3, 1000, true},
+		{"refused == 0.3%", 3, 1000, true},
+		{"refused < 0.3%", 3, 1000, false},
+		{"refused<=0.3%", 3, 1000, true},
+		{"refused > 0.3 %", 4, 1000, true},
+		{"refused > 0.3%", 3_000_000_000_001, 1_000_000_000_000_000, true},
+		{"refused > 0.3%", 3_000_000_000_000, 1_000_000_000_000_000, false},
+		{"refused > 3", 3, 1000, false},
+		{"refused > 2.5", 3, 1000, true},
+		{"refused > 0", 0, 1000, false},
+		{"refused == 0", 0, 0, true},
+		{"refused > 100%", 10, 10, false},
+		{"refused > 10%", 0, 0, true}, // of nothing there is no share: doubt refuses
+		{"refused < 10%", 0, 0, true},
+	} {
+		if v := judge(t, c.text, refusing(c.refused, c.requests)); v.Holds != c.holds {
+			t.Errorf("%s, with %d of %d: %v (%s), want %v", c.text, c.refused, c.requests, v.Holds, v.Measured, c.holds)
+		}
+	}
+}
+
+func TestEachMetricIsWhatItSays(t *testing.T) {
+	r := made()
+	r.Against.Delay = &replay.Delay{Delayed: 40, GaveUp: 2}
+	r.Against.Limiters[0].Delay = &replay.Delay{Delayed: 39, GaveUp: 1}
+	for text, want := range map[string]string{
+		"refused > 1%":                     "62 of 10,000 requests (0.62%)", // the second policy's: what the change brings
+		"widget-leads.refused > 1%":        "62 of 9,000 requests (0.688889%)",
+		"touched > 1":                      "3 of 1,234 callers",
+		"newly-refused > 0.3%":             "30 of 10,000 requests (0.3%)",
+		"widget-leads.newly-refused > 1%":  "30 of 9,000 requests (0.333333%)",
+		"widget-leads.newly-admitted > 99": "10 of 9,000 requests",
+		"newly-admitted > 99":              "10 of 10,000 requests",
+		"newly-touched > 1":                "2 of 1,234 callers",
+		"freed > 5":                        "1 of 1,234 callers",
+		"delayed > 1%":                     "40 of 10,000 requests (0.4%)",
+		"gave-up > 1%":                     "2 of 10,000 requests (0.02%)",
+		"widget-leads.delayed > 1%":        "39 of 9,000 requests (0.433333%)",
+		"widget-other.gave-up > 1":         "0 of 988 requests",
+		"unlimited > 1%":                   "12 of 10,000 requests (0.12%)",
+		"malformed > 1%":                   "3 of 10,003 lines (0.029991%)",
+		"widget-leads.touched > 90%":       "3 of 1,234 callers (0.243112%) of 30 per minute by session or ip",
+	} {
+		if got := judge(t, text, r).Measured; got != want {
+			t.Errorf("%s measures %q, want %q", text, got, want)
+		}
+	}
+	if len(Metrics()) != 10 {
+		t.Errorf("there are %d metrics, not those above", len(Metrics()))
+	}
+}
+
+// Of several windows any one may break a bound.
+func TestTouchedIsJudgedByEveryWindow(t *testing.T) {
+	r := made()
+	r.Against = nil
+	if v := judge(t, "widget-leads.touched < 1", r); !v.Holds || !strings.Contains(v.Measured, "of 1000 per day by ip") {
+		t.Errorf("%+v; want it to hold for the window that touches nobody", v)
+	}
+	if v := judge(t, "widget-other.touched > 1", r); !v.Holds {
+		t.Errorf("%+v; nothing was asked, so nothing can be judged", v)
+	}
+}
+
+func TestAnEstimateIsJudgedOnTheDoubtfulSide(t *testing.T) {
+	r := &replay.Report{Policy: replay.Outcome{Touched: replay.Count{N: 1000, Estimated: true}, Callers: replay.Count{N: 100_000, Estimated: true}}}
+	for text, holds := range map[string]bool{
+		"touched > 1030": false, "touched > 1029": true, "touched >= 1030": true, // it may be 3 % more
+		"touched < 970": false, "touched < 971": true, "touched <= 970": true, // or less
+		"touched == 1020": true, "touched == 1031": false,
+		"touched > 1.06%": true, "touched > 1.07%": false, // 1,030 of 97,000 at most
+		"touched < 0.95%": true, "touched < 0.94%": false,
+	} {
+		v := judge(t, text, r)
+		if v.Holds != holds || !strings.Contains(v.Measured, "estimated") {
+			t.Errorf("%s: %+v, want %v, and that it is estimated", text, v, holds)
+		}
+	}
+}
+
+func TestWhatIsNoConditionIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                      "want [LIMITER.]METRIC OP NUMBER[%]",
+		"refused":               "want [LIMITER.]",
+		"refused > ":            "want [LIMITER.]",
+		"refused > 1e3":         "want [LIMITER.]",
+		"refused > -1":          "want [LIMITER.]",
+		"refused => 1":          "want [LIMITER.]",
+		"refused > 1 %%":        "want [LIMITER.]",
+		"refused > 1; touched":  "want [LIMITER.]",
+		"blocked > 1":           `there is no metric "blocked": want refused, touched, newly-refused`,
+		"refused > 101%":        "101% is more than all of the requests",
+		"x.malformed > 1":       `malformed is only known of all limiters together: leave "x." out`,
+		"x.newly-touched > 1 %": "newly-touched is only known of all",
+	} {
+		if _, err := ParseCondition(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	c, err := ParseCondition("a.b.newly-refused >= 7")
+	if err != nil || c.Limiter() != "a.b" || !c.NeedsAgainst() || c.NeedsPaced() {
+		t.Errorf("a limiter with a dot: %+v, %v", c, err)
+	}
+}
+
+// A share is compared as the fraction that it is.
+func TestSharesAreComparedAsFractions(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		requests := rapid.Int64Range(1, 1<<50).Draw(rt, "requests")
+		refused := rapid.Int64Range(0, requests).Draw(rt, "refused")
+		bound := rapid.StringMatching(`[0-9]{1,2}\.[0-9]{1,9}`).Draw(rt, "bound")
+		limit, _ := new(big.Rat).SetString(bound)
+		more := new(big.Rat).Mul(big.NewRat(refused, requests), big.NewRat(100, 1)).Cmp(limit) > 0
+		if got := judge(t, "refused > "+bound+"%", refusing(refused, requests)).Holds; got != more {
+			rt.Fatalf("%d of %d > %s%%: %v, want %v", refused, requests, bound, got, more)
+		}
+	})
+}
+
+func FuzzParseCondition(f *testing.F) {
+	for _, seed := range []string{"newly-refused > 0.3%", "a.b.refused <= 7", "malformed == 0", "x > 1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := ParseCondition(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseCondition(c.String())
+		if err != nil || again.bound.Cmp(c.bound) != 0 || again.metric.name != c.metric.name || again.limiter != c.limiter {
+			t.Errorf("%q is read as %+v and again as %+v, %v", text, c, again, err)
+		}
+		c.Judge(&replay.Report{Against: &replay.Outcome{Delay: &replay.Delay{}}, Difference: &replay.Difference{}})
+	})
+}
