@@ -107,7 +107,9 @@ func (e environment) strangers(root *cobra.Command) []string {
 
 // setAll gives a repeatable flag each element of a comma-separated list, and any other flag the value as it is.
 func setAll(v pflag.Value, value string) error {
-	if _, ok := v.(*paths); !ok {
+	switch v.(type) {
+	case *paths, *keyFields:
+	default:
 		return v.Set(value)
 	}
 	for _, element := range strings.Split(value, ",") {

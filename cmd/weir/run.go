@@ -84,6 +84,7 @@ const rootExample = `  weir serve                                       the cont
   weir serve --upstream http://127.0.0.1:3000      the contract's limits before your own backend
   weir policy show                                 the limits that this is about
   weir policy explain POST /api/v1/widget/leads    which of them a request meets, and why
+  weir simulate access.log                         whom they would have limited
   weir token create --workspace demo               a credential for the bulk-sync surface
   weir sync docs --to http://127.0.0.1:8080        push a folder of documents there
   weir verify http://127.0.0.1:8080                does it keep the contract, seen from outside?`
@@ -115,7 +116,7 @@ func newRoot(env environment) *cobra.Command {
 		}
 		return env.apply(cmd)
 	}
-	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(), newVerify(env), newVersion())
+	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(), newSimulate(), newVerify(env), newVersion())
 	document(root)
 	return root
 }

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/replay"
+	reports "github.com/weirlimit/weir/internal/replay/report"
+)
+
+const simulateLong = `Replay access logs against a policy: who would have been limited, when, by what.
+
+Each line of the logs is decided by the engine that serves, its clock driven by the log, so what comes out is what
+would have come out. Read are the logs of web servers in their usual formats, as they are or compressed with gzip
+or zstd, many files as one in the order of time; LOG may be - for standard input.
+
+--against FILE has a second policy decide the same requests, and tells what changes from the first to the second.
+--paced has callers wait as the contract asks, instead of being refused, and tells how long.
+
+A log lacks what it was not told to write: sessions and tokens, mostly. That is said, and --key names a field that
+holds one: session=request.headers.X-Session.0.
+
+--fail-if makes it a gate: '[LIMITER.]METRIC OP NUMBER[%]', OP one of > >= < <= ==, METRIC one of
+  refused, newly-refused, newly-admitted, delayed, gave-up, unlimited    requests; % of all requests (of LIMITER)
+  touched, newly-touched, freed                                          callers; % of all callers (of LIMITER)
+  malformed                                                              lines; % of all lines
+With --against the figures are the second policy's. What is only estimated is judged on the side that fails.
+
+Exit status: 0 done; 1 a gate failed, there was no request, or a log cannot be read; 2 used wrongly.`
+
+const simulateExample = `  weir simulate /var/log/nginx/access.log*
+  weir simulate access.log --policy my-policy.yaml --html report.html
+  weir simulate access.log --against my-policy.yaml --fail-if 'newly-refused > 0.3%'
+  weir simulate access.json --key session=request.headers.X-Session.0 --trusted-proxies 10.0.0.0/8 --key ip=http_x_forwarded_for
+  zcat old/*.gz | weir simulate - --format combined --paced --json`
+
+// simulateFlags are what weir simulate is told.
+type simulateFlags struct {
+	policy, against string
+	format          string
+	keys            keyFields
+	trustedProxies  prefixes
+	clientIPHeader  string
+	ipv6Prefix      number
+	memory          size
+	paced           onOff
+	patience        span
+	touch           portion
+	worst           number
+	failIf          conditions
+	strict          onOff
+	reorder         span
+	since, until    instant
+	html            string
+	out             onOff
+}
+
+func newSimulate() *cobra.Command {
+	f := &simulateFlags{
+		format:         "auto",
+		clientIPHeader: "X-Forwarded-For",
+		ipv6Prefix:     number{value: 64, min: 1, max: 128},
+		memory:         256 << 20,
+		patience:       span{Duration: time.Hour, min: time.Second, max: 31 * 24 * time.Hour},
+		touch:          portion{Rat: big.NewRat(1, 1000)},
+		worst:          number{value: 5, min: 1, max: 100},
+		reorder:        span{max: time.Hour}, // none: as the format needs it
+	}
+	cmd := &cobra.Command{
+		Use:     "simulate LOG...",
+		Short:   "Replay access logs against a policy: who would have been limited, when, by what",
+		Long:    simulateLong,
+		Example: simulateExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return misused("usage: "+cmd.UseLine()+"; - is standard input", "%s: LOG is missing", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, logs []string) error {
+			if err := f.check(cmd, logs); err != nil {
+				return err
+			}
+			return runSimulate(cmd, f, logs)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *simulateFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract)")
+	flags.StringVar(&f.against, "against", "", "`FILE` with a second policy, or contract: what would change from the first to it")
+	flags.StringVar(&f.format, "format", f.format, "how the lines look, `FORMAT`: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it")
+	flags.Var(&f.keys, "key", "where the log tells a key source: agent, session or token, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
+	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
+	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in, which --key ip=FIELD finds: X-Forwarded-For, Forwarded or X-Real-IP")
+	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address are one caller")
+	flags.Var(&f.memory, "memory", "bound of all that is remembered of callers, in B, KiB, MiB or GiB, 16MiB at least")
+	switchFlag(cmd, &f.paced, "paced", "have callers wait for their window, as the contract asks, and tell how long")
+	flags.Var(&f.patience, "patience", "how long they wait before they give up; only with --paced")
+	flags.Var(&f.touch, "touch", "recommend the lowest limit that touches at most this share of callers; off: none")
+	flags.Var(&f.worst, "worst", "how many of the callers that are refused most to name, by limiter")
+	flags.Var(&f.failIf, "fail-if", "exit with status 1 if this holds, such as 'newly-refused > 0.3%'; repeatable")
+	switchFlag(cmd, &f.strict, "strict", "end at the first line that is malformed")
+	flags.Var(&f.reorder, "reorder", "how much later in a file a line may stand than its time says; 0s: lines count as they stand (default 1s, or 30s where lines are written when requests end)")
+	flags.Lookup("reorder").DefValue = ""
+	flags.Var(&f.since, "since", "leave out what was before this `TIME`: 2027-01-15, 2027-01-15T08:00:00 (UTC) or with an offset")
+	flags.Var(&f.until, "until", "and what was at this `TIME` or later")
+	flags.StringVar(&f.html, "html", "", "`FILE` to write a page with charts to, whole and on its own; - is standard output")
+	jsonFlag(cmd, &f.out)
+	withoutVariables(cmd, "against", "since", "until", "fail-if")
+	for _, name := range []string{"policy", "against", "html"} {
+		must(cmd.MarkFlagFilename(name))
+	}
+	words := func(name string, of ...string) {
+		must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	words("format", accesslog.Formats()...)
+	words("client-ip-header", clientIPHeaders...)
+	words("paced", "on", "off")
+	words("strict", "on", "off")
+}
+
+// check finds what the flags say together and should not.
+func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	if f.memory < replay.LeastMemory {
+		least := size(replay.LeastMemory)
+		return misused("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
+	}
+	if !slices.Contains(accesslog.Formats(), f.format) && !strings.Contains(f.format, "$") {
+		return misused("or a log_format as nginx's configuration has it, with its $variables",
+			"%s %q: want %s", spelled(cmd, "format"), f.format, strings.Join(accesslog.Formats(), ", "))
+	}
+	if f.out && f.html == "-" {
+		return misused("give --html a FILE, or leave one of them out", "--json and --html - both want standard output")
+	}
+	stdin := 0
+	for _, name := range append([]string{f.policy, f.against}, logs...) {
+		if name == "-" {
+			stdin++
+		}
+	}
+	if stdin > 1 {
+		return misused("put one of them into a file", "standard input can be read once, and - stands %d times", stdin)
+	}
+	if given("patience") && !bool(f.paced) {
+		return misused("give --paced too, or leave it out", "%s means nothing without --paced", spelled(cmd, "patience"))
+	}
+	if !f.since.IsZero() && !f.until.IsZero() && !f.since.Before(f.until.Time) {
+		return misused("--until is the first moment that is left out", "between --since %v and --until %v there is nothing", &f.since, &f.until)
+	}
+	return f.checkAddress(cmd)
+}
+
+// checkAddress wants what says who the client is to be whole.
+func (f *simulateFlags) checkAddress(cmd *cobra.Command) error {
+	if !slices.Contains(clientIPHeaders, f.clientIPHeader) {
+		return misused("see 'weir simulate --help'", "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", spelled(cmd, "client-ip-header"), f.clientIPHeader)
+	}
+	field := f.keys.field(identity.IP)
+	meant := func(name string) bool { // not left by a variable that is for weir serve
+		flag := cmd.Flags().Lookup(name)
+		return flag.Changed && len(flag.Annotations[fromVariable]) == 0
+	}
+	if field != "" && len(f.trustedProxies) == 0 {
+		return misused("give --trusted-proxies too: nobody is believed by default", "--key ip=%s means nothing without --trusted-proxies", field)
+	}
+	if meant("trusted-proxies") && field == "" {
+		return misused("such as --key ip=http_x_forwarded_for; where the log has the client's own address already, leave --trusted-proxies out",
+			"--trusted-proxies means nothing without --key ip=FIELD, which says where the log has %s", f.clientIPHeader)
+	}
+	if meant("client-ip-header") && field == "" {
+		return misused("such as --key ip=http_x_forwarded_for, and --trusted-proxies", "--client-ip-header means nothing without --key ip=FIELD")
+	}
+	return nil
+}
+
+// A keyField says which field of a log tells a key source.
+type keyField struct{ source, field string }
+
+// keyFields is a repeatable flag, one for each source at most.
+type keyFields []keyField
+
+func (k *keyFields) Set(value string) error {
+	source, field, ok := strings.Cut(value, "=")
+	sources := slices.DeleteFunc(identity.Sources(), func(s string) bool { return s == identity.Everyone })
+	if !ok || field == "" || !slices.Contains(sources, source) {
+		return fmt.Errorf("want SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", strings.Join(sources, ", "))
+	}
+	if k.field(source) != "" {
+		return fmt.Errorf("%s is %s already: want one field for each source", source, k.field(source))
+	}
+	*k = append(*k, keyField{source, field})
+	return nil
+}
+
+// field returns the field of a source; empty where none was given.
+func (k keyFields) field(source string) string {
+	for _, one := range k {
+		if one.source == source {
+			return one.field
+		}
+	}
+	return ""
+}
+
+func (k *keyFields) String() string {
+	all := make([]string, len(*k))
+	for i, one := range *k {
+		all[i] = one.source + "=" + one.field
+	}
+	return strings.Join(all, ",")
+}
+
+func (k *keyFields) Type() string { return "SOURCE=FIELD" }
+
+// conditions is a repeatable flag: what must not come out.
+type conditions []*reports.Condition
+
+func (c *conditions) Set(value string) error {
+	one, err := reports.ParseCondition(value)
+	if err == nil {
+		*c = append(*c, one)
+	}
+	return err
+}
+
+func (c *conditions) String() string { return "" }
+func (c *conditions) Type() string   { return "CONDITION" }
+
+// A portion is a share between nothing and all, exactly; nil is off.
+type portion struct{ *big.Rat }
+
+func (p *portion) Set(value string) error {
+	if value == "off" {
+		p.Rat = nil
+		return nil
+	}
+	digits, ok := strings.CutSuffix(value, "%")
+	r, number := new(big.Rat).SetString(digits)
+	if !ok || !number || strings.ContainsAny(digits, "eEpPxX/_+-") || len(digits) > 20 || r.Cmp(big.NewRat(100, 1)) > 0 {
+		return errors.New("want a percentage from 0% to 100%, such as 0.1%, or off")
+	}
+	p.Rat = r.Quo(r, big.NewRat(100, 1))
+	return nil
+}
+
+func (p *portion) String() string {
+	if p.Rat == nil {
+		return "off"
+	}
+	digits := new(big.Rat).Mul(p.Rat, big.NewRat(100, 1)).FloatString(18)
+	return strings.TrimRight(strings.TrimRight(digits, "0"), ".") + "%"
+}
+
+func (p *portion) Type() string { return "SHARE%" }
+
+// An instant is a moment; the zero value is none.
+type instant struct{ time.Time }
+
+func (i *instant) Set(value string) error {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, value, time.UTC); err == nil {
+			i.Time = at
+			return nil
+		}
+	}
+	return errors.New("want a time such as 2027-01-15, 2027-01-15T08:00:00 (both UTC) or 2027-01-15T08:00:00+01:00")
+}
+
+func (i *instant) String() string {
+	if i.IsZero() {
+		return ""
+	}
+	return i.Format(time.RFC3339)
+}
+
+func (i *instant) Type() string { return "TIME" }

@@ -1,0 +1,349 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/replay"
+	reports "github.com/weirlimit/weir/internal/replay/report"
+)
+
+// mostMalformed is how many malformed lines are shown.
+const mostMalformed = 10
+
+// A simulation is one run of weir simulate, with all that it uses.
+type simulation struct {
+	f         *simulateFlags
+	logs      []string
+	show      *simulateProgress
+	replay    *replay.Replay
+	malformed []replay.BadLine // the first of them
+	page      *pageFile        // nil: none is written
+}
+
+func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second signal meets the default, which is to end at once
+	s := &simulation{f: f, logs: logs}
+	options, err := s.options(cmd)
+	if err != nil {
+		return err
+	}
+	if s.replay, err = replay.New(options); err != nil {
+		return no(err, "")
+	}
+	if f.html != "" && f.html != "-" {
+		if s.page, err = createPage(f.html); err != nil { // before hours are spent on what it is to hold
+			return err
+		}
+		defer s.page.discard()
+	}
+	if cmd.Flags().Changed("reorder") && f.reorder.Duration == 0 {
+		f.reorder.Duration = -1 // lines as they stand
+	}
+	reader, err := s.open(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	s.show = newSimulateProgress(cmd.ErrOrStderr())
+	ended := s.read(ctx, reader)
+	s.show.end()
+	ended = errors.Join(ended, reader.Close())
+	r, err := s.report(reader)
+	if err != nil {
+		return no(err, "")
+	}
+	return s.conclude(cmd, r, ended)
+}
+
+// options reads the policies, and judges the conditions by them.
+func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
+	f := s.f
+	o := replay.Options{
+		TrustedProxies: f.trustedProxies, ClientIPHeader: f.clientIPHeader, IPv6Prefix: f.ipv6Prefix.value,
+		Keys: map[string]int{}, Forwarded: -1, Memory: int64(f.memory), Paced: bool(f.paced), Patience: f.patience.Duration,
+		Worst: f.worst.value,
+	}
+	for i, key := range f.keys {
+		if key.source == identity.IP {
+			o.Forwarded = i
+		} else {
+			o.Keys[key.source] = i
+		}
+	}
+	if f.touch.Rat != nil {
+		o.Touch, _ = f.touch.Float64()
+		o.Touch = max(o.Touch, math.SmallestNonzeroFloat64) // nobody is no share, and yet a wish
+	}
+	first, err := readPolicy(cmd.InOrStdin(), f.policy)
+	if err != nil {
+		return o, printProblems(cmd.ErrOrStderr(), err)
+	}
+	o.Policy, o.Name = first.Policy, policyName(f.policy)
+	if f.against != "" {
+		name := f.against
+		if name == "contract" {
+			name = ""
+		}
+		second, err := readPolicy(cmd.InOrStdin(), name)
+		if err != nil {
+			return o, printProblems(cmd.ErrOrStderr(), err)
+		}
+		o.Against, o.AgainstName = &second.Policy, policyName(name)
+	}
+	return o, f.checkConditions(&o)
+}
+
+// policyName is what a policy is called in a report.
+func policyName(file string) string {
+	switch file {
+	case "":
+		return "the contract"
+	case "-":
+		return "standard input"
+	}
+	return file
+}
+
+// checkConditions wants what each condition is about to be there, before the log is read.
+func (f *simulateFlags) checkConditions(o *replay.Options) error {
+	judged, name := &o.Policy, o.Name
+	if o.Against != nil {
+		judged, name = o.Against, o.AgainstName
+	}
+	for _, c := range f.failIf {
+		if c.NeedsAgainst() && o.Against == nil {
+			return misused("give --against FILE too", "--fail-if %q: there is no second policy to compare with", c)
+		}
+		if c.NeedsPaced() && !o.Paced {
+			return misused("give --paced too", "--fail-if %q: callers wait only with --paced", c)
+		}
+		if c.Limiter() != "" && !slices.ContainsFunc(judged.Limiters, func(l weir.Limiter) bool { return l.Name == c.Limiter() }) {
+			var all []string
+			for _, l := range judged.Limiters {
+				all = append(all, l.Name)
+			}
+			return misused(fmt.Sprintf("%s has %s", name, reports.Names(all)), "--fail-if %q: %s has no limiter %q", c, name, c.Limiter())
+		}
+	}
+	return nil
+}
+
+// open opens the logs.
+func (s *simulation) open(stdin io.Reader) (*accesslog.Reader, error) {
+	o := accesslog.Options{Files: s.logs, Stdin: stdin, Format: s.f.format, Reorder: s.f.reorder.Duration, Malformed: s.bad}
+	for _, key := range s.f.keys {
+		o.Fields = append(o.Fields, key.field)
+	}
+	reader, err := accesslog.Open(o)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, no(plainly(err), "name log files that are there; - is standard input")
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return nil, no(plainly(err), "")
+	}
+	if err != nil {
+		return nil, no(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")
+	}
+	return reader, nil
+}
+
+// plainly is an error whose text may hold what a log or a file's name says, fit for a terminal.
+func plainly(err error) error { return errors.New(reports.Shown(err.Error(), 500)) }
+
+// bad is told of a malformed line.
+func (s *simulation) bad(m accesslog.Malformed) {
+	if len(s.malformed) < mostMalformed {
+		s.malformed = append(s.malformed, replay.BadLine{File: m.File, Line: m.Line, Text: string(m.Text), Reason: m.Reason})
+	}
+}
+
+// errMalformed ends a strict run.
+var errMalformed = errors.New("malformed")
+
+// read puts every line through the engine. The error says why not all were.
+func (s *simulation) read(ctx context.Context, reader *accesslog.Reader) error {
+	since, until := int64(math.MinInt64), int64(math.MaxInt64)
+	if !s.f.since.IsZero() {
+		since = s.f.since.UnixNano()
+	}
+	if !s.f.until.IsZero() {
+		until = s.f.until.UnixNano()
+	}
+	var line accesslog.Line
+	for n := 0; ; n++ {
+		if n%1024 == 0 {
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
+			s.show.update(reader.Stats())
+		}
+		err := reader.Next(&line)
+		if bool(s.f.strict) && len(s.malformed) > 0 {
+			return errMalformed
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return plainly(err)
+		}
+		if line.Time < since || line.Time >= until {
+			continue
+		}
+		if err := s.replay.Add(&line); err != nil {
+			return plainly(err)
+		}
+	}
+}
+
+// report is what came out, with what the reader alone knows.
+func (s *simulation) report(reader *accesslog.Reader) (*replay.Report, error) {
+	r, err := s.replay.Report()
+	if err != nil {
+		return nil, err
+	}
+	stats := reader.Stats()
+	r.Log.Files, r.Log.Formats = s.logs, stats.Formats
+	r.Log.Lines, r.Log.Malformed = stats.Lines, stats.Malformed
+	r.Log.Examples = append([]replay.BadLine{}, s.malformed...)
+	return r, nil
+}
+
+// tableWidth is how wide the terminal is that w is; 100 where it is none.
+func tableWidth(w io.Writer) int {
+	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+		if width, _, err := cwriter.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return 100
+}
+
+// A simulationJSON is what weir simulate --json prints.
+type simulationJSON struct {
+	*replay.Report
+	Gates   []reports.Verdict `json:"gates"`
+	Partial string            `json:"partial,omitempty"` // why not all was read; empty: all was
+}
+
+// conclude prints what came out, and returns what the command ends with. ended says why not all was read; nil: it was.
+func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error) error {
+	if errors.Is(ended, errMalformed) {
+		bad := s.malformed[0]
+		return no(fmt.Errorf("%s:%d: %s: \"%s\"", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 200), reports.Shown(bad.Text, 200)),
+			"correct it or cut it out; without --strict it would be counted, and passed over")
+	}
+	if ended == nil && r.Log.Requests == 0 {
+		return s.nothing(r)
+	}
+	verdicts := []reports.Verdict{}
+	for _, c := range s.f.failIf {
+		if ended == nil { // of a part of the log there is no verdict
+			verdicts = append(verdicts, c.Judge(r))
+		}
+	}
+	if err := s.print(cmd.OutOrStdout(), r, verdicts, ended); err != nil {
+		return no(err, "")
+	}
+	if ended != nil {
+		hint := "what was read until then is above"
+		if s.f.html != "" {
+			hint += "; no page was written"
+		}
+		return no(fmt.Errorf("the log was read in part: %w", ended), hint)
+	}
+	return s.judge(cmd.ErrOrStderr(), r, verdicts)
+}
+
+// nothing is what a run without a request ends with: nothing was shown, so no gate may pass.
+func (s *simulation) nothing(r *replay.Report) error {
+	hint := "is it the right log?"
+	switch {
+	case len(s.malformed) > 0:
+		bad := s.malformed[0]
+		hint = fmt.Sprintf("--format says how its lines look; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
+	case r.Log.Without > 0:
+		hint = "its lines tell of connections without a request: handshakes, time-outs"
+	case r.Log.Lines > 0 && !(s.f.since.IsZero() && s.f.until.IsZero()):
+		hint = "--since and --until leave all of them out"
+	}
+	return no(fmt.Errorf("there is no request in %s", count(int(r.Log.Lines), "line")), hint)
+}
+
+// print prints the report, and writes the page where all was read.
+func (s *simulation) print(out io.Writer, r *replay.Report, verdicts []reports.Verdict, ended error) error {
+	if s.page != nil && ended == nil {
+		if err := s.page.write(func(w io.Writer) error { return reports.HTML(w, r, verdicts) }); err != nil {
+			return err
+		}
+	}
+	switch {
+	case bool(s.f.out):
+		y := simulationJSON{Report: r, Gates: verdicts}
+		if ended != nil {
+			y.Partial = ended.Error()
+		}
+		return printSafely(out, y)
+	case s.f.html == "-" && ended == nil:
+		return reports.HTML(out, r, verdicts)
+	}
+	return reports.Table(out, r, tableWidth(out))
+}
+
+// judge says how each condition came out, and returns an error where one holds, or cannot be judged.
+func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict) error {
+	last := &r.Policy
+	if r.Against != nil {
+		last = r.Against
+	}
+	covered := slices.ContainsFunc(last.Limiters, func(l replay.Limiter) bool { return l.Requests > 0 })
+	if !covered {
+		fmt.Fprintf(stderr, "warning: no limiter of %s covers any of these requests\n", reports.Shown(last.Name, 200))
+	}
+	failed := 0
+	for _, v := range verdicts {
+		how := "passed"
+		if v.Holds {
+			how = "failed"
+			failed++
+		}
+		fmt.Fprintf(stderr, "gate %s: %s: %s\n", how, v.Condition, v.Measured)
+	}
+	switch {
+	case failed > 0:
+		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
+	case len(verdicts) > 0 && !covered:
+		return no(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
+	case len(verdicts) > 0 && crowded(r):
+		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
+	}
+	return nil
+}
+
+// crowded reports whether there was too little memory, so that figures may be wrong.
+func crowded(r *replay.Report) bool {
+	for _, o := range []*replay.Outcome{&r.Policy, r.Against} {
+		if o != nil && (o.Shared > 0 || o.Delay != nil && o.Delay.NoRoom > 0) {
+			return true
+		}
+	}
+	return false
+}
