@@ -175,6 +175,9 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 		return misused("see 'weir verify --help'", "plan what to send to %s: %s", to, docsync.Shown(err.Error(), 1000))
 	}
 	announce(cmd.ErrOrStderr(), to, host, plan)
+	if plan.Requests == 0 {
+		return misused("the reasons are above; see 'weir verify --help'", "nothing can be sent to %s that would show anything", to)
+	}
 	if !bool(f.yes) && !host.loopback() {
 		return misused("add --yes if its owner agrees, and its other callers can bear to be refused meanwhile",
 			"%s is not on this machine, and nothing was sent", host.name)

@@ -35,6 +35,9 @@ type verifyProgress struct {
 	ended    bool
 }
 
+// mostInLine is how much of what is under way a line says.
+const mostInLine = 2
+
 // between is how often a line says how far it is.
 const between = 10 * time.Second
 
@@ -93,7 +96,10 @@ func (p *verifyProgress) line() string {
 		p.told = p.wake
 		text += ", next window in " + timeLeft(p.wake.Sub(now))
 	}
-	for _, doing := range p.now.Doing {
+	for i, doing := range p.now.Doing {
+		if i == mostInLine {
+			return text + fmt.Sprintf("; and %d more", len(p.now.Doing)-i)
+		}
 		text += "; " + docsync.Shown(doing, 200)
 	}
 	return text

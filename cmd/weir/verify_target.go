@@ -75,7 +75,7 @@ func announce(w io.Writer, to *url.URL, host *pinned, plan *verify.Plan) {
 	if _, err := netip.ParseAddr(host.name); err != nil {
 		at = ", at " + host.where()
 	}
-	fmt.Fprintf(w, "%s%s: at most %s\n", to, at, count(plan.Requests, "request"))
+	fmt.Fprintf(w, "%s%s, is about to be sent:\n", to, at)
 	for _, line := range plan.Lines {
 		for i, part := range wrap(line, reportWidth-4) {
 			indent := "  "
