@@ -82,6 +82,10 @@ bench-pacer: ## callers that share a limit, through the pacer and through other 
 bench-operate: ## what metrics, top callers, denial ids, a candidate and reloads cost those who are served: four minutes
 	cd bench && go run . -operate -rounds 7
 
+.PHONY: bench-verify
+bench-verify: ## `weir verify` against other rate limiters on loopback: VERIFY="-docs ../docs" writes docs/verify.md anew
+	cd bench && go run ./verified $(VERIFY)
+
 .PHONY: screenshot
 screenshot: ## docs/demo.png and docs/dashboard.png, the README's pictures, from the browser tests; takes two minutes
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png

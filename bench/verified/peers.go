@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-chi/httprate"
+	golimiter "github.com/sethvargo/go-limiter/httplimit"
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	"github.com/ulule/limiter/v3"
+	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+	"github.com/ulule/limiter/v3/drivers/store/memory"
+)
+
+// A world is what peers are started in.
+type world struct{ dir, weir string }
+
+// A peer is a rate limiter that is verified.
+type peer struct {
+	name    string
+	promise string // how it counts, by its own documentation
+	start   func(context.Context, world) (url string, stop func(), err error)
+	version func(context.Context, world) (string, error)
+}
+
+// peers are those that are verified, in the table's order.
+var peers = []peer{
+	{"weir", "fixed windows from the first request on", startWeir, weirVersion},
+	{"go-chi/httprate", "a sliding window: what is left of the previous one counts in proportion", handler(chi), module("github.com/go-chi/httprate")},
+	{"ulule/limiter", "fixed windows from the first request on", handler(ulule), module("github.com/ulule/limiter/v3")},
+	{"sethvargo/go-limiter", "fixed windows from the first request on", handler(sethvargo), module("github.com/sethvargo/go-limiter")},
+	{"throttled", "GCRA: the budget comes back bit by bit", handler(throttle), module("github.com/throttled/throttled/v2")},
+	{"nginx limit_req", "a leaky bucket: the budget comes back bit by bit", startNginx, nginxVersion},
+}
+
+// api is the backend of every peer: items are made of JSON objects, and nothing else is found.
+func api(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case r.URL.Path != "/things/items":
+		w.WriteHeader(http.StatusNotFound)
+	case r.Method != http.MethodPost:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	default:
+		var item map[string]any
+		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&item); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			break
+		}
+		w.WriteHeader(http.StatusCreated)
+	}
+	_, _ = io.WriteString(w, "{}\n") // the verifier went away: it says so itself
+}
+
+// address is the caller's, without its port.
+func address(r *http.Request) (string, error) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return httprate.CanonicalizeIP(host), err
+}
+
+func chi(next http.Handler) (http.Handler, error) {
+	return httprate.LimitBy(limit, 10*time.Second, address)(next), nil
+}
+
+func ulule(next http.Handler) (http.Handler, error) {
+	return stdlib.NewMiddleware(limiter.New(memory.NewStore(), limiter.Rate{Period: 10 * time.Second, Limit: limit})).Handler(next), nil
+}
+
+func sethvargo(next http.Handler) (http.Handler, error) {
+	store, err := memorystore.New(&memorystore.Config{Tokens: limit, Interval: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	middleware, err := golimiter.NewMiddleware(store, golimiter.IPKeyFunc())
+	if err != nil {
+		return nil, err
+	}
+	return middleware.Handle(next), nil
+}
+
+// byAddress varies by the address alone: throttled's own RemoteAddr has the port in it.
+type byAddress struct{}
+
+func (byAddress) Key(r *http.Request) string {
+	host, _ := address(r) // net/http writes RemoteAddr
+	return host
+}
+
+func throttle(next http.Handler) (http.Handler, error) {
+	store, err := memstore.NewCtx(65536)
+	if err != nil {
+		return nil, err
+	}
+	// Two a second with a burst of 19 beyond the first: 20 at once, and 20 in 10 seconds.
+	rate, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(limit / 10), MaxBurst: limit - 1})
+	if err != nil {
+		return nil, err
+	}
+	l := throttled.HTTPRateLimiterCtx{RateLimiter: rate, VaryBy: byAddress{}}
+	return l.RateLimit(next), nil
+}
+
+// handler starts a net/http server of this process with the limiter before the backend.
+func handler(wrap func(http.Handler) (http.Handler, error)) func(context.Context, world) (string, func(), error) {
+	return func(context.Context, world) (string, func(), error) {
+		h, err := wrap(http.HandlerFunc(api))
+		if err != nil {
+			return "", nil, err
+		}
+		return listen(h)
+	}
+}
+
+func listen(h http.Handler) (url string, stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	server, done := &http.Server{Handler: h}, make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // until it is closed
+	}()
+	return "http://" + listener.Addr().String(), func() {
+		_ = server.Close() // it ends with the program
+		<-done
+	}, nil
+}
+
+// module returns the version of a library that this program is built with.
+func module(path string) func(context.Context, world) (string, error) {
+	return func(context.Context, world) (string, error) {
+		info, ok := debug.ReadBuildInfo()
+		if !ok {
+			return "", fmt.Errorf("this program does not know what it is built of")
+		}
+		for _, m := range info.Deps {
+			if m.Path == path {
+				return m.Version, nil
+			}
+		}
+		return "", fmt.Errorf("%s is not in this program", path)
+	}
+}
+
+var listening = regexp.MustCompile(`(?m)^listening +(http://\S+)`)
+
+func startWeir(ctx context.Context, w world) (url string, stop func(), err error) {
+	backend, stopBackend, err := listen(http.HandlerFunc(api))
+	if err != nil {
+		return "", nil, err
+	}
+	cmd := exec.CommandContext(ctx, w.weir, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", filepath.Join(w.dir, "data"),
+		"--policy", filepath.Join(w.dir, "policy.yaml"), "--upstream", backend, "--access-log=off")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Wait()                          // it ends as it likes
+		stopBackend()
+	}
+	said := make([]byte, 0, 4096)
+	for {
+		n, err := out.Read(said[len(said):cap(said)])
+		said = said[:len(said)+n]
+		if m := listening.FindSubmatch(said); m != nil && strings.Contains(string(said), "\nready\n") {
+			return string(m[1]), stop, nil
+		}
+		if err != nil || len(said) == cap(said) {
+			stop()
+			return "", nil, fmt.Errorf("weir serve does not say where it listens: %s", said)
+		}
+	}
+}
+
+func weirVersion(ctx context.Context, w world) (string, error) {
+	return "this commit", nil
+}
+
+// startNginx runs Debian's nginx as its documentation limits requests, with the status and the burst that it offers for that.
+func startNginx(ctx context.Context, w world) (url string, stop func(), err error) {
+	backend, stopBackend, err := listen(http.HandlerFunc(api))
+	if err != nil {
+		return "", nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	defer listener.Close()
+	socket, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		return "", nil, err
+	}
+	defer socket.Close()
+	dir := filepath.Join(w.dir, "nginx")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	user := ""
+	if os.Getuid() == 0 {
+		user = "user root;"
+	}
+	conf := fmt.Sprintf(`%s
+daemon off;
+worker_processes 1;
+pid %[2]s/pid;
+error_log /dev/null;
+events { worker_connections 512; }
+http {
+	access_log off;
+	client_body_temp_path %[2]s/body;
+	proxy_temp_path %[2]s/proxy;
+	fastcgi_temp_path %[2]s/fastcgi;
+	uwsgi_temp_path %[2]s/uwsgi;
+	scgi_temp_path %[2]s/scgi;
+	limit_req_zone $binary_remote_addr zone=api:1m rate=2r/s;
+	limit_req_status 429;
+	server {
+		listen %[3]s;
+		location / {
+			limit_req zone=api burst=19 nodelay;
+			proxy_pass %[4]s;
+		}
+	}
+}
+`, user, dir, listener.Addr(), backend)
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		return "", nil, err
+	}
+	cmd := exec.CommandContext(ctx, nginxPath(), "-p", dir, "-c", file, "-e", "stderr")
+	cmd.ExtraFiles, cmd.Env = []*os.File{socket}, append(os.Environ(), "NGINX=3;") // descriptor 3, which listens already
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }       // its master ends its worker
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	return "http://" + listener.Addr().String(), func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Wait()                          // it ends as it likes
+		stopBackend()
+	}, nil
+}
+
+func nginxPath() string {
+	if path, err := exec.LookPath("nginx"); err == nil {
+		return path
+	}
+	return "/usr/sbin/nginx" // sbin is not on everybody's PATH
+}
+
+func nginxVersion(ctx context.Context, _ world) (string, error) {
+	out, err := exec.CommandContext(ctx, nginxPath(), "-v").CombinedOutput()
+	_, version, _ := strings.Cut(strings.TrimSpace(string(out)), "nginx/")
+	return version, err
+}

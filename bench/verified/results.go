@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/bench/page"
+)
+
+// A result is one of weir verify --json.
+type result struct {
+	Clause, Limiter, Verdict, Detail string
+	Exchange                         *struct{ Request, Response, At string }
+}
+
+// A report is what weir verify --json prints, as far as it is used here.
+type report struct {
+	Sent, Planned int
+	Error         string
+	Results       []result
+	Clauses       []struct{ ID, Says string }
+}
+
+// verify runs weir verify. That clauses are broken is no error.
+func (w world) verify(ctx context.Context, url string) (r report, err error) {
+	cmd := exec.CommandContext(ctx, w.weir, "verify", url, "--policy", filepath.Join(w.dir, "policy.yaml"), "--real", "--json")
+	cmd.Stderr = os.Stderr
+	out, ran := cmd.Output()
+	if err := json.NewDecoder(bytes.NewReader(out)).Decode(&r); err != nil {
+		return r, fmt.Errorf("weir verify printed no report: %w, %w", err, ran)
+	}
+	if len(r.Results) == 0 {
+		return r, fmt.Errorf("weir verify found nothing: %s", r.Error)
+	}
+	return r, nil
+}
+
+// A verified is a peer with what was found.
+type verified struct {
+	peer
+	version string
+	report
+}
+
+// results are those of all.
+type results struct {
+	machine string
+	of      []verified
+}
+
+func (s *results) add(p peer, version string, r report) { s.of = append(s.of, verified{p, version, r}) }
+
+var marks = map[string]string{"kept": "✓", "broken": "✗", "untested": "–"}
+
+// mark is a clause's verdict in the table: the worst, where there are several.
+func (v verified) mark(clause string) string {
+	worst := ""
+	for _, verdict := range []string{"untested", "kept", "broken"} {
+		for _, x := range v.Results {
+			if x.Clause == clause && x.Verdict == verdict {
+				worst = verdict
+			}
+		}
+	}
+	return marks[worst]
+}
+
+// markdown is the table with what was seen below it.
+func (s results) markdown() string {
+	var b strings.Builder
+	head := []string{"clause"}
+	versions, counts := []string{"version"}, []string{"requests"}
+	for _, v := range s.of {
+		head = append(head, v.name)
+		versions = append(versions, v.version)
+		counts = append(counts, fmt.Sprint(v.Sent))
+	}
+	rows := [][]string{versions, counts}
+	for _, c := range s.of[0].Clauses {
+		row := []string{"`" + c.ID + "`"}
+		for _, v := range s.of {
+			row = append(row, v.mark(c.ID))
+		}
+		if slices.ContainsFunc(row[1:], func(mark string) bool { return mark == "✓" || mark == "✗" }) {
+			rows = append(rows, row)
+		}
+	}
+	fmt.Fprintf(&b, "%s.\n\n%s", s.machine, page.Table(head, rows))
+	for _, v := range s.of {
+		fmt.Fprintf(&b, "\n**%s** counts %s.\n", v.name, v.promise)
+		if !slices.ContainsFunc(v.Results, func(x result) bool { return x.Verdict == "broken" }) {
+			b.WriteString("Nothing is broken.\n")
+			continue
+		}
+		b.WriteString("\n")
+		for _, x := range v.Results {
+			if x.Verdict == "broken" {
+				fmt.Fprintf(&b, "- `%s`: %s\n", x.Clause, quoted(x.Detail))
+			}
+		}
+	}
+	return b.String()
+}
+
+// quoted is a text of a report as Markdown takes it.
+func quoted(s string) string {
+	return strings.NewReplacer("<", "&lt;", "|", `\|`, "*", `\*`, "_", `\_`, "\n", " ").Replace(s)
+}
