@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/accesslog"
 	"github.com/weirlimit/weir/internal/live"
@@ -16,7 +18,7 @@ import (
 const noon = 1772366400
 
 // limiterOf returns one limiter over everything, in the words of a policy.
-func limiterOf(t testing.TB, name string, windows ...string) weir.Limiter {
+func limiterOf(t rapid.TB, name string, windows ...string) weir.Limiter {
 	t.Helper()
 	l := weir.Limiter{Name: name, Routes: []weir.Route{{Path: "/", Prefix: true}}}
 	for _, s := range windows {
@@ -31,7 +33,7 @@ func limiterOf(t testing.TB, name string, windows ...string) weir.Limiter {
 
 func policyOf(limiters ...weir.Limiter) weir.Policy { return weir.Policy{Limiters: limiters} }
 
-func start(t testing.TB, o Options) *Replay {
+func start(t rapid.TB, o Options) *Replay {
 	t.Helper()
 	if o.Forwarded == 0 {
 		o.Forwarded = -1
@@ -44,7 +46,7 @@ func start(t testing.TB, o Options) *Replay {
 }
 
 // send adds a request at that many seconds past noon.
-func send(t testing.TB, r *Replay, second float64, peer string) {
+func send(t rapid.TB, r *Replay, second float64, peer string) {
 	t.Helper()
 	if err := r.Add(lineAt(second, peer)); err != nil {
 		t.Fatal(err)
@@ -55,7 +57,7 @@ func lineAt(second float64, peer string) *accesslog.Line {
 	return &accesslog.Line{Time: noon*int64(time.Second) + int64(second*float64(time.Second)), Peer: []byte(peer), Method: []byte("GET"), Target: []byte("/a?b=c")}
 }
 
-func report(t testing.TB, r *Replay) *Report {
+func report(t rapid.TB, r *Replay) *Report {
 	t.Helper()
 	out, err := r.Report()
 	if err != nil {
