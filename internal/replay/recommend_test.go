@@ -3,6 +3,7 @@ package replay
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,4 +155,29 @@ func TestPeakBucketsAreInOrder(t *testing.T) {
 		}
 		before = b
 	}
+}
+
+func TestEachWindowIsJudgedAsIfItStoodAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		both := limiterOf(t, "all", "5 per 10 seconds by ip", "7 per minute by agent")
+		first, second := limiterOf(t, "all", "5 per 10 seconds by ip"), limiterOf(t, "all", "7 per minute by agent")
+		all := drawSent(t, &both)
+		share := float64(rapid.IntRange(1, 4).Draw(t, "share")) / 4
+		recommended := func(l weir.Limiter) (out []Recommend) {
+			r := start(t, Options{Policy: policyOf(l), Touch: share})
+			for i := range all {
+				if err := r.Add(all[i].line()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, w := range report(t, r).Policy.Limiters[0].Windows {
+				out = append(out, *w.Recommend)
+			}
+			return out
+		}
+		together := recommended(both)
+		if apart := append(recommended(first), recommended(second)...); !slices.Equal(together, apart) {
+			t.Fatalf("together %+v, apart %+v", together, apart)
+		}
+	})
 }

@@ -1,0 +1,152 @@
+package replay
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/accesslog"
+)
+
+// crowd puts n requests of ever new callers through a replay, ten a second; every 100th comes three times, so that a limit of two
+// refuses it something.
+func crowd(t testing.TB, r *Replay, n int) (touched int) {
+	var l accesslog.Line
+	l.Method, l.Target = []byte("GET"), []byte("/")
+	peer := make([]byte, 0, 16)
+	for i := range n {
+		peer = fmt.Appendf(peer[:0], "%d.%d.%d.%d", 1+i>>24, i>>16&255, i>>8&255, i&255)
+		l.Time, l.Peer = noon*1e9+int64(i)*1e8, peer
+		times := 1
+		if i%100 == 0 {
+			times, touched = 3, touched+1
+		}
+		for range times {
+			if err := r.Add(&l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return touched
+}
+
+func near(got Count, want int, share float64) bool {
+	return got.Estimated && math.Abs(float64(got.N)-float64(want)) <= share*float64(want)
+}
+
+func TestMoreCallersThanFitAreEstimated(t *testing.T) {
+	const n = 1_000_000
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: LeastMemory, Touch: 0.02})
+	touched := crowd(t, r, n)
+	o := report(t, r).Policy
+	w := o.Limiters[0].Windows[0]
+	if o.Requests != n+2*int64(touched) || o.Refused != int64(touched) || o.Shared != 0 {
+		t.Errorf("%d requests, %d refused, %d shared", o.Requests, o.Refused, o.Shared)
+	}
+	if !near(o.Callers, n, 0.03) || !near(o.Touched, touched, 0.03) || !near(w.Callers, n, 0.03) || !near(w.Touched, touched, 0.03) || w.Forgotten != 0 || w.Peak != 3 {
+		t.Errorf("addresses %+v, %+v; window %+v; want %d, %d", o.Callers, o.Touched, w, n, touched)
+	}
+	// One in 100 has a peak of 3, the others of 1: two percent may be touched, so that 1 is enough.
+	if got := w.Recommend; got == nil || got.Limit != 1 || !near(got.Touches, touched, 0.05) || got.Share > 0.02 {
+		t.Errorf("recommended: %+v", got)
+	}
+}
+
+func TestAnEstimatedShareRoundsOnTheSafeSide(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: LeastMemory, Touch: 0.0101})
+	crowd(t, r, 400_000)
+	if got := report(t, r).Policy.Limiters[0].Windows[0].Recommend; got == nil || got.Limit != 3 || got.Touches.N != 0 {
+		t.Errorf("recommended: %+v: 1 %% may be a little more or less, and so counts as too many", got)
+	}
+}
+
+func TestCallersThatAreForgottenTooEarlyAreTold(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory, Touch: 0.02})
+	crowd(t, r, 300_000) // 30 000 s: no window ends
+	o := report(t, r).Policy
+	if w := o.Limiters[0].Windows[0]; w.Forgotten == 0 || w.Recommend != nil || !w.Callers.Estimated {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestBudgetsThatWereSharedAreTold(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory})
+	crowd(t, r, 360_000)
+	if o := report(t, r).Policy; o.Shared == 0 {
+		t.Error("360 000 live budgets in 7 MiB, and none is shared")
+	}
+}
+
+func TestMemoryDoesNotGrowWithTheLog(t *testing.T) {
+	heap := func(n int) int64 {
+		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip", "30 per hour by ip+agent")), Memory: LeastMemory, Touch: 0.02})
+		crowd(t, r, n)
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		store := r.lanes[0].store.Stats().Bytes
+		if o := report(t, r).Policy; o.Shared > 0 {
+			t.Errorf("%d budgets were shared", o.Shared)
+		}
+		return int64(m.HeapAlloc) + store
+	}
+	some, many := heap(200_000), heap(600_000)
+	if many > some+some/10 || many > LeastMemory+8<<20 {
+		t.Errorf("%d bytes after 200 000 callers, %d after three times as many", some, many)
+	}
+}
+
+// BenchmarkTenMillionCallers tells how much memory a log of ten million different callers takes, of whom few are alive at a time.
+func BenchmarkTenMillionCallers(b *testing.B) {
+	for b.Loop() {
+		r := start(b, Options{Policy: policyOf(limiterOf(b, "all", "2 per minute by ip")), Touch: 0.001})
+		crowd(b, r, 10_000_000)
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		store := r.lanes[0].store.Stats().Bytes
+		o := report(b, r).Policy
+		b.ReportMetric(float64(int64(m.HeapAlloc)+store)/(1<<20), "MiB")
+		b.ReportMetric(float64(o.Callers.N), "callers")
+		b.ReportMetric(float64(o.Shared), "shared")
+	}
+}
+
+func TestEntriesAreFoundWhereTheyWerePut(t *testing.T) {
+	c := callers{pool: newPool(64 << 20)}
+	const n = 300_000
+	hash := func(i int) uint64 {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], uint64(i))
+		x := binary.LittleEndian.Uint64(b[:]) * 0x9e3779b97f4a7c15
+		return x ^ x>>29*0xbf58476d1ce4e5b9
+	}
+	for i := range n {
+		e := c.at(hash(i), 1)
+		if e.requests != 0 {
+			t.Fatalf("the %dth is there already", i)
+		}
+		e.requests = uint32(i + 1)
+		if i%3 == 0 {
+			c.mark(e, touched)
+		}
+	}
+	for i := range n {
+		if e := c.lookUp(hash(i)); e == nil || e.requests != uint32(i+1) || e.has(touched) != (i%3 == 0) {
+			t.Fatalf("the %dth: %+v", i, e)
+		}
+	}
+	if c.lookUp(hash(n)) != nil || c.count(known) != (Count{N: n}) || c.count(touched) != (Count{N: n / 3}) {
+		t.Errorf("%+v, %+v", c.count(known), c.count(touched))
+	}
+	all := 0
+	c.each(func(*entry) { all++ })
+	if all != n {
+		t.Errorf("%d entries", all)
+	}
+	if used := 64<<20 - c.pool.left; used > n*entrySize*2 {
+		t.Errorf("%d bytes for %d entries", used, n)
+	}
+}
