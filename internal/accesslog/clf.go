@@ -65,9 +65,10 @@ func (c *clf) parse(b []byte, r *record) error {
 	r.Time, r.Peer, r.Status = at, p.peer, status
 	r.Method, r.Target = requestLine(unescape(p.request))
 	r.Target = r.origin(r.Target)
-	if r.UserAgent = given(p.agent); c.shape != traefik {
-		r.UserAgent = unescape(r.UserAgent)
+	if c.shape != traefik { // which escapes nothing
+		p.agent = unescape(p.agent)
 	}
+	r.UserAgent = given(p.agent)
 	return nil
 }
 

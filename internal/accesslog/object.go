@@ -372,7 +372,7 @@ func floating(b []byte, unit int64) (int64, bool) {
 	if ns, ok := decimal(b, unit); ok {
 		return ns, true
 	}
-	if bytes.IndexAny(b, "eE") < 0 {
+	if !bytes.ContainsAny(b, "eE") {
 		return 0, false
 	}
 	n, err := strconv.ParseFloat(string(b), 64)

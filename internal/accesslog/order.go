@@ -20,47 +20,59 @@ func (r *record) own(value []byte) []byte {
 
 const scratchKept = 4096 // bytes that a record keeps for its next line
 
-// reset readies the record for another line with that many extra values.
-func (r *record) reset(extras int) {
-	extra := r.extra
-	if len(extra) != extras {
-		extra = make([][]byte, extras)
+// ready makes room for that many extra values.
+func (r *record) ready(extras int) {
+	if len(r.extra) != extras {
+		r.extra = make([][]byte, extras)
 	}
+}
+
+// reset empties the record, so that it holds no block that its line stood in.
+func (r *record) reset() {
+	extra := r.extra
 	clear(extra)
 	if cap(r.scratch) > scratchKept {
 		r.scratch = nil
 	}
-	r.Line = Line{extra: extra}
-	r.scratch = r.scratch[:0]
+	*r = record{Line: Line{extra: extra}, scratch: r.scratch[:0]}
 }
 
 // An order holds the lines of one file that have been read and not yet left, and gives the earliest: of equal times the one that
 // stands before. Lines that come in order cost no comparison but one: they wait in a queue, only stragglers in a heap.
 type order struct {
-	records []record
-	free    []int32 // indexes into records
+	records []*[chunk]record // never moved, so that growing costs no copy
+	free    []int32          // numbers of records
 
 	queue       []int32 // a ring; its length is a power of 2
 	head, count int
 	late        []int32 // a heap
 }
 
+const chunk = 64
+
+// at returns the record of that number.
+func (o *order) at(i int32) *record { return &o.records[uint32(i)/chunk][uint32(i)%chunk] }
+
 func (o *order) len() int { return o.count + len(o.late) }
 
-// room returns the index of a record to fill. Pointers into records are void after it.
+// room returns the number of a record to fill.
 func (o *order) room() int32 {
-	if n := len(o.free); n > 0 {
-		i := o.free[n-1]
-		o.free = o.free[:n-1]
-		return i
+	if len(o.free) == 0 {
+		first := int32(len(o.records)) * chunk
+		o.records = append(o.records, new([chunk]record))
+		for i := int32(chunk) - 1; i >= 0; i-- {
+			o.free = append(o.free, first+i)
+		}
 	}
-	o.records = append(o.records, record{})
-	return int32(len(o.records) - 1)
+	n := len(o.free) - 1
+	i := o.free[n]
+	o.free = o.free[:n]
+	return i
 }
 
 // push takes a filled record.
 func (o *order) push(i int32) {
-	if o.count > 0 && o.records[i].Time < o.records[o.last()].Time {
+	if o.count > 0 && o.at(i).Time < o.at(o.last()).Time {
 		o.pushLate(i)
 		return
 	}
@@ -82,7 +94,7 @@ func (o *order) enqueue(i int32) {
 	o.count++
 }
 
-// first returns the index of the earliest record. There must be one.
+// first returns the number of the earliest record. There must be one.
 func (o *order) first() int32 {
 	if len(o.late) == 0 {
 		return o.queue[o.head]
@@ -134,20 +146,23 @@ func (o *order) pushLate(i int32) {
 }
 
 func (o *order) before(i, j int32) bool {
-	a, b := &o.records[i], &o.records[j]
+	a, b := o.at(i), o.at(j)
 	return a.Time < b.Time || a.Time == b.Time && a.Number < b.Number
 }
 
 // drop gives a record back for another line.
-func (o *order) drop(i int32) { o.free = append(o.free, i) }
+func (o *order) drop(i int32) {
+	o.at(i).reset()
+	o.free = append(o.free, i)
+}
 
 // held calls f for every record that waits.
 func (o *order) held(f func(r *record)) {
 	for n := range o.count {
-		f(&o.records[o.queue[(o.head+n)&(len(o.queue)-1)]])
+		f(o.at(o.queue[(o.head+n)&(len(o.queue)-1)]))
 	}
 	for _, i := range o.late {
-		f(&o.records[i])
+		f(o.at(i))
 	}
 }
 

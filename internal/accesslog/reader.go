@@ -168,7 +168,7 @@ func (r *Reader) Next(l *Line) error {
 	}
 	s := r.open[0]
 	r.given = s.order.pop()
-	*l = s.order.records[r.given].Line
+	*l = s.order.at(r.given).Line
 	if l.Time < r.leaving {
 		r.outOfOrder.Add(1)
 		if by := r.leaving - l.Time; by > r.disorder.Load() {
@@ -184,12 +184,11 @@ func (r *Reader) Next(l *Line) error {
 // has ended with.
 func (r *Reader) forward() error {
 	s := r.open[0]
-	rec := &s.order.records[r.given]
+	rec := s.order.at(r.given)
 	r.waiting--
 	r.held -= rec.size
 	if rec.in != nil {
 		r.pool.release(rec.in)
-		rec.in = nil
 	}
 	s.order.drop(r.given)
 	r.given = -1

@@ -112,7 +112,7 @@ func (s *source) unknown(seen []sampled, choices []format) error {
 			s.name, len(seen), strings.Join(Formats()[1:], ", "), line, cut)
 	}
 	var r record
-	r.reset(len(s.r.o.Fields))
+	r.ready(len(s.r.o.Fields))
 	reason := choices[0].open(s.r.o.Fields).parse(trimmed(bytes.Clone(seen[0].text)), &r)
 	return fmt.Errorf("read %s: none of its first %d lines has the format %s; the first is %q%s: %w (the formats are %s)",
 		s.name, len(seen), choices[0].name, line, cut, cmp.Or(reason, seen[0].err), strings.Join(Formats(), ", "))
@@ -126,7 +126,8 @@ func choose(seen []sampled, choices []format, fields []string) (best *format, fi
 		var r record
 		fits, earliest := 0, int64(0)
 		for _, line := range seen {
-			r.reset(len(fields))
+			r.reset()
+			r.ready(len(fields))
 			if line.err != nil || p.parse(trimmed(bytes.Clone(line.text)), &r) != nil {
 				continue
 			}
@@ -243,7 +244,7 @@ func (s *source) fill() bool {
 	if s.order.len() == 0 {
 		return false
 	}
-	s.head = s.order.records[s.order.first()].Time
+	s.head = s.order.at(s.order.first()).Time
 	return true
 }
 
@@ -252,7 +253,7 @@ func (s *source) ready() bool {
 	if s.order.len() == 0 {
 		return false
 	}
-	return s.slack < 0 || s.r.full() || s.order.records[s.order.first()].Time+s.slack <= s.latest
+	return s.slack < 0 || s.r.full() || s.order.at(s.order.first()).Time+s.slack <= s.latest
 }
 
 // read reads one line.
@@ -274,8 +275,8 @@ func (s *source) read() {
 		return
 	}
 	i := s.order.room()
-	rec := &s.order.records[i]
-	rec.reset(len(s.r.o.Fields))
+	rec := s.order.at(i)
+	rec.ready(len(s.r.o.Fields))
 	if err := s.parser.parse(line.text, rec); err != nil {
 		s.order.drop(i)
 		s.malformed(&line, err)

@@ -1,0 +1,378 @@
+package accesslog_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir/internal/accesslog"
+)
+
+// commonLine returns a line of the common format with a target that tells it from others.
+func commonLine(at time.Time, target string) string {
+	return fmt.Sprintf("192.0.2.1 - - [%s] \"GET /%s HTTP/1.1\" 200 1\n", at.Format("02/Jan/2006:15:04:05 -0700"), target)
+}
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func write(t interface{ Fatal(...any) }, name string, text []byte) string {
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// targets reads all lines and returns their targets and times.
+func targets(tb interface{ Fatal(...any) }, o accesslog.Options) (found []string, times []int64, stats accesslog.Stats) {
+	r, err := accesslog.Open(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var l accesslog.Line
+	for {
+		err := r.Next(&l)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		found = append(found, string(l.Target))
+		times = append(times, l.Time)
+	}
+	stats = r.Stats()
+	if err := r.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return found, times, stats
+}
+
+// packed returns a text in one of the ways in which logs lie on disks.
+func packed(text []byte, how int) []byte {
+	half := bytes.LastIndexByte(text[:len(text)/2], '\n') + 1
+	switch how {
+	case 1:
+		return zipped(text)
+	case 2: // two members
+		return append(zipped(text[:half]), zipped(text[half:])...)
+	case 3:
+		return zstded(text)
+	case 4: // two frames, and one to be skipped before and between them
+		skip := "\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+		return slices.Concat([]byte(skip), zstded(text[:half]), []byte(skip), zstded(text[half:]))
+	}
+	return text
+}
+
+func TestLinesOfManyFilesComeInTheOrderOfTimeEachOnce(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		const slack = 5 // seconds by which a line may stand too late
+		files := make([]strings.Builder, rapid.IntRange(1, 6).Draw(t, "files"))
+		n := rapid.IntRange(len(files), 120).Draw(t, "lines")
+		clocks := make([]int, len(files)) // the latest second written to each
+		for i := range files {
+			clocks[i] = rapid.IntRange(0, 60).Draw(t, "start")
+		}
+		for i := range n {
+			f := i % len(files)
+			if i >= len(files) {
+				f = rapid.IntRange(0, len(files)-1).Draw(t, "file")
+			}
+			second := clocks[f] + rapid.IntRange(-slack, 3).Draw(t, "later")
+			clocks[f] = max(clocks[f], second)
+			files[f].WriteString(commonLine(noon.Add(time.Duration(second)*time.Second), fmt.Sprintf("%d-%d", f, i)))
+		}
+		o := accesslog.Options{Reorder: slack * time.Second}
+		for i := range files {
+			text := packed([]byte(files[i].String()), rapid.IntRange(0, 4).Draw(t, "packed"))
+			o.Files = append(o.Files, write(t, filepath.Join(dir, fmt.Sprint(i)), text))
+		}
+		found, times, stats := targets(t, o)
+		if !slices.IsSorted(times) {
+			t.Fatalf("times are out of order: %v", times)
+		}
+		if stats.OutOfOrder != 0 || stats.Lines != int64(n) || stats.Malformed != 0 || stats.Bytes != stats.Total {
+			t.Fatalf("stats are %+v of %d lines", stats, n)
+		}
+		slices.Sort(found)
+		if len(slices.Compact(found)) != n {
+			t.Fatalf("%d different lines of %d", len(slices.Compact(found)), n)
+		}
+		again, _, _ := targets(t, o)
+		if slices.Sort(again); !slices.Equal(again, found) {
+			t.Fatal("a second reading says something else")
+		}
+	})
+}
+
+func TestLinesOfOneTimeKeepTheOrderOfFilesAndLines(t *testing.T) {
+	dir := t.TempDir()
+	o := accesslog.Options{}
+	for f := range 3 {
+		text := ""
+		for i := range 2 {
+			text += commonLine(noon, fmt.Sprintf("%d%d", f, i))
+		}
+		o.Files = append(o.Files, write(t, filepath.Join(dir, fmt.Sprint(f)), []byte(text)))
+	}
+	if found, _, _ := targets(t, o); !slices.Equal(found, []string{"/00", "/01", "/10", "/11", "/20", "/21"}) {
+		t.Errorf("they come as %v", found)
+	}
+}
+
+func TestALineThatIsTooLateComesAtOnceAndIsCounted(t *testing.T) {
+	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
+	text := commonLine(at(0), "a") + commonLine(at(10), "b") + commonLine(at(12), "c") + commonLine(at(3), "late") + commonLine(at(20), "d")
+	for _, test := range []struct {
+		reorder    time.Duration
+		want       string
+		outOfOrder int64
+		disorder   time.Duration
+	}{
+		{0, "/a /b /late /c /d", 1, 7 * time.Second},
+		{10 * time.Second, "/a /late /b /c /d", 0, 0},
+		{-1, "/a /b /c /late /d", 1, 9 * time.Second},
+	} {
+		found, _, stats := targets(t, accesslog.Options{Stdin: strings.NewReader(text), Reorder: test.reorder})
+		if got := strings.Join(found, " "); got != test.want || stats.OutOfOrder != test.outOfOrder || stats.Disorder != test.disorder {
+			t.Errorf("within %v: %s, %d out of order by at most %v; want %s, %d, %v", test.reorder,
+				got, stats.OutOfOrder, stats.Disorder, test.want, test.outOfOrder, test.disorder)
+		}
+	}
+}
+
+func TestFilesThatCannotBeReadAreSaidToBeByName(t *testing.T) {
+	dir := t.TempDir()
+	good := write(t, filepath.Join(dir, "good.log"), []byte(commonLine(noon, "a")))
+	if err := os.Link(good, filepath.Join(dir, "same.log")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "what.log"), []byte(strings.Repeat("\x1b[31mno log\n", 200)))
+	write(t, filepath.Join(dir, "packed.xz"), []byte("\xfd7zXZ\x00\x00\x00"))
+	write(t, filepath.Join(dir, "broken.gz"), []byte("\x1f\x8b\x07\x00\x00\x00\x00\x00\x00\x00"))
+	for _, test := range []struct {
+		format string
+		fields []string
+		files  []string
+		want   []string
+	}{
+		{"", nil, []string{"good.log", "missing.log"}, []string{"missing.log"}},
+		{"", nil, []string{"."}, []string{"directory"}},
+		{"", nil, []string{"good.log", "good.log"}, []string{"good.log", "twice"}},
+		{"", nil, []string{"good.log", "same.log"}, []string{"same.log", "the same file as", "good.log"}},
+		{"", nil, []string{"what.log"}, []string{"what.log", `"\x1b[31mno log"`, "first 100 lines", "combined", "caddy"}},
+		{"", nil, []string{"packed.xz"}, []string{"packed.xz", "xz", "gzip and zstd"}},
+		{"", nil, []string{"broken.gz"}, []string{"broken.gz", "gzip"}},
+		{"combined", nil, []string{"good.log"}, []string{"good.log", "combined", "no referrer"}},
+		{"common", []string{"cookie_s"}, []string{"good.log"}, []string{`"cookie_s"`, "common"}},
+		{"clf", nil, []string{"good.log"}, []string{`"clf"`, "vhost_combined"}},
+		{"$remote_addr $status", nil, []string{"good.log"}, []string{"no time", "$time_local"}},
+		{"$msec $status", nil, []string{"good.log"}, []string{"no request", "$request_uri"}},
+		{"$msec$request", nil, []string{"good.log"}, []string{"where $msec ends and $request begins"}},
+		{"$msec '$'", nil, []string{"good.log"}, []string{"no variable"}},
+	} {
+		o := accesslog.Options{Format: test.format, Fields: test.fields}
+		for _, name := range test.files {
+			o.Files = append(o.Files, filepath.Join(dir, name))
+		}
+		_, err := accesslog.Open(o)
+		if err == nil {
+			t.Errorf("%v as %q is read", test.files, test.format)
+			continue
+		}
+		for _, want := range test.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v as %q: %q does not say %q", test.files, test.format, err, want)
+			}
+		}
+		if strings.ContainsRune(err.Error(), 0x1b) {
+			t.Errorf("%q holds what moves a cursor", err)
+		}
+	}
+	if _, err := accesslog.Open(accesslog.Options{Files: []string{"-", "-"}, Stdin: strings.NewReader("")}); err == nil {
+		t.Error("standard input is read twice")
+	}
+}
+
+func TestFilesThatHoldNothingAreNoError(t *testing.T) {
+	for _, text := range [][]byte{nil, []byte("\n\r\n\n"), zipped(nil), zstded(nil)} {
+		if found, _, stats := targets(t, accesslog.Options{Stdin: bytes.NewReader(text)}); len(found) != 0 || stats.Lines != 0 {
+			t.Errorf("%q holds %v, %+v", text, found, stats)
+		}
+	}
+}
+
+func TestWhatWasReadBeforeAFileBreaksOffIsGiven(t *testing.T) {
+	var text bytes.Buffer
+	for i := range 5000 {
+		text.WriteString(commonLine(noon.Add(time.Duration(i)*time.Second), fmt.Sprint(i)))
+	}
+	dir := t.TempDir()
+	whole := zipped(text.Bytes())
+	broken := write(t, filepath.Join(dir, "broken.log.gz"), whole[:len(whole)/2])
+	other := write(t, filepath.Join(dir, "other.log"), []byte(commonLine(noon.Add(2*time.Hour), "other")))
+	r, err := accesslog.Open(accesslog.Options{Files: []string{broken, other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l accesslog.Line
+	lines := 0
+	for err = r.Next(&l); err == nil; err = r.Next(&l) {
+		if want := fmt.Sprintf("/%d", lines); string(l.Target) != want {
+			t.Fatalf("line %q, want %q", l.Target, want)
+		}
+		lines++
+	}
+	if lines < 100 || !strings.Contains(err.Error(), fmt.Sprintf("%s, line %d", broken, lines+1+int(r.Stats().Malformed))) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("after %d lines: %v", lines, err)
+	}
+	if err := r.Next(&l); err != nil || string(l.Target) != "/other" {
+		t.Errorf("then %q, %v; want the other file", l.Target, err)
+	}
+	if err := r.Next(&l); !errors.Is(err, io.EOF) {
+		t.Errorf("then %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// endless reads line n for all n below lines.
+type endless struct {
+	line  func(n int) string
+	lines int
+	next  int
+	rest  string
+}
+
+func (e *endless) Read(b []byte) (n int, err error) {
+	for n < len(b) {
+		if e.rest == "" {
+			if e.next == e.lines {
+				return n, io.EOF
+			}
+			e.rest = e.line(e.next)
+			e.next++
+		}
+		copied := copy(b[n:], e.rest)
+		e.rest = e.rest[copied:]
+		n += copied
+	}
+	return n, nil
+}
+
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestALineOfAnyLengthIsPassedInConstantMemory(t *testing.T) {
+	quotes := strings.Repeat(`"`, 1<<20)
+	for _, pack := range []func([]byte) []byte{zipped, zstded} {
+		text := commonLine(noon, "a") + strings.Repeat(quotes, 100) + "\n" + commonLine(noon, "b")
+		file := bytes.NewReader(pack([]byte(text)))
+		var malformed []string
+		o := accesslog.Options{Stdin: file, Malformed: func(m accesslog.Malformed) {
+			malformed = append(malformed, fmt.Sprint(m.Line, " ", len(m.Text), " ", m.Reason))
+		}}
+		var found []string
+		if bytes := allocated(func() { found, _, _ = targets(t, o) }); bytes > 32<<20 {
+			t.Errorf("%d bytes of memory are taken to pass %d", bytes, len(text))
+		}
+		if !slices.Equal(found, []string{"/a", "/b"}) || !slices.Equal(malformed, []string{"2 200 longer than 1 MiB"}) {
+			t.Errorf("it holds %v, malformed %v", found, malformed)
+		}
+	}
+}
+
+func TestLongLinesOfQuotesAndBackslashesTakeNoLonger(t *testing.T) {
+	// A hundred lines of 1 MB, each of which a parser that looks back for every quote would look at a million times over.
+	for _, tail := range []string{`"`, `\`, `\"`, `" "`, `["] "`} {
+		line := strings.TrimSuffix(commonLine(noon, "a"), "\" 200 1\n") + strings.Repeat(tail, 1_000_000/len(tail)) + "\n"
+		_, _, stats := targets(t, accesslog.Options{Format: "combined", Stdin: io.MultiReader(
+			bytes.NewReader(combinedLog(1, 1)), &endless{line: func(int) string { return line }, lines: 100})})
+		if stats.Malformed != 100 {
+			t.Errorf("%d lines of %s are malformed", stats.Malformed, tail)
+		}
+	}
+}
+
+func TestLinesOfAFarFutureWaitWithoutHoldingTheRest(t *testing.T) {
+	// One in a thousand lines claims to be of next year: each waits to the end, and may hold no more than itself. (Held by whole
+	// blocks of text, the lines would run out of room, and leave before the others.)
+	const lines, every = 400_000, 1000
+	pad := strings.Repeat("x", 200)
+	o := accesslog.Options{Stdin: &endless{lines: lines, line: func(n int) string {
+		at := noon.Add(time.Duration(n/1000) * time.Second)
+		if n%every == every-1 {
+			at = noon.AddDate(1, 0, 0)
+		}
+		return commonLine(at, pad)
+	}}}
+	r, err := accesslog.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l accesslog.Line
+	n := 0
+	for err = r.Next(&l); err == nil; err = r.Next(&l) {
+		if n++; len(l.Target) != 201 || strings.Trim(string(l.Target), "x") != "/" {
+			t.Fatalf("line %d has target %q", n, l.Target)
+		}
+	}
+	if s := r.Stats(); n != lines || s.OutOfOrder != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("%d lines, %d of them out of order, then %v", n, s.OutOfOrder, err)
+	}
+}
+
+func TestNoMoreLinesWaitThanThereIsRoomFor(t *testing.T) {
+	const lines = 600_000 // of one second
+	o := accesslog.Options{Stdin: &endless{lines: lines, line: func(int) string { return commonLine(noon, "a") }}, Reorder: time.Hour}
+	bytes := allocated(func() {
+		r, err := accesslog.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l accesslog.Line
+		for err = r.Next(&l); err == nil; err = r.Next(&l) {
+			continue
+		}
+		if got := r.Stats().Lines; got != lines {
+			t.Errorf("%d lines", got)
+		}
+	})
+	if bytes > 256<<20 {
+		t.Errorf("%d bytes of memory were taken", bytes)
+	}
+}
+
+func TestAFrameThatWantsTooMuchMemoryIsRefused(t *testing.T) {
+	w, err := zstd.NewWriter(nil, zstd.WithWindowSize(256<<20), zstd.WithSingleSegment(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w.Reset(&b)
+	_, _ = w.Write(combinedLog(50_000, 100))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := accesslog.Open(accesslog.Options{Stdin: &b}); err == nil || !strings.Contains(err.Error(), "window size exceeded") {
+		t.Errorf("it is read: %v", err)
+	}
+}
