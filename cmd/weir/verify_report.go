@@ -239,12 +239,12 @@ func (p *reportPrinter) exchange(mark, text string) {
 			p.line("  "+mark, "… and %s more; --json has them", count(len(lines)-i, "line"))
 			return
 		}
-		shown := docsync.Shown(line, 1000)
-		if shown == "" {
-			p.write("  " + strings.TrimRight(mark, " ") + "\n")
-			continue
+		for n, part := range wrap(docsync.Shown(line, 1000), reportWidth-len(mark)-6) {
+			if n > 0 {
+				part = "    " + part // what goes on from the line above
+			}
+			p.write(strings.TrimRight("  "+mark+part, " ") + "\n")
 		}
-		p.line("  "+mark, "%s", shown)
 	}
 }
 

@@ -67,8 +67,8 @@ separate                  –
   < Retry-After: 0
   < X-Evil: \x1b[2J\u202egnp.exe
   <
-  < xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-  < xxxxxxxxxxxxxxxxxxxxxxxx
+  < xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+  <     xxxxxxxxxxxxxxxxxxxxxxxxxxxx
   at 2027-01-15T08:00:07.123Z
 
 – restored (leads, typing)
