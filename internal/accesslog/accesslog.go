@@ -46,11 +46,17 @@ type Options struct {
 	Stdin io.Reader // required where "-" is read
 
 	// Format is "auto" (also where it is empty: each file's first lines tell), the name of one (Formats), or a log_format as
-	// nginx's configuration has it, with its $variables.
+	// nginx's configuration has it, with its $variables: the text alone, or with the directive's name, escape parameter and quotes.
+	//
+	// The address is what the server takes for the client's: nginx's $remote_addr, Caddy's client_ip, Envoy's
+	// downstream_remote_address. Traefik's ClientHost and Envoy's own text hold X-Forwarded-For, of which the last address counts:
+	// the one that the nearest proxy has seen. A time is when the request began where the format says that, or has a duration to
+	// subtract; nginx's own formats have the time at which it ended. A time without a zone is UTC.
 	Format string
 
 	// Fields are further values to keep of each line: a variable of the log_format without its $, or a dotted path into a JSON
 	// line (request.headers.X-Session.0).
+	// One that no line of any of the files can have is an error.
 	Fields []string
 
 	// Reorder is how much later in a file a line may stand than its time says; within that, lines come in the order of their

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -67,12 +68,14 @@ func Open(o Options) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{o: o, given: -1, formats: make([]string, len(o.Files))}
+	names := make(map[string]bool, len(o.Files))
 	for i, name := range o.Files {
-		s := &source{r: r, file: i, name: name, packing: -1}
-		if slices.Contains(o.Files[:i], name) {
+		if names[name] {
 			err = fmt.Errorf("read %s: it is named twice", name)
 			break
 		}
+		names[name] = true
+		s := &source{r: r, file: i, name: name, packing: -1}
 		holds, openErr := s.inspect(choices)
 		if err = openErr; err != nil {
 			break
@@ -152,7 +155,9 @@ func (r *Reader) Next(l *Line) error {
 	for len(r.closed) > 0 && (len(r.open) == 0 || r.closed[0].due <= r.open[0].head) {
 		s := r.closed[0]
 		r.closed = r.closed[1:]
-		if err := s.open(); err != nil {
+		if err := s.open(); errors.Is(err, syscall.EMFILE) {
+			return fmt.Errorf("%w: %d logs overlap in time and are open at once, so allow more open files, or read fewer logs", err, len(r.open))
+		} else if err != nil {
 			return err
 		}
 		if !s.fill() {

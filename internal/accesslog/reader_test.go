@@ -281,6 +281,18 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
+func TestALineTakesNoMemoryOfItsOwn(t *testing.T) {
+	for name, log := range map[string]func(lines, perSecond int) []byte{"combined": combinedLog, "nginx-json": nginxLog, "caddy": caddyLog} {
+		few, many := log(10_000, 50), log(60_000, 50)
+		objects := func(text []byte) float64 {
+			return testing.AllocsPerRun(1, func() { readAll(t, accesslog.Options{Format: name, Stdin: bytes.NewReader(text)}) })
+		}
+		if more := objects(many) - objects(few); more > 1000 {
+			t.Errorf("%s: %v objects are taken for 50000 lines more", name, more)
+		}
+	}
+}
+
 func TestALineOfAnyLengthIsPassedInConstantMemory(t *testing.T) {
 	quotes := strings.Repeat(`"`, 1<<20)
 	for _, pack := range []func([]byte) []byte{zipped, zstded} {

@@ -274,6 +274,10 @@ func (s *source) read() {
 		s.malformed(&line, errorString("cut off where the file cannot be read on"))
 		return
 	}
+	if line.text[0] == 0 {
+		s.malformed(&line, errorString("nothing but NUL bytes, as a crash leaves them"))
+		return
+	}
 	i := s.order.room()
 	rec := s.order.at(i)
 	rec.ready(len(s.r.o.Fields))

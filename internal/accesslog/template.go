@@ -99,7 +99,7 @@ func templateFormat(text string) (format, error) {
 		return format{}, err
 	}
 	t.raw = raw
-	return format{name: text, begun: t.at[varTook] > 0, open: func(fields []string) parser {
+	return format{name: "log_format", begun: t.at[varTook] > 0, open: func(fields []string) parser {
 		return t.copied(fields)
 	}}, nil
 }
