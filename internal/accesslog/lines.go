@@ -7,7 +7,9 @@ import (
 )
 
 const (
-	blockSize   = 256 << 10
+	blockSize   = 256 << 10 // bytes
+	smallBlock  = 32 << 10  // where so many files are read that all might be open at once
+	manyFiles   = 256
 	longestLine = 1 << 20 // bytes; what is longer is no line of a log
 	shown       = 200     // bytes of a line that cannot be read
 )
@@ -21,18 +23,19 @@ type block struct {
 
 // blocks are those in use and those that wait for use, of one Reader.
 type blocks struct {
+	size   int // bytes of a block
 	free   []*block
 	pinned int // bytes of those that are past
 }
 
 func (p *blocks) take(size int) *block {
-	if n := len(p.free); n > 0 && size <= blockSize {
+	if n := len(p.free); n > 0 && size <= p.size {
 		b := p.free[n-1]
 		p.free = p.free[:n-1]
 		b.past = false
 		return b
 	}
-	return &block{text: make([]byte, max(size, blockSize))}
+	return &block{text: make([]byte, max(size, p.size))}
 }
 
 // leave says that a block's reader is done with it.
@@ -53,7 +56,7 @@ func (p *blocks) release(b *block) {
 
 func (p *blocks) reuse(b *block) {
 	p.pinned -= len(b.text)
-	if len(b.text) == blockSize && len(p.free) < 16 {
+	if len(b.text) == p.size && len(p.free) < 64 {
 		p.free = append(p.free, b)
 	}
 }
@@ -76,7 +79,7 @@ type lines struct {
 // last line it returns io.EOF or the error that reading ended with.
 func (l *lines) next() ([]byte, error) {
 	if l.in == nil {
-		l.in = l.pool.take(blockSize)
+		l.in = l.pool.take(l.pool.size)
 	}
 	for searched := 0; ; {
 		if i := bytes.IndexByte(l.in.text[l.start+searched:l.end], '\n'); i >= 0 {
@@ -138,10 +141,10 @@ func (l *lines) fill() {
 	if left == 0 && l.in.refs == 0 {
 		l.start, l.end = 0, 0
 	}
-	if len(l.in.text)-l.end < blockSize/16 {
+	if len(l.in.text)-l.end < l.pool.size/16 {
 		next := l.in
 		if l.in.refs > 0 || 2*left > len(l.in.text) {
-			size := blockSize
+			size := l.pool.size
 			for size < 2*left {
 				size *= 2
 			}

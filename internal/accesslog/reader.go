@@ -68,6 +68,10 @@ func Open(o Options) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{o: o, given: -1, formats: make([]string, len(o.Files))}
+	r.pool.size = blockSize
+	if len(o.Files) > manyFiles {
+		r.pool.size = smallBlock
+	}
 	names := make(map[string]bool, len(o.Files))
 	for i, name := range o.Files {
 		if names[name] {
@@ -217,7 +221,7 @@ func (r *Reader) compact(reading *source) {
 	if !slices.Contains(sources, reading) {
 		sources = append(slices.Clone(sources), reading)
 	}
-	shelf, used := r.pool.take(blockSize), 0
+	shelf, used := r.pool.take(r.pool.size), 0
 	for _, s := range sources {
 		s.order.held(func(rec *record) {
 			if rec.in == nil || !rec.in.past {

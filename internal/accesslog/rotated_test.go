@@ -51,6 +51,33 @@ func TestAFolderOfRotatedLogsIsOpenedOneByOne(t *testing.T) {
 	}
 }
 
+func TestManyLogsOfOneDayAreMerged(t *testing.T) {
+	const files, lines = 400, 60
+	dir := t.TempDir()
+	var o accesslog.Options
+	for f := range files {
+		var text strings.Builder
+		for i := range lines {
+			text.WriteString(commonLine(noon.Add(time.Duration(i*files+f)*time.Second), fmt.Sprint(i*files+f)+strings.Repeat("x", 2000)))
+		}
+		o.Files = append(o.Files, write(t, filepath.Join(dir, fmt.Sprint(f)), []byte(text.String())))
+	}
+	bytes := allocated(func() {
+		found, _, stats := targets(t, o)
+		for i, target := range found {
+			if want := fmt.Sprintf("/%dx", i); !strings.HasPrefix(target, want) {
+				t.Fatalf("line %d has target %.20s", i, target)
+			}
+		}
+		if len(found) != files*lines || stats.OutOfOrder != 0 {
+			t.Errorf("%d lines, %+v", len(found), stats)
+		}
+	})
+	if bytes -= files * lines * 2000; bytes > 96<<20 { // beside the targets that were kept
+		t.Errorf("%d bytes of memory are taken", bytes)
+	}
+}
+
 func TestAFileThatIsAnotherOneByNowIsNotRead(t *testing.T) {
 	for name, change := range map[string]func(name string, text []byte) error{
 		"another file has that name": func(name string, text []byte) error {

@@ -121,6 +121,7 @@ func (s *source) unknown(seen []sampled, choices []format) error {
 // choose returns the format that most of the lines have, and the earliest time of these; nil if they have none.
 func choose(seen []sampled, choices []format, fields []string) (best *format, first int64) {
 	most := 0
+	var text []byte // a copy, as parsers change what they read
 	for i := range choices {
 		p := choices[i].open(fields)
 		var r record
@@ -128,7 +129,8 @@ func choose(seen []sampled, choices []format, fields []string) (best *format, fi
 		for _, line := range seen {
 			r.reset()
 			r.ready(len(fields))
-			if line.err != nil || p.parse(trimmed(bytes.Clone(line.text)), &r) != nil {
+			text = append(text[:0], line.text...)
+			if line.err != nil || p.parse(trimmed(text), &r) != nil {
 				continue
 			}
 			if fits++; fits == 1 || r.Time < earliest {

@@ -54,11 +54,13 @@ type depackers [6][]depacker
 // unpack returns what a file holds, uncompressed, and the compression's index into packings, -1 for none. d gives the depacker and
 // takes it back with put.
 func (d *depackers) unpack(file io.Reader) (io.Reader, int, error) {
-	buffered := bufio.NewReaderSize(file, 64<<10)
-	start, err := buffered.Peek(6)
-	if err != nil && !errors.Is(err, io.EOF) {
+	start := make([]byte, 6)
+	n, err := io.ReadFull(file, start)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, -1, err
 	}
+	start = start[:n]
+	whole := io.MultiReader(bytes.NewReader(start), file)
 	for i := range packings {
 		if !startsWith(start, packings[i].magic) {
 			continue
@@ -68,14 +70,14 @@ func (d *depackers) unpack(file io.Reader) (io.Reader, int, error) {
 		}
 		from, err := d.take(i)
 		if err == nil {
-			err = from.Reset(buffered)
+			err = from.Reset(bufio.NewReaderSize(whole, 64<<10))
 		}
 		if err != nil {
 			return nil, -1, fmt.Errorf("uncompress %s: %w", packings[i].name, err)
 		}
 		return from, i, nil
 	}
-	return buffered, -1, nil
+	return whole, -1, nil
 }
 
 func (d *depackers) take(i int) (depacker, error) {
