@@ -313,7 +313,7 @@ func (t *table) callers(title, refused string, worst []replay.Caller) {
 	for _, c := range worst {
 		g.row(thousands(c.Refused), thousands(c.Requests), peak(c), moment(c.First), Shown(c.Name, 300))
 	}
-	if !slices.ContainsFunc(worst, func(c replay.Caller) bool { return c.Peak > 0 }) {
+	if !peaks(worst) {
 		g.drop(2)
 	}
 	t.b.WriteString("\n" + title + ":\n" + t.fitCallers(g).String())
@@ -325,6 +325,11 @@ func peak(c replay.Caller) string {
 		return ""
 	}
 	return thousands(c.Peak)
+}
+
+// peaks reports whether that is known of any.
+func peaks(all []replay.Caller) bool {
+	return slices.ContainsFunc(all, func(c replay.Caller) bool { return c.Peak > 0 })
 }
 
 // fitCallers cuts the names of callers, which stand last, to what is left of the line.
