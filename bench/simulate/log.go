@@ -53,7 +53,7 @@ func (l log) write(path string) error {
 		}
 		line = address(line[:0], caller)
 		line = append(line, " - - ["...)
-		line = begin.Add(time.Duration(n/115) * time.Second).AppendFormat(line, "02/Jan/2006:15:04:05 -0700")
+		line = begin.Add(time.Duration(n/115)*time.Second).AppendFormat(line, "02/Jan/2006:15:04:05 -0700")
 		line = append(line, "] \""...)
 		line = append(line, requests[random.IntN(len(requests))]...)
 		line = append(line, " HTTP/1.1\" 200 "...)
