@@ -1,9 +1,11 @@
 package replay
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/accesslog"
 	"github.com/weirlimit/weir/policyfile"
@@ -66,3 +68,32 @@ func benchmark(b *testing.B, o Options) {
 
 func BenchmarkAdd(b *testing.B)      { benchmark(b, Options{Touch: 0.001}) }
 func BenchmarkAddPaced(b *testing.B) { benchmark(b, Options{Paced: true}) }
+
+// BenchmarkLog is a combined log from its bytes to its report; the figure to hold is a million lines a second on one core.
+func BenchmarkLog(b *testing.B) {
+	lines := mixed(b)
+	var log bytes.Buffer
+	for i := range lines {
+		l := &lines[i]
+		fmt.Fprintf(&log, "%s - - [%s] \"%s %s HTTP/1.1\" 200 512 \"https://shop.example/\" \"%s\"\n", l.Peer, time.Unix(0, l.Time).UTC().Format("02/Jan/2006:15:04:05 -0700"), l.Method, l.Target, l.UserAgent)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		in, err := accesslog.Open(accesslog.Options{Stdin: bytes.NewReader(log.Bytes())})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := start(b, Options{Policy: policyfile.Contract(), Touch: 0.001})
+		var l accesslog.Line
+		for in.Next(&l) == nil {
+			if err := r.Add(&l); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if n := report(b, r).Log.Requests; n != int64(len(lines)) {
+			b.Fatalf("%d requests", n)
+		}
+		in.Close()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(lines)), "ns/line")
+}

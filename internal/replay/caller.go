@@ -22,7 +22,8 @@ type caller struct {
 	query   string
 	lines   [3][1]string // values of header fields: the agent's, the forwarded one's, the User-Agent
 	peer    []byte       // room for one with a port
-	lacks   uint64       // which sources were asked for and were not there, by their place in sources.all
+	lacks   uint64       // which sources the present request was asked for and has not, by their place in sources.all
+	seen    uint64       // which any request had
 }
 
 // sources say where the log has what.
@@ -122,6 +123,7 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	}
 	if field := c.sources.mapped[place]; field >= 0 {
 		if v := credential(source, c.line.Field(field)); len(v) > 0 {
+			c.seen |= 1 << place
 			return append(dst, v...), true
 		}
 	}

@@ -30,7 +30,6 @@ type lane struct {
 	ordered  []*limiter                 // as the policy has them
 
 	scratch  weir.Scratch
-	choice   target.Choice
 	decision weir.Decision
 	verdict  verdict
 	covers   *limiter // the present request; nil: none
@@ -136,7 +135,7 @@ func (l *lane) of(rules *weir.Limiter) *limiter {
 }
 
 // add judges the present request, and sends those again before it whose time has come.
-func (l *lane) add(asked *target.Request) error {
+func (l *lane) add(choice *target.Choice) error {
 	r := l.replay
 	if l.waiting != nil {
 		if err := l.waiting.until(r.now); err != nil {
@@ -146,15 +145,14 @@ func (l *lane) add(asked *target.Request) error {
 	l.now, l.verdict, l.covers = r.now, uncovered, nil
 	l.requests++
 	l.points.request(&r.timeline)
-	target.Choose(l.decider, asked, &l.choice)
-	rules := l.choice.Match.Limiter()
+	rules := choice.Match.Limiter()
 	if rules == nil {
 		l.unlimited++
-		if !l.choice.Match.Beside() {
+		if !choice.Match.Beside() {
 			return nil
 		}
 	}
-	request := weir.Request{Keys: &r.caller, Match: l.choice.Match, Scratch: &l.scratch}
+	request := weir.Request{Keys: &r.caller, Match: choice.Match, Scratch: &l.scratch}
 	r.caller.lacks = 0
 	if err := l.decider.DecideInto(context.Background(), &request, &l.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: %w", l.name, err)

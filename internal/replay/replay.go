@@ -12,7 +12,8 @@
 // Memory is bounded, whatever the log's length: see callers.go for what is forgotten then, and how the report says so.
 //
 //	replay.go      one line after another         lane.go       one policy
-//	caller.go      who sent it                    callers.go    what is remembered of each
+//	paths.go       what counts it                 callers.go    what is remembered of each
+//	caller.go      who sent it                    worst.go      those who are named
 //	wait.go        who waits, and is sent again   recommend.go  the lowest limit that touches few
 //	difference.go  what a second policy changes   report.go     what is told
 package replay
@@ -25,10 +26,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -94,6 +93,7 @@ type Replay struct {
 	namer    namer
 	seed     maphash.Seed
 	key      []byte // room for one
+	paths    paths
 
 	now      int64  // the log's clock in Unix nanoseconds: it never goes back
 	second   uint32 // that in seconds, as windows count
@@ -199,24 +199,20 @@ func (r *Replay) Add(l *accesslog.Line) error {
 		r.log.Without++
 		return nil
 	}
-	asked := target.Request{Method: text(l.Method)}
-	query, ok := read(&asked, text(l.Target))
+	chosen, query, ok := r.choose(text(l.Method), text(l.Target))
 	if !ok {
 		r.log.Without++
 		return nil
-	}
-	if asked.Method == http.MethodOptions {
-		asked.Asks = target.ForLeave
 	}
 	r.move(l.Time)
 	r.log.Requests++
 	r.caller.start(r.resolver, l, query)
 	for i, lane := range r.lanes {
-		if err := lane.add(&asked); err != nil {
+		if err := lane.add(&chosen.choices[i]); err != nil {
 			return err
 		}
 		if r.options.OnVerdict != nil {
-			r.tell(l, i)
+			r.tell(l, i, chosen.choices[i].Kind)
 		}
 	}
 	r.noteAddress()
@@ -240,45 +236,9 @@ func (r *Replay) move(at int64) {
 	r.timeline.at(int64(r.second))
 }
 
-// read takes the path of a request target into asked, and returns the query; ok is false where an HTTP server would not take it for
-// a request at all.
-func read(asked *target.Request, raw string) (query string, ok bool) {
-	if target.IsMethod(asked.Method) {
-		path := raw
-		if i := strings.IndexByte(raw, '?'); i >= 0 {
-			path, query = raw[:i], raw[i+1:]
-		}
-		if target.IsPlain(path) && target.IsPlainQuery(query) { // as nearly all are
-			asked.Path = path
-			return query, true
-		}
-	} else if !isToken(asked.Method) {
-		return "", false
-	}
-	u, err := target.Parse(asked.Method, raw)
-	if err != nil {
-		return "", false
-	}
-	asked.Read(u)
-	return u.RawQuery, true
-}
-
-// isToken reports whether a method is spelled as one (RFC 9110, section 5.6.2).
-func isToken(method string) bool {
-	for _, c := range []byte(method) {
-		switch {
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return method != ""
-}
-
-func (r *Replay) tell(l *accesslog.Line, index int) {
+func (r *Replay) tell(l *accesslog.Line, index int, kind target.Kind) {
 	lane := r.lanes[index]
-	v := Verdict{Line: l, Against: index == 1, Kind: lane.choice.Kind}
+	v := Verdict{Line: l, Against: index == 1, Kind: kind}
 	if lane.covers != nil {
 		v.Limiter, v.Decision = lane.covers.rules.Name, &lane.decision
 	}
@@ -396,20 +356,20 @@ func (s *limiter) tell(l *lane) Limiter {
 func (r *Replay) lacks() []Lack {
 	out := []Lack{}
 	for place, source := range r.sources.all {
+		if r.caller.seen>>place&1 != 0 {
+			continue // the log tells, and some callers have none
+		}
 		lack := Lack{Source: source}
 		for _, l := range r.lanes {
-			requests, of := int64(0), int64(0)
+			requests := int64(0)
 			for _, s := range l.ordered {
 				if s.lacks[place] == 0 {
 					continue
 				}
-				requests, of = requests+s.lacks[place], of+s.requests
+				requests += s.lacks[place]
 				if !slices.Contains(lack.Limiters, s.rules.Name) {
 					lack.Limiters = append(lack.Limiters, s.rules.Name)
 				}
-			}
-			if r.sources.mapped[place] >= 0 && requests < of {
-				requests = 0 // the log tells: some callers have none
 			}
 			lack.Requests = max(lack.Requests, requests)
 		}

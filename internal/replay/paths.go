@@ -1,0 +1,91 @@
+package replay
+
+import (
+	"hash/maphash"
+	"net/http"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/target"
+)
+
+// paths remember what was chosen for a path, since logs have the same ones again and again: that takes a sixth of the time that it
+// takes to choose. Only plain paths are remembered, so whatever is found needs no second look.
+type paths struct {
+	slots [1 << 10]remembered
+	last  remembered // of what is not
+}
+
+// A remembered path, and what each policy chose for it.
+type remembered struct {
+	method, path []byte
+	choices      [2]target.Choice
+}
+
+// maxRemembered is the longest path that is.
+const maxRemembered = 256
+
+// choose returns what each policy chooses for a request, and its query; ok is false where an HTTP server would not take it for a
+// request at all. The result is good until the next call.
+func (r *Replay) choose(method, raw string) (chosen *remembered, query string, ok bool) {
+	path := raw
+	if i := strings.IndexByte(raw, '?'); i >= 0 {
+		path, query = raw[:i], raw[i+1:]
+	}
+	if !target.IsPlainQuery(query) || !target.IsMethod(method) {
+		return r.chooseOdd(method, raw)
+	}
+	if len(path) > maxRemembered {
+		if !target.IsPlain(path) {
+			return r.chooseOdd(method, raw)
+		}
+		r.chooseInto(&r.paths.last, &target.Request{Method: method, Path: path})
+		return &r.paths.last, query, true
+	}
+	slot := &r.paths.slots[(maphash.String(r.seed, path)+uint64(method[0])+uint64(len(method)))%uint64(len(r.paths.slots))]
+	if text(slot.path) == path && text(slot.method) == method {
+		return slot, query, true
+	}
+	if !target.IsPlain(path) {
+		return r.chooseOdd(method, raw)
+	}
+	slot.method, slot.path = append(slot.method[:0], method...), append(slot.path[:0], path...)
+	r.chooseInto(slot, &target.Request{Method: method, Path: path})
+	return slot, query, true
+}
+
+// chooseOdd is choose for what is not plain.
+func (r *Replay) chooseOdd(method, raw string) (chosen *remembered, query string, ok bool) {
+	if !isToken(method) {
+		return nil, "", false
+	}
+	u, err := target.Parse(method, raw)
+	if err != nil {
+		return nil, "", false
+	}
+	asked := target.Request{Method: method}
+	asked.Read(u)
+	r.chooseInto(&r.paths.last, &asked)
+	return &r.paths.last, u.RawQuery, true
+}
+
+func (r *Replay) chooseInto(to *remembered, asked *target.Request) {
+	if asked.Method == http.MethodOptions {
+		asked.Asks = target.ForLeave
+	}
+	for i, l := range r.lanes {
+		target.Choose(l.decider, asked, &to.choices[i])
+	}
+}
+
+// isToken reports whether a method is spelled as one (RFC 9110, section 5.6.2).
+func isToken(method string) bool {
+	for _, c := range []byte(method) {
+		switch {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return method != ""
+}
