@@ -23,14 +23,15 @@ type caller struct {
 	lines   [3][1]string // values of header fields: the agent's, the forwarded one's, the User-Agent
 	peer    []byte       // room for one with a port
 	lacks   uint64       // which sources the present request was asked for and has not, by their place in sources.all
-	seen    uint64       // which any request had
+	seen    uint64       // which any request had a field of
 }
 
 // sources say where the log has what.
 type sources struct {
 	all       []string // every source that a limiter counts by, and "ip" and "agent" first
 	mapped    []int    // for each, the field that holds it; -1: none
-	forwarded int      // the field that holds forwardedBy; -1: none
+	alike     []uint64 // for each, the places of those that the same field holds
+	forwarded int      // the field that holds what by says; -1: none
 	by        string   // the header field that trusted proxies write
 	trusted   []netip.Prefix
 }
@@ -81,6 +82,15 @@ func newSources(o *Options) *sources {
 		}
 		s.mapped = append(s.mapped, field)
 	}
+	for _, field := range s.mapped {
+		var same uint64
+		for place, other := range s.mapped {
+			if other == field {
+				same |= 1 << place
+			}
+		}
+		s.alike = append(s.alike, same)
+	}
 	if s.mapped[placeIP] >= 0 { // what a field says of the address needs nobody's word
 		s.trusted, s.forwarded = nil, -1
 	}
@@ -122,9 +132,11 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		return dst, false
 	}
 	if field := c.sources.mapped[place]; field >= 0 {
-		if v := credential(source, c.line.Field(field)); len(v) > 0 {
-			c.seen |= 1 << place
-			return append(dst, v...), true
+		if v := c.line.Field(field); len(v) > 0 {
+			c.seen |= c.sources.alike[place]
+			if v = credential(source, v); len(v) > 0 {
+				return append(dst, v...), true
+			}
 		}
 	}
 	c.lacks |= 1 << place

@@ -27,7 +27,6 @@ import (
 	"hash/maphash"
 	"math"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -350,44 +349,4 @@ func (s *limiter) tell(l *lane) Limiter {
 		out.Windows = append(out.Windows, told)
 	}
 	return out
-}
-
-// lacks tells which sources the log does not have.
-func (r *Replay) lacks() []Lack {
-	out := []Lack{}
-	for place, source := range r.sources.all {
-		if r.caller.seen>>place&1 != 0 {
-			continue // the log tells, and some callers have none
-		}
-		lack := Lack{Source: source}
-		for _, l := range r.lanes {
-			requests := int64(0)
-			for _, s := range l.ordered {
-				if s.lacks[place] == 0 {
-					continue
-				}
-				requests += s.lacks[place]
-				if !slices.Contains(lack.Limiters, s.rules.Name) {
-					lack.Limiters = append(lack.Limiters, s.rules.Name)
-				}
-			}
-			lack.Requests = max(lack.Requests, requests)
-		}
-		if lack.Requests > 0 {
-			lack.Instead = r.instead(place)
-			out = append(out, lack)
-		}
-	}
-	return out
-}
-
-// instead says what requests were counted by that lack a source.
-func (r *Replay) instead(place int) string {
-	switch r.sources.all[place] {
-	case identity.Agent:
-		return "the User-Agent"
-	case identity.IP:
-		return "the address of the proxy"
-	}
-	return "what the policy names instead, or the address"
 }

@@ -1,0 +1,196 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/accesslog"
+)
+
+func FuzzAQueryIsReadAsTheGatewayReadsIt(f *testing.F) {
+	for _, q := range []string{"", "agent_id=a", "x=1&agent_id=a&agent_id=b", "agent_id", "agent_id=&x", "a;agent_id=b", "agent%5fid=a", "agent_id=a+b", "agent_id=a%zz&agent_id=c", "&&agent_id=a=b", "=&agent_id=1"} {
+		f.Add(q)
+	}
+	f.Add(strings.Repeat("a=b&", 100) + "agent_id=late")
+	f.Fuzz(func(t *testing.T, query string) {
+		c := caller{query: query}
+		live := identity.HTTPRequest{Request: &http.Request{URL: &url.URL{RawQuery: query}}}
+		got, ok := c.Query("agent_id")
+		want, wantOK := live.Query("agent_id")
+		if got != want || ok != wantOK {
+			t.Errorf("%q: %q, %v; the gateway reads %q, %v", query, got, ok, want, wantOK)
+		}
+	})
+}
+
+func TestAPeerIsReadAsTheGatewayReadsIt(t *testing.T) {
+	resolver, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := caller{sources: newSources(&Options{})}
+	for text, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "192.0.2.7:80": "192.0.2.7", "2001:db8::7": "2001:db8::7", "[2001:db8::7]:80": "2001:db8::7",
+		"[2001:db8::7]": "2001:db8::7", "::ffff:192.0.2.7": "192.0.2.7", "::1": "::1", "fe80::1%eth0": "fe80::1", "1::2:3": "1::2:3",
+		"unix:": "", "": "", "-": "", "192.0.2": "", "192.0.2.07": "", "a:b": "", "::g": "", "1:2:3": "", "@": "",
+	} {
+		c.start(resolver, &accesslog.Line{Peer: []byte(text)}, "")
+		var addr netip.Addr
+		if want != "" {
+			addr = netip.MustParseAddr(want)
+		}
+		if got := c.Addr(); got != addr {
+			t.Errorf("%q is %v, want %v", text, got, addr)
+		}
+	}
+}
+
+// fromLog replays lines of a log_format with the peer, a request and three fields.
+func fromLog(t rapid.TB, o Options, lines ...string) *Report {
+	t.Helper()
+	r, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := accesslog.Open(accesslog.Options{
+		Stdin: strings.NewReader(strings.Join(lines, "\n")), Reorder: -1,
+		Format:    `$remote_addr $msec "$request" "$http_authorization" "$http_x_tenant" "$http_x_forwarded_for"`,
+		Fields:    []string{"http_authorization", "http_x_tenant", "http_x_forwarded_for"},
+		Malformed: func(m accesslog.Malformed) { t.Fatalf("%s: %q", m.Reason, m.Text) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l accesslog.Line
+	for {
+		if err := in.Next(&l); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Add(&l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return report(t, r)
+}
+
+func logged(peer, authorization, tenant, forwarded string) string {
+	return fmt.Sprintf(`%s %d.000 "GET / HTTP/1.1" "%s" "%s" "%s"`, peer, noon, authorization, tenant, forwarded)
+}
+
+func names(l Limiter) (out []string) {
+	for _, c := range l.Worst {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+func TestAFieldIsTakenForAVerifiedCredential(t *testing.T) {
+	o := Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by token or session or ip")), Forwarded: -1, Keys: map[string]int{"token": 0, "session": 0}}
+	out := fromLog(t, o,
+		logged("192.0.2.1", "Bearer wpt_abcdefgh23_secret", "-", "-"),
+		logged("192.0.2.2", "bearer wpt_abcdefgh23_other", "-", "-"), // the id counts
+		logged("192.0.2.3", "wpt_abcdefgh23", "-", "-"),
+		logged("192.0.2.4", "-", "-", "-"), logged("192.0.2.4", "-", "-", "-"))
+	l := out.Policy.Limiters[0]
+	if got := names(l); !slices.Equal(got, []string{"token abcdefgh23", "ip 192.0.2.4"}) {
+		t.Errorf("worst %q", got)
+	}
+	if len(out.Log.Lacks) > 0 {
+		t.Errorf("%+v: the log tells of tokens, and who has none has none", out.Log.Lacks)
+	}
+
+	o.Policy = policyOf(limiterOf(t, "all", "1 per minute by session or ip"))
+	out = fromLog(t, o, logged("192.0.2.1", "Bearer eyJ.secret", "-", "-"), logged("192.0.2.2", "Bearer eyJ.secret", "-", "-"), logged("192.0.2.2", "Bearer wpt_abcdefgh23_x", "-", "-"))
+	l = out.Policy.Limiters[0]
+	if got := names(l); len(got) != 1 || !strings.HasPrefix(got[0], "session #") || len(got[0]) != len("session #01234567") || l.Refused != 1 {
+		t.Errorf("worst %q, %d refused", got, l.Refused)
+	}
+}
+
+func TestATokensLimitIsItsOwn(t *testing.T) {
+	l := limiterOf(t, "all", "2 per minute by token or ip")
+	l.Overrides = []weir.Override{{Limit: 2, Per: l.Windows[0].Per, For: weir.Who{Token: "abcdefgh23"}}} // as high as all others'
+	l.Exempt = []weir.Who{{Token: "zzzzzzzz22"}}
+	own, exempt := logged("192.0.2.1", "wpt_abcdefgh23_x", "-", "-"), logged("192.0.2.1", "wpt_zzzzzzzz22_x", "-", "-")
+	out := fromLog(t, Options{Policy: policyOf(l), Forwarded: -1, Keys: map[string]int{"token": 0}, Touch: 0.5},
+		own, own, own, own, exempt, exempt, exempt, exempt, exempt, logged("192.0.2.1", "-", "-", "-"))
+	w := out.Policy.Limiters[0].Windows[0]
+	if w.Callers.N != 3 || w.Touched.N != 1 || w.Refused != 2 || w.Peak != 5 || w.Recommend == nil || w.Recommend.Callers.N != 1 || w.Recommend.Limit != 1 {
+		t.Errorf("%+v, %+v", w, w.Recommend)
+	}
+}
+
+func TestWhatTheLogLacksIsTold(t *testing.T) {
+	p := policyOf(limiterOf(t, "all", "1 per minute by session or ip", "9 per hour by tenant", "9 per day by agent"))
+	line := logged("192.0.2.1", "-", "a", "-")
+	out := fromLog(t, Options{Policy: p, Forwarded: -1}, line, line)
+	want := []Lack{
+		{"agent", []string{"all"}, 2, "the User-Agent"},
+		{"session", []string{"all"}, 2, "the address"},
+		{"tenant", []string{"all"}, 2, "the address"},
+	}
+	if got := out.Log.Lacks; !slices.EqualFunc(got, want, func(a, b Lack) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
+		t.Errorf("lacks %+v", got)
+	}
+	out = fromLog(t, Options{Policy: p, Forwarded: -1, Keys: map[string]int{"tenant": 1, "agent": 1, "session": 0}}, line, line)
+	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "session" { // a field that nobody has
+		t.Errorf("lacks %+v", got)
+	}
+}
+
+func TestAProxysWordNeedsAField(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	o := Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip")), Forwarded: 2, TrustedProxies: trusted}
+	lines := []string{logged("10.0.0.1", "-", "-", "198.51.100.1"), logged("10.0.0.1", "-", "-", "spoofed, 198.51.100.2"), logged("10.0.0.2", "-", "-", "198.51.100.2, 10.0.0.9"), logged("192.0.2.1", "-", "-", "198.51.100.2")}
+	out := fromLog(t, o, lines...)
+	if got := names(out.Policy.Limiters[0]); !slices.Equal(got, []string{"ip 198.51.100.2"}) || len(out.Log.Lacks) > 0 {
+		t.Errorf("worst %q, lacks %+v", got, out.Log.Lacks)
+	}
+	o.Forwarded = -1
+	out = fromLog(t, o, lines...)
+	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "ip" || got[0].Requests != 3 {
+		t.Errorf("lacks %+v", got)
+	}
+	o.Keys = map[string]int{"ip": 2} // the field is the address, whoever is trusted
+	out = fromLog(t, o, logged("10.0.0.1", "-", "-", "10.0.0.7"), logged("10.0.0.1", "-", "-", "10.0.0.7"))
+	if got := names(out.Policy.Limiters[0]); !slices.Equal(got, []string{"ip 10.0.0.7"}) || len(out.Log.Lacks) > 0 {
+		t.Errorf("worst %q, lacks %+v", got, out.Log.Lacks)
+	}
+}
+
+func TestCallersAreNamedInWords(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip+agent"))})
+	for name, c := range map[string]struct {
+		key, peer, agent string
+	}{
+		`ip 192.0.2.7, agent "demo"`: {"ip+agent", "192.0.2.7", "demo"},
+		`ip 2001:db8::/64`:           {"ip", "2001:db8::7", ""},
+		`everyone`:                   {"everyone", "192.0.2.7", ""},
+		`no address`:                 {"ip", "-", ""},
+		`agent "a\"\n\xff"`:          {"agent", "192.0.2.7", "a\"\n\xff"},
+		`agent "` + strings.Repeat("x", 60) + `"…`: {"agent", "192.0.2.7", strings.Repeat("x", 61)},
+		`ip 192.0.2.7`: {"session or token", "192.0.2.7", ""},
+	} {
+		key, err := weir.ParseKey(c.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.caller.start(r.resolver, &accesslog.Line{Peer: []byte(c.peer), UserAgent: []byte(c.agent)}, "")
+		if got := string(r.namer.name(nil, key, &r.caller)); got != name {
+			t.Errorf("%q, want %q", got, name)
+		}
+	}
+}

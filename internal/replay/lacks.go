@@ -1,0 +1,86 @@
+package replay
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// lacks tells which sources the log does not have.
+func (r *Replay) lacks() []Lack {
+	out := []Lack{}
+	for place, source := range r.sources.all {
+		if r.caller.seen>>place&1 != 0 {
+			continue // the log tells, and some callers have none
+		}
+		lack := Lack{Source: source}
+		var instead []string
+		for _, l := range r.lanes {
+			requests := int64(0)
+			for _, s := range l.ordered {
+				if s.lacks[place] == 0 {
+					continue
+				}
+				requests += s.lacks[place]
+				if !slices.Contains(lack.Limiters, s.rules.Name) {
+					lack.Limiters = append(lack.Limiters, s.rules.Name)
+				}
+				instead = r.instead(instead, s.rules, source)
+			}
+			lack.Requests = max(lack.Requests, requests)
+		}
+		if lack.Requests > 0 {
+			lack.Instead = strings.Join(instead, ", ")
+			out = append(out, lack)
+		}
+	}
+	return out
+}
+
+// instead adds in words what a limiter counts requests by that lack a source.
+func (r *Replay) instead(words []string, l *weir.Limiter, source string) []string {
+	add := func(word string) {
+		if !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	switch source {
+	case identity.IP:
+		add("the address of the proxy")
+		return words
+	case identity.Agent:
+		add("the User-Agent")
+		return words
+	}
+	for _, w := range l.Windows {
+		for _, part := range w.Key {
+			i := slices.Index(part, source)
+			if i < 0 {
+				continue
+			}
+			next := identity.IP
+			for _, other := range part[i+1:] {
+				if r.tells(other) {
+					next = other
+					break
+				}
+			}
+			switch next {
+			case identity.IP:
+				next = "address"
+			case identity.Everyone:
+				next = "budget of everyone"
+			}
+			add("the " + next)
+		}
+	}
+	return words
+}
+
+// tells reports whether the log has anything of a source.
+func (r *Replay) tells(source string) bool {
+	place := slices.Index(r.sources.all, source)
+	return place < 0 || place <= placeAgent || r.caller.seen>>place&1 != 0
+}
