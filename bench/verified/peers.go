@@ -33,18 +33,33 @@ type world struct{ dir, weir string }
 type peer struct {
 	name    string
 	promise string // how it counts, by its own documentation
+	reading string // how to read what is broken; each was looked at by hand, with -serve and in its source
 	start   func(context.Context, world) (url string, stop func(), err error)
 	version func(context.Context, world) (string, error)
 }
 
 // peers are those that are verified, in the table's order.
 var peers = []peer{
-	{"weir", "fixed windows from the first request on", startWeir, weirVersion},
-	{"go-chi/httprate", "a sliding window: what is left of the previous one counts in proportion", handler(chi), module("github.com/go-chi/httprate")},
-	{"ulule/limiter", "fixed windows from the first request on", handler(ulule), module("github.com/ulule/limiter/v3")},
-	{"sethvargo/go-limiter", "fixed windows from the first request on", handler(sethvargo), module("github.com/sethvargo/go-limiter")},
-	{"throttled", "GCRA: the budget comes back bit by bit", handler(throttle), module("github.com/throttled/throttled/v2")},
-	{"nginx limit_req", "a leaky bucket: the budget comes back bit by bit", startNginx, nginxVersion},
+	{"weir", "fixed windows, from the first request on", "", startWeir, weirVersion},
+	{"go-chi/httprate", "a sliding window: what was admitted in the previous one weighs less and less",
+		"Retry-After is the length of a window whatever is left of it, so it is always enough, and mostly too long. Windows begin at a fraction of a " +
+			"second that Reset leaves out, and what the last one has admitted weighs on: at Reset it may still refuse, and the budget is not whole.",
+		handler(chi), module("github.com/go-chi/httprate")},
+	{"ulule/limiter", "fixed windows, from the first request on",
+		"The counts are the contract's. Reset leaves out the fraction of a second at which the window ends, so a caller who comes at Reset is " +
+			"refused for up to a second. There is no Retry-After.",
+		handler(ulule), module("github.com/ulule/limiter/v3")},
+	{"sethvargo/go-limiter", "fixed windows, from the first request on",
+		"Reset and Retry-After are dates in words, which its documentation says; a caller who reads numbers has none, and what depends on them " +
+			"cannot be tested.",
+		handler(sethvargo), module("github.com/sethvargo/go-limiter")},
+	{"throttled", "GCRA: the budget comes back bit by bit",
+		"Reset is how many seconds it takes until the whole budget is back, not a time. Retry-After is when the next request fits, which is right " +
+			"for GCRA.",
+		handler(throttle), module("github.com/throttled/throttled/v2")},
+	{"nginx limit_req", "a leaky bucket: the budget comes back bit by bit",
+		"It has no fields to switch on, so that nothing that depends on them can be tested. The status is 429 because it was set to that.",
+		startNginx, nginxVersion},
 }
 
 // api is the backend of every peer: items are made of JSON objects, and nothing else is found.

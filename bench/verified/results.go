@@ -94,19 +94,30 @@ func (s results) markdown() string {
 	}
 	fmt.Fprintf(&b, "%s.\n\n%s", s.machine, page.Table(head, rows))
 	for _, v := range s.of {
-		fmt.Fprintf(&b, "\n**%s** counts %s.\n", v.name, v.promise)
-		if !slices.ContainsFunc(v.Results, func(x result) bool { return x.Verdict == "broken" }) {
-			b.WriteString("Nothing is broken.\n")
-			continue
-		}
-		b.WriteString("\n")
-		for _, x := range v.Results {
-			if x.Verdict == "broken" {
-				fmt.Fprintf(&b, "- `%s`: %s\n", x.Clause, quoted(x.Detail))
-			}
-		}
+		v.write(&b)
 	}
 	return b.String()
+}
+
+// write says what was seen of a peer, and why the rest was not.
+func (v verified) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\n**%s** counts %s. %s\n\n", v.name, v.promise, v.reading)
+	var gaps []string
+	why := map[string][]string{}
+	for _, x := range v.Results {
+		switch x.Verdict {
+		case "broken":
+			fmt.Fprintf(b, "- ✗ `%s`: %s\n", x.Clause, quoted(x.Detail))
+		case "untested":
+			if why[x.Detail] == nil {
+				gaps = append(gaps, x.Detail)
+			}
+			why[x.Detail] = append(why[x.Detail], "`"+x.Clause+"`")
+		}
+	}
+	for _, gap := range gaps {
+		fmt.Fprintf(b, "- – %s: %s\n", strings.Join(why[gap], ", "), quoted(gap))
+	}
 }
 
 // quoted is a text of a report as Markdown takes it.
