@@ -129,10 +129,7 @@ func freshAgent() string { return "weir-verify-" + strings.ToLower(rand.Text()[:
 
 // tampered returns a credential that is nearly the given one, with every claim and id of its, and does not verify.
 func tampered(credential string) string {
-	at := strings.LastIndexByte(credential, '.') + 1 // the signature of a JWT
-	if at == 0 || at >= len(credential) {
-		at = len(credential) * 2 / 3
-	}
+	at := secretAt(credential)
 	if at >= len(credential) {
 		return "x" + credential
 	}
@@ -141,6 +138,33 @@ func tampered(credential string) string {
 		other = 'B'
 	}
 	return credential[:at] + string(other) + credential[at+1:]
+}
+
+// forged returns a credential with the claims or the id of the given one, and a secret that somebody guessed.
+func forged(credential string) string { return credential[:secretAt(credential)] + rand.Text() }
+
+// secretAt returns where the part of a credential begins that proves it: the signature of a JWT, or the latter part of a token.
+func secretAt(credential string) int {
+	at := strings.LastIndexByte(credential, '.') + 1
+	if at == 0 || at >= len(credential) {
+		at = len(credential) * 2 / 3
+	}
+	return at
+}
+
+// respelled returns a JWT whose signature is written differently and is the same: bits of its last character mean nothing. Other credentials
+// it returns as they are.
+func respelled(credential string) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	signature := credential[strings.LastIndexByte(credential, '.')+1:]
+	if strings.Count(credential, ".") != 2 || len(signature)%4 < 2 {
+		return credential
+	}
+	last := strings.IndexByte(alphabet, signature[len(signature)-1])
+	if last < 0 {
+		return credential
+	}
+	return credential[:len(credential)-1] + string(alphabet[last^1])
 }
 
 // countedBy returns what a key counts a caller by who has the given credentials: one source for each part. An unknown source is one that

@@ -28,35 +28,6 @@ type counted struct {
 	*answer
 }
 
-// A bracket is when something happens by the local clock: after from, at the latest at to.
-type bracket struct{ from, to time.Time }
-
-func (b bracket) isZero() bool { return b.from.IsZero() }
-
-// narrow returns what both brackets say. Where they exclude one another, the later word counts: a clock was set.
-func (b bracket) narrow(with bracket) bracket {
-	if b.isZero() {
-		return with
-	}
-	n := b
-	if with.from.After(n.from) {
-		n.from = with.from
-	}
-	if with.to.Before(n.to) {
-		n.to = with.to
-	}
-	if !n.from.Before(n.to) {
-		return with
-	}
-	return n
-}
-
-// in says when a window ends that ends some seconds after a time whose whole seconds an answer tells.
-func (a *answer) in(seconds int64) bracket {
-	length := time.Duration(seconds) * time.Second
-	return bracket{from: a.sent.Add(length - time.Second), to: a.at.Add(length)}
-}
-
 // count adds an answer to main's window.
 func (d *driver) count(a *answer) {
 	if len(a.body) > shownBody {
@@ -169,7 +140,7 @@ func (d *driver) checkConstant(a *answer) {
 			earlier, later = a, other
 		}
 		if earlier.reset < later.reset && later.date <= earlier.reset-2 {
-			d.broken("reset-constant", later, "Reset was %d, and %d on an answer of %d, when that window had not ended", earlier.reset, later.reset, later.date)
+			d.suspect("reset-constant", later, "Reset was %d, and %d on an answer of %d, when that window had not ended", earlier.reset, later.reset, later.date)
 			return
 		}
 	}

@@ -17,11 +17,16 @@ func (d *driver) drain(ctx context.Context) error {
 		}
 		return nil
 	}
+	d.flooded = time.Now()
 	f := flood{d: d, most: d.part.drain + d.part.over, window: d.now()}
 	if err := f.run(ctx, d.run.options.Workers); err != nil {
 		return err
 	}
-	d.judge(d.now())
+	t := d.now()
+	d.judge(t)
+	if t != nil && t.refused == 0 && int64(len(t.admitted)) > t.limit/d.part.cost {
+		return d.tryOneConnection(ctx, t)
+	}
 	return nil
 }
 
@@ -147,58 +152,58 @@ func (d *driver) judgeAfterZero(t *tally) {
 
 // judgeRemaining wants each number once, from the first down to the last.
 func (d *driver) judgeRemaining(t *tally, allowed int64) {
-	samples := slices.Clone(t.admitted)
-	samples = slices.DeleteFunc(samples, func(s counted) bool { return s.remaining == absent })
-	if len(samples) == 0 {
+	all := slices.DeleteFunc(slices.Clone(t.admitted), func(s counted) bool { return s.remaining == absent })
+	slices.SortFunc(all, func(a, b counted) int { return int(b.remaining - a.remaining) })
+	// What went before may have had something in between that takes units, which is for other clauses to judge.
+	flood := slices.DeleteFunc(slices.Clone(all), func(s counted) bool { return s.sent.Before(d.flooded) })
+	if len(flood) == 0 {
 		return
 	}
-	slices.SortFunc(samples, func(a, b counted) int { return int(b.remaining - a.remaining) })
-	first, last, cost := samples[0].remaining, samples[len(samples)-1].remaining, d.part.cost
-	if first > t.limit-cost {
-		d.broken("remaining", samples[0].answer, "Remaining is %d of %d on a request that was admitted: it does not count that request", first, t.limit)
-		first = t.limit - cost
+	first, last, cost := flood[0].remaining, flood[len(flood)-1].remaining, d.part.cost
+	shift := int64(0)
+	if highest := all[0].remaining; highest > t.limit-cost {
+		d.broken("remaining", all[0].answer, "Remaining is %d of %d on a request that was admitted: it does not count that request", highest, t.limit)
+		shift = cost
 	}
-	for i, s := range samples[1:] {
-		if s.remaining == samples[i].remaining {
+	for i, s := range all[1:] {
+		if s.remaining == all[i].remaining {
 			d.broken("remaining", s.answer, "Remaining was %d on two answers of the same window", s.remaining)
 		}
 	}
-	gaps := first/cost + 1 - int64(len(samples)) - int64(t.lost)
-	tail := last / cost
+	gaps := (first-shift)/cost + 1 - int64(len(flood)) - int64(t.lost)
+	tail := (last - shift) / cost
 	if t.refused == 0 {
 		tail = 0
 	}
-	switch {
-	case gaps <= 0 || int64(len(samples)) == allowed:
-		d.kept("remaining", "from %d down to %d, each once, over %d connections", first, last, d.run.options.Workers)
-		if t.refused > 0 {
-			d.kept("admitted", "%d requests%s, then 429", len(samples), ofThose(first, t.limit, cost))
-		}
-	default:
-		d.judgeGaps(t, samples, gaps, tail)
+	if gaps > 0 && int64(len(all)) != allowed {
+		d.judgeGaps(t, flood, gaps, tail)
+		return
 	}
-}
-
-func ofThose(first, limit, cost int64) string {
-	if first == limit-cost {
-		return ""
+	d.kept("remaining", "from %d down to %d, each once, over %d connections", first, last, d.run.options.Workers)
+	if t.refused == 0 {
+		return
 	}
-	return fmt.Sprintf(" of the %d that were left", first/cost+1)
+	if int64(len(all)) == allowed {
+		d.kept("admitted", "%d requests, then 429", allowed)
+		return
+	}
+	d.kept("admitted", "%d requests, as many as were left, then 429", len(flood))
 }
 
 // judgeGaps judges requests that the window says it counted, and that were not main's.
 func (d *driver) judgeGaps(t *tally, samples []counted, gaps, tail int64) {
 	inside := gaps - tail
-	even := inside > 0 && evenly(samples)
 	seen := fmt.Sprintf("%d of %d", inside, tail)
 	again := slices.Contains(d.oddities, seen)
 	d.oddities = append(d.oddities, seen)
+	certain := d.isAlone(t.limit) || again || inside > 0 && evenly(samples)
 	last := samples[len(samples)-1]
-	if inside > 0 && (d.alone || even || again) {
+	if inside > 0 && certain {
 		d.broken("remaining", last.answer, "Remaining fell from %d to %d with %d requests%s", samples[0].remaining, last.remaining, len(samples), excused(t))
 	}
-	if tail > 0 && (d.alone || again) {
-		d.broken("admitted", t.firstRefused, "refused when Remaining had been %d, after %d of %d requests%s", last.remaining, len(samples), t.limit/d.part.cost, excused(t))
+	if t.refused > 0 && certain {
+		d.broken("admitted", t.firstRefused, "refused after %d requests, when %d had been left; Remaining had been %d%s",
+			len(samples), samples[0].remaining+d.part.cost, last.remaining, excused(t))
 	}
 	why := fmt.Sprintf("%d requests of this window were somebody else's, or were counted twice: others may use the same budget", gaps)
 	d.untested("remaining", "%s", why)
@@ -225,4 +230,45 @@ func evenly(samples []counted) bool {
 		}
 	}
 	return step > 0
+}
+
+// tryOneConnection uses one connection alone, where more were admitted over several than the limit: each may have a budget of its own.
+func (d *driver) tryOneConnection(ctx context.Context, t *tally) error {
+	d.twice = true
+	if d.run.options.Workers < 2 {
+		return nil
+	}
+	select {
+	case <-d.run.wire.lone:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { d.run.wire.lone <- struct{}{} }()
+	one := d.run.wire.hold(ctx)
+	if one == nil {
+		return context.Cause(ctx)
+	}
+	defer d.run.wire.free(one)
+	for range d.part.again {
+		r := d.plain()
+		r.on = one
+		a, err := d.send(ctx, r)
+		if err != nil {
+			return err
+		}
+		if a.admitted() {
+			continue
+		}
+		d.check(a)
+		other, err := d.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if again, err := d.send(ctx, r); err != nil || !other.admitted() || again.admitted() || other.reset != t.reset {
+			return err
+		}
+		d.broken("shared", other, "admitted on one connection while refused on another, before and after")
+		return nil
+	}
+	return nil
 }

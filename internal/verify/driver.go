@@ -22,18 +22,29 @@ type driver struct {
 	second      string // why there is no other; empty: there is
 	alone       bool   // nobody else can use main's budget
 
-	mu         sync.Mutex
-	left       int // requests that it may still send
-	lost       int // requests whose answers never came, and that may have been counted all the same
-	statuses   map[string][]int
-	tallies    []*tally // main's windows, in the order in which they were seen
-	resets     map[int64]map[int64]*answer
-	unverified *answer // the last to a credential that does not verify
-	served     *answer // the last of main's that was admitted
-	last       *answer // the last of main's
-	oddities   []string
-	twice      bool // the budget was used up a second time, or what was kept for that is spent
-	hammered   int  // main's requests that were refused
+	suspicions struct {
+		sync.Mutex
+		by     map[string]suspicion
+		clocks clocks
+	}
+
+	mu          sync.Mutex
+	longest     time.Duration // of the windows that the answers described
+	flooded     time.Time     // when the budget began to be used up
+	steady      bool          // Remaining goes down by one from request to request
+	step        int64         // by how much it does; 0: that could not be seen
+	otherServed bool          // other was admitted once
+	left        int           // requests that it may still send
+	lost        int           // requests whose answers never came, and that may have been counted all the same
+	statuses    map[string][]int
+	tallies     []*tally // main's windows, in the order in which they were seen
+	resets      map[int64]map[int64]*answer
+	unverified  *answer // the last to a credential that does not verify
+	served      *answer // the last of main's that was admitted
+	last        *answer // the last of main's
+	oddities    []string
+	twice       bool // the budget was used up a second time, or what was kept for that is spent
+	hammered    int  // main's requests that were refused
 }
 
 // errDone ends a verification early with nothing wrong: what follows has nothing to stand on.
@@ -110,6 +121,7 @@ func (d *driver) noCredential(kind string) string {
 
 // drive is the whole verification of the limiter. The error says why it ended early.
 func (d *driver) drive(ctx context.Context) error {
+	defer d.settle()
 	for _, step := range []func(context.Context) error{d.look, d.makeRoom, d.drain, d.spent, d.restored, d.provoke, d.again} {
 		if err := step(ctx); err != nil && !errors.Is(err, errDone) {
 			return err

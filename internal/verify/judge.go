@@ -63,11 +63,10 @@ func (d *driver) checkRefusal(a *answer) {
 	} else {
 		d.kept("fields-refused", "all four, each once, on every 429")
 	}
-	kind := a.header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
-		d.broken("refused-type", a, "Content-Type is %.60q", kind)
+	if wrong := wrongType(a); wrong != "" {
+		d.broken("refused-type", a, "%s", wrong)
 	} else {
-		d.kept("refused-type", "%s", kind)
+		d.kept("refused-type", "%s", a.header.Get("Content-Type"))
 	}
 	if a.remaining > 0 {
 		d.broken("refused-remaining", a, "Remaining is %d on a 429", a.remaining)
@@ -78,6 +77,15 @@ func (d *driver) checkRefusal(a *answer) {
 		d.kept("refused-body", "code rate_limited, and a message")
 	}
 	d.checkWait(a)
+}
+
+// wrongType says what is wrong with a 429's type; empty: nothing.
+func wrongType(a *answer) string {
+	kind := a.header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
+		return fmt.Sprintf("Content-Type is %.60q", kind)
+	}
+	return ""
 }
 
 // wrongBody says what is wrong with a 429's body; empty: nothing.
@@ -101,7 +109,7 @@ func wrongBody(body []byte) string {
 	return ""
 }
 
-// checkWait judges Retry-After by what the answer itself says; whether it was enough shows later.
+// checkWait compares Retry-After with Reset and Date; whether it was enough shows later.
 func (d *driver) checkWait(a *answer) {
 	if a.retryAfter == absent {
 		return
@@ -113,12 +121,15 @@ func (d *driver) checkWait(a *answer) {
 	if a.reset == absent || a.date == absent {
 		return
 	}
-	took := ceilSeconds(a.at.Sub(a.sent))
-	switch until := a.reset - a.date; {
-	case a.retryAfter < until-1:
-		d.broken("retry-after", a, "Retry-After is %d, and Reset is %d s after Date", a.retryAfter, until)
-	case a.retryAfter > until+took:
-		d.broken("retry-after", a, "Retry-After is %d, and Reset is %d s after Date: that is too long", a.retryAfter, until)
+	until := a.reset - a.date
+	off := a.retryAfter - until
+	took := a.at.Sub(a.sent) // Date may have been written so much later
+	d.compareClocks(a, off, took)
+	switch {
+	case off < -1:
+		d.suspect("retry-after", a, "Retry-After is %d, and Reset is %d s after Date", a.retryAfter, until)
+	case off > ceilSeconds(took):
+		d.suspect("retry-after", a, "Retry-After is %d, and Reset is %d s after Date: that is too long", a.retryAfter, until)
 	}
 }
 
@@ -176,7 +187,7 @@ func (d *driver) checkWindow(a *answer, lengths []time.Duration) {
 		return
 	}
 	if a.known != absent && a.reset <= a.known {
-		d.broken("window", a, "Reset is %d, and Date had been %d before the request was sent: a window in the past", a.reset, a.known)
+		d.suspect("window", a, "Reset is %d, and Date had been %d before the request was sent: a window in the past", a.reset, a.known)
 		return
 	}
 	if a.date == absent {
@@ -190,8 +201,10 @@ func (d *driver) checkWindow(a *answer, lengths []time.Duration) {
 	}
 	longest := slices.Max(lengths)
 	if a.reset-a.date > int64(longest/time.Second)+1 {
-		d.broken("window", a, "Reset is %d s after Date, and the window of %d is %v long", a.reset-a.date, a.limit, longest)
+		d.suspect("window", a, "Reset is %d s after Date, and the window of %d is %v long", a.reset-a.date, a.limit, longest)
 		return
 	}
-	d.kept("window", "Reset was always ahead, by %v at most", longest)
+	d.mu.Lock()
+	d.longest = max(d.longest, longest)
+	d.mu.Unlock()
 }

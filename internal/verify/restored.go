@@ -21,11 +21,15 @@ func (d *driver) restored(ctx context.Context) error {
 	if err := d.sharpen(ctx, t); err != nil {
 		return err
 	}
-	at := t.ends.from
-	if own := t.byOwn.from; !own.IsZero() && own.Before(at) && at.Sub(own) < 3*time.Second/2 {
-		at = own
+	end := d.end(t)
+	times := []time.Time{end.from.Add(-early)}
+	if own := t.byOwn.from.Add(-early); !t.byOwn.isZero() && times[0].Sub(own) > early && times[0].Sub(own) < 3*time.Second/2 {
+		times = []time.Time{own, times[0]} // Retry-After says that it ends a little sooner
 	}
-	if at = at.Add(-early); time.Until(at) > 0 {
+	for _, at := range times {
+		if time.Until(at) <= 0 {
+			continue
+		}
 		if err := d.wait(ctx, at, "waiting for its window to end"); err != nil {
 			return err
 		}
@@ -34,7 +38,8 @@ func (d *driver) restored(ctx context.Context) error {
 			return err
 		}
 		if d.isNew(t, a) {
-			return d.restoredEarly(t, a)
+			d.restoredEarly(t, a, end)
+			return nil
 		}
 	}
 	return d.atReset(ctx, t)
@@ -47,7 +52,7 @@ func (d *driver) whyNotWait(t *tally) string {
 	case t.ends.isZero():
 		return "the answers have no Date, so that Reset says nothing to a caller whose clock differs"
 	}
-	if left := time.Until(t.ends.to); left > d.run.options.MaxWait {
+	if left := time.Until(d.end(t).to); left > d.run.options.MaxWait {
 		return fmt.Sprintf("the window ends in %s, and %v is the longest wait", seconds(left), d.run.options.MaxWait)
 	}
 	return ""
@@ -57,11 +62,12 @@ func (d *driver) whyNotWait(t *tally) string {
 // clock's second should change, and halves the doubt.
 func (d *driver) sharpen(ctx context.Context, t *tally) error {
 	for range 6 {
-		width := t.ends.to.Sub(t.ends.from)
+		end := d.end(t)
+		width := end.to.Sub(end.from)
 		if width < 40*time.Millisecond {
 			return nil
 		}
-		middle := t.ends.from.Add(width / 2)
+		middle := end.from.Add(width / 2)
 		before := time.Until(middle) - 50*time.Millisecond
 		if before < 2*time.Second {
 			return nil
@@ -85,22 +91,20 @@ func (d *driver) sharpen(ctx context.Context, t *tally) error {
 func (d *driver) isNew(t *tally, a *answer) bool { return a.admitted() || a.reset != t.reset }
 
 // restoredEarly judges an answer of a new window that was to come only when the old one has ended.
-func (d *driver) restoredEarly(t *tally, a *answer) error {
+func (d *driver) restoredEarly(t *tally, a *answer, end bracket) {
 	doubt := time.Duration(0)
-	if t.byOwn.isZero() || t.byOwn.from.Add(100*time.Millisecond).Before(t.ends.from) || t.ends.to.Add(100*time.Millisecond).Before(t.byOwn.from) {
-		doubt = time.Second // Date may not be of the clock that decides
+	if t.byOwn.isZero() || t.byOwn.torn || end.torn || t.byOwn.from.Add(soon).Before(t.ends.from) || t.ends.to.Add(soon).Before(t.byOwn.from) {
+		doubt = time.Second // Date may be a second old
 	}
-	if a.at.Before(t.ends.from.Add(-doubt)) {
-		d.broken("restored", a, "answered %d at %d by its Date, %s at least before Reset, %d", a.status, a.date, seconds(t.ends.from.Sub(a.at)), t.reset)
+	if a.at.Before(end.from.Add(-doubt)) {
+		d.broken("restored", a, "answered %d, Remaining %d, %s at least before Reset, %d", a.status, a.remaining, seconds(end.from.Sub(a.at)), t.reset)
 	}
-	d.judgeTooLong(t, a)
-	d.judgeWhole(t, a)
-	return nil
+	d.judgeNew(t, a)
 }
 
 // judgeTooLong wants no 429 to have asked to wait a second longer than it took.
 func (d *driver) judgeTooLong(t *tally, a *answer) {
-	if t.least429 == nil || !a.admitted() {
+	if t.least429 == nil || a.limit == t.limit && a.remaining+d.part.cost < d.whole(a) {
 		return
 	}
 	if a.at.Before(t.least) {
@@ -113,9 +117,10 @@ func (d *driver) judgeTooLong(t *tally, a *answer) {
 
 // atReset asks as soon as Reset has come by the deployment's clock.
 func (d *driver) atReset(ctx context.Context, t *tally) error {
-	var confirmed *answer
+	confirmed := 0
 	for range 8 {
-		if err := d.wait(ctx, t.ends.to.Add(soon), "waiting for its window to end"); err != nil {
+		end := d.end(t)
+		if err := d.wait(ctx, end.to.Add(soon), "waiting for its window to end"); err != nil {
 			return err
 		}
 		a, err := d.ask(ctx)
@@ -123,48 +128,86 @@ func (d *driver) atReset(ctx context.Context, t *tally) error {
 			return err
 		}
 		if d.isNew(t, a) {
-			d.judgeNew(t, a)
-			return nil
+			return d.follow(ctx, t, a)
 		}
-		if a.date < t.reset {
+		if d.otherClock(t) == "" && a.date < t.reset || !a.sent.After(end.to) {
 			continue // its clock is slower than was thought; count has taken note
 		}
-		if confirmed == nil {
-			confirmed = a
+		if confirmed++; confirmed == 1 {
 			continue
 		}
-		d.broken("restored", a, "refused at %d by its Date, and twice so; Reset was %d", a.date, t.reset)
+		d.broken("restored", a, "refused at %d by its Date, and again so; Reset was %d", a.date, t.reset)
 		if err := d.wait(ctx, time.Now().Add(time.Second/2), "waiting for a window that should have ended"); err != nil {
 			return err
 		}
 	}
-	d.untested("restored", "it was not served when its window should have ended")
 	d.untested("refused-free", "it was not served when its window should have ended")
+	return nil
+}
+
+// follow judges the first answer of the window that follows, and looks longer where that is refused, too.
+func (d *driver) follow(ctx context.Context, t *tally, a *answer) error {
+	if a.admitted() || a.reset <= t.reset {
+		d.judgeNew(t, a)
+		return nil
+	}
+	if !d.isAlone(a.limit) {
+		defer d.judgeNew(t, a) // where nothing better is found
+	}
+	polled := 1
+	for ; polled < 5; polled++ {
+		if err := d.wait(ctx, time.Now().Add(300*time.Millisecond), "waiting for a budget that should be back"); err != nil {
+			return err
+		}
+		b, err := d.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if b.admitted() {
+			if !d.isAlone(a.limit) {
+				return nil
+			}
+			d.broken("restored", a, "refused in the window after Reset, %d, and admitted %s later: the budget is not restored at once", t.reset, seconds(b.at.Sub(a.at)))
+			return nil
+		}
+	}
+	next := d.now()
+	if why := d.whyNotWait(next); why != "" {
+		if d.isAlone(a.limit) {
+			d.broken("restored", a, "refused at once in the window after Reset, %d", t.reset)
+		}
+		return nil
+	}
+	if err := d.wait(ctx, d.end(next).to.Add(soon), "waiting for one more window, as it was refused in the next one"); err != nil {
+		return err
+	}
+	b, err := d.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if b.admitted() && b.limit-d.part.cost-b.remaining == int64(polled)*d.part.cost {
+		d.broken("refused-free", b, "%d requests were refused in one window, and the next began with as many missing", polled)
+		return nil
+	}
+	if d.isAlone(a.limit) {
+		d.broken("restored", a, "refused at once in the window after Reset, %d, and not whole in the one after that", t.reset)
+	}
 	return nil
 }
 
 // judgeNew judges the first answer of the window that follows.
 func (d *driver) judgeNew(t *tally, a *answer) {
-	d.judgeTooLong(t, a)
-	if !a.admitted() {
-		switch {
-		case a.reset <= t.reset:
-			d.broken("restored", a, "refused after Reset, %d, with a Reset before that", t.reset)
-		case d.alone && d.hammered > d.part.drain:
-			d.broken("refused-free", a, "refused at once in the next window: the %d refused requests have spent it", d.hammered)
-		case d.alone:
-			d.broken("restored", a, "refused at once in the window after Reset, %d", t.reset)
-		default:
-			d.untested("restored", "refused in a window that had just begun: others may use the same budget")
-			d.untested("refused-free", "refused in a window that had just begun: others may use the same budget")
+	switch {
+	case a.admitted():
+		d.judgeTooLong(t, a)
+		d.judgeWhole(t, a)
+	case a.reset <= t.reset:
+		d.broken("restored", a, "refused after Reset, %d, with a Reset before that", t.reset)
+	default:
+		for _, clause := range []string{"restored", "refused-free"} {
+			d.untested(clause, "refused in a window that had just begun: others may use the same budget")
 		}
-		return
 	}
-	if a.date != absent && a.date < t.reset-1 {
-		d.broken("restored", a, "answered %d at %d by its Date; Reset was %d", a.status, a.date, t.reset)
-		return
-	}
-	d.judgeWhole(t, a)
 }
 
 // judgeWhole wants the whole budget back, less the request that found it.
@@ -176,20 +219,33 @@ func (d *driver) judgeWhole(t *tally, a *answer) {
 		d.judgeLonger(t, a)
 		return
 	}
-	missing := a.limit - d.part.cost - a.remaining
+	missing := d.whole(a) - max(d.part.cost, d.step) - a.remaining
 	refusals := int64(d.hammered)
+	if missing > 0 && d.isSuspected("reset-constant") {
+		d.untested("restored", "Reset moved within a window, so that which one is restored cannot be told")
+		d.untested("refused-free", "Reset moved within a window, so that which one begins cannot be told")
+		return
+	}
 	switch {
 	case missing <= 0:
 		d.kept("restored", "refused just before Reset, served at it with Remaining %d of %d", a.remaining, a.limit)
 		d.kept("refused-free", "%d refused requests, and the next window began with Remaining %d of %d%s", refusals, a.remaining, a.limit, d.notSeen())
 	case missing == refusals*d.part.cost:
 		d.broken("refused-free", a, "%d requests were refused, and the next window began with %d of %d missing", refusals, missing, a.limit)
-	case d.alone && !d.isLost():
+	case d.isAlone(a.limit) && !d.isLost():
 		d.broken("restored", a, "the window after Reset began with Remaining %d of %d", a.remaining, a.limit)
 	default:
 		d.untested("restored", "served at Reset, with %d of %d missing: others may use the same budget", missing, a.limit)
 		d.untested("refused-free", "%d of %d were missing in the next window: others may use the same budget", missing, a.limit)
 	}
+}
+
+// whole is the budget that an answer speaks of: the one that it says, where the policy has such a limit.
+func (d *driver) whole(a *answer) int64 {
+	if len(d.lengthsOf(a.limit)) == 0 {
+		return d.part.window.Limit
+	}
+	return a.limit
 }
 
 // judgeLonger judges an answer that describes a longer window, as it has less left than the one that is restored.
@@ -202,7 +258,7 @@ func (d *driver) judgeLonger(t *tally, a *answer) {
 	}
 	d.mu.Unlock()
 	missing := a.limit - a.remaining - admitted*d.part.cost
-	if d.alone && missing > 0 && missing >= int64(d.hammered)*d.part.cost {
+	if missing > 0 && missing >= int64(d.hammered)*d.part.cost {
 		d.broken("refused-free", a, "%d requests were admitted and %d refused, and the window of %d has Remaining %d", admitted, d.hammered, a.limit, a.remaining)
 		return
 	}

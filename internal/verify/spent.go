@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -47,9 +46,6 @@ func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try
 	if err != nil {
 		return nil, 0, err
 	}
-	if d.isCovered(r) {
-		d.check(a)
-	}
 	if !a.admitted() {
 		return a, refused, nil
 	}
@@ -64,19 +60,6 @@ func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try
 		return a, escaped, nil
 	}
 	return a, tooLate, nil
-}
-
-// isCovered reports whether some limiter counts a request, in whichever way its path is read.
-func (d *driver) isCovered(r request) bool {
-	path, _, _ := strings.Cut(r.path, "?")
-	if path == d.part.endpoints[0].path {
-		return true
-	}
-	decoded, err := url.PathUnescape(path)
-	if err != nil || strings.Contains(decoded, "%") {
-		return false
-	}
-	return d.run.plan.routes.Match(r.method, decoded).Limiter() != nil && d.run.plan.routes.Match(r.method, path).Limiter() != nil
 }
 
 // answersLikeEndpoint reports whether an answer is what the endpoint says when it admits. With bodies that validation refuses, that is an
@@ -126,6 +109,9 @@ func (d *driver) hammer(ctx context.Context, t *tally) error {
 // attemptMain is attempt for a request that main's own window counts.
 func (d *driver) attemptMain(ctx context.Context, t *tally, r request) (*answer, try, error) {
 	a, got, err := d.attempt(ctx, t, r)
+	if err == nil {
+		d.check(a)
+	}
 	if err == nil && (got == refused || got == escaped) {
 		d.checkStanding(a)
 		d.count(a)
@@ -133,7 +119,7 @@ func (d *driver) attemptMain(ctx context.Context, t *tally, r request) (*answer,
 	return a, got, err
 }
 
-// tryShared uses other connections, and the limiter's other endpoints.
+// tryShared uses new connections, the limiter's other endpoints, and other ways to write the same credential.
 func (d *driver) tryShared(ctx context.Context, t *tally) error {
 	var tried []string
 	for i, e := range d.part.endpoints {
@@ -148,23 +134,51 @@ func (d *driver) tryShared(ctx context.Context, t *tally) error {
 		}
 		d.check(a)
 		if a.admitted() {
-			still, err := d.ask(ctx)
-			if err != nil {
-				return err
-			}
-			if still.admitted() || still.reset != t.reset {
-				d.untested("shared", "the window ended before it could be tested")
-				return nil
-			}
-			d.broken("shared", a, "%s was answered %d on a new connection, while %s is refused", e, a.status, d.part.endpoints[0])
-			return nil
+			return d.tryAgainShared(ctx, t, a, "on a new connection")
 		}
 		d.checkStanding(a)
 		d.count(a)
 		tried = append(tried, e.String())
 	}
+	for _, authorization := range d.respellings() {
+		a, got, err := d.attempt(ctx, t, d.plain().with("Authorization", authorization))
+		if err != nil {
+			return err
+		}
+		if got == escaped {
+			d.broken("shared", a, "answered %d with the same credential, written otherwise, while it is refused", a.status)
+			return nil
+		}
+	}
 	d.kept("shared", "refused on new connections: %s", strings.Join(tried, ", "))
 	return nil
+}
+
+// tryAgainShared makes sure that a request was admitted while the budget is spent.
+func (d *driver) tryAgainShared(ctx context.Context, t *tally, a *answer, how string) error {
+	still, err := d.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if still.admitted() || still.reset != t.reset {
+		d.untested("shared", "the window ended before it could be tested")
+		return nil
+	}
+	d.broken("shared", a, "%s %s was answered %d %s, while %s is refused", a.request.method, a.request.path, a.status, how, d.part.endpoints[0])
+	return nil
+}
+
+// respellings are other ways to write main's credential.
+func (d *driver) respellings() []string {
+	if d.credential == "" {
+		return nil
+	}
+	all := []string{"bearer " + d.main.authorization, "BEARER " + d.main.authorization}
+	if other := respelled(d.main.authorization); other != d.main.authorization {
+		d.run.secrets.add(other)
+		all = append(all, "Bearer "+other)
+	}
+	return all
 }
 
 // forwardedFields are what a client may claim about where it comes from.
@@ -281,24 +295,29 @@ func (d *driver) control(ctx context.Context, r request) (try, error) {
 
 // tryLanguages asks for refusals in other languages.
 func (d *driver) tryLanguages(ctx context.Context, t *tally) error {
+	base := t.firstRefused
+	if wrong := wrongRefusal(base); wrong != "" {
+		d.untested("language", "a 429 in no language that was asked for has not the shape: %s", wrong)
+		return nil
+	}
 	var seen []string
 	for _, language := range []string{"en", "de", "fr;q=0.9, en;q=0.1", "tlh"} {
-		a, got, err := d.attemptMain(ctx, t, d.plain().with("Accept-Language", language))
+		a, got, err := d.attempt(ctx, t, d.plain().with("Accept-Language", language))
 		if err != nil {
 			return err
 		}
+		if got == escaped {
+			d.broken("shared", a, "answered %d with Accept-Language: %s, while it is refused without", a.status, language)
+		}
 		if got != refused {
-			d.untested("language", "the window ended before it could be tested")
+			d.untested("language", "it was not refused in every language")
 			return nil
 		}
+		d.count(a)
 		said := a.header.Get("Content-Language")
-		wrong := wrongBody(a.body)
-		switch {
-		case wrong != "":
+		if wrong := wrongRefusal(a); wrong != "" {
 			d.broken("language", a, "asked for in %s: %s", language, wrong)
-		case problem(a.header, append(standing(), headers.RetryAfter)...) != "":
-			d.broken("language", a, "asked for in %s: %s", language, problem(a.header, append(standing(), headers.RetryAfter)...))
-		case said == "" && !d.saysTheSame(t, a):
+		} else if said == "" && !sameError(a.body, base.body) {
 			d.broken("language", a, "asked for in %s, the message is another one, and Content-Language does not say in which language it is", language)
 		}
 		if said == "" {
@@ -310,8 +329,16 @@ func (d *driver) tryLanguages(ctx context.Context, t *tally) error {
 	return nil
 }
 
-// saysTheSame reports whether a refusal has the message of the one that was not asked for in any language.
-func (d *driver) saysTheSame(t *tally, a *answer) bool { return sameError(a.body, t.firstRefused.body) }
+// wrongRefusal says what is wrong with a 429's shape; empty: nothing.
+func wrongRefusal(a *answer) string {
+	if wrong := problem(a.header, append(standing(), headers.RetryAfter)...); wrong != "" {
+		return wrong
+	}
+	if wrong := wrongType(a); wrong != "" {
+		return wrong
+	}
+	return wrongBody(a.body)
+}
 
 // tryOther sends a request of the caller whose budget should be whole.
 func (d *driver) tryOther(ctx context.Context, t *tally) error {
@@ -327,7 +354,7 @@ func (d *driver) tryOther(ctx context.Context, t *tally) error {
 	switch {
 	case a.admitted():
 		d.kept("separate", "another caller was answered %d with Remaining %d, while this one was refused", a.status, a.remaining)
-	case a.reset == t.reset && a.limit == t.limit:
+	case a.reset == t.reset && a.limit == t.limit && d.otherServed:
 		d.broken("separate", a, "another caller was refused until the same Reset, though it had sent 1 request")
 	default:
 		d.untested("separate", "the other caller's own budget was spent")

@@ -32,7 +32,8 @@ type request struct {
 	path   string            // as it goes over the wire, after the base path
 	fields map[string]string // beside those that every request has; an empty value leaves one of those out
 	body   string
-	fresh  bool // on a connection of its own
+	fresh  bool  // on a new connection
+	on     *slot // on this connection; nil: any
 }
 
 // with returns the request with one more field.
@@ -70,6 +71,7 @@ type wire struct {
 	transport *http.Transport
 	slots     chan *slot // free ones; every slot has at most one connection
 	all       []*slot
+	lone      chan struct{} // has one: for who holds a connection for more than one request, so that others are left for the rest
 
 	budget int64
 	sent   atomic.Int64
@@ -85,7 +87,7 @@ type slot struct {
 }
 
 func newWire(o *Options, budget int) *wire {
-	w := &wire{base: o.URL, header: o.Header, slots: make(chan *slot, o.Workers), budget: int64(budget), date: absent}
+	w := &wire{base: o.URL, header: o.Header, slots: make(chan *slot, o.Workers), lone: make(chan struct{}, 1), budget: int64(budget), date: absent}
 	dial := o.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -101,6 +103,7 @@ func newWire(o *Options, budget int) *wire {
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: headerBytes,
 	}
+	w.lone <- struct{}{}
 	for range o.Workers {
 		s := new(slot)
 		w.all = append(w.all, s)
@@ -126,13 +129,13 @@ func (s *slot) drop() {
 
 // send sends one request, once, and reads the answer. An error is of the network, or errBudget; then nothing was sent.
 func (w *wire) send(ctx context.Context, r request, take func() bool) (*answer, error) {
-	var s *slot
-	select {
-	case s = <-w.slots:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	s := r.on
+	if s == nil {
+		if s = w.hold(ctx); s == nil {
+			return nil, ctx.Err()
+		}
+		defer w.free(s)
 	}
-	defer func() { w.slots <- s }()
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if err := w.connect(ctx, s, r); err != nil {
@@ -157,6 +160,18 @@ func (w *wire) send(ctx context.Context, r request, take func() bool) (*answer, 
 	a.request = r
 	return a, nil
 }
+
+// hold takes a connection out of those that are free; nil where ctx ends first.
+func (w *wire) hold(ctx context.Context) *slot {
+	select {
+	case s := <-w.slots:
+		return s
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (w *wire) free(s *slot) { w.slots <- s }
 
 // A lostError says that a request has no answer.
 type lostError struct {
