@@ -86,11 +86,16 @@ bench-operate: ## what metrics, top callers, denial ids, a candidate and reloads
 bench-verify: ## `weir verify` against other rate limiters on loopback: VERIFY="-docs ../docs" writes docs/verify.md anew
 	cd bench && go run ./verified $(VERIFY)
 
+.PHONY: bench-simulate
+bench-simulate: ## how fast access logs are replayed on one core, and in how much memory: SIMULATE="-docs ../docs" writes docs/simulate.md anew; SIMULATE=-quick
+	cd bench && go run ./simulate $(SIMULATE)
+
 .PHONY: screenshot
-screenshot: ## docs/demo.png and docs/dashboard.png, the README's pictures, from the browser tests; takes two minutes
+screenshot: ## docs/demo.png, docs/dashboard.png and docs/simulate.png, from the browser tests; takes two minutes
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png
 	go test ./cmd/weir -count=1 -run TestThePictureOfTheDashboardIsSmall -dashboard $(CURDIR)/docs/dashboard.png
-	@ls -l docs/demo.png docs/dashboard.png
+	go test ./cmd/weir -count=1 -run TestThePictureOfAReplayIsSmall -replay $(CURDIR)/docs/simulate.png
+	@ls -l docs/demo.png docs/dashboard.png docs/simulate.png
 
 .PHONY: bulk
 bulk: ## the sample backend with 100,000 documents: synchronised at full speed, then at the contract's pace

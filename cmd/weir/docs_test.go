@@ -215,7 +215,11 @@ func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
 func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 	pages := documents(t)
 	reader := policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
-	t.Chdir(t.TempDir())
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(repository, "examples", "simulate"))); err != nil { // what docs/simulate.md replays
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
 	for page, text := range pages {
 		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			switch kind, body := m[1], m[2]; {
@@ -234,12 +238,18 @@ func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 	}
 }
 
+// A shellWord is one of a command's: in single quotes, or without space.
+var shellWord = regexp.MustCompile(`'[^']*'|\S+`)
+
 // checkConsole runs a block of "$ weir …" and what that prints.
 func checkConsole(t *testing.T, page, block string) {
 	t.Helper()
 	for _, one := range strings.Split("\n"+block, "\n$ ")[1:] {
 		command, want, _ := strings.Cut(one, "\n")
-		words := strings.Fields(command)
+		words := shellWord.FindAllString(command, -1)
+		for i, word := range words {
+			words[i] = strings.Trim(word, "'")
+		}
 		if words[0] != "weir" {
 			t.Errorf("%s: %q does not begin with weir", page, command)
 			continue

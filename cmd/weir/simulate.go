@@ -101,7 +101,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract)")
 	flags.StringVar(&f.against, "against", "", "`FILE` with a second policy, or contract: what would change from the first to it")
-	flags.StringVar(&f.format, "format", f.format, "how the lines look, `FORMAT`: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it")
+	flags.StringVar(&f.format, "format", f.format, "the `FORMAT` of the lines: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it")
 	flags.Var(&f.keys, "key", "where the log tells a key source: agent, session or token, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in, which --key ip=FIELD finds: X-Forwarded-For, Forwarded or X-Real-IP")
