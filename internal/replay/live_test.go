@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestAReplayedLogIsJudgedAsItWasLive(t *testing.T) {
 			asked[i].xAgent = "" // which the format does not tell
 		}
 		live := serve(t, p, asked)
-		got, out := replayed(t, Options{Policy: p, Forwarded: -1}, accesslog.Options{Stdin: strings.NewReader(combined(asked))})
+		got, out := replayed(t, Options{Policy: p, Against: &p, Forwarded: -1}, accesslog.Options{Stdin: strings.NewReader(combined(asked))})
 		compare(t, asked, live, got, out)
 		for _, v := range live.verdicts {
 			if v.outcome == "refused" {
@@ -225,6 +226,11 @@ func compare(t *rapid.T, all []asked, live served, got map[int64]judged, out *Re
 	if shadowed != int64(live.shadowed) || shadowRefused != int64(live.shadowRefused) {
 		t.Fatalf("shadows: live %d, %d, replayed %d, %d", live.shadowed, live.shadowRefused, shadowed, shadowRefused)
 	}
+	if d := out.Difference; d != nil { // to itself
+		if !reflect.DeepEqual(out.Policy, *out.Against) || d.NewlyRefused+d.NewlyAdmitted+d.NewlyTouched.N+d.Freed.N != 0 || len(d.Worst)+len(d.Limiters) > 0 {
+			t.Fatalf("%+v, under the same again %+v: %+v", out.Policy, *out.Against, d)
+		}
+	}
 	if out.Log.OutOfOrder != 0 {
 		t.Fatalf("%d lines out of order", out.Log.OutOfOrder)
 	}
@@ -298,7 +304,7 @@ func drawTraffic(t *rapid.T, unit time.Duration) []asked {
 		return asked{
 			at:        at,
 			peer:      rapid.SampledFrom([]string{"192.0.2.7:1", "192.0.2.7:1", "192.0.2.8:2", "10.0.0.1:3", "[2001:db8::1]:4", "[2001:db8::2]:4", "[2001:db8:0:1::1]:5", "[::ffff:192.0.2.7]:6"}).Draw(t, "peer"),
-			method:    rapid.SampledFrom([]string{"GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "BREW", "get", "CONNECT", "X-1"}).Draw(t, "method"),
+			method:    rapid.SampledFrom([]string{"GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "DELETE", "BREW", "get", "CONNECT", "X-1", "G(T"}).Draw(t, "method"),
 			target:    drawTarget(t),
 			agent:     rapid.SampledFrom([]string{"", "curl/8", `odd "one" \ é`, "Mozilla/5.0"}).Draw(t, "agent"),
 			forwarded: rapid.SampledFrom([]string{"", "", "198.51.100.7", "198.51.100.7, 10.0.0.2", "nobody", "2001:db8::99"}).Draw(t, "forwarded"),
