@@ -190,12 +190,12 @@ func (s *simulation) read(ctx context.Context, reader *accesslog.Reader) error {
 	var line accesslog.Line
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
-			if ctx.Err() != nil {
-				return errors.New("interrupted")
-			}
 			s.show.update(reader.Stats())
 		}
 		err := reader.Next(&line)
+		if (n%1024 == 0 || err != nil) && ctx.Err() != nil { // who writes to a pipe may have ended by the same Ctrl-C
+			return errors.New("interrupted")
+		}
 		if bool(s.f.strict) && len(s.malformed) > 0 {
 			return errMalformed
 		}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// later is lines of a log from so many seconds after its begin, ten a second.
+func later(seconds, lines int) string {
+	var b strings.Builder
+	begin := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
+	for n := range lines {
+		fmt.Fprintf(&b, "192.0.2.7 - - [%s] \"POST /api/v1/widget/leads HTTP/1.1\" 201 12 \"-\" \"curl/8\"\n",
+			begin.Add(time.Duration(seconds+n/10)*time.Second).Format("02/Jan/2006:15:04:05 -0700"))
+	}
+	return b.String()
+}
+
+// Of a log that is read in part there is a report that says so, no page, and no gate that passes.
+func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command(path, "simulate", "-", "--json", "--html", "page.html", "--fail-if", "malformed > 0")
+	cmd.Dir, cmd.Env = dir, cleanEnv()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })                    // it has ended, or the test has failed
+	if _, err := io.WriteString(in, later(0, 20_000)); err != nil { // more than a pipe holds: it is reading
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for n := 2000; err == nil; n += 100 { // until nobody reads any more
+		_, err = io.WriteString(in, later(n, 1000))
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitNo {
+		t.Fatalf("it ended with %v, want status 1:\n%s", err, &errs)
+	}
+	if said := errs.String(); !strings.Contains(said, "error: the log was read in part: interrupted\nhint: what was read until then is above; no page was written\n") || strings.Contains(said, "gate") {
+		t.Errorf("it says\n%s", said)
+	}
+	var found struct {
+		Partial string
+		Gates   []any
+		Policy  struct{ Requests int64 }
+	}
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil || found.Partial != "interrupted" || len(found.Gates) != 0 || found.Policy.Requests == 0 {
+		t.Errorf("%v: %+v", err, found)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
+// A page takes the place of a page, through links too, and of nothing else.
+func TestAPageReplacesOnlyAPage(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{"empty.html": "", "old.html": "<!DOCTYPE html><p>", "notes.html": "notes"} {
+		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"link.html": "old.html", "astray.html": "notes.html"} {
+		if err := os.Symlink(to, at(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, allowed := range map[string]bool{"new.html": true, "empty.html": true, "link.html": true, "notes.html": false, "astray.html": false, ".": false} {
+		page, err := createPage(at(name))
+		if (err == nil) != allowed {
+			t.Errorf("%s: %v, allowed is %v", name, err, allowed)
+		}
+		if err != nil {
+			continue
+		}
+		if err := page.write(func(w io.Writer) error { _, err := io.WriteString(w, "<!doctype html>new"); return err }); err != nil {
+			t.Error(err)
+		}
+		page.discard()
+		if text, err := os.ReadFile(at(name)); err != nil || string(text) != "<!doctype html>new" {
+			t.Errorf("%s holds %q, %v", name, text, err)
+		}
+	}
+	if link, err := os.Readlink(at("link.html")); err != nil || link != "old.html" {
+		t.Errorf("the link is %q, %v", link, err)
+	}
+	page, err := createPage(at("old.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("the disk is full")
+	if err := page.write(func(w io.Writer) error { _, _ = io.WriteString(w, "half"); return full }); !errors.Is(err, full) {
+		t.Errorf("a page that cannot be written gives %v", err)
+	}
+	if text, _ := os.ReadFile(at("old.html")); string(text) != "<!doctype html>new" {
+		t.Errorf("half a page has taken the place of a page: %q", text)
+	}
+	if left, _ := filepath.Glob(at(".weir-simulate-*")); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+func TestASharePercentageIsExact(t *testing.T) {
+	for value, want := range map[string]string{"0.1%": "0.1%", "0%": "0%", "100%": "100%", "33.3%": "33.3%", "off": "off"} {
+		var p portion
+		if err := p.Set(value); err != nil || p.String() != want {
+			t.Errorf("%s is read as %s, %v", value, &p, err)
+		}
+	}
+	for _, value := range []string{"", "%", "0.1", "101%", "-1%", "1e-3%", "1/3%", "0x1%", "1_0%", "NaN%", "0.1%%"} {
+		var p portion
+		if err := p.Set(value); err == nil {
+			t.Errorf("%q is read as %s", value, &p)
+		}
+	}
+}
