@@ -93,22 +93,48 @@ func (s results) markdown() string {
 		}
 	}
 	fmt.Fprintf(&b, "%s.\n\n%s", s.machine, page.Table(head, rows))
+	common := s.common()
+	if len(common) > 0 {
+		fmt.Fprintf(&b, "\nNot testable of any: %s.\n", strings.Join(common, "; "))
+	}
 	for _, v := range s.of {
-		v.write(&b)
+		v.write(&b, s)
 	}
 	return b.String()
 }
 
+// common are the clauses that cannot be tested of any peer, each with the reason.
+func (s results) common() (all []string) {
+	for _, x := range s.of[0].Results {
+		if s.everywhere(x) {
+			all = append(all, fmt.Sprintf("`%s`, since %s", x.Clause, quoted(x.Detail)))
+		}
+	}
+	return all
+}
+
+// everywhere reports whether a clause cannot be tested of any peer, for the same reason.
+func (s results) everywhere(x result) bool {
+	for _, v := range s.of {
+		if !slices.ContainsFunc(v.Results, func(y result) bool {
+			return y.Verdict == "untested" && y.Clause == x.Clause && y.Detail == x.Detail
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
 // write says what was seen of a peer, and why the rest was not.
-func (v verified) write(b *strings.Builder) {
-	fmt.Fprintf(b, "\n**%s** counts %s. %s\n\n", v.name, v.promise, v.reading)
+func (v verified) write(b *strings.Builder, all results) {
+	fmt.Fprintf(b, "\n%s\n\n", strings.TrimSpace(fmt.Sprintf("**%s** counts %s. %s", v.name, v.promise, v.reading)))
 	var gaps []string
 	why := map[string][]string{}
 	for _, x := range v.Results {
-		switch x.Verdict {
-		case "broken":
+		switch {
+		case x.Verdict == "broken":
 			fmt.Fprintf(b, "- ✗ `%s`: %s\n", x.Clause, quoted(x.Detail))
-		case "untested":
+		case x.Verdict == "untested" && !all.everywhere(x):
 			if why[x.Detail] == nil {
 				gaps = append(gaps, x.Detail)
 			}

@@ -180,7 +180,7 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 	}
 	if !bool(f.yes) && !host.loopback() {
 		return misused("add --yes if its owner agrees, and its other callers can bear to be refused meanwhile",
-			"%s is not on this machine, and nothing was sent", host.name)
+			"%s is not a loopback address, and nothing was sent", host.name)
 	}
 	show.begin(plan.Requests)
 	defer context.AfterFunc(ctx, func() {

@@ -75,7 +75,7 @@ func announce(w io.Writer, to *url.URL, host *pinned, plan *verify.Plan) {
 	if _, err := netip.ParseAddr(host.name); err != nil {
 		at = ", at " + host.where()
 	}
-	fmt.Fprintf(w, "%s%s, is about to be sent:\n", to, at)
+	fmt.Fprintf(w, "the plan for %s%s:\n", to, at)
 	for _, line := range plan.Lines {
 		for i, part := range wrap(line, reportWidth-4) {
 			indent := "  "
