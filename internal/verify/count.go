@@ -11,7 +11,6 @@ type tally struct {
 	admitted     []counted
 	refused      int
 	firstRefused *answer
-	lost         int // requests that may have been counted in it, and whose answers never came
 
 	// What the 429s said of when the window ends, by the local clock: enough is the earliest time by which one said that waiting would
 	// be enough; least the latest by which one said that it would not.
@@ -24,6 +23,7 @@ type tally struct {
 
 // A counted is one answer to a request that was admitted.
 type counted struct {
+	number    int // of main's requests, in the order of their answers
 	remaining int64
 	*answer
 }
@@ -36,6 +36,7 @@ func (d *driver) count(a *answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = a
+	d.counted++
 	if a.admitted() {
 		d.served = a
 	} else {
@@ -50,7 +51,7 @@ func (d *driver) count(a *answer) {
 		t.ends = t.ends.narrow(a.in(a.reset - a.date))
 	}
 	if a.admitted() {
-		t.admitted = append(t.admitted, counted{a.remaining, a})
+		t.admitted = append(t.admitted, counted{d.counted, a.remaining, a})
 		return
 	}
 	t.refused++
@@ -86,8 +87,7 @@ func (d *driver) tallyOf(a *answer) *tally {
 			return t
 		}
 	}
-	t := &tally{limit: a.limit, reset: a.reset, lost: d.lost}
-	d.lost = 0
+	t := &tally{limit: a.limit, reset: a.reset}
 	d.tallies = append(d.tallies, t)
 	return t
 }
@@ -96,11 +96,7 @@ func (d *driver) tallyOf(a *answer) *tally {
 func (d *driver) lose() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.tallies) == 0 {
-		d.lost++
-		return
-	}
-	d.tallies[len(d.tallies)-1].lost++
+	d.lost++ // in whichever window: it may have been counted when that which is known had ended
 }
 
 // now returns the window that was seen last; nil: none was.

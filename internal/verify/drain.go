@@ -17,7 +17,7 @@ func (d *driver) drain(ctx context.Context) error {
 		}
 		return nil
 	}
-	d.flooded = time.Now()
+	d.flooded = d.counted
 	f := flood{d: d, most: d.part.drain + d.part.over, window: d.now()}
 	if err := f.run(ctx, d.run.options.Workers); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (d *driver) judgeRemaining(t *tally, allowed int64) {
 	all := slices.DeleteFunc(slices.Clone(t.admitted), func(s counted) bool { return s.remaining == absent })
 	slices.SortFunc(all, func(a, b counted) int { return int(b.remaining - a.remaining) })
 	// What went before may have had something in between that takes units, which is for other clauses to judge.
-	flood := slices.DeleteFunc(slices.Clone(all), func(s counted) bool { return s.sent.Before(d.flooded) })
+	flood := slices.DeleteFunc(slices.Clone(all), func(s counted) bool { return s.number <= d.flooded })
 	if len(flood) == 0 {
 		return
 	}
@@ -170,7 +170,7 @@ func (d *driver) judgeRemaining(t *tally, allowed int64) {
 			d.broken("remaining", s.answer, "Remaining was %d on two answers of the same window", s.remaining)
 		}
 	}
-	gaps := (first-shift)/cost + 1 - int64(len(flood)) - int64(t.lost)
+	gaps := (first-shift)/cost + 1 - int64(len(flood)) - int64(d.lost)
 	tail := (last - shift) / cost
 	if t.refused == 0 {
 		tail = 0
@@ -194,42 +194,28 @@ func (d *driver) judgeRemaining(t *tally, allowed int64) {
 func (d *driver) judgeGaps(t *tally, samples []counted, gaps, tail int64) {
 	inside := gaps - tail
 	seen := fmt.Sprintf("%d of %d", inside, tail)
-	again := slices.Contains(d.oddities, seen)
+	// Others may take units at any time, but hardly just the last ones of two windows.
+	again := inside == 0 && t.limit/d.part.cost >= 10 && slices.Contains(d.oddities, seen)
 	d.oddities = append(d.oddities, seen)
-	certain := d.isAlone(t.limit) || again || inside > 0 && evenly(samples)
+	certain := d.isAlone(t.limit) || again
 	last := samples[len(samples)-1]
 	if inside > 0 && certain {
-		d.broken("remaining", last.answer, "Remaining fell from %d to %d with %d requests%s", samples[0].remaining, last.remaining, len(samples), excused(t))
+		d.broken("remaining", last.answer, "Remaining fell from %d to %d with %d requests%s", samples[0].remaining, last.remaining, len(samples), d.excused())
 	}
 	if t.refused > 0 && certain {
 		d.broken("admitted", t.firstRefused, "refused after %d requests, when %d had been left; Remaining had been %d%s",
-			len(samples), samples[0].remaining+d.part.cost, last.remaining, excused(t))
+			len(samples), samples[0].remaining+d.part.cost, last.remaining, d.excused())
 	}
 	why := fmt.Sprintf("%d requests of this window were somebody else's, or were counted twice: others may use the same budget", gaps)
 	d.untested("remaining", "%s", why)
 	d.untested("admitted", "%s", why)
 }
 
-func excused(t *tally) string {
-	if t.lost == 0 {
+func (d *driver) excused() string {
+	if d.lost == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (and %d whose answers never came)", t.lost)
-}
-
-// evenly reports whether each of the samples, which are sorted, is as far from the next: then it is the limiter that counts so, since
-// others do not come so regularly.
-func evenly(samples []counted) bool {
-	if len(samples) < 4 {
-		return false
-	}
-	step := samples[0].remaining - samples[1].remaining
-	for i, s := range samples[1:] {
-		if samples[i].remaining-s.remaining != step {
-			return false
-		}
-	}
-	return step > 0
+	return fmt.Sprintf(" (and %d whose answers never came)", d.lost)
 }
 
 // tryOneConnection uses one connection alone, where more were admitted over several than the limit: each may have a budget of its own.

@@ -19,6 +19,8 @@ type driver struct {
 	main, other caller // other has a budget of its own; zero: there is no such caller
 	credential  string // what main is counted by where that is a credential: session or token
 	stands      string // why there is no credential where the limiter counts by one
+	apart       string // the source that tells main and other apart
+	stranger    string // the agent of requests with credentials that do not verify
 	second      string // why there is no other; empty: there is
 	alone       bool   // nobody else can use main's budget
 
@@ -28,23 +30,24 @@ type driver struct {
 		clocks clocks
 	}
 
-	mu          sync.Mutex
-	longest     time.Duration // of the windows that the answers described
-	flooded     time.Time     // when the budget began to be used up
-	steady      bool          // Remaining goes down by one from request to request
-	step        int64         // by how much it does; 0: that could not be seen
-	otherServed bool          // other was admitted once
-	left        int           // requests that it may still send
-	lost        int           // requests whose answers never came, and that may have been counted all the same
-	statuses    map[string][]int
-	tallies     []*tally // main's windows, in the order in which they were seen
-	resets      map[int64]map[int64]*answer
-	unverified  *answer // the last to a credential that does not verify
-	served      *answer // the last of main's that was admitted
-	last        *answer // the last of main's
-	oddities    []string
-	twice       bool // the budget was used up a second time, or what was kept for that is spent
-	hammered    int  // main's requests that were refused
+	mu         sync.Mutex
+	longest    time.Duration // of the windows that the answers described
+	flooded    int           // how many of main's requests had been counted when the budget began to be used up
+	counted    int           // how many have been
+	steady     bool          // Remaining goes down by one from request to request
+	step       int64         // by how much it does; 0: that could not be seen
+	otherLast  *answer       // the first to other
+	left       int           // requests that it may still send
+	lost       int           // requests whose answers never came, and that may have been counted all the same
+	statuses   map[string][]int
+	tallies    []*tally // main's windows, in the order in which they were seen
+	resets     map[int64]map[int64]*answer
+	unverified *answer // the last to a credential that does not verify
+	served     *answer // the last of main's that was admitted
+	last       *answer // the last of main's
+	oddities   []string
+	twice      bool // the budget was used up a second time, or what was kept for that is spent
+	hammered   int  // main's requests that were refused
 }
 
 // errDone ends a verification early with nothing wrong: what follows has nothing to stand on.
@@ -61,37 +64,30 @@ func newDriver(r *runner, w *part) *driver {
 // choose finds out who is to be counted.
 func (d *driver) choose() {
 	o, l := d.run.options, d.part.limiter
-	has := func(source string) bool {
-		switch source {
-		case sourceSession:
-			return len(d.run.sessions) > 0
-		case sourceToken:
-			return len(o.Tokens) > 0
-		}
-		return true
-	}
-	by := countedBy(d.part.window.Key, has)
+	by := countedBy(d.part.window.Key, d.has)
 	agent := freshAgent()
 	if o.Real && o.Agent != "" && d.part.endpoints[0].path == initPath {
 		agent = o.Agent
 	}
-	d.main.agent = agent
+	d.main.agent, d.stranger = agent, freshAgent()
 	switch kind := credentialOf(l); {
 	case kind == "" && len(d.run.sessions) > 0:
 		d.main.authorization = d.run.sessions[0] // some endpoints that are counted by address want one
-	case kind != "" && !has(kind):
+	case kind != "" && !d.has(kind):
 		d.stands = d.noCredential(kind)
 	case kind != "":
 		d.credential = kind
 	}
 	d.other = d.main
+	if d.credential != "" {
+		d.main.authorization = d.credentials()[0]
+		d.other.authorization = d.main.authorization
+	}
 	switch {
 	case d.credential != "" && slices.Contains(by, d.credential):
-		all := o.Tokens
-		if d.credential == sourceSession {
-			all = d.run.sessions
-		}
-		d.main.authorization, d.other.authorization = all[0], ""
+		all := d.credentials()
+		d.apart = d.credential
+		d.other.authorization = ""
 		if len(all) > 1 {
 			d.other.authorization = all[1]
 		} else {
@@ -99,6 +95,7 @@ func (d *driver) choose() {
 		}
 		d.alone = d.credential == sourceSession && d.run.own
 	case slices.Contains(by, sourceAgent):
+		d.apart = sourceAgent
 		d.other.agent = freshAgent()
 		d.alone = agent != o.Agent
 	default:
@@ -110,6 +107,39 @@ func (d *driver) choose() {
 			d.second = d.stands
 		}
 	}
+}
+
+// credentials are those of the kind that the limiter counts by.
+func (d *driver) credentials() []string {
+	if d.credential == sourceSession {
+		return d.run.sessions
+	}
+	return d.run.options.Tokens
+}
+
+// isApart reports whether windows of a limit are counted by what tells main and other apart, so that they share none.
+func (d *driver) isApart(limit int64) bool {
+	if d.apart == "" {
+		return false
+	}
+	for i := range d.part.limiter.Windows {
+		w := &d.part.limiter.Windows[i]
+		if by := countedBy(w.Key, d.has); !slices.Contains(by, d.apart) && (w.Limit == limit || !slices.Contains(d.lengthsOf(limit), d.part.window.Per)) {
+			return false
+		}
+	}
+	return true
+}
+
+// has reports whether main can be counted by a source.
+func (d *driver) has(source string) bool {
+	switch source {
+	case sourceSession:
+		return len(d.run.sessions) > 0
+	case sourceToken:
+		return len(d.run.options.Tokens) > 0
+	}
+	return true
 }
 
 func (d *driver) noCredential(kind string) string {

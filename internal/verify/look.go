@@ -19,7 +19,7 @@ func (d *driver) look(ctx context.Context) error {
 		return err
 	}
 	if !first.admitted() {
-		if d.isAlone(first.limit) && first.limit == d.part.window.Limit {
+		if d.isSure(first.limit) && first.limit == d.part.window.Limit {
 			d.broken("admitted", first, "the first request of a new caller was refused")
 		}
 		if first, err = d.afterReset(ctx, first); err != nil || !first.admitted() {
@@ -56,7 +56,7 @@ const soon = 20 * time.Millisecond
 
 // checkFresh wants the whole budget for a caller that nobody else can be.
 func (d *driver) checkFresh(a *answer, who string) {
-	if !d.steady || !d.isAlone(a.limit) || a.limit != d.part.window.Limit || a.remaining == absent || !a.admitted() || d.isLost() {
+	if !d.steady || !d.isSure(a.limit) || a.limit != d.part.window.Limit || a.remaining == absent || !a.admitted() {
 		return
 	}
 	if whole := a.limit - d.part.cost; a.remaining < whole {
@@ -77,10 +77,13 @@ func (d *driver) isAlone(limit int64) bool {
 	return true
 }
 
+// isSure reports whether main's requests that were answered are all that such a window can have counted.
+func (d *driver) isSure(limit int64) bool { return d.isAlone(limit) && !d.isLost() }
+
 func (d *driver) isLost() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.lost > 0 || slices.ContainsFunc(d.tallies, func(t *tally) bool { return t.lost > 0 })
+	return d.lost > 0
 }
 
 // lookAtOther sends a request of another caller.
@@ -89,15 +92,59 @@ func (d *driver) lookAtOther(ctx context.Context) error {
 		d.untested("separate", "%s", d.second)
 		return nil
 	}
-	a, err := d.send(ctx, d.other.request(d.run.options, d.part.endpoints[0]))
+	ask := func(ctx context.Context) (*answer, error) {
+		a, err := d.send(ctx, d.other.request(d.run.options, d.part.endpoints[0]))
+		if err != nil {
+			return nil, err
+		}
+		d.check(a)
+		d.checkStanding(a)
+		if d.otherLast == nil {
+			d.checkFresh(a, "the first request of another new caller")
+		}
+		d.otherLast = a
+		return a, nil
+	}
+	before := d.last
+	if _, err := ask(ctx); err != nil {
+		return err
+	}
+	after, err := d.ask(ctx)
 	if err != nil {
 		return err
 	}
-	d.check(a)
-	d.checkStanding(a)
-	d.checkFresh(a, "the first request of another new caller")
-	d.otherServed = a.admitted()
-	return nil
+	spent, ok := d.between(before, after)
+	if !ok || !d.steady || spent == 0 || !d.isApart(after.limit) {
+		return nil
+	}
+	if after, ok, err = d.confirm(ctx, after, ask); ok {
+		d.broken("separate", after, "requests of another caller each took a unit; Remaining is %d", after.remaining)
+	}
+	return err
+}
+
+// confirm makes sure that what is between two requests of main's takes a unit of its window each time, and that nothing else does. Where
+// nobody else can use the window, that is so already.
+func (d *driver) confirm(ctx context.Context, after *answer, ask func(context.Context) (*answer, error)) (*answer, bool, error) {
+	if d.isSure(after.limit) {
+		return after, true, nil
+	}
+	for _, times := range []int{0, 3, 0, 2} {
+		before := after
+		for range times {
+			if _, err := ask(ctx); err != nil {
+				return nil, false, err
+			}
+		}
+		var err error
+		if after, err = d.ask(ctx); err != nil {
+			return nil, false, err
+		}
+		if spent, ok := d.between(before, after); !ok || spent != int64(times)*d.part.cost {
+			return nil, false, nil
+		}
+	}
+	return after, true, nil
 }
 
 // lookTwice sees whether two requests take two units: what something between two requests takes could not be told otherwise.
@@ -165,36 +212,41 @@ func (d *driver) lookAtPreflight(ctx context.Context) error {
 	preflight := request{method: http.MethodOptions, path: e.path, fields: map[string]string{
 		"Origin": verifyOrigin, "Access-Control-Request-Method": e.method, "Access-Control-Request-Headers": "authorization,content-type",
 	}}
-	if _, err := d.ask(ctx); err != nil { // the last before may be older than what others did
+	ask := func(ctx context.Context) (*answer, error) {
+		a, err := d.send(ctx, preflight)
+		if err == nil {
+			d.checkPreflight(a)
+		}
+		return a, err
+	}
+	before, err := d.ask(ctx)
+	if err != nil {
 		return err
 	}
-	for tries := 1; ; tries++ {
-		before := d.last
-		asked, err := d.send(ctx, preflight)
-		if err != nil {
-			return err
-		}
-		d.checkPreflight(asked)
-		after, err := d.ask(ctx)
-		if err != nil {
-			return err
-		}
-		spent, ok := d.between(before, after)
-		switch {
-		case !ok:
-			d.untested("preflight-free", "the window ended, or its budget, around the preflight")
-			return nil
-		case !d.steady:
-			d.untested("preflight-free", unsteady)
-			return nil
-		case spent == 0:
-			d.kept("preflight-free", "Remaining %d, a preflight, Remaining %d", before.remaining, after.remaining)
-			return nil
-		case d.isAlone(after.limit) || tries == 3:
-			d.broken("preflight-free", after, "Remaining %d, a preflight, Remaining %d", before.remaining, after.remaining)
-			return nil
-		}
+	if _, err := ask(ctx); err != nil {
+		return err
 	}
+	after, err := d.ask(ctx)
+	if err != nil {
+		return err
+	}
+	switch spent, ok := d.between(before, after); {
+	case !ok:
+		d.untested("preflight-free", "the window ended, or its budget, around the preflight")
+		return nil
+	case !d.steady:
+		d.untested("preflight-free", unsteady)
+		return nil
+	case spent == 0:
+		d.kept("preflight-free", "Remaining %d, a preflight, Remaining %d", before.remaining, after.remaining)
+		return nil
+	}
+	sure, ok, err := d.confirm(ctx, after, ask)
+	if ok {
+		d.broken("preflight-free", sure, "Remaining %d, a preflight, Remaining %d; so each time", before.remaining, after.remaining)
+	}
+	d.untested("preflight-free", "others use the same budget")
+	return err
 }
 
 func (d *driver) checkPreflight(a *answer) {
@@ -224,39 +276,42 @@ func (d *driver) lookAtUnverified(ctx context.Context) error {
 		d.untested("unverified", "%s", why)
 		return nil
 	}
-	for tries := 1; ; tries++ {
-		before := d.last
-		if err := d.sendUnverified(ctx); err != nil {
-			return err
-		}
-		after, err := d.ask(ctx)
-		if err != nil {
-			return err
-		}
-		spent, ok := d.between(before, after)
-		switch {
-		case !ok:
-			d.untested("unverified", "the window ended, or its budget, meanwhile")
-			return nil
-		case !d.steady:
-			d.untested("unverified", unsteady)
-			return nil
-		case spent == 0:
-			d.kept("unverified", "401, each counted by the address; the valid one's Remaining went from %d to %d meanwhile", before.remaining, after.remaining)
-			return nil
-		case d.isAlone(after.limit) || tries == 2:
-			d.broken("unverified", after, "Remaining %d, then credentials that do not verify, then Remaining %d: they spent the valid one's budget", before.remaining, after.remaining)
-			return nil
-		}
+	before := d.last
+	if err := d.sendUnverified(ctx); err != nil {
+		return err
 	}
+	after, err := d.ask(ctx)
+	if err != nil {
+		return err
+	}
+	switch spent, ok := d.between(before, after); {
+	case !ok:
+		d.untested("unverified", "the window ended, or its budget, meanwhile")
+		return nil
+	case !d.steady:
+		d.untested("unverified", unsteady)
+		return nil
+	case spent != 0 && (d.apart != d.credential || !d.isApart(after.limit)):
+		d.untested("unverified", "the window with the least left is not counted by the credential")
+		return nil
+	case spent == 0:
+		d.kept("unverified", "401, each counted by the address; the valid one's Remaining went from %d to %d meanwhile", before.remaining, after.remaining)
+		return nil
+	}
+	bad := caller{authorization: tampered(d.main.authorization), agent: d.stranger}.request(d.run.options, d.part.endpoints[0])
+	sure, ok, err := d.confirm(ctx, after, func(ctx context.Context) (*answer, error) { return d.send(ctx, bad) })
+	if ok {
+		d.broken("unverified", sure, "Remaining %d, then credentials that do not verify, then Remaining %d: they spent the valid one's budget", before.remaining, after.remaining)
+	}
+	d.untested("unverified", "others use the same budget")
+	return err
 }
 
 // sendUnverified sends three requests that nobody can be charged for but their address.
 func (d *driver) sendUnverified(ctx context.Context) error {
 	var before *answer
 	for _, credential := range []string{tampered(d.main.authorization), forged(d.main.authorization), ""} {
-		bad := d.main
-		bad.authorization = credential
+		bad := caller{authorization: credential, agent: d.stranger}
 		a, err := d.send(ctx, bad.request(d.run.options, d.part.endpoints[0]).with("Origin", verifyOrigin))
 		if err != nil {
 			return err

@@ -20,10 +20,10 @@ const (
 // Requests beside those that use a budget up, each at most.
 const (
 	forSessions = 4   // two sessions, and one more try for each
-	forLook     = 14  // see look.go
-	forSpent    = 70  // spent.go
+	forLook     = 40  // see look.go
+	forSpent    = 62  // spent.go
 	forRestored = 24  // restored.go
-	forErrors   = 8   // errors.go
+	forErrors   = 5   // provoke.go
 	forLost     = 6   // requests whose answer never came
 	drainTwice  = 120 // the largest budget that is used up a second time
 )

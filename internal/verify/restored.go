@@ -26,6 +26,7 @@ func (d *driver) restored(ctx context.Context) error {
 	if own := t.byOwn.from.Add(-early); !t.byOwn.isZero() && times[0].Sub(own) > early && times[0].Sub(own) < 3*time.Second/2 {
 		times = []time.Time{own, times[0]} // Retry-After says that it ends a little sooner
 	}
+	var moved *answer // a refusal that names another Reset, when that of t has not come
 	for _, at := range times {
 		if time.Until(at) <= 0 {
 			continue
@@ -37,16 +38,33 @@ func (d *driver) restored(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if d.isNew(t, a) {
+		switch {
+		case !a.admitted() && a.reset != t.reset && a.limit == t.limit && !d.ambiguous(t.limit) && a.at.Before(end.from):
+			moved = a
+		case d.isNew(t, a):
 			d.restoredEarly(t, a, end)
 			return nil
 		}
 	}
-	return d.atReset(ctx, t)
+	return d.atReset(ctx, t, moved)
+}
+
+// judgeMoved judges what was answered at Reset where another one had been named before.
+func (d *driver) judgeMoved(t *tally, moved, a *answer) {
+	switch {
+	case !a.admitted():
+		d.suspect("restored", a, "refused when Reset, %d, had come; it had moved to %d", t.reset, moved.reset)
+	case a.date != absent && a.date < moved.reset-1:
+		d.suspect("restored", a, "answered %d at %d by its Date, before the Reset that was named last, %d", a.status, a.date, moved.reset)
+	}
+	d.untested("restored", "Reset moved")
+	d.untested("refused-free", "Reset moved, so that it cannot be told which window is which")
 }
 
 func (d *driver) whyNotWait(t *tally) string {
 	switch {
+	case t == nil || t.refused == 0:
+		return "its window ended before it was waited for"
 	case d.run.options.Quick:
 		return "it takes the end of a window, and none is waited for (quick)"
 	case t.ends.isZero():
@@ -96,7 +114,7 @@ func (d *driver) restoredEarly(t *tally, a *answer, end bracket) {
 	if t.byOwn.isZero() || t.byOwn.torn || end.torn || t.byOwn.from.Add(soon).Before(t.ends.from) || t.ends.to.Add(soon).Before(t.byOwn.from) {
 		doubt = time.Second // Date may be a second old
 	}
-	if a.at.Before(end.from.Add(-doubt)) {
+	if a.admitted() && a.at.Before(end.from.Add(-doubt)) {
 		d.broken("restored", a, "answered %d, Remaining %d, %s at least before Reset, %d", a.status, a.remaining, seconds(end.from.Sub(a.at)), t.reset)
 	}
 	d.judgeNew(t, a)
@@ -116,7 +134,7 @@ func (d *driver) judgeTooLong(t *tally, a *answer) {
 }
 
 // atReset asks as soon as Reset has come by the deployment's clock.
-func (d *driver) atReset(ctx context.Context, t *tally) error {
+func (d *driver) atReset(ctx context.Context, t *tally, moved *answer) error {
 	confirmed := 0
 	for range 8 {
 		end := d.end(t)
@@ -126,6 +144,10 @@ func (d *driver) atReset(ctx context.Context, t *tally) error {
 		a, err := d.ask(ctx)
 		if err != nil {
 			return err
+		}
+		if d.isNew(t, a) && moved != nil {
+			d.judgeMoved(t, moved, a)
+			return nil
 		}
 		if d.isNew(t, a) {
 			return d.follow(ctx, t, a)
@@ -147,11 +169,12 @@ func (d *driver) atReset(ctx context.Context, t *tally) error {
 
 // follow judges the first answer of the window that follows, and looks longer where that is refused, too.
 func (d *driver) follow(ctx context.Context, t *tally, a *answer) error {
-	if a.admitted() || a.reset <= t.reset {
+	if a.admitted() || a.reset <= t.reset || a.limit != t.limit {
 		d.judgeNew(t, a)
 		return nil
 	}
-	if !d.isAlone(a.limit) {
+	certain := d.isSure(a.limit)
+	if !certain {
 		defer d.judgeNew(t, a) // where nothing better is found
 	}
 	polled := 1
@@ -163,17 +186,18 @@ func (d *driver) follow(ctx context.Context, t *tally, a *answer) error {
 		if err != nil {
 			return err
 		}
+		if b.admitted() && (!certain || b.reset != a.reset) {
+			d.untested("restored", "refused in a window that had just begun, and admitted in the next")
+			return nil
+		}
 		if b.admitted() {
-			if !d.isAlone(a.limit) {
-				return nil
-			}
 			d.broken("restored", a, "refused in the window after Reset, %d, and admitted %s later: the budget is not restored at once", t.reset, seconds(b.at.Sub(a.at)))
 			return nil
 		}
 	}
 	next := d.now()
 	if why := d.whyNotWait(next); why != "" {
-		if d.isAlone(a.limit) {
+		if certain {
 			d.broken("restored", a, "refused at once in the window after Reset, %d", t.reset)
 		}
 		return nil
@@ -189,7 +213,7 @@ func (d *driver) follow(ctx context.Context, t *tally, a *answer) error {
 		d.broken("refused-free", b, "%d requests were refused in one window, and the next began with as many missing", polled)
 		return nil
 	}
-	if d.isAlone(a.limit) {
+	if certain {
 		d.broken("restored", a, "refused at once in the window after Reset, %d, and not whole in the one after that", t.reset)
 	}
 	return nil
@@ -201,7 +225,11 @@ func (d *driver) judgeNew(t *tally, a *answer) {
 	case a.admitted():
 		d.judgeTooLong(t, a)
 		d.judgeWhole(t, a)
-	case a.reset <= t.reset:
+	case a.limit != t.limit:
+		for _, clause := range []string{"restored", "refused-free"} {
+			d.untested(clause, "refused by another window, of %d, when this one had ended", a.limit)
+		}
+	case a.reset <= t.reset && a.at.After(d.end(t).to):
 		d.broken("restored", a, "refused after Reset, %d, with a Reset before that", t.reset)
 	default:
 		for _, clause := range []string{"restored", "refused-free"} {
@@ -219,7 +247,7 @@ func (d *driver) judgeWhole(t *tally, a *answer) {
 		d.judgeLonger(t, a)
 		return
 	}
-	missing := d.whole(a) - max(d.part.cost, d.step) - a.remaining
+	missing := d.whole(a) - max(d.part.cost, d.step)*d.admittedIn(a) - a.remaining
 	refusals := int64(d.hammered)
 	if missing > 0 && d.isSuspected("reset-constant") {
 		d.untested("restored", "Reset moved within a window, so that which one is restored cannot be told")
@@ -230,14 +258,21 @@ func (d *driver) judgeWhole(t *tally, a *answer) {
 	case missing <= 0:
 		d.kept("restored", "refused just before Reset, served at it with Remaining %d of %d", a.remaining, a.limit)
 		d.kept("refused-free", "%d refused requests, and the next window began with Remaining %d of %d%s", refusals, a.remaining, a.limit, d.notSeen())
-	case missing == refusals*d.part.cost:
+	case missing == refusals*d.part.cost && !d.isLost():
 		d.broken("refused-free", a, "%d requests were refused, and the next window began with %d of %d missing", refusals, missing, a.limit)
-	case d.isAlone(a.limit) && !d.isLost():
+	case d.isSure(a.limit):
 		d.broken("restored", a, "the window after Reset began with Remaining %d of %d", a.remaining, a.limit)
 	default:
 		d.untested("restored", "served at Reset, with %d of %d missing: others may use the same budget", missing, a.limit)
 		d.untested("refused-free", "%d of %d were missing in the next window: others may use the same budget", missing, a.limit)
 	}
+}
+
+// admittedIn returns how many of main's requests were admitted in the window of one of them.
+func (d *driver) admittedIn(a *answer) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(1, int64(len(d.tallyOf(a).admitted)))
 }
 
 // whole is the budget that an answer speaks of: the one that it says, where the policy has such a limit.
@@ -258,7 +293,7 @@ func (d *driver) judgeLonger(t *tally, a *answer) {
 	}
 	d.mu.Unlock()
 	missing := a.limit - a.remaining - admitted*d.part.cost
-	if missing > 0 && missing >= int64(d.hammered)*d.part.cost {
+	if missing > 0 && d.alone && d.isApart(a.limit) && !d.isLost() {
 		d.broken("refused-free", a, "%d requests were admitted and %d refused, and the window of %d has Remaining %d", admitted, d.hammered, a.limit, a.remaining)
 		return
 	}

@@ -49,7 +49,7 @@ func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try
 	if !a.admitted() {
 		return a, refused, nil
 	}
-	if !d.answersLikeEndpoint(a) {
+	if r.path != d.part.endpoints[0].path && !d.answersLikeEndpoint(a) {
 		return a, another, nil
 	}
 	still, err := d.ask(ctx)
@@ -67,6 +67,9 @@ func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try
 func (d *driver) answersLikeEndpoint(a *answer) bool {
 	if a.status < 300 {
 		return d.served == nil || d.served.status < 300 || a.status == d.served.status
+	}
+	if a.status == http.StatusUnauthorized {
+		return false // before anything else is looked at, so that it tells nothing of what is behind
 	}
 	return d.served != nil && a.status == d.served.status && sameError(a.body, d.served.body)
 }
@@ -145,7 +148,7 @@ func (d *driver) tryShared(ctx context.Context, t *tally) error {
 		if err != nil {
 			return err
 		}
-		if got == escaped {
+		if got == escaped && d.answersLikeEndpoint(a) { // and not 401: there may be one way to write it
 			d.broken("shared", a, "answered %d with the same credential, written otherwise, while it is refused", a.status)
 			return nil
 		}
@@ -354,7 +357,7 @@ func (d *driver) tryOther(ctx context.Context, t *tally) error {
 	switch {
 	case a.admitted():
 		d.kept("separate", "another caller was answered %d with Remaining %d, while this one was refused", a.status, a.remaining)
-	case a.reset == t.reset && a.limit == t.limit && d.otherServed:
+	case a.reset == t.reset && a.limit == t.limit && d.isApart(t.limit) && d.otherHad(t):
 		d.broken("separate", a, "another caller was refused until the same Reset, though it had sent 1 request")
 	default:
 		d.untested("separate", "the other caller's own budget was spent")
@@ -362,20 +365,28 @@ func (d *driver) tryOther(ctx context.Context, t *tally) error {
 	return nil
 }
 
+// otherHad reports whether the other caller had budget left in a window that cannot be taken for main's.
+func (d *driver) otherHad(t *tally) bool {
+	o := d.otherLast
+	if o == nil || d.isLost() || !o.admitted() || o.limit != t.limit || o.remaining < d.part.cost {
+		return false
+	}
+	return o.reset != t.reset || d.isSure(o.limit)
+}
+
 // tryUnverified sends a credential that is nearly main's.
 func (d *driver) tryUnverified(ctx context.Context, t *tally) error {
 	if d.unverified == nil {
 		return nil
 	}
-	bad := d.main
-	bad.authorization = tampered(d.main.authorization)
+	bad := caller{authorization: tampered(d.main.authorization), agent: d.stranger}
 	a, err := d.send(ctx, bad.request(d.run.options, d.part.endpoints[0]))
 	if err != nil {
 		return err
 	}
 	d.check(a)
 	before := d.unverified
-	if !a.admitted() && a.reset == t.reset && before.admitted() && before.reset != t.reset && before.remaining > d.part.cost {
+	if !a.admitted() && d.isApart(t.limit) && a.reset == t.reset && before.admitted() && before.reset != t.reset && before.remaining > d.part.cost {
 		d.broken("unverified", a, "a credential that does not verify was refused with the valid one's window, and not its address's")
 	}
 	if a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {

@@ -13,6 +13,7 @@
 //	restored.go   the end of the window
 //	provoke.go    errors
 //	judge.go      what one answer alone shows      count.go  what the answers of one window show
+//	clocks.go     when windows end by the verifier's clock, and whether Date can be believed
 //	wire.go       requests, counted and never sent twice      fields.go  what answers say
 //	book.go       verdicts      exchange.go  what shows them, without credentials
 //

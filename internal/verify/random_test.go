@@ -1,0 +1,191 @@
+package verify
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+)
+
+// A world is a policy and everything around a server that enforces it, all of it as it may be.
+type world struct {
+	policy  string
+	latency time.Duration // of the backend, at most
+	losses  int           // one answer in so many is lost; 0: none
+	busy    bool          // others use the address's budgets, too
+	body    string
+	quick   bool
+	real    bool
+	workers int
+}
+
+func drawWorld(t *rapid.T) world {
+	keys := []string{"ip", "ip+agent", "session or ip", "token or ip", "everyone", "ip+session or ip", "agent"}
+	routes := []string{"POST /things", "/things*", "/a/b", "GET /a/*", "/a/*", "PUT /deep/er/thing", "/deep/*", "/v1/wp/*"}
+	var b strings.Builder
+	b.WriteString("limiters:\n")
+	taken := map[string]bool{}
+	for i := range rapid.IntRange(1, 3).Draw(t, "limiters") {
+		route := rapid.SampledFrom(routes).Filter(func(r string) bool { return !taken[r] }).Draw(t, "route")
+		taken[route] = true
+		limit, cost := rapid.IntRange(1, 40).Draw(t, "limit"), 1
+		if rapid.IntRange(0, 3).Draw(t, "costs") == 0 {
+			cost = rapid.IntRange(1, min(limit, 3)).Draw(t, "cost")
+		}
+		fmt.Fprintf(&b, "  - name: l%d\n    routes: [%s]\n    cost: %d\n", i, route, cost)
+		key := rapid.SampledFrom(keys).Draw(t, "key")
+		per := rapid.SampledFrom([]int{1, 2, 7, 30, 60}).Draw(t, "per")
+		fmt.Fprintf(&b, "    windows: [%d per %d seconds by %s", limit, per, key)
+		if rapid.Bool().Draw(t, "longer") {
+			more := limit + rapid.IntRange(0, 60).Draw(t, "more")
+			fmt.Fprintf(&b, ", %d per %d seconds by %s", more, per*rapid.IntRange(2, 5).Draw(t, "times"), rapid.SampledFrom(keys).Draw(t, "longer key"))
+		}
+		b.WriteString("]\n")
+	}
+	return world{
+		policy:  b.String(),
+		latency: time.Duration(rapid.SampledFrom([]int{0, 0, 3, 40, 700}).Draw(t, "latency")) * time.Millisecond,
+		losses:  rapid.SampledFrom([]int{0, 0, 0, 23}).Draw(t, "losses"),
+		busy:    rapid.IntRange(0, 3).Draw(t, "busy") == 0,
+		body:    rapid.SampledFrom([]string{"", "ok", `{"error":{"code":"unprocessable","message":"no"}}`}).Draw(t, "body"),
+		quick:   rapid.IntRange(0, 5).Draw(t, "quick") == 0,
+		real:    rapid.Bool().Draw(t, "real"),
+		workers: rapid.IntRange(1, 12).Draw(t, "workers"),
+	}
+}
+
+// Whatever the policy, whoever else is there, and however slow or lossy the way: who counts rightly is never called broken.
+func TestWhoCountsRightlyIsNeverCalledBroken(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := drawWorld(r)
+		seed := rapid.Uint64().Draw(r, "seed")
+		var said string
+		synctest.Test(t, func(t *testing.T) { said = w.verify(t, seed) })
+		if said != "" {
+			r.Fatalf("%s\n%s", w.policy, said)
+		}
+	})
+}
+
+const testSecret = "a secret of the tests, of 32 bytes or more"
+
+func testSession(t *testing.T, id string) string {
+	t.Helper()
+	s, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sid": id, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(testSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// verify verifies a server of the world's, and returns what is wrong with the report.
+func (w world) verify(t *testing.T, seed uint64) string {
+	key, err := identity.NewSecretKey("", []byte(testSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions, err := identity.NewSessions(identity.SessionsOptions{Keys: []identity.SessionKey{key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := httplimit.New(decider(t, policyOf(t, w.policy)), httplimit.Options{Identity: resolver(t, identity.Options{Sessions: sessions})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dice := &dice{random: rand.New(rand.NewPCG(seed, 1))}
+	handler := m.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		time.Sleep(time.Duration(dice.under(int64(w.latency) + 1)))
+		if w.losses > 0 && dice.under(int64(w.losses)) == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		if strings.HasPrefix(w.body, "{") {
+			rw.WriteHeader(http.StatusUnprocessableEntity)
+		}
+		_, _ = rw.Write([]byte(w.body))
+	}))
+	n := newNetwork()
+	var arrived atomic.Int64
+	stop := n.serving(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		arrived.Add(1)
+		handler.ServeHTTP(rw, r)
+	}))
+	defer stop()
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	if w.busy {
+		others.Go(func() { w.disturb(handler, dice, done) })
+	}
+	defer others.Wait()
+	defer close(done)
+	o := n.options(policyOf(t, w.policy))
+	o.Quick, o.Real, o.Workers = w.quick, w.real, w.workers
+	o.Sessions = []string{testSession(t, "one"), testSession(t, "two")}
+	plan, err := NewPlan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := plan.Run(t.Context())
+	switch {
+	case arrived.Load() > int64(plan.Requests) || report.Sent > plan.Requests:
+		return fmt.Sprintf("%d requests arrived, %d were planned", arrived.Load(), plan.Requests)
+	case report.Broken():
+		return table(report)
+	case len(report.Results) != len(Clauses)*len(o.Policy.Limiters):
+		return fmt.Sprintf("%d results, error %v", len(report.Results), err)
+	}
+	return ""
+}
+
+// disturb sends requests of others from the same address, past the network.
+func (w world) disturb(handler http.Handler, dice *dice, done chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Duration(dice.under(int64(400 * time.Millisecond)))):
+		}
+		for _, target := range []string{"POST /things", "GET /a/b", "GET /deep/x", "GET /v1/wp/x"} {
+			method, path, _ := strings.Cut(target, " ")
+			r, err := http.NewRequest(method, "http://api.example.com"+path, http.NoBody)
+			if err != nil {
+				panic(err)
+			}
+			r.RemoteAddr = "192.0.2.1:999"
+			serveOther(handler, r)
+		}
+	}
+}
+
+func serveOther(handler http.Handler, r *http.Request) {
+	defer func() { _ = recover() }() // the answer is lost, which is nobody's here
+	handler.ServeHTTP(nowhere{http.Header{}}, r)
+}
+
+type nowhere struct{ header http.Header }
+
+func (n nowhere) Header() http.Header       { return n.header }
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (nowhere) WriteHeader(int)             {}
+
+// dice are randomness that goroutines share.
+type dice struct {
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+func (d *dice) under(n int64) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.random.Int64N(n)
+}
