@@ -232,6 +232,11 @@ func (p *Plan) write() {
 	for _, w := range p.parts {
 		add("%s: at most %d requests, most of them %s%s; %d per %v are used up%s", w.limiter.Name, w.most(p.options.Quick), w.endpoints[0],
 			p.bodyInWords(w.endpoints[0]), w.window.Limit, w.window.Per, p.waitInWords(w))
+		for _, longer := range w.limiter.Windows {
+			if longer.Limit != w.window.Limit || longer.Per != w.window.Per {
+				add("%s: its %d per %v are not used up", w.limiter.Name, longer.Limit, longer.Per)
+			}
+		}
 	}
 	for _, s := range p.Skipped {
 		if s.Clause == Clauses[0].ID {

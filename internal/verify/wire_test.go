@@ -1,0 +1,77 @@
+package verify
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// Over TLS the verifier speaks HTTP/2, where field names are in small letters.
+func TestOverTLSItSpeaksHTTP2(t *testing.T) {
+	var second atomic.Int64
+	server := httptest.NewUnstartedServer(nil)
+	limit := limited(t, onePolicy("20 per minute by ip"), http.HandlerFunc(fine))
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 {
+			second.Add(1)
+		}
+		limit.ServeHTTP(w, r)
+	})
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := verified(t, Options{URL: u, Policy: policyOf(t, onePolicy("20 per minute by ip")), Quick: true, TLS: server.Client().Transport.(*http.Transport).TLSClientConfig})
+	if report.Broken() {
+		t.Errorf("broken:\n%s", table(report))
+	}
+	if second.Load() != int64(report.Sent) {
+		t.Errorf("%d of %d requests came over HTTP/2", second.Load(), report.Sent)
+	}
+}
+
+func TestAnExchangeShowsNoCredential(t *testing.T) {
+	const session, key = "a-session-that-is-no-jwt-0123", "the-operators-own-key"
+	s := new(secrets)
+	s.add(session)
+	a := &answer{
+		request: request{method: "POST", path: "/things", fields: map[string]string{"Authorization": "Bearer " + session, "X-Agent-Id": "demo"}},
+		status:  201, proto: "HTTP/1.1",
+		header: http.Header{"Set-Cookie": {"id=" + key}, "X-Ratelimit-Limit": {"5"}},
+		body:   []byte(`{"token":"eyJhbGciOiJIUzI1NiJ9.eyJzaWQiOiJhIn0.c2ln","again":"` + session + `","api":"wpt_abcdefgh_0123456789"}`),
+	}
+	shown := s.shown(a, http.Header{"X-Key": {key}}, "/base")
+	all := shown.Request + shown.Response
+	for _, secret := range []string{session, key, "eyJ", "wpt_"} {
+		if strings.Contains(all, secret) {
+			t.Errorf("%q is shown:\n%s", secret, all)
+		}
+	}
+	for _, wanted := range []string{"POST /base/things\n", "X-Agent-Id: demo", "X-RateLimit-Limit: 5", "HTTP/1.1 201 Created"} {
+		if !strings.Contains(all, wanted) {
+			t.Errorf("%q is not shown:\n%s", wanted, all)
+		}
+	}
+}
+
+func TestWhatTheBudgetDoesNotDoForIsSkippedAndSaysWhatWould(t *testing.T) {
+	const policy = "limiters:\n  - {name: small, routes: [/small], windows: [10 per minute by ip]}\n  - {name: large, routes: [/large], windows: [30000 per hour by ip]}\n"
+	o := newNetwork().options(policyOf(t, policy))
+	o.Budget = 500
+	plan, err := NewPlan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Requests > 500 || plan.Requests == 0 {
+		t.Errorf("%d requests are planned with a budget of 500", plan.Requests)
+	}
+	if len(plan.Skipped) != len(Clauses) || plan.Skipped[0].Limiter != "large" || !strings.Contains(plan.Skipped[0].Detail, "a budget of 30") {
+		t.Errorf("skipped: %+v", plan.Skipped)
+	}
+}
