@@ -83,9 +83,16 @@ func (f *flood) note(a *answer, err error) {
 		f.most = f.sent + f.d.part.again
 	}
 	f.window = t
-	if !a.admitted() && (t == nil || t.refused > 0) {
+	if !a.admitted() && f.d.hasRefused(t) {
 		f.stop = true
 	}
+}
+
+// hasRefused reports whether a window has refused; where answers do not tell windows apart, one that did.
+func (d *driver) hasRefused(t *tally) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return t == nil || t.refused > 0
 }
 
 // judge judges the window that was used up.
