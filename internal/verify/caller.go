@@ -28,6 +28,15 @@ type endpoint struct {
 	valid        string // a body that is accepted; empty: none is known, or none is needed
 }
 
+// harmless reports whether a request to the endpoint changes nothing without a valid body.
+func (e endpoint) harmless() bool {
+	switch e.method {
+	case "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH":
+		return true
+	}
+	return false
+}
+
 func (e endpoint) String() string { return e.method + " " + e.path }
 
 // knownEndpoints are what the contract's surfaces take, those first that hold nothing open and are cheap to serve. AGENT stands for the

@@ -121,6 +121,9 @@ func (d *driver) checkWait(a *answer) {
 	if a.reset == absent || a.date == absent {
 		return
 	}
+	if a.noTime() {
+		return // there is nothing to compare it with
+	}
 	until := a.reset - a.date
 	off := a.retryAfter - until
 	took := a.at.Sub(a.sent) // Date may have been written so much later
@@ -131,6 +134,12 @@ func (d *driver) checkWait(a *answer) {
 	case off > ceilSeconds(took):
 		d.suspect("retry-after", a, "Retry-After is %d, and Reset is %d s after Date: that is too long", a.retryAfter, until)
 	}
+}
+
+// noTime reports whether Reset is none that a window could have, such as the seconds until then: it lies further back than the longest
+// window is long.
+func (a *answer) noTime() bool {
+	return a.reset != absent && a.date != absent && a.reset < a.date-int64(weir.MaxPer/time.Second)
 }
 
 func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
@@ -184,6 +193,10 @@ func (d *driver) checkWindow(a *answer, lengths []time.Duration) {
 	if least := d.part.window; a.limit != least.Limit && a.remaining > least.Limit && len(d.part.limiter.Overrides) == 0 {
 		d.broken("window", a, "Remaining is %d of %d, and the window of %d per %v has less left: the fields describe the one with the least",
 			a.remaining, a.limit, least.Limit, least.Per)
+		return
+	}
+	if a.noTime() {
+		d.broken("window", a, "Reset is %d, which is no Unix time of these days", a.reset)
 		return
 	}
 	if a.known != absent && a.reset <= a.known {

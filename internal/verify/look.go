@@ -19,8 +19,7 @@ func (d *driver) look(ctx context.Context) error {
 		return err
 	}
 	if !first.admitted() {
-		// A new credential may be refused unread where its address has spent its own budget (D16).
-		if d.apart == sourceAgent && d.isSure(first.limit) && first.limit == d.part.window.Limit {
+		if d.isSure(first.limit) && first.limit == d.part.window.Limit {
 			d.broken("admitted", first, "the first request of a new caller was refused")
 		}
 		if first, err = d.afterReset(ctx, first); err != nil || !first.admitted() {

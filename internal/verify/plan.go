@@ -146,6 +146,10 @@ func (p *Plan) consider(l *weir.Limiter) {
 		p.skip(l.Name, "no request was found that it covers: more specific routes take all that were tried")
 		return
 	}
+	if endpoints = slices.DeleteFunc(endpoints, func(e endpoint) bool { return !p.options.Real && !e.harmless() }); len(endpoints) == 0 {
+		p.skip(l.Name, "its requests may change what they are about, and have no body that could be refused: they are sent only where real ones are (--real)")
+		return
+	}
 	w := &part{limiter: l, endpoints: endpoints, cost: max(l.Cost, 1)}
 	for i, window := range l.Windows {
 		if i == 0 || window.Limit < w.window.Limit {

@@ -11,10 +11,7 @@ func (d *driver) provoke(ctx context.Context) error {
 	d.does("provoking errors")
 	e := d.part.endpoints[0]
 	dir := e.path[:strings.LastIndexByte(e.path, '/')]
-	wrongMethod := http.MethodDelete
-	if e.method == wrongMethod {
-		wrongMethod = http.MethodPatch
-	}
+	const wrongMethod = "WEIR-VERIFY" // what no endpoint does anything for: another's DELETE might delete
 	for _, r := range []request{
 		{method: e.method, path: dir + "/weir-verify-nothing"},
 		{method: wrongMethod, path: e.path},

@@ -69,6 +69,8 @@ func (d *driver) whyNotWait(t *tally) string {
 		return "it takes the end of a window, and none is waited for (quick)"
 	case t.ends.isZero():
 		return "the answers have no Date, so that Reset says nothing to a caller whose clock differs"
+	case t.firstRefused.noTime():
+		return fmt.Sprintf("Reset is %d, which names no time that could be waited for", t.reset)
 	}
 	if left := time.Until(d.end(t).to); left > d.run.options.MaxWait {
 		return fmt.Sprintf("the window ends in %s, and %v is the longest wait", seconds(left), d.run.options.MaxWait)

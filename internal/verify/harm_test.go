@@ -1,0 +1,80 @@
+package verify
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// What may change something is sent only where real requests are, and no other method than those of the routes, but one that none has.
+func TestNothingIsDeletedUnasked(t *testing.T) {
+	var mu sync.Mutex
+	methods := map[string]bool{}
+	asked := 0
+	reset := time.Now().Unix() + 30
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		methods[r.Method] = true
+		asked++
+		w.Header().Set("X-RateLimit-Limit", "3")
+		w.Header().Set("X-RateLimit-Remaining", strconv.Itoa(max(3-asked, 0)))
+		w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(reset, 10))
+		if asked > 3 {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := weir.ParseKey("ip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := []weir.Window{{Limit: 3, Per: time.Minute, Key: key}}
+	policy := weir.Policy{Limiters: []weir.Limiter{
+		{Name: "cart", Routes: []weir.Route{{Method: "DELETE", Path: "/v1/cart"}}, Windows: window},
+		{Name: "all", Routes: []weir.Route{{Path: "/v1/", Prefix: true}}, Windows: window},
+	}}
+	for _, test := range []struct{ real, deletes bool }{{false, false}, {true, true}} {
+		clear(methods)
+		asked = 0
+		plan, err := NewPlan(Options{URL: at, Policy: policy, Quick: true, Real: test.real})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if methods["DELETE"] != test.deletes || !methods["GET"] || !methods["WEIR-VERIFY"] {
+			t.Errorf("real %v: it sent %v", test.real, methods)
+		}
+		if skipped := len(plan.Skipped) > 0; skipped != !test.real {
+			t.Errorf("real %v: %d results were known beforehand", test.real, len(plan.Skipped))
+		}
+	}
+}
+
+// A Reset that counts seconds is no time: that is told once, and nothing is held against it.
+func TestAResetInSecondsIsNoTime(t *testing.T) {
+	a := answer{fields: fields{date: 1_800_000_000, reset: 10}}
+	if !a.noTime() {
+		t.Error("10 is taken for a time")
+	}
+	a.reset = a.date - 3600
+	if a.noTime() {
+		t.Error("an hour ago is no time")
+	}
+	a.reset = absent
+	if a.noTime() {
+		t.Error("what is absent is judged")
+	}
+}
