@@ -1,0 +1,244 @@
+package verify_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/verify"
+)
+
+// A defect is one way in which a server is broken, and what the verifier must say of it.
+type defect struct {
+	name   string
+	breaks func(*api)
+	broken implies
+}
+
+// An implies is every clause that a defect breaks, and why where that is not the defect itself: all others must stand as they do for a
+// server without it, or be untested. "clause@limiter,limiter" is broken for these limiters, of all that are verified; "clause?" is seen
+// broken in some verifications and not in others.
+type implies map[string]string
+
+// on are the limiters that a defect is shown on: those that the table names, and one by token.
+func (d *defect) on() []string {
+	names := []string{"wp-plugin"}
+	for at := range d.broken {
+		if _, limiters, ok := strings.Cut(at, "@"); ok {
+			names = append(names, strings.Split(limiters, ",")...)
+		}
+	}
+	if len(names) == 1 {
+		names = append(names, "widget-leads")
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// these are the options that verify some limiters alone.
+func these(limiters []string) func(*verify.Options) {
+	return func(o *verify.Options) { o.Limiters = limiters }
+}
+
+func edits(f func(*exchange)) func(*api) {
+	return func(a *api) { a.breaks.edit = f }
+}
+
+func defects() []defect {
+	return slices.Concat(fieldDefects(), valueDefects(), countingDefects(), refusalDefects(), exposureDefects(), callerDefects(), pathDefects())
+}
+
+// clauses are what is broken, by clause: for which of the limiters that are verified; nil where that may be or not.
+func (want implies) clauses(verified []string) map[string][]string {
+	all := map[string][]string{}
+	for at := range want {
+		clause, limiters, some := strings.Cut(at, "@")
+		if clause, maybe := strings.CutSuffix(clause, "?"); maybe {
+			all[clause] = nil
+			continue
+		}
+		all[clause] = slices.DeleteFunc(slices.Clone(verified), func(name string) bool {
+			return some && !slices.Contains(strings.Split(limiters, ","), name)
+		})
+	}
+	return all
+}
+
+// found are the results with a verdict, by clause and in the report's order.
+func found(r *verify.Report, verdict verify.Verdict) map[string][]verify.Result {
+	all := map[string][]verify.Result{}
+	for _, x := range r.Results {
+		if x.Verdict == verdict {
+			all[x.Clause] = append(all[x.Clause], x)
+		}
+	}
+	return all
+}
+
+func limitersOf(results []verify.Result) []string {
+	var names []string
+	for _, x := range results {
+		names = append(names, x.Limiter)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func describe(results []verify.Result) string {
+	var b strings.Builder
+	for _, x := range results {
+		fmt.Fprintf(&b, "\n\t%s %s %s: %s", x.Verdict, x.Clause, x.Limiter, x.Detail)
+		if x.Exchange != nil {
+			fmt.Fprintf(&b, "\n\t\t%s\n\t\t%s\n\t\tat %s", strings.ReplaceAll(x.Exchange.Request, "\n", "\n\t\t"),
+				strings.ReplaceAll(x.Exchange.Response, "\n", "\n\t\t"), x.Exchange.At)
+		}
+	}
+	return b.String()
+}
+
+func TestEachDefectIsFoundByItsClause(t *testing.T) {
+	for _, d := range defects() {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(small())
+			d.breaks(a)
+			check(t, d, verified(t, a, these(d.on())))
+		})
+	}
+}
+
+// A verification that sends valid bodies, waits for nothing, has one connection or no credential sees less, and still accuses nobody
+// wrongly. Each is made with a part of the table.
+func TestNoDefectIsTakenForAnother(t *testing.T) {
+	others := []string{"widget-init", "widget-leads"}
+	ways := []struct {
+		name   string
+		change func(*verify.Options)
+	}{
+		{"valid bodies", func(o *verify.Options) { o.Real, o.Limiters = true, others }},
+		{"quick", func(o *verify.Options) { o.Quick, o.Limiters = true, others }},
+		{"one connection", func(o *verify.Options) { o.Workers, o.Limiters = 1, others }},
+		{"no credentials", func(o *verify.Options) { o.Agent, o.Tokens, o.Limiters = "", nil, others }},
+	}
+	for i, d := range defects() {
+		way := ways[i%len(ways)]
+		t.Run(way.name+", "+d.name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(small())
+			d.breaks(a)
+			broken := found(verified(t, a, way.change), verify.Broken)
+			accuse(t, broken, d.broken.clauses(nil))
+		})
+	}
+}
+
+func TestADefectOfOneLimiterIsNotAnothers(t *testing.T) {
+	const only = "widget-leads"
+	for i, d := range defects() {
+		a := newAPI(small())
+		d.breaks(a)
+		if a.breaks.edit == nil || i%4 != 0 {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			edit := a.breaks.edit
+			a.breaks.edit = func(x *exchange) {
+				if x.rule.name == only {
+					edit(x)
+				}
+			}
+			broken := found(verified(t, a, these([]string{only, "wp-plugin"})), verify.Broken)
+			accuse(t, broken, d.broken.clauses(nil))
+			for clause, results := range broken {
+				if got := limitersOf(results); !slices.Equal(got, []string{only}) {
+					t.Errorf("%s is broken for %v, want %s alone%s", clause, got, only, describe(results))
+				}
+			}
+		})
+	}
+}
+
+func check(t *testing.T, d defect, report *verify.Report) {
+	t.Helper()
+	broken, want := found(report, verify.Broken), d.broken.clauses(d.on())
+	for _, clause := range missing(want, broken) {
+		if want[clause] == nil {
+			continue
+		}
+		t.Errorf("not broken, and it is: %s%s", clause, describe(slices.DeleteFunc(slices.Clone(report.Results), func(x verify.Result) bool { return x.Clause != clause })))
+	}
+	accuse(t, broken, want)
+	for clause, limiters := range want {
+		if got := limitersOf(broken[clause]); limiters != nil && len(got) > 0 && !slices.Equal(got, limiters) {
+			t.Errorf("%s is broken for %v, want %v%s", clause, got, limiters, describe(broken[clause]))
+		}
+	}
+	for clause, results := range broken {
+		for _, x := range results {
+			if x.Exchange == nil || x.Detail == "" {
+				t.Errorf("%s is broken, and nothing shows it: %+v", clause, x)
+			}
+		}
+	}
+	if got, all := len(report.Results), len(verify.Clauses)*len(d.on()); got != all {
+		t.Errorf("%d results, want %d: each clause for each limiter", got, all)
+	}
+}
+
+// accuse complains of clauses that are said to be broken, and are not.
+func accuse(t *testing.T, broken map[string][]verify.Result, want map[string][]string) {
+	t.Helper()
+	for _, clause := range missing(broken, want) {
+		t.Errorf("broken, and it is not: %s %v%s", clause, limitersOf(broken[clause]), describe(broken[clause][:1]))
+	}
+}
+
+// missing returns the clauses of a that b lacks, in order.
+func missing[A, B any](a map[string]A, b map[string]B) []string {
+	var all []string
+	for _, clause := range slices.Sorted(maps.Keys(a)) {
+		if _, ok := b[clause]; !ok {
+			all = append(all, clause)
+		}
+	}
+	return all
+}
+
+func TestEveryClauseIsBrokenByADefectOfItsOwn(t *testing.T) {
+	own := map[string]int{}
+	for _, d := range defects() {
+		for at, because := range d.broken {
+			if clause, _, _ := strings.Cut(at, "@"); because == "" {
+				own[strings.TrimSuffix(clause, "?")]++
+			}
+		}
+	}
+	for _, c := range verify.Clauses {
+		if own[c.ID] == 0 {
+			t.Errorf("no defect breaks %s: nothing shows that the verifier sees it broken", c.ID)
+		}
+		delete(own, c.ID)
+	}
+	if len(own) > 0 {
+		t.Errorf("defects break clauses that there are not: %v", own)
+	}
+}
+
+// What no caller can see from outside, and no defect here shows:
+//
+//   - One budget for all addresses, or too coarse or too fine a part of an address as key (a /64 for a /128, a mapped IPv4 address for
+//     another): one verifier has one address.
+//   - Whether the leftmost or another entry of X-Forwarded-For is believed where the verifier itself comes through a proxy that is trusted.
+//   - Refused requests that are counted within the window and forgotten with it: 429 and Remaining 0 say the same with them and without.
+//   - Refused requests charged to a window that has so much left that it never binds while it is watched (30000 an hour, with the default
+//     budget of requests): small limits show it.
+//   - A budget that is never restored, or half of it, for a limiter that others may use at the same time: they may have spent it.
+//   - Preflights that spend the address's share of an endpoint limited by session: a preflight carries no credential, so that no session's
+//     budget shows it.
+//   - An early or late restoration by less than what the way there and back takes.
+//   - Retry-After rounded up or down within the second in which it was asked, as Reset is a whole second.
+//   - How a message reads: whether it says what it should, in the language that Content-Language names.
+//   - Whether counts outlive a restart, what is logged, and what is stored.
