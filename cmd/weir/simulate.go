@@ -139,9 +139,8 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 		least := size(replay.LeastMemory)
 		return misused("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
 	}
-	if !slices.Contains(accesslog.Formats(), f.format) && !strings.Contains(f.format, "$") {
-		return misused("or a log_format as nginx's configuration has it, with its $variables",
-			"%s %q: want %s", spelled(cmd, "format"), f.format, strings.Join(accesslog.Formats(), ", "))
+	if err := f.checkFormat(cmd); err != nil {
+		return err
 	}
 	if f.out && f.html == "-" {
 		return misused("give --html a FILE, or leave one of them out", "--json and --html - both want standard output")
@@ -162,6 +161,16 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 		return misused("--until is the first moment that is left out", "between --since %v and --until %v there is nothing", &f.since, &f.until)
 	}
 	return f.checkAddress(cmd)
+}
+
+// checkFormat wants a format that lines can have, before any are read.
+func (f *simulateFlags) checkFormat(cmd *cobra.Command) error {
+	r, err := accesslog.Open(accesslog.Options{Stdin: strings.NewReader(""), Format: f.format})
+	if err != nil {
+		return misused("want one of "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it, with its $variables",
+			"%s %q: %w", spelled(cmd, "format"), f.format, err)
+	}
+	return r.Close()
 }
 
 // checkAddress wants what says who the client is to be whole.

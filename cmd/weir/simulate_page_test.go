@@ -114,6 +114,25 @@ func TestThePageOfAReplayIsWholeByItself(t *testing.T) {
 	b.leave()
 }
 
+// Paper is light, whatever the screen: and what is folded away is printed.
+func TestThePageOfAReplayIsPrintedByDay(t *testing.T) {
+	b := openTab(t, visitsPage(t), "")
+	b.prefer("dark")
+	const ground = `getComputedStyle(document.querySelector(".card")).backgroundColor`
+	b.until(ground + ` !== "rgb(255, 255, 255)"`)
+	ask[bool](b, `dispatchEvent(new Event("beforeprint"))`)
+	if got := ask[string](b, ground); got != "rgb(255, 255, 255)" {
+		t.Errorf("a card is printed on %s", got)
+	}
+	if shut := ask[int](b, `document.querySelectorAll("details:not([open])").length`); shut != 0 {
+		t.Errorf("%d lists are not printed", shut)
+	}
+	b.until(`[...document.querySelectorAll(".chart canvas")].every((c) => c.clientWidth <= 640)`) // as wide as paper
+	ask[bool](b, `dispatchEvent(new Event("afterprint"))`)
+	b.until(ground + ` !== "rgb(255, 255, 255)"`)
+	b.leave()
+}
+
 // Whoever has no pointer reads a chart step by step.
 func TestThePageOfAReplayIsUsedByKeyboard(t *testing.T) {
 	b := openTab(t, visitsPage(t), "")

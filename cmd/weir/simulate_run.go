@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/mattn/go-isatty"
@@ -158,6 +159,9 @@ func (s *simulation) open(stdin io.Reader) (*accesslog.Reader, error) {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return nil, no(plainly(err), "")
+	}
+	if err != nil && !strings.Contains(err.Error(), "format") {
+		return nil, no(plainly(err), "see 'weir simulate --help'")
 	}
 	if err != nil {
 		return nil, no(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")

@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/accesslog"
 )
 
 // later is lines of a log from so many seconds after its begin, ten a second.
@@ -135,4 +138,30 @@ func TestASharePercentageIsExact(t *testing.T) {
 			t.Errorf("%q is read as %s", value, &p)
 		}
 	}
+}
+
+func TestTheProgressOfAReplayTellsWhatIsLeft(t *testing.T) {
+	var said bytes.Buffer
+	p := newSimulateProgress(&said)
+	p.update(accesslog.Stats{Bytes: 1, Total: 2, Lines: 3})
+	if said.Len() > 0 {
+		t.Errorf("before a while has passed it says %q", &said)
+	}
+	for _, c := range []struct {
+		stats accesslog.Stats
+		want  string
+	}{
+		{accesslog.Stats{Bytes: 250, Total: 1000, Lines: 20_000_000}, `^25 %, 20.0 M lines, 1.00 M/s, 1 min (0|1) s left\n$`},
+		{accesslog.Stats{Bytes: 12_000_000, Total: -1, Lines: 2_000_000}, `^12.0 MB, 2.0 M lines, 0.10 M/s\n$`},
+		{accesslog.Stats{Bytes: 1000, Total: 1000, Lines: 2_000_000}, `^100 %, 2.0 M lines, 0.10 M/s\n$`},
+	} {
+		said.Reset()
+		p.begun = time.Now().Add(-20 * time.Second)
+		p.said = p.begun
+		p.update(c.stats)
+		if !regexp.MustCompile(c.want).MatchString(said.String()) {
+			t.Errorf("of %+v it says %q, want %s", c.stats, &said, c.want)
+		}
+	}
+	p.end()
 }

@@ -77,18 +77,22 @@ func (f *flood) note(a *answer, err error) {
 		}
 		return
 	}
-	f.d.mu.Lock()
-	t := f.d.newest()
-	ended := t == nil || t.refused > 0
-	f.d.mu.Unlock()
+	t := f.d.now()
 	if t != f.window && f.window != nil && !f.d.twice { // it ended in the middle: what was kept for a second time is spent on this one
 		f.d.twice = true
 		f.most = f.sent + f.d.part.again
 	}
 	f.window = t
-	if !a.admitted() && ended {
+	if !a.admitted() && f.d.hasRefused(t) {
 		f.stop = true
 	}
+}
+
+// hasRefused reports whether a window has refused; where answers do not tell windows apart, one that did.
+func (d *driver) hasRefused(t *tally) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return t == nil || t.refused > 0
 }
 
 // judge judges the window that was used up.

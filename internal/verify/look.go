@@ -19,7 +19,8 @@ func (d *driver) look(ctx context.Context) error {
 		return err
 	}
 	if !first.admitted() {
-		if d.isSure(first.limit) && first.limit == d.part.window.Limit {
+		// A new credential may be refused unread where its address has spent its own budget (D16).
+		if d.apart == sourceAgent && d.isSure(first.limit) && first.limit == d.part.window.Limit {
 			d.broken("admitted", first, "the first request of a new caller was refused")
 		}
 		if first, err = d.afterReset(ctx, first); err != nil || !first.admitted() {

@@ -131,5 +131,17 @@ const redraw = () => { for (const chart of drawn) for (const plot of chart.plots
 for (const place of document.querySelectorAll(".chart")) draw(place);
 addEventListener("resize", () => { for (const chart of drawn) chart.fit(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", () => { root.dataset.print = "on"; for (const d of document.querySelectorAll("details")) d.open = true; redraw(); });
-addEventListener("afterprint", () => { delete root.dataset.print; redraw(); });
+
+// Paper is light, narrow, and nothing unfolds on it.
+const paper = 640;
+addEventListener("beforeprint", () => {
+  root.dataset.print = "on";
+  for (const d of document.querySelectorAll("details")) d.open = true;
+  for (const chart of drawn) for (const plot of chart.plots) plot.setSize({ width: Math.min(plot.width, paper), height: plot.height });
+  redraw();
+});
+addEventListener("afterprint", () => {
+  delete root.dataset.print;
+  for (const chart of drawn) chart.fit();
+  redraw();
+});

@@ -160,9 +160,21 @@ func (t *table) outcome(o *replay.Outcome) {
 
 // headline is an outcome in a sentence.
 func headline(o *replay.Outcome) string {
-	return fmt.Sprintf("Under %s (%s): %s of %s refused (%s); %s of %s touched (%s)", Shown(o.Name, 60), Shown(o.Version, 40),
-		thousands(o.Refused), many(o.Requests, "request"), share(o.Refused, o.Requests),
-		counted(o.Touched), many(o.Callers.N, "caller"), share(o.Touched.N, o.Callers.N))
+	refused := "refused"
+	if o.Delay != nil {
+		refused = "refused at first"
+	}
+	return fmt.Sprintf("Under %s (%s): %s of %s %s (%s); %s of %s touched (%s)", Shown(o.Name, 60), Shown(o.Version, 40),
+		thousands(o.Refused), many(o.Requests, "request"), refused, share(o.Refused, o.Requests),
+		counted(o.Touched), ofCallers(o.Callers), share(o.Touched.N, o.Callers.N))
+}
+
+// ofCallers says how many callers there are.
+func ofCallers(c replay.Count) string {
+	if c.Estimated {
+		return "~" + many(c.N, "caller")
+	}
+	return many(c.N, "caller")
 }
 
 // Warnings are why figures of an outcome may be wrong, a sentence each: there was too little memory.
@@ -378,7 +390,7 @@ func changes(r *replay.Report) string {
 	return fmt.Sprintf("From %s to %s: %s of %s newly refused (%s), %s newly admitted (%s); %s of %s newly touched (%s), %s freed",
 		Shown(r.Policy.Name, 60), Shown(r.Against.Name, 60), thousands(d.NewlyRefused), many(r.Against.Requests, "request"),
 		share(d.NewlyRefused, r.Against.Requests), thousands(d.NewlyAdmitted), share(d.NewlyAdmitted, r.Against.Requests),
-		counted(d.NewlyTouched), many(r.Against.Callers.N, "caller"), share(d.NewlyTouched.N, r.Against.Callers.N), counted(d.Freed))
+		counted(d.NewlyTouched), ofCallers(r.Against.Callers), share(d.NewlyTouched.N, r.Against.Callers.N), counted(d.Freed))
 }
 
 func (t *table) malformed(l *replay.Log) {

@@ -120,7 +120,7 @@ func TestAPacedTableTellsTheDelays(t *testing.T) {
 	}
 	d := &replay.Delay{Delayed: 42, GaveUp: 1, Mean: 3.25, P50: 2, P95: 59, P99: 60, Max: 3660}
 	r.Policy.Delay, r.Policy.Limiters[0].Delay = d, d
-	if text := table80(t, r); !strings.Contains(text, "widget-leads       42        1  3.2 s   2 s  59 s  1 min  1 h 1 min\n") {
+	if text := table80(t, r); !strings.Contains(text, "42 of 10,000 requests refused at first\n") || !strings.Contains(text, "widget-leads       42        1  3.2 s   2 s  59 s  1 min  1 h 1 min\n") {
 		t.Errorf("the delays are not in the table:\n%s", text)
 	}
 }
@@ -158,6 +158,14 @@ func TestDurationsAreForPeople(t *testing.T) {
 		if got := lasting(seconds); got != want {
 			t.Errorf("lasting(%v) = %s, want %s", seconds, got, want)
 		}
+	}
+}
+
+func TestEstimatesAreMarked(t *testing.T) {
+	r := made()
+	r.Policy.Callers, r.Policy.Touched = replay.Count{N: 7_000_000, Estimated: true}, replay.Count{N: 30_000, Estimated: true}
+	if text := strings.Join(strings.Fields(table80(t, r)), " "); !strings.Contains(text, "~30,000 of ~7,000,000 callers touched") {
+		t.Errorf("estimates look exact:\n%s", text)
 	}
 }
 
