@@ -235,6 +235,9 @@ func TestEveryClauseIsBrokenByADefectOfItsOwn(t *testing.T) {
 //   - Refused requests that are counted within the window and forgotten with it: 429 and Remaining 0 say the same with them and without.
 //   - Refused requests charged to a window that has so much left that it never binds while it is watched (30000 an hour, with the default
 //     budget of requests): small limits show it.
+//   - Why everything is refused from the first request on: others may have spent the address's budget, or keep spending it, and then no
+//     credential is looked at. Everything is untested then, and says so.
+//   - Refused requests charged to a window that others may use too (an hour by address): what is missing may be theirs.
 //   - A budget that is never restored, or half of it, for a limiter that others may use at the same time: they may have spent it.
 //   - Preflights that spend the address's share of an endpoint limited by session: a preflight carries no credential, so that no session's
 //     budget shows it.
