@@ -141,6 +141,9 @@ func (v verified) write(b *strings.Builder, all results) {
 			why[x.Detail] = append(why[x.Detail], "`"+x.Clause+"`")
 		}
 	}
+	if !slices.ContainsFunc(v.Results, func(x result) bool { return x.Verdict == "broken" }) {
+		b.WriteString("- Nothing is broken.\n")
+	}
 	for _, gap := range gaps {
 		fmt.Fprintf(b, "- – %s: %s\n", strings.Join(why[gap], ", "), quoted(gap))
 	}
