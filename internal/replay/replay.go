@@ -185,6 +185,10 @@ func (o *Options) complete() error {
 // mostPatience bounds Options.Patience.
 const mostPatience = 366 * 24 * time.Hour
 
+// latest is the last time that a line may have, in Unix nanoseconds: a memstore's clock stands still where the longest window would end
+// after what 32 bits hold, and who waits from now on must come to the end of it before.
+const latest = (1<<32 - 1 - int64((weir.MaxPer+mostPatience)/time.Second)) * int64(time.Second)
+
 // errEnded is what Add returns after Report.
 var errEnded = errors.New("replay: the report was made already")
 
@@ -201,6 +205,10 @@ func (r *Replay) Add(l *accesslog.Line) error {
 	chosen, query, ok := r.choose(text(l.Method), text(l.Target))
 	if !ok {
 		r.log.Without++
+		return nil
+	}
+	if l.Time < 0 || l.Time > latest {
+		r.log.Timeless++
 		return nil
 	}
 	r.move(l.Time)
@@ -230,8 +238,7 @@ func (r *Replay) move(at int64) {
 		return
 	}
 	r.now = at
-	const latest = 1<<32 - 1 - int64(weir.MaxPer/time.Second) // memstore's
-	r.second = uint32(min(max(at/int64(time.Second), 0), latest))
+	r.second = uint32(at / int64(time.Second))
 	r.timeline.at(int64(r.second))
 }
 

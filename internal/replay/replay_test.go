@@ -189,3 +189,22 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A clock that stood still would let nobody out of a window any more, and whoever waits for its end would wait for ever.
+func TestATimeThatCannotBeCountedIsLeftOut(t *testing.T) {
+	for _, paced := range []bool{false, true} {
+		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per 31 days by ip")), Paced: paced, Patience: mostPatience})
+		last := float64(latest/int64(time.Second)) - noon
+		for _, s := range []float64{-noon - 1, 0, 1, 6e9, last - 40*86400, last - 1, last, last + 1} {
+			send(t, r, s, "192.0.2.7")
+		}
+		out := report(t, r)
+		o := out.Policy
+		if out.Log.Timeless != 3 || out.Log.Requests != 5 || o.Refused != 2 || out.Log.From != noon || out.Log.To != noon+int64(last) {
+			t.Errorf("paced %v: %+v, %d refused", paced, out.Log, o.Refused)
+		}
+		if paced && (o.Delay.Delayed != 2 || o.Delay.Max > 62*86400) {
+			t.Errorf("delays %+v: the last callers are served when their window ends", o.Delay)
+		}
+	}
+}

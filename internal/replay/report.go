@@ -16,6 +16,7 @@ type Log struct {
 	Requests   int64     `json:"requests"`
 	Without    int64     `json:"without_request"` // lines that hold none that a limiter would have seen: a handshake, a time-out, no target
 	Malformed  int64     `json:"malformed"`
+	Timeless   int64     `json:"outside_time"` // lines whose time the counting cannot have, before 1970 or after 2104: their requests are left out
 	Examples   []BadLine `json:"malformed_lines"`  // the first of them
 	OutOfOrder int64     `json:"out_of_order"`     // requests that were counted later than their time, since later ones had been read already
 	Disorder   int64     `json:"disorder_seconds"` // by how much at most

@@ -91,7 +91,7 @@ var metrics = []metric{
 		return []measured{{n: exactly(last(r).Unlimited), of: exactly(last(r).Requests)}}
 	}},
 	{"malformed", "lines", nothing, true, func(r *replay.Report, _ string) []measured {
-		return []measured{{n: exactly(r.Log.Malformed), of: exactly(r.Log.Lines)}}
+		return []measured{{n: exactly(r.Log.Malformed + r.Log.Timeless), of: exactly(r.Log.Lines)}}
 	}},
 }
 

@@ -113,6 +113,9 @@ func Notes(l *replay.Log) (all []string) {
 	if l.Malformed > 0 {
 		all = append(all, fmt.Sprintf("%s malformed (%s), and not counted", many(l.Malformed, "line"), share(l.Malformed, l.Lines)))
 	}
+	if l.Timeless > 0 {
+		all = append(all, fmt.Sprintf("%s with a time before 1970 or after 2104, and not counted", many(l.Timeless, "line")))
+	}
 	if l.Without > 0 {
 		all = append(all, fmt.Sprintf("%s without a request that a server would have taken: a handshake, a time-out", many(l.Without, "line")))
 	}

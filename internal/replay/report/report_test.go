@@ -181,3 +181,19 @@ func TestTooLittleMemoryIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// What is left out of the figures, or is in them otherwise than one may think, is said.
+func TestWhatALogHasThatCannotBeCountedIsSaid(t *testing.T) {
+	r := made()
+	r.Log.Timeless = 7
+	text := strings.Join(strings.Fields(table80(t, r)), " ")
+	page := document(t, r)
+	for _, want := range []string{"7 lines with a time before 1970 or after 2104, and not counted"} {
+		if !strings.Contains(text, want) || !strings.Contains(page, want) {
+			t.Errorf("it is not said that %q:\n%s", want, text)
+		}
+	}
+	if v := judge(t, "malformed > 9", r); !v.Holds || v.Measured != "10 of 10,003 lines" {
+		t.Errorf("%+v: a line without a time that can be is as bad as one without a time", v)
+	}
+}
