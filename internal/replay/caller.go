@@ -173,10 +173,7 @@ func credential(source string, v []byte) []byte {
 // Peer implements identity.Request. An address alone, which logs have and connections do not, gets a port: to find out that it has none
 // takes identity five times as long as to read it.
 func (c *caller) Peer() string {
-	peer := c.line.Peer
-	if field := c.sources.mapped[placeIP]; field >= 0 {
-		peer = c.line.Field(field)
-	}
+	peer := c.logged()
 	colons := 0
 	for _, b := range peer {
 		switch {
@@ -196,6 +193,14 @@ func (c *caller) Peer() string {
 		c.peer = append(append(append(c.peer[:0], '['), peer...), "]:0"...)
 	}
 	return text(c.peer)
+}
+
+// logged is what stands where the address should.
+func (c *caller) logged() []byte {
+	if field := c.sources.mapped[placeIP]; field >= 0 {
+		return c.line.Field(field)
+	}
+	return c.line.Peer
 }
 
 // Header implements identity.Request. The result is good until it is asked for the same field of the next line.

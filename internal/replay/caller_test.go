@@ -194,3 +194,22 @@ func TestCallersAreNamedInWords(t *testing.T) {
 		}
 	}
 }
+
+// They share a budget with all others of the kind, which nobody would guess from the figures.
+func TestRequestsWithoutAnAddressAreTold(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip"))})
+	for i, peer := range []string{"192.0.2.7", "", "203.0.113.xxx", "crawler.example.com", "2001:db8::1"} {
+		send(t, r, float64(i), peer)
+	}
+	out := report(t, r)
+	if want := (NoAddress{Requests: 3, Example: "203.0.113.xxx"}); out.Log.NoAddress != want || out.Policy.Refused != 1 || out.Policy.Callers.N != 3 {
+		t.Errorf("%+v, want %+v; %+v", out.Log.NoAddress, want, out.Policy)
+	}
+	elsewhere := limiterOf(t, "elsewhere", "2 per minute by ip")
+	elsewhere.Routes[0].Path = "/elsewhere/"
+	r = start(t, Options{Policy: policyOf(elsewhere)})
+	send(t, r, 0, "crawler.example.com")
+	if out := report(t, r); out.Log.NoAddress.Requests != 0 {
+		t.Errorf("%+v: no limiter asked for it", out.Log.NoAddress)
+	}
+}

@@ -269,7 +269,10 @@ func (r *Replay) noteAddress() {
 	if !covered {
 		return
 	}
-	r.key, _ = r.caller.AppendKey(r.key[:0], identity.IP)
+	var ok bool
+	if r.key, ok = r.caller.AppendKey(r.key[:0], identity.IP); !ok {
+		r.noteNoAddress()
+	}
 	hash := maphash.Bytes(r.seed, r.key)
 	e := r.addresses.at(hash, r.second)
 	e.requests = plus(e.requests, 1)
@@ -284,6 +287,15 @@ func (r *Replay) noteAddress() {
 	}
 	if r.changes != nil {
 		r.changes.note(r, e, hash)
+	}
+}
+
+func (r *Replay) noteNoAddress() {
+	no := &r.log.NoAddress
+	no.Requests++
+	if no.Example == "" {
+		peer := r.caller.logged()
+		no.Example = string(peer[:min(len(peer), mostShown)])
 	}
 }
 

@@ -16,13 +16,21 @@ type Log struct {
 	Requests   int64     `json:"requests"`
 	Without    int64     `json:"without_request"` // lines that hold none that a limiter would have seen: a handshake, a time-out, no target
 	Malformed  int64     `json:"malformed"`
-	Timeless   int64     `json:"outside_time"` // lines whose time the counting cannot have, before 1970 or after 2104: their requests are left out
+	Timeless   int64     `json:"outside_time"`     // lines whose time the counting cannot have, before 1970 or after 2104: their requests are left out
 	Examples   []BadLine `json:"malformed_lines"`  // the first of them
 	OutOfOrder int64     `json:"out_of_order"`     // requests that were counted later than their time, since later ones had been read already
 	Disorder   int64     `json:"disorder_seconds"` // by how much at most
 	From       int64     `json:"from"`
 	To         int64     `json:"to"`
 	Lacks      []Lack    `json:"lacks"`
+	NoAddress  NoAddress `json:"no_address"`
+}
+
+// NoAddress is requests of covered paths whose address is none: a host's name, one that was made unreadable. By address they are one
+// caller to a limiter, as they would be to the gateway.
+type NoAddress struct {
+	Requests int64  `json:"requests"`
+	Example  string `json:"example"` // what one has in the place of its address, cut at 60 bytes
 }
 
 // A BadLine is a line that could not be read.

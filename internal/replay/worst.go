@@ -137,14 +137,16 @@ func (n *namer) one(dst []byte, source string, value []byte) []byte {
 	case source == identity.Token:
 		return append(append(dst, ' '), value...)
 	}
-	const most = 60
-	cut := value[:min(len(value), most)]
+	cut := value[:min(len(value), mostShown)]
 	dst = strconv.AppendQuote(append(dst, ' '), text(cut))
 	if len(cut) < len(value) {
 		dst = append(dst, "…"...)
 	}
 	return dst
 }
+
+// mostShown is how much is shown of what a log says, in bytes.
+const mostShown = 60
 
 // isID reports whether b looks like a token's public id (D15): whatever else a log has in its place may be secret.
 func isID(b []byte) bool {

@@ -122,6 +122,13 @@ func Notes(l *replay.Log) (all []string) {
 	if l.OutOfOrder > 0 {
 		all = append(all, fmt.Sprintf("%s out of order, by %s at most: counted later than they came", many(l.OutOfOrder, "request"), lasting(float64(l.Disorder))))
 	}
+	if no := l.NoAddress; no.Requests > 0 {
+		what := "nothing"
+		if no.Example != "" {
+			what = `"` + Shown(no.Example, 60) + `"`
+		}
+		all = append(all, fmt.Sprintf("no address in %s, but %s, for instance: by address, all of them are one caller", many(no.Requests, "request"), what))
+	}
 	for _, lack := range l.Lacks {
 		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s; --key %s=FIELD says where it is",
 			Shown(lack.Source, 40), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), Shown(lack.Source, 40)))

@@ -185,11 +185,12 @@ func TestTooLittleMemoryIsSaid(t *testing.T) {
 // What is left out of the figures, or is in them otherwise than one may think, is said.
 func TestWhatALogHasThatCannotBeCountedIsSaid(t *testing.T) {
 	r := made()
-	r.Log.Timeless = 7
+	r.Log.Timeless, r.Log.NoAddress = 7, replay.NoAddress{Requests: 8, Example: "203.0.113.xxx\x1b[2J"}
 	text := strings.Join(strings.Fields(table80(t, r)), " ")
 	page := document(t, r)
-	for _, want := range []string{"7 lines with a time before 1970 or after 2104, and not counted"} {
-		if !strings.Contains(text, want) || !strings.Contains(page, want) {
+	for _, want := range []string{"7 lines with a time before 1970 or after 2104, and not counted",
+		"no address in 8 requests, but %s203.0.113.xxx\\x1b[2J%s, for instance: by address, all of them are one caller"} {
+		if !strings.Contains(text, strings.ReplaceAll(want, "%s", `"`)) || !strings.Contains(page, strings.ReplaceAll(want, "%s", "&#34;")) {
 			t.Errorf("it is not said that %q:\n%s", want, text)
 		}
 	}
