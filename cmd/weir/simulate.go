@@ -276,12 +276,21 @@ func (p *portion) String() string {
 
 func (p *portion) Type() string { return "SHARE%" }
 
-// An instant is a moment; the zero value is none.
+// An instant is a moment that a log may have; the zero value is none.
 type instant struct{ time.Time }
+
+// Between these the times of logs lie: what is read of them has whole years, and is counted in nanoseconds since 1970.
+const (
+	firstInstant = 0             // Unix seconds: 1970-01-01
+	lastInstant  = 9_214_646_400 // 2262-01-01
+)
 
 func (i *instant) Set(value string) error {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, value, time.UTC); err == nil {
+			if s := at.Unix(); s < firstInstant || s > lastInstant { // UnixNano would come out as something else
+				return errors.New("no line of a log has such a time: want one from 1970-01-01 to 2262-01-01, or leave the flag out")
+			}
 			i.Time = at
 			return nil
 		}
