@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -13,7 +15,8 @@ import (
 // A pageFile is a file that is there whole, or not at all.
 type pageFile struct {
 	path string
-	file *os.File // nil: it is done with
+	file *os.File    // nil: it is done with
+	mode fs.FileMode // of the page that is there; 0: none is
 }
 
 // pageBegins is how every page of ours begins.
@@ -25,17 +28,22 @@ func createPage(path string) (*pageFile, error) {
 	hint := "name a file of its own, in a directory that you may write to"
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
+	} else if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return nil, no(fmt.Errorf("%s is a link to nothing that is there: it would be replaced", path), hint)
 	}
+	mode := fs.FileMode(0)
 	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
 		if !info.Mode().IsRegular() || info.Size() > 0 && !beginsAsPage(path) {
 			return nil, no(fmt.Errorf("%s is there, and no page: it would be replaced", path), hint)
 		}
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".weir-simulate-*")
+	// Unlike os.CreateTemp, which makes files for oneself, this leaves it to the umask who may read it.
+	file, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".weir-simulate-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, no(fmt.Errorf("write the page %q: %w", path, err), hint)
 	}
-	return &pageFile{path: path, file: file}, nil
+	return &pageFile{path: path, file: file, mode: mode}, nil
 }
 
 func beginsAsPage(path string) bool {
@@ -56,8 +64,8 @@ func (p *pageFile) write(content func(io.Writer) error) error {
 	if err == nil {
 		err = b.Flush()
 	}
-	if err == nil {
-		err = p.file.Chmod(0o644) // it is for others, unlike a temporary file
+	if err == nil && p.mode != 0 {
+		err = p.file.Chmod(p.mode) // who may read it was decided when it was first written, or since
 	}
 	if err == nil {
 		err = p.file.Sync()

@@ -85,12 +85,12 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"link.html": "old.html", "astray.html": "notes.html"} {
+	for link, to := range map[string]string{"link.html": "old.html", "astray.html": "notes.html", "dangling.html": "nothing.html"} {
 		if err := os.Symlink(to, at(link)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, allowed := range map[string]bool{"new.html": true, "empty.html": true, "link.html": true, "notes.html": false, "astray.html": false, ".": false} {
+	for name, allowed := range map[string]bool{"new.html": true, "empty.html": true, "link.html": true, "notes.html": false, "astray.html": false, "dangling.html": false, ".": false} {
 		page, err := createPage(at(name))
 		if (err == nil) != allowed {
 			t.Errorf("%s: %v, allowed is %v", name, err, allowed)
@@ -122,6 +122,40 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(at(".weir-simulate-*")); len(left) != 0 {
 		t.Errorf("%v are left", left)
+	}
+}
+
+// Whoever may not read the log shall not read it in the page: the umask says who may, and for a page that is there its own mode.
+func TestAPageIsForThoseWhomItsOwnerAllows(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "access.log")
+	if err := os.WriteFile(log, []byte(later(0, 5)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		umask       string
+		there, want os.FileMode // 0: no page is there
+	}{
+		{"077", 0, 0o600}, {"027", 0, 0o640}, {"022", 0, 0o644}, {"022", 0o600, 0o600}, {"077", 0o644, 0o644},
+	} {
+		page := filepath.Join(dir, fmt.Sprintf("%s-%o.html", c.umask, c.there))
+		if c.there != 0 {
+			if err := errors.Join(os.WriteFile(page, []byte("<!doctype html>"), c.there), os.Chmod(page, c.there)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("sh", "-c", `umask $0 && exec "$@"`, c.umask, path, "simulate", log, "--html", page)
+		cmd.Env = cleanEnv()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		if info, err := os.Stat(page); err != nil || info.Mode() != c.want || info.Size() < 1000 {
+			t.Errorf("with umask %s and a page of mode %o there is %v, %v; want mode %o", c.umask, c.there, info.Mode(), err, c.want)
+		}
 	}
 }
 
