@@ -245,7 +245,9 @@ func (w *wire) exchange(s *slot, out *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", out.Method, out.URL.Opaque, err)
 	}
-	a.body, err = io.ReadAll(io.LimitReader(response.Body, bodyBytes+1))
+	if response.StatusCode != http.StatusSwitchingProtocols { // what follows that is no body, and no context ends reading it
+		a.body, err = io.ReadAll(io.LimitReader(response.Body, bodyBytes+1))
+	}
 	a.at = time.Now()
 	a.status, a.proto, a.header = response.StatusCode, response.Proto, response.Header
 	a.fields = readFields(response.Header)
@@ -254,7 +256,7 @@ func (w *wire) exchange(s *slot, out *http.Request) (*answer, error) {
 		a.body = a.body[:bodyBytes]
 	}
 	_ = response.Body.Close()
-	if tooLong || response.Close {
+	if tooLong || response.Close || response.StatusCode == http.StatusSwitchingProtocols {
 		s.drop()
 	}
 	s.used = a.at

@@ -1,0 +1,101 @@
+package verify
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// talking answers every request on a network with what a function writes, until the function that it returns is called.
+func (n *network) talking(answer func(c net.Conn, nth int)) (stop func()) {
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	served := 0
+	var open []net.Conn
+	serve := func(c net.Conn) {
+		defer c.Close()
+		in := bufio.NewReader(c)
+		for {
+			if _, err := http.ReadRequest(in); err != nil {
+				return
+			}
+			mu.Lock()
+			served++
+			nth := served
+			mu.Unlock()
+			answer(c, nth)
+		}
+	}
+	running.Go(func() {
+		for {
+			c, err := n.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open = append(open, c)
+			mu.Unlock()
+			running.Go(func() { serve(c) })
+		}
+	})
+	return func() {
+		n.Close()
+		mu.Lock()
+		for _, c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	}
+}
+
+// Nothing that is said keeps a verification from ending, nor from ending at once when it is told to.
+func TestNoAnswerIsListenedToForEver(t *testing.T) {
+	const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+	for name, answer := range map[string]func(net.Conn, int){
+		"another protocol, and silence": func(c net.Conn, _ int) { fmt.Fprint(c, switched) },
+		"another protocol, and no end": func(c net.Conn, _ int) {
+			for said := switched; ; said = "x" {
+				if _, err := fmt.Fprint(c, said); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		},
+		"early hints without end": func(c net.Conn, _ int) {
+			for {
+				if _, err := fmt.Fprint(c, "HTTP/1.1 103 Early Hints\r\n\r\n"); err != nil {
+					return
+				}
+			}
+		},
+		"silence":             func(net.Conn, int) {},
+		"a body, and silence": func(c net.Conn, _ int) { fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx") },
+	} {
+		for _, patience := range []time.Duration{time.Second / 2, time.Hour} {
+			t.Run(fmt.Sprintf("%s, %v", name, patience), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := newNetwork()
+					defer n.talking(answer)()
+					plan, err := NewPlan(n.options(policyOf(t, onePolicy("5 per minute by ip"))))
+					if err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					began := time.Now()
+					report, _ := plan.Run(ctx) // an error, or what was found: either is an end
+					if took := time.Since(began); took > min(patience+time.Second, 10*time.Minute) {
+						t.Errorf("it took %v and %d requests", took, report.Sent)
+					}
+				})
+			})
+		}
+	}
+}
