@@ -174,8 +174,10 @@ func (b bracket) narrow(with bracket) bracket {
 	return n
 }
 
-// in says when a window ends that ends some seconds after a time whose whole seconds an answer tells.
+// in says when a window ends that ends some seconds after a time whose whole seconds an answer tells. Who says more than a lifetime is
+// taken at that.
 func (a *answer) in(seconds int64) bracket {
-	length := time.Duration(seconds) * time.Second
+	const lifetime = 1 << 32
+	length := time.Duration(min(max(seconds, -lifetime), lifetime)) * time.Second
 	return bracket{from: a.sent.Add(length - time.Second), to: a.at.Add(length)}
 }

@@ -30,6 +30,8 @@ type driver struct {
 		clocks clocks
 	}
 
+	latest time.Time // until when the present window may be waited for
+
 	mu         sync.Mutex
 	longest    time.Duration // of the windows that the answers described
 	flooded    int           // how many of main's requests had been counted when the budget began to be used up
@@ -153,10 +155,17 @@ func (d *driver) noCredential(kind string) string {
 func (d *driver) drive(ctx context.Context) error {
 	defer d.settle()
 	for _, step := range []func(context.Context) error{d.look, d.makeRoom, d.drain, d.spent, d.restored, d.provoke, d.again} {
-		if err := step(ctx); err != nil && !errors.Is(err, errDone) {
+		var far *farError
+		switch err := step(ctx); {
+		case errors.As(err, &far):
+			for _, clause := range []string{"restored", "refused-free", "retry-after"} {
+				d.untested(clause, "%s", far)
+			}
+		case errors.Is(err, errDone):
+			d.conclude()
+			return nil
+		case err != nil:
 			return err
-		} else if err != nil {
-			break
 		}
 	}
 	d.conclude()
@@ -226,11 +235,32 @@ func (d *driver) does(format string, args ...any) {
 	d.run.does(d.name, fmt.Sprintf(format, args...), time.Time{})
 }
 
-// wait waits until a time by the local clock.
+// A farError says that a window ends later than it may be waited for.
+type farError struct{ left, most time.Duration }
+
+func (e *farError) Error() string {
+	return fmt.Sprintf("the window ends in %s, and %v is the longest wait", seconds(e.left), e.most)
+}
+
+// tooFar begins the wait for a window, all of which may take no longer than one may; it errs where its end is further off.
+func (d *driver) tooFar(end time.Time) error {
+	most := d.run.options.MaxWait
+	d.latest = time.Now().Add(most)
+	if end = end.Add(soon); end.After(d.latest) {
+		return &farError{time.Until(end), most}
+	}
+	return nil
+}
+
+// wait waits until a time by the local clock, and errs where that is later than the window may be waited for: its end may have moved, with
+// what Date says.
 func (d *driver) wait(ctx context.Context, until time.Time, what string) error {
 	length := time.Until(until)
 	if length <= 0 {
 		return nil
+	}
+	if until.After(d.latest) {
+		return &farError{length, d.run.options.MaxWait}
 	}
 	d.run.does(d.name, what, until)
 	timer := time.NewTimer(length)

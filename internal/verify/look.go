@@ -43,7 +43,7 @@ func (d *driver) look(ctx context.Context) error {
 // afterReset waits for the window that a 429 names, where it may, and asks again.
 func (d *driver) afterReset(ctx context.Context, refused *answer) (*answer, error) {
 	t := d.now()
-	if d.run.options.Quick || t == nil || t.ends.isZero() || time.Until(d.end(t).to) > d.run.options.MaxWait {
+	if d.run.options.Quick || t == nil || t.ends.isZero() || d.tooFar(d.end(t).to) != nil {
 		return refused, nil
 	}
 	if err := d.wait(ctx, d.end(t).to.Add(soon), "waiting for a budget that was spent before"); err != nil {
@@ -384,7 +384,7 @@ func (d *driver) makeRoom(ctx context.Context) error {
 		need = max(need, min(each*time.Duration(d.part.drain/d.run.options.Workers)*2, d.part.window.Per-2*time.Second))
 	}
 	left := time.Until(end.to)
-	if left >= need || left <= 0 || left > d.run.options.MaxWait {
+	if left >= need || left <= 0 || d.tooFar(end.to) != nil {
 		return nil
 	}
 	if err := d.wait(ctx, end.to.Add(soon), fmt.Sprintf("waiting for a whole window, as the present one ends in %s", seconds(left))); err != nil {

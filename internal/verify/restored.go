@@ -72,8 +72,8 @@ func (d *driver) whyNotWait(t *tally) string {
 	case t.firstRefused.noTime():
 		return fmt.Sprintf("Reset is %d, which names no time that could be waited for", t.reset)
 	}
-	if left := time.Until(d.end(t).to); left > d.run.options.MaxWait {
-		return fmt.Sprintf("the window ends in %s, and %v is the longest wait", seconds(left), d.run.options.MaxWait)
+	if err := d.tooFar(d.end(t).to); err != nil {
+		return err.Error()
 	}
 	return ""
 }

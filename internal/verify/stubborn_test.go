@@ -99,3 +99,44 @@ func TestNoAnswerIsListenedToForEver(t *testing.T) {
 		}
 	}
 }
+
+// refusing writes an answer of a window of five that never ends: the first five requests are admitted.
+func refusing(c net.Conn, nth int, date, reset int64) {
+	status, more, body, left := "200 OK", "", "{}", 5-nth
+	if nth > 5 {
+		status, more, body, left = "429 Too Many Requests", "Retry-After: 3\r\nContent-Type: application/json\r\n", `{"error":{"code":"rate_limited","message":"Wait."}}`, 0
+	}
+	fmt.Fprintf(c, "HTTP/1.1 %s\r\nDate: %s\r\nX-RateLimit-Limit: 5\r\nX-RateLimit-Remaining: %d\r\nX-RateLimit-Reset: %d\r\n%sContent-Length: %d\r\n\r\n%s",
+		status, time.Unix(date, 0).UTC().Format(http.TimeFormat), left, reset, more, len(body), body)
+}
+
+// A window is waited for no longer than it may be, whatever Date comes to say while it is.
+func TestNoWaitIsLongerThanItMayBe(t *testing.T) {
+	const most = 5 * time.Second
+	for name, ahead := range map[string]func(nth int) int64{ // how far Reset is ahead of Date
+		"Date goes back ten years":      func(nth int) int64 { return map[bool]int64{false: 3, true: 300_000_000}[nth > 20] },
+		"Date goes back a little, ever": func(nth int) int64 { return 3 + int64(max(0, nth-100)) },
+		"Reset is at the end of time":   func(nth int) int64 { return map[bool]int64{false: 3, true: 1 << 52}[nth > 20] },
+		"Date stands still":             func(int) int64 { return 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				reset := time.Now().Unix() + 1_000_000
+				defer n.talking(func(c net.Conn, nth int) { refusing(c, nth, reset-ahead(nth), reset) })()
+				o := n.options(policyOf(t, onePolicy("5 per 5 seconds by ip")))
+				o.MaxWait = most
+				began := time.Now()
+				o.Progress = func(p Progress) {
+					if p.Waiting > most {
+						t.Errorf("it waits %v", p.Waiting)
+					}
+				}
+				report := verified(t, o)
+				if took := time.Since(began); took > 2*most { // one window, and one more where it is refused in the next
+					t.Errorf("it took %v:\n%s", took, table(report))
+				}
+			})
+		})
+	}
+}
