@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 
 	"github.com/axiomhq/hyperloglog"
 )
@@ -44,6 +46,9 @@ type pool struct {
 	left int64 // bytes
 	free [][]entry
 	room []entry // for rewriting a segment
+
+	places   []int // for byLoss
+	refusals []uint32
 }
 
 func newPool(bytes int64) *pool { return &pool{left: bytes} }
@@ -80,7 +85,7 @@ type segment struct {
 }
 
 // callers are all callers that one window counts, or all addresses: exact while there is memory for them. Then those who were refused
-// nothing, and whose window has ended, give way first; how many they were is estimated from then on, by sketches.
+// nothing, and whose window has ended, give way first, and those who were refused most give way last; how many they were is estimated from then on, by sketches.
 type callers struct {
 	pool      *pool
 	directory []*segment // by the first bits of a hash
@@ -153,6 +158,9 @@ func (c *callers) mark(e *entry, m mark) {
 
 func bit(m mark) int { return bits.TrailingZeros64(uint64(m)) }
 
+// lost reports whether refusals of some callers were forgotten.
+func (c *callers) lost() bool { return c.estimates != nil && c.estimates.lost > 0 }
+
 // count returns how many callers have a mark.
 func (c *callers) count(m mark) Count {
 	if c.estimates == nil {
@@ -221,20 +229,16 @@ func (c *callers) giveWay(s *segment, now uint32) {
 	}
 	old := c.pool.room
 	copy(old, s.entries)
-	for _, goes := range [...]func(e *entry) bool{
-		func(e *entry) bool { return !e.has(touched) && e.reset <= now },
-		func(e *entry) bool { return e.reset <= now },
-		func(e *entry) bool { return true },
-	} {
-		for i := range old {
-			if s.n <= thinSegment {
-				break
-			}
-			if e := &old[i]; e.id != 0 && goes(e) {
-				c.estimates.forget(e, now)
-				e.id = 0
-				s.n--
-			}
+	over := s.n - thinSegment
+	for i := range old {
+		if e := &old[i]; over > 0 && e.id != 0 && e.refused == 0 && e.reset <= now {
+			c.estimates.forget(e, now)
+			over--
+		}
+	}
+	if over > 0 {
+		for _, i := range c.pool.byLoss(old, now)[:over] {
+			c.estimates.forget(&old[i], now)
 		}
 	}
 	clear(s.entries)
@@ -244,6 +248,37 @@ func (c *callers) giveWay(s *segment, now uint32) {
 			s.put(&old[i])
 		}
 	}
+}
+
+// worstKept is how many of a segment's callers with the most refusals stay until all others have gone.
+const worstKept = segmentEntries / 16
+
+// byLoss orders the places of entries by what is lost with them: those with the fewest refusals whose window has ended; those who were
+// refused nothing, in a window that is open; then the others, so that who was refused most goes last.
+func (p *pool) byLoss(entries []entry, now uint32) []int {
+	places, refusals := p.places[:0], p.refusals[:0]
+	for i := range entries {
+		if entries[i].id != 0 {
+			places, refusals = append(places, i), append(refusals, entries[i].refused)
+		}
+	}
+	p.places, p.refusals = places, refusals
+	slices.Sort(refusals)
+	few := refusals[max(len(refusals)-worstKept-1, 0)]
+	class := func(e *entry) int {
+		switch {
+		case e.refused <= few && e.reset <= now:
+			return 0
+		case e.refused == 0:
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(places, func(a, b int) int {
+		x, y := &entries[a], &entries[b]
+		return cmp.Or(cmp.Compare(class(x), class(y)), cmp.Compare(x.refused, y.refused))
+	})
+	return places
 }
 
 // each calls visit with every entry.
@@ -262,6 +297,7 @@ type estimates struct {
 	callers [marks]hyperloglog.Sketch        // by mark: of every caller there ever was, within 2 %
 	peaks   [peakBuckets]*hyperloglog.Sketch // of those who were forgotten, by their peak; nil: nobody
 	broken  int64                            // callers who were forgotten while their window was open
+	lost    int64                            // callers who were forgotten with what they were refused
 }
 
 // estimate begins to count by sketches.
@@ -282,13 +318,18 @@ const (
 	peakPrecision = 12
 )
 
+// forget notes the end of an entry, and empties it.
 func (s *estimates) forget(e *entry, now uint32) {
 	if e.reset > now {
 		s.broken++
 	}
+	if e.refused > 0 {
+		s.lost++
+	}
 	if e.has(follows) {
 		s.notePeak(e)
 	}
+	e.id = 0
 }
 
 func (s *estimates) notePeak(e *entry) {

@@ -39,7 +39,7 @@ func (c *changes) note(r *Replay, e *entry, hash uint64) {
 		e.first = r.second
 	}
 	e.refused = plus(e.refused, 1)
-	c.worst.note(e, hash, 0, r.second, func(dst []byte) []byte {
+	c.worst.note(&r.addresses, e, hash, 0, r.second, func(dst []byte) []byte {
 		return r.namer.name(dst, weir.Key{{"ip"}}, &r.caller)
 	})
 }
@@ -66,6 +66,7 @@ func (c *changes) difference(r *Replay) *Difference {
 		Worst:         c.worst.callers(func(int) *callers { return &r.addresses }),
 		Series:        c.points.series(&r.timeline),
 	}
+	d.Doubt.add(&r.addresses)
 	for _, s := range append(r.lanes[1].ordered, nil) {
 		if by := c.by[s]; by != nil {
 			d.Limiters = append(d.Limiters, *by)

@@ -239,7 +239,7 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 		e.first = r.second
 	}
 	e.refused = plus(e.refused, 1)
-	s.worst.note(e, hashes[lead], lead, r.second, func(dst []byte) []byte {
+	s.worst.note(&s.windows[lead].callers, e, hashes[lead], lead, r.second, func(dst []byte) []byte {
 		return r.namer.name(dst, s.windows[lead].rules.Key, &r.caller)
 	})
 }

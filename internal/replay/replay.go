@@ -357,6 +357,9 @@ func (s *limiter) tell(l *lane) Limiter {
 	}
 	for i := range s.windows {
 		w := &s.windows[i]
+		if s.leaders[i] == i {
+			out.Doubt.add(&w.callers)
+		}
 		told := Window{Window: w.rules.String(), Limit: w.rules.Limit, Refused: w.refused, Peak: int64(w.peak),
 			Callers: w.callers.count(known), Touched: w.callers.count(touched)}
 		if w.callers.estimates != nil {

@@ -78,6 +78,7 @@ type Limiter struct {
 	Refused  int64    `json:"refused"`
 	Windows  []Window `json:"windows"`
 	Worst    []Caller `json:"worst"` // who was refused most, worst first
+	Doubt    Doubt    `json:"worst_doubt"`
 	Series   Series   `json:"series"`
 	Delay    *Delay   `json:"delay,omitempty"`
 }
@@ -112,6 +113,12 @@ type Caller struct {
 	Peak     int64  `json:"peak"` // the most units that it asked for in one window
 }
 
+// A Doubt is what a list of the worst callers may have wrong, since there was no memory for all of them.
+type Doubt struct {
+	Requests bool `json:"requests"` // callers gave way: Requests and Peak are the least that they can have been
+	Refused  bool `json:"refused"`  // callers gave way who were refused something: Refused is the least, too, and others may be missing
+}
+
 // A Series is how many requests there were over time, in steps of equal length.
 type Series struct {
 	Start    int64   `json:"start"`
@@ -140,7 +147,8 @@ type Difference struct {
 	Freed         Count         `json:"freed"`          // callers with a newly admitted one
 	Limiters      []Differences `json:"limiters"`       // by the second policy's limiter
 	Worst         []Caller      `json:"worst"`          // addresses with the most newly refused requests; Refused counts those
-	Series        Series        `json:"series"`         // Refused is what is newly refused
+	Doubt         Doubt         `json:"worst_doubt"`
+	Series        Series        `json:"series"` // Refused is what is newly refused
 }
 
 // Differences are a Difference's, for one limiter.

@@ -15,7 +15,8 @@ import (
 )
 
 // worst are the callers who were refused most. Only their names are kept: whoever is refused more than the last of them takes its
-// place, so that at any time, and at the end, nobody else was refused more.
+// place, so that at any time, and at the end, nobody else was refused more. Where callers have given way, what was forgotten of one that
+// is named is known here still; of others it may be too little, so that one of them may be missing.
 type worst struct {
 	most  int
 	least uint32 // of slots, once there are most of them
@@ -33,15 +34,18 @@ type slot struct {
 	peak     uint32
 }
 
-// note tells of a refusal that is noted in e already. name appends the caller's name.
-func (w *worst) note(e *entry, hash uint64, group int, now uint32, name func(dst []byte) []byte) {
-	if len(w.slots) == w.most && e.refused < w.least {
+// note tells of a refusal that is noted in e already, an entry of of. name appends the caller's name.
+func (w *worst) note(of *callers, e *entry, hash uint64, group int, now uint32, name func(dst []byte) []byte) {
+	if len(w.slots) == w.most && e.refused < w.least && !of.lost() {
 		return
 	}
 	s := w.find(hash, group)
 	switch {
 	case s != nil:
 		s.refused++
+		if e.refused < s.refused { // it was forgotten
+			e.refused, e.first, e.requests = s.refused, s.first, plus(e.requests, s.requests)
+		}
 	case len(w.slots) < w.most:
 		w.slots = append(w.slots, slot{hash: hash, group: group, refused: e.refused, first: e.first})
 		s = &w.slots[len(w.slots)-1]
@@ -91,6 +95,12 @@ func (w *worst) callers(in func(group int) *callers) []Caller {
 		out[i] = Caller{Name: string(s.name), Requests: int64(s.requests), Refused: int64(s.refused), First: int64(s.first), Last: int64(s.last), Peak: int64(s.peak)}
 	}
 	return out
+}
+
+// add adds the doubts about a list of such callers.
+func (d *Doubt) add(c *callers) {
+	d.Requests = d.Requests || c.estimates != nil
+	d.Refused = d.Refused || c.lost()
 }
 
 // namer writes callers' names.

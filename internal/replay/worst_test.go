@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -51,4 +52,76 @@ func TestACallerOfTwoWindowsIsToldOnce(t *testing.T) {
 			t.Errorf("window %d: %+v, want %d", i, l.Windows[i], want)
 		}
 	}
+}
+
+// Two policies may disagree about somebody of whom the first one has nothing to say: exactly that is what is looked for.
+func TestTheNewlyRefusedDoNotGiveWayToThoseWhoAreNot(t *testing.T) {
+	lax, strict := policyOf(limiterOf(t, "all", "1000 per minute by ip")), policyOf(limiterOf(t, "all", "10 per minute by ip"))
+	r := start(t, Options{Policy: lax, Against: &strict, Memory: LeastMemory})
+	for i := range 60 {
+		send(t, r, float64(i)/2-60, "192.0.2.7")
+	}
+	crowd(t, r, 300_000)
+	d := report(t, r).Difference
+	want := Caller{Name: "ip 192.0.2.7", Requests: 60, Refused: 50, First: noon - 55, Last: noon - 31}
+	if len(d.Worst) != 1 || d.Worst[0] != want || d.NewlyRefused != 50 || d.Doubt != (Doubt{Requests: true}) {
+		t.Errorf("%+v, want %+v; %d newly refused; %+v", d.Worst, want, d.NewlyRefused, d.Doubt)
+	}
+}
+
+// Where all are refused something, the few who were refused most are the last to go, and the list says that it may be wrong.
+func TestTheWorstStayWhereAllAreRefused(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip")), Memory: LeastMemory})
+	for i := range 51 {
+		send(t, r, float64(i)-60, "192.0.2.7")
+	}
+	var peer []byte
+	for i := range 300_000 {
+		peer = fmt.Appendf(peer[:0], "10.%d.%d.%d", i>>16, i>>8&255, i&255)
+		l := lineAt(float64(i)/100, "")
+		l.Peer = peer
+		for range 2 {
+			if err := r.Add(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l := report(t, r).Policy.Limiters[0]
+	if l.Worst[0].Refused != 50 || l.Worst[0].Name != "ip 192.0.2.7" || l.Doubt != (Doubt{Requests: true, Refused: true}) {
+		t.Errorf("%+v, %+v", l.Worst[0], l.Doubt)
+	}
+}
+
+// However little memory there is, nobody is said to have been refused more than it was, and who stands out is there.
+func TestWhatIsForgottenOfTheWorstIsNeverTooMuch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		c := callers{pool: newPool(0)} // one segment
+		w := worst{most: 5}
+		truth := make(map[string]int64)
+		for i := range 40_000 {
+			who := 5 + random.IntN(3000)
+			if i%20 == 0 {
+				who = i / 20 % 5 // 400 refusals each, the others have about 13
+			}
+			name := fmt.Sprint(who)
+			hash := uint64(who+1) * 0x9e3779b97f4a7c15
+			e := c.at(hash, uint32(i))
+			e.requests++
+			if e.refused == 0 {
+				e.first = uint32(i)
+			}
+			e.refused++
+			truth[name]++
+			w.note(&c, e, hash, 0, uint32(i), func(dst []byte) []byte { return append(dst, name...) })
+		}
+		if !c.lost() {
+			t.Fatal("3000 callers fit into one segment")
+		}
+		for i, got := range w.callers(func(int) *callers { return &c }) {
+			if got.Refused > truth[got.Name] || got.Requests > truth[got.Name] || got.Refused < 390 || got.Requests < got.Refused {
+				t.Fatalf("the %dth is %+v, who was refused %d", i, got, truth[got.Name])
+			}
+		}
+	})
 }

@@ -321,24 +321,38 @@ func (t *table) delays(o *replay.Outcome) {
 func (t *table) worst(o *replay.Outcome) {
 	for i := range o.Limiters {
 		l := &o.Limiters[i]
-		t.callers("Refused most by "+limiterName(l), "REFUSED", l.Worst)
+		t.callers("Refused most by "+limiterName(l), "REFUSED", l.Worst, l.Doubt)
 	}
 }
 
 // callers lists who was refused most, if anybody was.
-func (t *table) callers(title, refused string, worst []replay.Caller) {
+func (t *table) callers(title, refused string, worst []replay.Caller, doubt replay.Doubt) {
 	if len(worst) == 0 {
 		return
 	}
 	g := &grid{left: "rrrll"}
 	g.row(refused, "OF", "MOST", "FIRST", "CALLER")
 	for _, c := range worst {
-		g.row(thousands(c.Refused), thousands(c.Requests), peak(c), moment(c.First), Shown(c.Name, 300))
+		g.row(least(c.Refused, doubt.Refused), least(c.Requests, doubt.Requests), peak(c), moment(c.First), Shown(c.Name, 300))
 	}
 	if !peaks(worst) {
 		g.drop(2)
 	}
 	t.b.WriteString("\n" + title + ":\n" + t.fitCallers(g).String())
+	if why := doubts(doubt); why != "" {
+		t.say("", "~ %s", why)
+	}
+}
+
+// doubts says what a list of callers may have wrong; empty: nothing.
+func doubts(d replay.Doubt) string {
+	switch {
+	case d.Refused:
+		return "at least: the memory was full, callers were forgotten with what they were refused, and others may be missing here; give more --memory"
+	case d.Requests:
+		return "at least: the memory was full, and callers were forgotten between their requests"
+	}
+	return ""
 }
 
 // peak is the most that a caller asked for in one window, where that is known.
@@ -383,7 +397,7 @@ func (t *table) difference(r *replay.Report) {
 	if d.NewlyRefused > 0 {
 		t.b.WriteString("\nNewly refused  |" + sparkline(d.Series.Refused, t.width-18) + "|\n")
 	}
-	t.callers("Newly refused most", "NEWLY", d.Worst)
+	t.callers("Newly refused most", "NEWLY", d.Worst, d.Doubt)
 }
 
 // changedName is what requests that changed came under, by the second policy.

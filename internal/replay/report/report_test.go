@@ -1,6 +1,7 @@
 package report
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"unicode"
@@ -197,4 +198,30 @@ func TestWhatALogHasThatCannotBeCountedIsSaid(t *testing.T) {
 	if v := judge(t, "malformed > 9", r); !v.Holds || v.Measured != "10 of 10,003 lines" {
 		t.Errorf("%+v: a line without a time that can be is as bad as one without a time", v)
 	}
+}
+
+// A list that may be wrong says so, and one that is right does not.
+func TestDoubtsAboutTheWorstAreSaid(t *testing.T) {
+	said := func(r *replay.Report) string {
+		return strings.Join(strings.Fields(table80(t, r)), " ") + strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(document(t, r), " ")), " ")
+	}
+	both := func(text, want string) {
+		t.Helper()
+		if n := strings.Count(text, want); n != 2 {
+			t.Errorf("the table and the page say %q %d times, want once each:\n%s", want, n, text)
+		}
+	}
+	if text := said(made()); strings.Contains(text, "~42") || strings.Contains(text, "~900") || strings.Contains(text, "at least") {
+		t.Errorf("it is in doubt without any:\n%s", text)
+	}
+	r := made()
+	r.Policy.Limiters[0].Doubt.Requests = true
+	both(said(r), "~ at least: the memory was full, and callers were forgotten between their requests")
+	if text := said(r); strings.Contains(text, "~42") || !strings.Contains(text, "42 ~900 ") {
+		t.Errorf("refusals are in doubt, or requests are not:\n%s", text)
+	}
+	r = made()
+	r.Difference.Doubt = replay.Doubt{Requests: true, Refused: true}
+	both(said(r), "~ at least: the memory was full, callers were forgotten with what they were refused, and others may be missing here")
+	both(said(r), "~42 ~900 ")
 }

@@ -43,6 +43,9 @@ func counted(c replay.Count) string {
 	return thousands(c.N)
 }
 
+// least is a number that may be too low where it is in doubt.
+func least(n int64, doubt bool) string { return counted(replay.Count{N: n, Estimated: doubt}) }
+
 // share says which part of a whole n is. What is something is never rounded to nothing, nor what is not all to all.
 func share(n, of int64) string {
 	switch {
