@@ -79,7 +79,7 @@ var metrics = []metric{
 		return []measured{{n: callers(r.Difference.NewlyTouched), of: callers(r.Against.Callers)}}
 	}},
 	{"freed", "callers", against, true, func(r *replay.Report, _ string) []measured {
-		return []measured{{n: callers(r.Difference.Freed), of: callers(r.Against.Callers)}}
+		return []measured{{n: callers(r.Difference.Freed), of: callers(r.Policy.Callers)}}
 	}},
 	{"delayed", "requests", paced, false, func(r *replay.Report, limiter string) []measured {
 		return perLimiter(r, limiter, func(o *replay.Outcome) int64 { return o.Delay.Delayed }, func(l *replay.Limiter) int64 { return waits(l).Delayed })
@@ -230,6 +230,9 @@ func (c *Condition) holds(m measured) (bool, string) {
 		}
 		value.low = new(big.Rat).Quo(new(big.Rat).Mul(m.n.low, hundred), m.of.high)
 		value.high = new(big.Rat).Quo(new(big.Rat).Mul(m.n.high, hundred), m.of.low)
+		if about(m.n)+about(m.of) != "" { // an estimate apart, a part is no more than all
+			value.low, value.high = atMost(value.low, hundred), atMost(value.high, hundred)
+		}
 	}
 	low, high := value.low.Cmp(c.bound), value.high.Cmp(c.bound)
 	switch c.op {
@@ -245,12 +248,23 @@ func (c *Condition) holds(m measured) (bool, string) {
 	return low <= 0 && high >= 0, words
 }
 
+func atMost(a, most *big.Rat) *big.Rat {
+	if a.Cmp(most) > 0 {
+		return most
+	}
+	return a
+}
+
 // words is a measured value for people: 42 of 10,000 requests (0.42%).
 func (c *Condition) words(m measured) string {
 	n, of := middle(m.n), middle(m.of)
-	words := fmt.Sprintf("%s of %s", thousands(n), many(of, strings.TrimSuffix(c.metric.of, "s")))
+	words := fmt.Sprintf("%s%s of %s%s", about(m.n), thousands(n), about(m.of), many(of, strings.TrimSuffix(c.metric.of, "s")))
 	if c.percent && of > 0 {
-		words += fmt.Sprintf(" (%s)", strings.ReplaceAll(percent(n, of), " ", ""))
+		about := about(m.n)
+		if about != "" {
+			n = min(n, of)
+		}
+		words += fmt.Sprintf(" (%s%s)", about, percent(n, of))
 	}
 	if m.where != "" {
 		words += " of " + Shown(m.where, 60)
@@ -259,6 +273,14 @@ func (c *Condition) words(m measured) string {
 		words += fmt.Sprintf(", estimated, and taken to be off by %d %%", estimateOff)
 	}
 	return words
+}
+
+// about stands before a number that is estimated.
+func about(s span) string {
+	if s.low.Cmp(s.high) == 0 {
+		return ""
+	}
+	return "~"
 }
 
 // percent writes n of so many with as many digits as tell it from its neighbours.

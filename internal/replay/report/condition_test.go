@@ -111,6 +111,26 @@ func TestAnEstimateIsJudgedOnTheDoubtfulSide(t *testing.T) {
 	}
 }
 
+// Whoever is freed was refused something by the first policy; under the second one it may be no caller at all.
+func TestTheFreedAreAPartOfTheFirstPolicysCallers(t *testing.T) {
+	r := made()
+	r.Against.Callers, r.Policy.Callers, r.Difference.Freed = replay.Count{N: 1}, replay.Count{N: 80}, replay.Count{N: 40}
+	if v := judge(t, "freed > 50%", r); v.Holds || v.Measured != "40 of 80 callers (50%)" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestAnEstimatedShareIsNoMoreThanAll(t *testing.T) {
+	r := made()
+	r.Against.Callers, r.Difference.NewlyTouched = replay.Count{N: 1000, Estimated: true}, replay.Count{N: 1010, Estimated: true}
+	if v := judge(t, "newly-touched > 99.9%", r); !v.Holds || v.Measured != "~1,010 of ~1,000 callers (~100%), estimated, and taken to be off by 3 %" {
+		t.Errorf("%+v", v)
+	}
+	if v := judge(t, "newly-touched > 100%", r); v.Holds {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestWhatIsNoConditionIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                      "want [LIMITER.]METRIC OP NUMBER[%]",

@@ -176,7 +176,7 @@ func headline(o *replay.Outcome) string {
 	}
 	return fmt.Sprintf("Under %s (%s): %s of %s %s (%s); %s of %s touched (%s)", Shown(o.Name, 60), Shown(o.Version, 40),
 		thousands(o.Refused), many(o.Requests, "request"), refused, share(o.Refused, o.Requests),
-		counted(o.Touched), ofCallers(o.Callers), share(o.Touched.N, o.Callers.N))
+		counted(o.Touched), ofCallers(o.Callers), part(o.Touched, o.Callers))
 }
 
 // ofCallers says how many callers there are.
@@ -268,7 +268,7 @@ func (t *table) windows(o *replay.Outcome) {
 				recommended = true
 				lowest, touches = thousands(w.Recommend.Limit), counted(w.Recommend.Touches)
 			}
-			g.row("  "+Shown(w.Window, 60), counted(w.Callers), counted(w.Touched), share(w.Touched.N, w.Callers.N), thousands(w.Peak), lowest, touches)
+			g.row("  "+Shown(w.Window, 60), counted(w.Callers), counted(w.Touched), part(w.Touched, w.Callers), thousands(w.Peak), lowest, touches)
 		}
 	}
 	if !recommended {
@@ -411,10 +411,11 @@ func changedName(d replay.Differences) string {
 // changes is a difference in a sentence.
 func changes(r *replay.Report) string {
 	d := r.Difference
-	return fmt.Sprintf("From %s to %s: %s of %s newly refused (%s), %s newly admitted (%s); %s of %s newly touched (%s), %s freed",
+	return fmt.Sprintf("From %s to %s: %s of %s newly refused (%s), %s newly admitted (%s); %s of %s newly touched (%s); %s of %s freed (%s)",
 		Shown(r.Policy.Name, 60), Shown(r.Against.Name, 60), thousands(d.NewlyRefused), many(r.Against.Requests, "request"),
 		share(d.NewlyRefused, r.Against.Requests), thousands(d.NewlyAdmitted), share(d.NewlyAdmitted, r.Against.Requests),
-		counted(d.NewlyTouched), ofCallers(r.Against.Callers), share(d.NewlyTouched.N, r.Against.Callers.N), counted(d.Freed))
+		counted(d.NewlyTouched), ofCallers(r.Against.Callers), part(d.NewlyTouched, r.Against.Callers),
+		counted(d.Freed), ofCallers(r.Policy.Callers), part(d.Freed, r.Policy.Callers))
 }
 
 func (t *table) malformed(l *replay.Log) {

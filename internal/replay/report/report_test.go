@@ -83,6 +83,7 @@ func TestTheTableSaysWhatIsInTheReport(t *testing.T) {
 		"  1000 per day by ip               ~1,000        0     0 %   412\n",
 		"No request met unasked.\n",
 		"From policy.yaml to new.yaml: 30 of 10,000 requests newly refused (0.30 %)",
+		"; 1 of 1,234\n  callers freed (0.081 %)\n",
 		"access.log:17: it has no time\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -165,8 +166,22 @@ func TestDurationsAreForPeople(t *testing.T) {
 func TestEstimatesAreMarked(t *testing.T) {
 	r := made()
 	r.Policy.Callers, r.Policy.Touched = replay.Count{N: 7_000_000, Estimated: true}, replay.Count{N: 30_000, Estimated: true}
-	if text := strings.Join(strings.Fields(table80(t, r)), " "); !strings.Contains(text, "~30,000 of ~7,000,000 callers touched") {
+	if text := strings.Join(strings.Fields(table80(t, r)), " "); !strings.Contains(text, "~30,000 of ~7,000,000 callers touched (~0.43 %)") {
 		t.Errorf("estimates look exact:\n%s", text)
+	}
+	r.Against.Callers, r.Difference.NewlyTouched = replay.Count{N: 1000, Estimated: true}, replay.Count{N: 1010, Estimated: true}
+	r.Policy.Callers, r.Difference.Freed = replay.Count{N: 400, Estimated: true}, replay.Count{N: 40, Estimated: true}
+	r.Policy.Limiters[0].Windows[0].Callers, r.Policy.Limiters[0].Windows[0].Touched = r.Policy.Callers, r.Difference.Freed
+	text, page := strings.Join(strings.Fields(table80(t, r)), " "), document(t, r)
+	for _, want := range []string{"~1,010 of ~1,000 callers newly touched (~100 %); ~40 of ~400 callers freed (~10.0 %)", "by session or ip ~400 ~40 ~10.0 %"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it is not said that %q:\n%s", want, text)
+		}
+	}
+	for _, want := range []string{"~1,010 <small>~100 % of callers", "~40 <small>~10.0 % of the first", "~400</td><td class=\"bad\">~40 <small>~10.0 %"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
 	}
 }
 

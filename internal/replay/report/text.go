@@ -70,6 +70,14 @@ func share(n, of int64) string {
 	return fmt.Sprintf("%.1f %%", percent)
 }
 
+// part is share of callers, who may be estimated: then they are no more than all.
+func part(n, of replay.Count) string {
+	if n.N == 0 || !n.Estimated && !of.Estimated { // that there is nobody is never an estimate
+		return share(n.N, of.N)
+	}
+	return "~" + share(min(n.N, of.N), of.N)
+}
+
 // moment is a time of the log, UTC.
 func moment(at int64) string { return time.Unix(at, 0).UTC().Format(time.DateTime) }
 
