@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/live"
+	reports "github.com/weirlimit/weir/internal/replay/report"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -93,7 +94,7 @@ func printProblems(w io.Writer, err error) error {
 }
 
 func printProblem(w io.Writer, kind string, p policyfile.Problem) {
-	fmt.Fprintf(w, "%s: %s\n", kind, p)
+	fmt.Fprintf(w, "%s: %s\n", kind, reports.Shown(p.String(), 1000)) // a file's name may hold what moves the cursor
 	if p.Hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", p.Hint)
 	}

@@ -86,10 +86,11 @@ func newSimulate() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, logs []string) error {
-			if err := f.check(cmd, logs); err != nil {
-				return err
+			err := f.check(cmd, logs)
+			if err == nil {
+				err = runSimulate(cmd, f, logs)
 			}
-			return runSimulate(cmd, f, logs)
+			return harmless(err)
 		},
 	}
 	f.register(cmd)

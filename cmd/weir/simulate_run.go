@@ -111,7 +111,7 @@ func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 	return o, f.checkConditions(&o)
 }
 
-// policyName is what a policy is called in a report.
+// policyName is what a policy is called in a report, which is shown on terminals and in the title of a page.
 func policyName(file string) string {
 	switch file {
 	case "":
@@ -119,7 +119,7 @@ func policyName(file string) string {
 	case "-":
 		return "standard input"
 	}
-	return file
+	return reports.Shown(file, 200)
 }
 
 // checkConditions wants what each condition is about to be there, before the log is read.
@@ -170,7 +170,18 @@ func (s *simulation) open(stdin io.Reader) (*accesslog.Reader, error) {
 }
 
 // plainly is an error whose text may hold what a log or a file's name says, fit for a terminal.
-func plainly(err error) error { return errors.New(reports.Shown(err.Error(), 500)) }
+func plainly(err error) error {
+	return errors.New(reports.Shown(strings.ReplaceAll(err.Error(), "\n", "; "), 1000))
+}
+
+// harmless is what the command ends with, of which file and policy names are part, plainly.
+func harmless(err error) error {
+	var f *failure
+	if err == nil || !errors.As(err, &f) {
+		return err
+	}
+	return &failure{err: plainly(f.err), hint: reports.Shown(f.hint, 1000), exit: f.exit}
+}
 
 // bad is told of a malformed line.
 func (s *simulation) bad(m accesslog.Malformed) {
@@ -329,7 +340,7 @@ func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []report
 			how = "failed"
 			failed++
 		}
-		fmt.Fprintf(stderr, "gate %s: %s: %s\n", how, v.Condition, v.Measured)
+		fmt.Fprintf(stderr, "gate %s: %s: %s\n", how, reports.Shown(v.Condition, 200), reports.Shown(v.Measured, 500))
 	}
 	switch {
 	case failed > 0:

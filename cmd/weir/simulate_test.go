@@ -159,6 +159,42 @@ func TestAPageIsForThoseWhomItsOwnerAllows(t *testing.T) {
 	}
 }
 
+// Whoever names the files of a machine does not thereby write on the terminal of whoever reads them.
+func TestNamesOfFilesMoveNoCursor(t *testing.T) {
+	const name = "a\x1b[2J\u202eb"
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, file := range []struct{ name, text string }{
+		{name + ".log", later(0, 5)}, {name + ".txt", "notes"}, {name + ".bad", "oops\n"}, {name + ".yaml", "limiters:\n  - name: all\n    routes: [/*]\n    windows: [5 per minute by ip]\n"},
+		{name + ".wrong", "limiters: 5\n"},
+	} {
+		if err := os.WriteFile(file.name, []byte(file.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{name + ".log", "--html", name + ".txt"},
+		{name + ".log", "--html", name + "/page.html"},
+		{name + ".log", "--policy", name + ".wrong"},
+		{name + ".log", "--policy", name + ".none"},
+		{name + ".log", "--policy", name + ".yaml", "--fail-if", name + ".refused > 0"},
+		{name + ".log", "--policy", name + ".yaml", "--html", "page.html", "--fail-if", "refused > 9"},
+		{name + ".log", "--key", "session=" + name},
+		{name + ".log", "--format", name},
+		{name + ".bad"}, {name + ".bad", "--format", "combined"}, {name + ".none"}, {name + ".log", name + ".log"},
+	} {
+		var out, errs bytes.Buffer
+		run(append([]string{"simulate"}, args...), nil, strings.NewReader(""), &out, &errs)
+		if said := out.String() + errs.String(); strings.ContainsAny(said, "\x1b\u202e") || said == "" {
+			t.Errorf("weir simulate %q says %q", args, said)
+		}
+	}
+	page, err := os.ReadFile("page.html")
+	if err != nil || strings.ContainsAny(string(page), "\x1b\u202e") {
+		t.Errorf("the page holds what its log's and policy's names are made of: %v", err)
+	}
+}
+
 func TestASharePercentageIsExact(t *testing.T) {
 	for value, want := range map[string]string{"0.1%": "0.1%", "0%": "0%", "100%": "100%", "33.3%": "33.3%", "off": "off"} {
 		var p portion
