@@ -55,8 +55,8 @@ type Stats struct {
 	Formats []string // of each file; empty for a file that holds nothing
 }
 
-// Open opens logs for reading. It looks at the beginning of each: a file that cannot be read, is named twice, or has none of the
-// formats it may have is an error that names it. It waits for the first lines of a pipe. Close must be called.
+// Open opens logs for reading. It looks at the beginning of each: a file that cannot be read, is named twice, or is of no format that
+// can be told is an error that names it. Where Options.Format says the format, lines that have another are malformed, and no error. It waits for the first lines of a pipe. Close must be called.
 func Open(o Options) (*Reader, error) {
 	if len(o.Files) == 0 {
 		o.Files = []string{"-"}

@@ -175,7 +175,6 @@ func TestFilesThatCannotBeReadAreSaidToBeByName(t *testing.T) {
 		{"", nil, []string{"what.log"}, []string{"what.log", `"\x1b[31mno log"`, "first 100 lines", "combined", "caddy"}},
 		{"", nil, []string{"packed.xz"}, []string{"packed.xz", "xz", "gzip and zstd"}},
 		{"", nil, []string{"broken.gz"}, []string{"broken.gz", "gzip"}},
-		{"combined", nil, []string{"good.log"}, []string{"good.log", "combined", "no referrer"}},
 		{"common", []string{"cookie_s"}, []string{"good.log"}, []string{`"cookie_s"`, "common"}},
 		{"clf", nil, []string{"good.log"}, []string{`"clf"`, "vhost_combined"}},
 		{"$remote_addr $status", nil, []string{"good.log"}, []string{"no time", "$time_local"}},
@@ -203,6 +202,28 @@ func TestFilesThatCannotBeReadAreSaidToBeByName(t *testing.T) {
 	}
 	if _, err := accesslog.Open(accesslog.Options{Files: []string{"-", "-"}, Stdin: strings.NewReader("")}); err == nil {
 		t.Error("standard input is read twice")
+	}
+}
+
+func TestLinesThatAreNotOfTheFormatGivenAreMalformedHoweverMany(t *testing.T) {
+	const bad = 300 // more than tell a format
+	text := strings.Repeat("starting\n", bad) + commonLine(noon, "a") + commonLine(noon.Add(time.Second), "c")
+	dir := t.TempDir()
+	for name, o := range map[string]accesslog.Options{
+		"a pipe":        {Stdin: strings.NewReader(text)},
+		"a file":        {Files: []string{write(t, filepath.Join(dir, "a.log"), []byte(text))}},
+		"several files": {Files: []string{write(t, filepath.Join(dir, "b.log"), []byte(commonLine(noon, "b"))), filepath.Join(dir, "a.log")}},
+	} {
+		o.Format = "common"
+		found, times, stats := targets(t, o)
+		if stats.Malformed != bad || stats.Lines != bad+int64(len(found)) || !slices.IsSorted(times) || !slices.Contains(found, "/a") || !slices.Contains(found, "/c") {
+			t.Errorf("%s: it holds %v, %+v", name, found, stats)
+		}
+	}
+	var first accesslog.Malformed
+	found, _, stats := targets(t, accesslog.Options{Format: "combined", Stdin: strings.NewReader(commonLine(noon, "a")), Malformed: func(m accesslog.Malformed) { first = m }})
+	if len(found) != 0 || stats.Malformed != 1 || stats.Formats[0] != "combined" || !strings.Contains(first.Reason, "no referrer") {
+		t.Errorf("a file of another format holds %v, %+v: %s", found, stats, first.Reason)
 	}
 }
 

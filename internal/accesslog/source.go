@@ -2,11 +2,11 @@ package accesslog
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -84,8 +84,12 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	if len(seen) == 0 {
 		return false, nil
 	}
-	if s.format == nil {
-		return false, s.unknown(seen, choices)
+	switch {
+	case s.format != nil:
+	case len(choices) > 1:
+		return false, s.unknown(seen)
+	default: // somebody has said what it is, so all of this is malformed; and what follows may be of any time
+		s.format, first = &choices[0], math.MinInt64/2
 	}
 	s.slack = int64(s.r.o.Reorder)
 	if s.slack == 0 {
@@ -101,21 +105,14 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	return true, nil
 }
 
-// unknown is the error of a file that is in none of the formats it may be in.
-func (s *source) unknown(seen []sampled, choices []format) error {
+// unknown is the error of a file that is in none of the formats that are known.
+func (s *source) unknown(seen []sampled) error {
 	line, cut := seen[0].text, ""
 	if len(line) > shown {
 		line, cut = line[:shown], "..."
 	}
-	if len(choices) > 1 {
-		return fmt.Errorf("read %s: none of its first %d lines has a format that is known (%s); the first is %q%s",
-			s.name, len(seen), strings.Join(Formats()[1:], ", "), line, cut)
-	}
-	var r record
-	r.ready(len(s.r.o.Fields))
-	reason := choices[0].open(s.r.o.Fields).parse(trimmed(bytes.Clone(seen[0].text)), &r)
-	return fmt.Errorf("read %s: none of its first %d lines has the format %s; the first is %q%s: %w (the formats are %s)",
-		s.name, len(seen), choices[0].name, line, cut, cmp.Or(reason, seen[0].err), strings.Join(Formats(), ", "))
+	return fmt.Errorf("read %s: none of its first %d lines has a format that is known (%s); the first is %q%s",
+		s.name, len(seen), strings.Join(Formats()[1:], ", "), line, cut)
 }
 
 // choose returns the format that most of the lines have, and the earliest time of these; nil if they have none.
