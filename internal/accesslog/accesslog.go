@@ -15,6 +15,7 @@
 //	pairs.go      weir's own text
 //	request.go    a request line, and the escapes in which logs write
 //	stamp.go      times
+//	wrong.go      why a line cannot be read
 package accesslog
 
 import (
@@ -73,5 +74,5 @@ type Malformed struct {
 	File   string // as Options.Files has it
 	Line   int64  // from 1
 	Text   []byte // the beginning of it, at most 200 bytes, as it stands: it may hold anything
-	Reason string // what is wrong, and what was expected
+	Reason string // what is wrong, and what was expected, in at most 200 bytes; of the line it quotes only what Text has
 }

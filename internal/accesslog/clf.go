@@ -2,7 +2,6 @@ package accesslog
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 )
 
@@ -50,14 +49,14 @@ func (c *clf) parse(b []byte, r *record) error {
 	}
 	at, ok := c.clock.common(p.stamp)
 	if !ok {
-		return fmt.Errorf("time %q is none: it looks like 10/Oct/2000:13:55:36 -0700", p.stamp)
+		return wrong("time", p.stamp, "is none: it looks like 10/Oct/2000:13:55:36 -0700")
 	}
 	status, err := parseStatus(p.status)
 	if err != nil {
 		return err
 	}
 	if !isNumber(p.size) && string(p.size) != "-" {
-		return fmt.Errorf("size %q is no number", p.size)
+		return wrong("size", p.size, "is no number")
 	}
 	if c.fields != nil {
 		c.extra(&p, r)
@@ -151,7 +150,7 @@ func (c *clf) head(b []byte, p *parts) error {
 	}
 	p.peer = b[:blank]
 	if c.shape == vhost && !looksLikeAddress(p.peer) {
-		return fmt.Errorf("%q after the virtual host is no address", p.peer)
+		return wrong("what stands after the virtual host,", p.peer, "is no address")
 	}
 	b = b[blank+1:]
 	if blank = bytes.IndexByte(b, ' '); blank <= 0 {
@@ -265,7 +264,7 @@ func parseStatus(b []byte) (int, error) {
 	if len(b) == 1 && (b[0] == '-' || b[0] == '0') {
 		return 0, nil
 	}
-	return 0, fmt.Errorf("status %q is no number of three digits", b)
+	return 0, wrong("status", b, "is no number of three digits")
 }
 
 func isNumber(b []byte) bool {
@@ -276,8 +275,3 @@ func isNumber(b []byte) bool {
 	}
 	return len(b) > 0
 }
-
-// errorString is a reason that needs no memory.
-type errorString string
-
-func (e errorString) Error() string { return string(e) }

@@ -51,7 +51,7 @@ func TestMalformedLinesSayWhatIsWrong(t *testing.T) {
 		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ status=2x0`, `status "2x0" is no number of three digits`},
 		{"weir", `time=now client=192.0.2.1 method=GET path=/ status=200`, `time "now" is none: it looks like 2000-10-10T13:55:36.123Z`},
 		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ path=/ status=200`, `path= comes twice`},
-		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path="/`, `the value of path has no closing quote`},
+		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path="/`, `the value of "path" has no closing quote`},
 		{"caddy", `{"level":"info","ts":1.5,"msg":"serving initial configuration"}`, `no request: it has no value "request.method"`},
 		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"sta`, `no valid JSON: `},
 		{"caddy", `{"ts":1,"ts":2,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"}}`, `no valid JSON: `},
@@ -84,6 +84,37 @@ func TestMalformedLinesSayWhatIsWrong(t *testing.T) {
 		if m.File != "-" || m.Line != 2 || string(m.Text) != test.text[:min(len(test.text), 200)] ||
 			m.Reason != test.reason && !(strings.HasSuffix(test.reason, ": ") && strings.HasPrefix(m.Reason, test.reason)) {
 			t.Errorf("%s: %s\nis told as %s:%d: %q: %s\nwant %s", test.format, test.text, m.File, m.Line, m.Text, m.Reason, test.reason)
+		}
+	}
+}
+
+// What is beyond the bytes of a line that are shown may be a secret, and of any length: no reason tells more of it.
+func TestReasonsAreShortAndTellNothingThatTheTextDoesNot(t *testing.T) {
+	const at, secret = "[01/Mar/2026:12:00:00 +0000]", "wpt_abc_SECRET"
+	pad, long := strings.Repeat("p", 300), strings.Repeat("z", 900_000)
+	good := map[string]string{
+		"combined":                              `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-"`,
+		"vhost_combined":                        `shop.example.com 192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-"`,
+		"weir":                                  `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ status=200`,
+		"caddy":                                 `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"status":200}`,
+		"$msec|$request|$request_time|$status|": "1.000|GET / HTTP/1.1|0.001|200|",
+	}
+	for format, lines := range map[string][]string{
+		"combined": {`192.0.2.1 - - ` + at + ` "GET /` + pad + ` HTTP/1.1" ` + secret + ` 1 "-" "-"`,
+			`192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 ` + long + ` "-" "-"`, `192.0.2.1 - - ` + at + ` "GET /` + pad + ` HTTP/1.1" 200 ` + secret + ` "-" "-"`},
+		"vhost_combined": {pad + ` ` + secret + ` - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-"`, `h ` + long + ` - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-"`},
+		"weir":           {`a=` + pad + ` ` + secret + `="x`, `a=` + pad + ` ` + secret, `a=` + pad + ` ` + secret + `="x"y`, long + `="`},
+		"caddy": {`{"a":"` + pad + `","` + secret + `":1,"` + secret + `":1}`, `{"a":"` + pad + `","ts":"` + secret + `","request":{"method":"GET","uri":"/"}}`,
+			`{"a":"` + pad + `","` + secret + `":{"b":x}}`, `{"` + long + `":x}`},
+		"$msec|$request|$request_time|$status|": {`1.000|GET /` + pad + ` HTTP/1.1|` + secret + `|200|`, long + `|GET / HTTP/1.1|0.001|200|`},
+	} {
+		for _, line := range lines {
+			var reasons []string
+			readAll(t, accesslog.Options{Format: format, Stdin: strings.NewReader(good[format] + "\n" + line + "\n"),
+				Malformed: func(m accesslog.Malformed) { reasons = append(reasons, m.Reason) }})
+			if len(reasons) != 1 || len(reasons[0]) > 200 || strings.Contains(reasons[0], "SECRET") {
+				t.Errorf("%s: %.40s...: it is told %.300q", format, line, reasons)
+			}
 		}
 	}
 }

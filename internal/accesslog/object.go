@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -220,12 +221,12 @@ func (o *object) time() (int64, error) {
 	}
 	at, ok := o.clock.any(text)
 	if !ok {
-		return 0, fmt.Errorf("time %q is none that is known", text)
+		return 0, wrong("time", text, "is none that is known")
 	}
 	if text = o.value(roleTook); logged && text != nil && o.shape.took != nil {
 		took, ok := o.shape.took(text)
 		if !ok {
-			return 0, fmt.Errorf("duration %q is none", text)
+			return 0, wrong("duration", text, "is none")
 		}
 		at -= took
 	}
@@ -242,15 +243,25 @@ func (o *object) read(b []byte) error {
 		return errorString("no JSON object")
 	}
 	if err := o.walk(&o.root); err != nil {
-		if bytes.Contains(b, []byte(`\x`)) {
-			return fmt.Errorf("no valid JSON (nginx writes it with escape=json only): %w", err)
-		}
-		return fmt.Errorf("no valid JSON: %w", err)
+		return invalid(b, err)
 	}
 	if len(bytes.TrimSpace(b[o.decoder.InputOffset():])) > 0 {
 		return errorString("more after the JSON object")
 	}
 	return nil
+}
+
+// invalid says why a line is no JSON without the names in it, which lead to the place and may be of any length.
+func invalid(b []byte, err error) error {
+	what := "no valid JSON"
+	if bytes.Contains(b, []byte(`\x`)) {
+		what += " (nginx writes it with escape=json only)"
+	}
+	var at *jsontext.SyntacticError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s: %w after byte %d", what, at.Err, at.ByteOffset)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // walk reads one value.

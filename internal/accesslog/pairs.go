@@ -37,7 +37,7 @@ func (p *pairs) parse(b []byte, r *record) error {
 	}
 	at, ok := p.clock.iso(p.values[0])
 	if !ok {
-		return fmt.Errorf("time %q is none: it looks like 2000-10-10T13:55:36.123Z", p.values[0])
+		return wrong("time", p.values[0], "is none: it looks like 2000-10-10T13:55:36.123Z")
 	}
 	status, err := parseStatus(p.values[4])
 	if err != nil {
@@ -61,13 +61,13 @@ func (p *pairs) split(b []byte) error {
 	for len(b) > 0 {
 		equals := bytes.IndexByte(b, '=')
 		if equals <= 0 {
-			return fmt.Errorf("no key= at %q", b[:min(len(b), 20)])
+			return wrong("no key= at", b[:min(len(b), 20)], "")
 		}
 		key, value := b[:equals], b[equals+1:]
 		if len(value) > 0 && value[0] == '"' {
 			end := quoteEnd(value[1:])
 			if end < 0 {
-				return fmt.Errorf("the value of %s has no closing quote", key)
+				return wrong("the value of", key, "has no closing quote")
 			}
 			b, value = value[end+2:], value[1:end+1]
 		} else {
@@ -79,7 +79,7 @@ func (p *pairs) split(b []byte) error {
 		}
 		if len(b) > 0 {
 			if b[0] != ' ' {
-				return fmt.Errorf("no blank after the value of %s", key)
+				return wrong("no blank after the value of", key, "")
 			}
 			b = b[1:]
 		}

@@ -321,7 +321,8 @@ func (s *source) malformed(line *sampled, reason error) {
 	if s.r.o.Malformed == nil {
 		return
 	}
-	s.r.o.Malformed(Malformed{File: s.r.o.Files[s.file], Line: line.number, Text: line.text[:min(len(line.text), shown)], Reason: reason.Error()})
+	text := line.text[:min(len(line.text), shown)]
+	s.r.o.Malformed(Malformed{File: s.r.o.Files[s.file], Line: line.number, Text: text, Reason: reasonFor(text, reason)})
 }
 
 // end notes that the file is read, and closes it.

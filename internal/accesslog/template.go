@@ -286,12 +286,12 @@ func (t *template) time() (int64, error) {
 	}
 	at, ok := t.clock.any(text)
 	if !ok {
-		return 0, fmt.Errorf("time %q is none that is known", text)
+		return 0, wrong("time", text, "is none that is known")
 	}
 	if text = t.value(varTook); text != nil {
 		took, ok := decimal(text, 1e9)
 		if !ok {
-			return 0, fmt.Errorf("duration %q is no number of seconds", text)
+			return 0, wrong("duration", text, "is no number of seconds")
 		}
 		at -= took
 	}
