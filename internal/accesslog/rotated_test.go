@@ -1,6 +1,7 @@
 package accesslog_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -109,6 +110,53 @@ func TestAFileThatIsAnotherOneByNowIsNotRead(t *testing.T) {
 		}
 		if err := r.Next(&l); !errors.Is(err, io.EOF) {
 			t.Errorf("then %v", err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A log may be cut off under the reader's hands, and even be written anew.
+func TestAFileThatShrinksWhileItIsReadIsSaidTo(t *testing.T) {
+	var text bytes.Buffer
+	for i := range 50_000 {
+		text.WriteString(commonLine(noon.Add(time.Duration(i/100)*time.Second), fmt.Sprintf("%d-%x", i, rand.Uint64())))
+	}
+	for how := range 4 { // plain, gzip, zstd, standard input
+		dir := t.TempDir()
+		name := write(t, filepath.Join(dir, "a.log"), packed(text.Bytes(), []int{0, 1, 3, 0}[how]))
+		o := accesslog.Options{Files: []string{name}}
+		if how == 3 {
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			o = accesslog.Options{Stdin: f}
+		}
+		r, err := accesslog.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l accesslog.Line
+		if err := r.Next(&l); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(name, 0); err != nil {
+			t.Fatal(err)
+		}
+		if how%2 == 0 { // a line of the log that begins anew
+			write(t, name, []byte(commonLine(noon.Add(time.Hour), "new")))
+		}
+		lines := 1
+		for err = r.Next(&l); err == nil; err = r.Next(&l) {
+			if lines++; string(l.Target) == "/new" {
+				t.Errorf("%d: a line of the new log is read", how)
+			}
+		}
+		if lines >= 50_000 || !strings.Contains(err.Error(), "it has shrunk from ") || !strings.Contains(err.Error(), "while it was read") {
+			t.Errorf("%d: after %d lines: %v", how, lines, err)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)

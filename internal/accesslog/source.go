@@ -37,14 +37,34 @@ type source struct {
 	err    error // that the file ended with; nil at its end
 }
 
-// counted counts what is read of a file.
+// counted counts what is read of a file, and sees whether it shrinks meanwhile: what was not read yet is lost then, though reading it
+// would only come to its end early (a log that is rotated by copying and cutting it off, logrotate's copytruncate).
 type counted struct {
 	from io.Reader
 	r    *Reader
+	size int64 // the most that the file has had; -1: it is none that has a size
 }
 
-func (c counted) Read(b []byte) (int, error) {
+func newCounted(s *source) *counted {
+	c := &counted{from: s.input, r: s.r, size: -1}
+	if s.info != nil && s.info.Mode().IsRegular() {
+		c.size = s.info.Size()
+	}
+	return c
+}
+
+func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.from.Read(b)
+	if f, ok := c.from.(*os.File); ok && c.size >= 0 {
+		info, statErr := f.Stat()
+		if statErr != nil {
+			return 0, statErr
+		}
+		if size := info.Size(); size < c.size { // what was just read may be of a log that has begun anew
+			return 0, fmt.Errorf("it has shrunk from %d to %d bytes while it was read: the rest is lost", c.size, size)
+		}
+		c.size = info.Size()
+	}
 	c.r.bytes.Add(int64(n))
 	return n, err
 }
@@ -199,7 +219,7 @@ func (s *source) open() error {
 
 // start begins to read what the file holds: only a little, uncounted, where it is looked at.
 func (s *source) start(look bool) (err error) {
-	var from io.Reader = counted{s.input, s.r}
+	var from io.Reader = newCounted(s)
 	if look {
 		from = s.input
 	}
