@@ -33,9 +33,11 @@ type lane struct {
 	decision weir.Decision
 	verdict  verdict
 	covers   *limiter // the present request; nil: none
+	tried    verdict  // what the limiters say of it that are tried out
 
 	requests  int64
 	unlimited int64
+	shadow    Shadow
 	refused   int64
 	points    *points
 }
@@ -152,12 +154,17 @@ func (l *lane) add(choice *target.Choice) error {
 			return nil
 		}
 	}
+	l.tried = uncovered
 	request := weir.Request{Keys: &r.caller, Match: choice.Match, Scratch: &l.scratch}
 	r.caller.lacks = 0
 	if err := l.decider.DecideInto(context.Background(), &request, &l.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: %w", l.name, err)
 	}
+	l.noteShadow()
 	if rules == nil {
+		if l.tried != uncovered {
+			l.shadow.Alone++
+		}
 		return nil
 	}
 	l.verdict = admitted
@@ -176,11 +183,26 @@ func (l *lane) add(choice *target.Choice) error {
 	return nil
 }
 
+// noteShadow counts the present request among those of all limiters that are tried out.
+func (l *lane) noteShadow() {
+	if l.tried == uncovered {
+		return
+	}
+	l.shadow.Requests++
+	if l.tried == refused {
+		l.shadow.Refused++
+	}
+}
+
 // shadowed counts what a limiter that is tried out says. Its requests are nobody's but its own. A request that was refused and is sent
 // again is not shown to it twice.
 func (l *lane) shadowed(v weir.Shadowed) {
 	if v.Decision == nil || v.Decision.Outcome == weir.Unlimited {
 		return
+	}
+	l.tried = max(l.tried, admitted)
+	if !v.Decision.Allowed {
+		l.tried = refused
 	}
 	r := l.replay
 	s := l.of(v.Limiter)

@@ -337,7 +337,7 @@ func (r *Replay) Report() (*Report, error) {
 
 // outcome tells what became of the requests, but for their addresses.
 func (l *lane) outcome() Outcome {
-	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused,
+	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Shadow: l.shadow,
 		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared}
 	if l.waiting != nil {
 		o.Delay = l.waiting.delay.tell()

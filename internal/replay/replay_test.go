@@ -208,3 +208,27 @@ func TestATimeThatCannotBeCountedIsLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// What is only tried out covers a request too, and says of each only once what it would do.
+func TestShadowsAreCountedBesideTheLimitersThatCount(t *testing.T) {
+	enforced := limiterOf(t, "enforced", "3 per minute by ip")
+	enforced.Routes[0].Path = "/a/"
+	one, two := limiterOf(t, "one", "1 per minute by ip"), limiterOf(t, "two", "2 per minute by ip")
+	one.Mode, two.Mode = weir.Shadow, weir.Shadow
+	one.Routes[0].Path, two.Routes[0].Path = "/a/", "/a/b/"
+	two.Routes = append(two.Routes, weir.Route{Path: "/elsewhere"})
+	for _, paced := range []bool{false, true} {
+		r := start(t, Options{Policy: policyOf(enforced, one, two), Paced: paced})
+		for i, target := range []string{"/a/b/", "/a/b/", "/a/b/", "/a/b/", "/elsewhere"} {
+			l := lineAt(float64(i), "192.0.2.7")
+			l.Target = []byte(target)
+			if err := r.Add(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := report(t, r).Policy
+		if want := (Shadow{Requests: 5, Alone: 1, Refused: 4}); o.Shadow != want || o.Unlimited != 1 || o.Refused != 1 || o.Callers.N != 1 {
+			t.Errorf("paced %v: %+v, want %+v; %d unlimited, %d refused, %d callers", paced, o.Shadow, want, o.Unlimited, o.Refused, o.Callers.N)
+		}
+	}
+}

@@ -60,14 +60,22 @@ type Outcome struct {
 	Name      string    `json:"name"`    // the policy's file, or "the contract"
 	Version   string    `json:"version"` // as /readyz and the metrics tell it
 	Requests  int64     `json:"requests"`
-	Unlimited int64     `json:"unlimited"` // that no limiter covers which is enforced
+	Unlimited int64     `json:"unlimited"` // that no limiter covers which is enforced: a shadow may, see Shadow.Alone
 	Refused   int64     `json:"refused"`
-	Callers   Count     `json:"callers"` // addresses that sent a request under some limiter
+	Shadow    Shadow    `json:"shadow"`
+	Callers   Count     `json:"callers"` // addresses that sent a request under some limiter that is enforced
 	Touched   Count     `json:"touched"` // of them, those that were refused at least once
 	Limiters  []Limiter `json:"limiters"`
 	Series    Series    `json:"series"`
 	Delay     *Delay    `json:"delay,omitempty"` // where callers wait
 	Shared    int64     `json:"shared_budgets"`  // charges that were counted in a shared budget since the memory was full: 0, or the figures are wrong
+}
+
+// A Shadow is what became of the requests under limiters that are tried out, beside the one that is enforced.
+type Shadow struct {
+	Requests int64 `json:"requests"` // under at least one
+	Alone    int64 `json:"alone"`    // of them, those that no limiter covers which is enforced
+	Refused  int64 `json:"refused"`  // of them, those that at least one would have refused
 }
 
 // A Limiter is what one limiter did.

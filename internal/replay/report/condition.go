@@ -206,8 +206,12 @@ type Verdict struct {
 
 // Judge says whether c holds of r, which was made with what c needs.
 func (c *Condition) Judge(r *replay.Report) Verdict {
-	all := c.metric.value(r, c.limiter)
 	v := Verdict{Condition: c.text}
+	if why := c.unjudgeable(r); why != "" {
+		v.Holds, v.Measured = true, why
+		return v
+	}
+	all := c.metric.value(r, c.limiter)
 	for i, m := range all {
 		holds, words := c.holds(m)
 		if i == 0 || holds && !v.Holds {
@@ -217,7 +221,28 @@ func (c *Condition) Judge(r *replay.Report) Verdict {
 	if len(all) == 0 {
 		v.Holds, v.Measured = true, "no window was asked, so there is nothing to judge"
 	}
+	if c.limiter != "" && limiterOf(last(r), c.limiter).Mode == "shadow" {
+		v.Measured += ", if it were enforced"
+	}
 	return v
+}
+
+// unjudgeable says why nothing that c is about can have happened, whatever the log; empty: it can.
+func (c *Condition) unjudgeable(r *replay.Report) string {
+	o := last(r)
+	switch {
+	case c.metric.of == "lines" || c.metric.name == "unlimited":
+		return ""
+	case c.limiter == "" && o.Requests > 0 && o.Unlimited == o.Requests:
+		why := "no limiter that is enforced covers any request, so there is nothing to judge"
+		if o.Shadow.Requests > 0 {
+			why += "; of one in shadow, LIMITER.refused tells"
+		}
+		return why
+	case c.limiter != "" && limiterOf(o, c.limiter).Mode == "shadow" && c.metric.needs != nothing:
+		return "it is in shadow and refuses nothing, so there is nothing to judge; refused and touched tell what it would"
+	}
+	return ""
 }
 
 // holds reports whether a measured value is one that c forbids, and says the value.

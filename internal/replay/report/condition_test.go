@@ -69,7 +69,7 @@ func TestEachMetricIsWhatItSays(t *testing.T) {
 		"delayed > 1%":                     "40 of 10,000 requests (0.4%)",
 		"gave-up > 1%":                     "2 of 10,000 requests (0.02%)",
 		"widget-leads.delayed > 1%":        "39 of 9,000 requests (0.433333%)",
-		"widget-other.gave-up > 1":         "0 of 988 requests",
+		"widget-other.refused > 1":         "0 of 988 requests, if it were enforced",
 		"unlimited > 1%":                   "12 of 10,000 requests (0.12%)",
 		"malformed > 1%":                   "3 of 10,003 lines (0.029991%)",
 		"widget-leads.touched > 90%":       "3 of 1,234 callers (0.243112%) of 30 per minute by session or ip",
@@ -107,6 +107,27 @@ func TestAnEstimateIsJudgedOnTheDoubtfulSide(t *testing.T) {
 		v := judge(t, text, r)
 		if v.Holds != holds || !strings.Contains(v.Measured, "estimated") {
 			t.Errorf("%s: %+v, want %v, and that it is estimated", text, v, holds)
+		}
+	}
+}
+
+// A policy that only tries limiters out refuses nothing, whatever the log: a gate about its sums would always pass.
+func TestAShadowIsJudgedByItsName(t *testing.T) {
+	r := made()
+	r.Against.Requests, r.Against.Unlimited, r.Against.Refused = 988, 988, 0
+	r.Against.Shadow = replay.Shadow{Requests: 988, Alone: 988, Refused: 247}
+	r.Against.Limiters[1].Refused = 247
+	for text, want := range map[string]Verdict{
+		"refused > 50%":                  {Holds: true, Measured: "no limiter that is enforced covers any request, so there is nothing to judge; of one in shadow, LIMITER.refused tells"},
+		"newly-touched > 50%":            {Holds: true, Measured: "no limiter that is enforced covers any request, so there is nothing to judge; of one in shadow, LIMITER.refused tells"},
+		"unlimited > 1000":               {Measured: "988 of 988 requests"},
+		"widget-other.refused > 20%":     {Holds: true, Measured: "247 of 988 requests (25%), if it were enforced"},
+		"widget-other.refused > 25%":     {Measured: "247 of 988 requests (25%), if it were enforced"},
+		"widget-other.newly-refused > 1": {Holds: true, Measured: "it is in shadow and refuses nothing, so there is nothing to judge; refused and touched tell what it would"},
+	} {
+		want.Condition = text
+		if v := judge(t, text, r); v != want {
+			t.Errorf("%+v, want %+v", v, want)
 		}
 	}
 }

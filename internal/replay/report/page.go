@@ -61,7 +61,7 @@ func hashes(texts ...string) string {
 // pageWords are what the template says numbers with.
 func pageWords() template.FuncMap {
 	return template.FuncMap{
-		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts,
+		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts, "besides": besides,
 		"shown": func(s string) string { return Shown(s, 300) }, // what cannot be seen is spelled out
 		"len64": func(list []replay.BadLine) int64 { return int64(len(list)) },
 		"iso":   func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) },

@@ -156,8 +156,8 @@ func Names(names []string) string {
 func (t *table) outcome(o *replay.Outcome) {
 	t.b.WriteString("\n")
 	t.say("", "%s", headline(o))
-	if o.Unlimited > 0 {
-		t.say("", "%s under no limiter", many(o.Unlimited, "request"))
+	for _, beside := range besides(o) {
+		t.say("", "%s", beside)
 	}
 	for _, warning := range Warnings(o) {
 		t.say("", "warning: %s", warning)
@@ -166,6 +166,20 @@ func (t *table) outcome(o *replay.Outcome) {
 	t.windows(o)
 	t.delays(o)
 	t.worst(o)
+}
+
+// besides are what an outcome's sums leave out, a sentence each: requests that nothing could refuse, and refusals that nobody felt.
+func besides(o *replay.Outcome) (all []string) {
+	switch {
+	case o.Unlimited > 0 && o.Shadow.Alone > 0:
+		all = append(all, fmt.Sprintf("%s under no limiter that is enforced, %s of them under one in shadow", many(o.Unlimited, "request"), thousands(o.Shadow.Alone)))
+	case o.Unlimited > 0:
+		all = append(all, many(o.Unlimited, "request")+" under no limiter")
+	}
+	if s := o.Shadow; s.Requests > 0 {
+		all = append(all, fmt.Sprintf("in shadow: %s of %s would be refused (%s), and are not", thousands(s.Refused), many(s.Requests, "request"), share(s.Refused, s.Requests)))
+	}
+	return all
 }
 
 // headline is an outcome in a sentence.

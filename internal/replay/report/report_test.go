@@ -185,6 +185,19 @@ func TestEstimatesAreMarked(t *testing.T) {
 	}
 }
 
+// What is only tried out refuses nobody, and yet something is said of it.
+func TestShadowsAreSaidBesideTheSums(t *testing.T) {
+	r := made()
+	r.Against, r.Difference = nil, nil
+	r.Policy.Shadow = replay.Shadow{Requests: 988, Alone: 9, Refused: 247}
+	text, page := strings.Join(strings.Fields(table80(t, r)), " "), document(t, r)
+	for _, want := range []string{"12 requests under no limiter that is enforced, 9 of them under one in shadow", "in shadow: 247 of 988 requests would be refused (25.0 %), and are not"} {
+		if !strings.Contains(text, want) || !strings.Contains(page, want) {
+			t.Errorf("it is not said that %q:\n%s", want, text)
+		}
+	}
+}
+
 // Figures that may be wrong say so.
 func TestTooLittleMemoryIsSaid(t *testing.T) {
 	r := made()
