@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"golang.org/x/net/html"
 
@@ -214,4 +215,23 @@ func luminance(t *testing.T, colour string) float64 {
 		sum += weight * c
 	}
 	return sum
+}
+
+// A policy is named after its file, and files are named by anybody.
+func TestNoNameOnThePageHidesWhatItIs(t *testing.T) {
+	r := made()
+	odd := "evil\x1b]0;owned\a\u202e</title>.yaml"
+	r.Policy.Name, r.Against.Name, r.Log.Files[0], r.Log.Formats[0] = odd, odd, odd, odd
+	r.Policy.Limiters[0].Name, r.Difference.Limiters[0].Name, r.Policy.Limiters[0].Windows[0].Window = odd, odd, odd
+	r.Policy.Shared, r.Policy.Delay = 1, &replay.Delay{Delayed: 1}
+	r.Policy.Limiters[0].Delay = r.Policy.Delay
+	text := document(t, r)
+	for _, c := range text {
+		if c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c)) && !strings.ContainsRune(uplot.Script+pageScript, c) {
+			t.Fatalf("the page has the character %U", c)
+		}
+	}
+	if title := elements(t, text)["title"][0].FirstChild.Data; title != `Replay: evil\x1b]0;owned\a\u202e</title>.yaml and evil\x1b]0;owned\a\u202e</title>.yaml` {
+		t.Errorf("its title is %q", title)
+	}
 }
