@@ -72,10 +72,12 @@ func TestCallersThatAreForgottenTooEarlyAreTold(t *testing.T) {
 }
 
 func TestBudgetsThatWereSharedAreTold(t *testing.T) {
-	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory})
-	crowd(t, r, 360_000)
-	if o := report(t, r).Policy; o.Shared == 0 {
-		t.Error("360 000 live budgets in 7 MiB, and none is shared")
+	for _, paced := range []bool{false, true} {
+		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory, Paced: paced})
+		crowd(t, r, 360_000)
+		if o := report(t, r).Policy; o.Shared == 0 {
+			t.Errorf("paced %v: 360 000 live budgets in 7 MiB, and none is shared", paced)
+		}
 	}
 }
 

@@ -155,12 +155,12 @@ func Names(names []string) string {
 
 func (t *table) outcome(o *replay.Outcome) {
 	t.b.WriteString("\n")
+	for _, warning := range Warnings(o) { // before the figures that they are about
+		t.say("", "warning: %s", warning)
+	}
 	t.say("", "%s", headline(o))
 	for _, beside := range besides(o) {
 		t.say("", "%s", beside)
-	}
-	for _, warning := range Warnings(o) {
-		t.say("", "warning: %s", warning)
 	}
 	t.limiters(o)
 	t.windows(o)
@@ -205,7 +205,7 @@ func ofCallers(c replay.Count) string {
 func Warnings(o *replay.Outcome) (all []string) {
 	const more = "give more --memory"
 	if o.Shared > 0 {
-		all = append(all, fmt.Sprintf("the memory was full, and %s counted in budgets that callers share: the figures are too high; %s", many(o.Shared, "charge"), more))
+		all = append(all, fmt.Sprintf("the memory was full, and %s counted in budgets that callers share: the figures are WRONG, more is refused than would be; %s", many(o.Shared, "charge"), more))
 	}
 	forgotten := int64(0)
 	for i := range o.Limiters {

@@ -209,6 +209,12 @@ func TestTooLittleMemoryIsSaid(t *testing.T) {
 			t.Errorf("it is not said that %q:\n%s", want, text)
 		}
 	}
+	if warned := strings.Index(text, "figures are WRONG"); warned < 0 || warned > strings.Index(text, "Under policy.yaml") {
+		t.Errorf("it is not said before the figures:\n%s", text)
+	}
+	if warned := strings.Index(page, "figures are WRONG"); warned < 0 || warned > strings.Index(page, "0123456789ab") {
+		t.Error("the page does not say it before its figures")
+	}
 }
 
 // What is left out of the figures, or is in them otherwise than one may think, is said.
