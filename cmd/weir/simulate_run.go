@@ -343,10 +343,10 @@ func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []report
 		fmt.Fprintf(stderr, "gate %s: %s: %s\n", how, reports.Shown(v.Condition, 200), reports.Shown(v.Measured, 500))
 	}
 	switch {
-	case failed > 0:
-		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
 	case len(verdicts) > 0 && !covered:
 		return no(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
+	case failed > 0:
+		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
 	case len(verdicts) > 0 && crowded(r):
 		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
 	}
