@@ -63,7 +63,7 @@ type verifyFlags struct {
 
 func newVerify(env environment) *cobra.Command {
 	f := &verifyFlags{
-		budget:  number{value: 10_000, min: 1, max: 10_000_000},
+		budget:  number{value: 12_000, min: 1, max: 10_000_000},
 		workers: number{value: 8, min: 2, max: 256},
 		maxWait: span{Duration: 2 * time.Minute, min: time.Second, max: 31 * 24 * time.Hour},
 	}

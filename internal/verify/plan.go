@@ -12,7 +12,7 @@ import (
 
 // The defaults of Options.
 const (
-	defaultBudget  = 10_000
+	defaultBudget  = 12_000
 	defaultMaxWait = 2 * time.Minute
 	defaultWorkers = 8
 )

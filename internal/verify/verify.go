@@ -46,7 +46,7 @@ type Options struct {
 
 	Real    bool          // send valid bodies, which the API stores, instead of bodies that validation refuses
 	Quick   bool          // wait for no window
-	Budget  int           // the most requests to send; 0 means 10,000
+	Budget  int           // the most requests to send; 0 means 12,000
 	MaxWait time.Duration // the longest wait for one window; 0 means 2 minutes
 	Workers int           // connections at a time; 0 means 8
 
