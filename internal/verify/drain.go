@@ -126,8 +126,6 @@ func (d *driver) judge(t *tally) {
 
 func (d *driver) whyNotRefused(t *tally) string {
 	switch {
-	case len(d.part.limiter.Exempt) > 0:
-		return "nothing was refused: this caller may be exempt"
 	case len(d.tallies) > 1:
 		return fmt.Sprintf("its window ended before %d requests were answered, and again in the next: the deployment, or the way to it, is too slow", t.limit)
 	}

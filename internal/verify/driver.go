@@ -126,7 +126,7 @@ func (d *driver) isApart(limit int64) bool {
 	}
 	for i := range d.part.limiter.Windows {
 		w := &d.part.limiter.Windows[i]
-		if by := countedBy(w.Key, d.has); !slices.Contains(by, d.apart) && (w.Limit == limit || !slices.Contains(d.lengthsOf(limit), d.part.window.Per)) {
+		if by := countedBy(w.Key, d.has); !slices.Contains(by, d.apart) && (slices.Contains(d.lengthsOf(limit), w.Per) || !slices.Contains(d.lengthsOf(limit), d.part.window.Per)) {
 			return false
 		}
 	}

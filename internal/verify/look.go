@@ -31,13 +31,44 @@ func (d *driver) look(ctx context.Context) error {
 	if err := d.lookTwice(ctx); err != nil {
 		return err
 	}
-	d.checkFresh(first, "the first request of a new caller")
+	if d.seemsExempt() {
+		return d.setAside(ctx)
+	}
+	if d.hammered == 0 { // what comes first after a spent budget may be charged to the address, too (D16)
+		d.checkFresh(first, "the first request of a new caller")
+	}
 	for _, step := range []func(context.Context) error{d.lookAtOther, d.lookAtPreflight, d.lookAtUnverified} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// seemsExempt reports whether main's answers are those of a caller that the policy exempts: all of the limit is left, whatever was sent.
+func (d *driver) seemsExempt() bool {
+	if len(d.part.limiter.Exempt) == 0 {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.tallies {
+		if t.refused > 0 || slices.ContainsFunc(t.admitted, func(s counted) bool { return s.remaining != s.limit }) {
+			return false
+		}
+	}
+	return len(d.tallies) > 0
+}
+
+// setAside ends the verification of a limiter that does not limit main.
+func (d *driver) setAside(ctx context.Context) error {
+	if err := d.provoke(ctx); err != nil {
+		return err
+	}
+	for _, c := range Clauses {
+		d.untested(c.ID, "this caller is exempt, it seems: the policy has such callers, and Remaining stays all of the limit")
+	}
+	return errDone
 }
 
 // afterReset waits for the window that a 429 names, where it may, and asks again.
@@ -70,12 +101,7 @@ func (d *driver) isAlone(limit int64) bool {
 	if !d.alone {
 		return false
 	}
-	for _, w := range d.part.limiter.Windows {
-		if w.Limit == limit && w.Per != d.part.window.Per {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.lengthsOf(limit), func(per time.Duration) bool { return per != d.part.window.Per })
 }
 
 // isSure reports whether main's requests that were answered are all that such a window can have counted.

@@ -47,11 +47,21 @@ func drawWorld(t *rapid.T) world {
 		key := rapid.SampledFrom(keys).Draw(t, "key")
 		per := rapid.SampledFrom([]int{1, 2, 7, 30, 60}).Draw(t, "per")
 		fmt.Fprintf(&b, "    windows: [%d per %d seconds by %s", limit, per, key)
+		longer := 0
 		if rapid.Bool().Draw(t, "longer") {
 			more := limit + rapid.IntRange(0, 60).Draw(t, "more")
-			fmt.Fprintf(&b, ", %d per %d seconds by %s", more, per*rapid.IntRange(2, 5).Draw(t, "times"), rapid.SampledFrom(keys).Draw(t, "longer key"))
+			longer = per * rapid.IntRange(2, 5).Draw(t, "times")
+			by := rapid.SampledFrom(keys).Draw(t, "longer key")
+			fmt.Fprintf(&b, ", %d per %d seconds by %s", more, longer, by)
+			if by == "everyone" {
+				longer = 0
+			}
 		}
 		b.WriteString("]\n")
+		if key == "everyone" {
+			per = 0
+		}
+		drawExceptions(t, &b, per, longer)
 	}
 	return world{
 		policy:  b.String(),
@@ -62,6 +72,19 @@ func drawWorld(t *rapid.T) world {
 		quick:   rapid.IntRange(0, 5).Draw(t, "quick") == 0,
 		real:    rapid.Bool().Draw(t, "real"),
 		workers: rapid.IntRange(1, 12).Draw(t, "workers"),
+	}
+}
+
+// drawExceptions names callers who have other limits, or none: this one, or others.
+func drawExceptions(t *rapid.T, b *strings.Builder, pers ...int) {
+	who := rapid.SampledFrom([]string{"192.0.2.0/24", "198.51.100.7"}).Draw(t, "who")
+	switch per := rapid.SampledFrom(pers).Draw(t, "of"); rapid.IntRange(0, 7).Draw(t, "exception") {
+	case 0:
+		fmt.Fprintf(b, "    exempt: [%s]\n", who)
+	case 1:
+		if per > 0 { // what all share is nobody's to have more of
+			fmt.Fprintf(b, "    overrides: [%d per %d seconds for %s]\n", rapid.IntRange(3, 90).Draw(t, "instead"), per, who)
+		}
 	}
 }
 
