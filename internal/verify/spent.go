@@ -386,7 +386,7 @@ func (d *driver) tryUnverified(ctx context.Context, t *tally) error {
 	}
 	d.check(a)
 	before := d.unverified
-	if !a.admitted() && d.isApart(t.limit) && a.reset == t.reset && before.admitted() && before.reset != t.reset && before.remaining > d.part.cost {
+	if !a.admitted() && d.isApart(t.limit) && a.reset == t.reset && a.limit == t.limit && before.limit == t.limit && before.admitted() && before.reset != t.reset && before.remaining > d.part.cost {
 		d.broken("unverified", a, "a credential that does not verify was refused with the valid one's window, and not its address's")
 	}
 	if a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {
