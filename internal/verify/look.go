@@ -28,6 +28,9 @@ func (d *driver) look(ctx context.Context) error {
 		}
 	}
 	d.checkExposed(first)
+	if first.status == http.StatusUnauthorized && d.credential != "" {
+		d.disown()
+	}
 	if err := d.lookTwice(ctx); err != nil {
 		return err
 	}
@@ -43,6 +46,12 @@ func (d *driver) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// disown takes note that main's credential is none to the deployment: it is counted by its address.
+func (d *driver) disown() {
+	d.stands = "the " + d.credential + " that was given is answered 401; what was tested is the budget of the address"
+	d.second, d.credential, d.apart, d.alone = d.stands, "", "", false
 }
 
 // seemsExempt reports whether main's answers are those of a caller that the policy exempts: all of the limit is left, whatever was sent.
@@ -133,8 +142,13 @@ func (d *driver) lookAtOther(ctx context.Context) error {
 		return a, nil
 	}
 	before := d.last
-	if _, err := ask(ctx); err != nil {
+	switch a, err := ask(ctx); {
+	case err != nil:
 		return err
+	case a.status == http.StatusUnauthorized && before.status != http.StatusUnauthorized:
+		d.second = "the second caller that was tried is answered 401, so that it is counted by its address"
+		d.untested("separate", "%s", d.second)
+		return nil
 	}
 	after, err := d.ask(ctx)
 	if err != nil {
@@ -339,7 +353,11 @@ func (d *driver) sendUnverified(ctx context.Context) error {
 	var before *answer
 	for _, credential := range []string{tampered(d.main.authorization), forged(d.main.authorization), ""} {
 		bad := caller{authorization: credential, agent: d.stranger}
-		a, err := d.send(ctx, bad.request(d.run.options, d.part.endpoints[0]).with("Origin", verifyOrigin))
+		r := bad.request(d.run.options, d.part.endpoints[0]).with("Origin", verifyOrigin)
+		if credential == "" {
+			r = r.with("Authorization", "") // nor that of every request
+		}
+		a, err := d.send(ctx, r)
 		if err != nil {
 			return err
 		}

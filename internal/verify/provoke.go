@@ -16,7 +16,7 @@ func (d *driver) provoke(ctx context.Context) error {
 		{method: e.method, path: dir + "/weir-verify-nothing"},
 		{method: wrongMethod, path: e.path},
 		{method: e.method, path: dir + "%2fweir-verify"},
-		{method: e.method, path: e.path}, // without a credential
+		{method: e.method, path: e.path, fields: map[string]string{"Authorization": ""}}, // without a credential
 	} {
 		covered := d.run.plan.routes.Match(r.method, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
 		if dir == "" || covered == nil {
