@@ -113,7 +113,7 @@ func TestACorrectServerIsNeverCalledBroken(t *testing.T) {
 }
 
 func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := newJitter(seed)
@@ -132,6 +132,24 @@ func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
 				t.Errorf("%s is called broken%s", clause, describe(results))
 			}
 		})
+	}
+}
+
+// Date may be of a clock a little ahead of the deciding one, or behind: another process writes it, or another machine.
+func TestADateThatIsOffByAFractionIsNoBrokenClause(t *testing.T) {
+	for off := -1400 * time.Millisecond; off <= 1400*time.Millisecond; off += 100 * time.Millisecond {
+		for _, takes := range []time.Duration{time.Millisecond / 2, 60 * time.Millisecond} {
+			t.Run(fmt.Sprint(off, " ", takes), func(t *testing.T) {
+				t.Parallel()
+				a := newAPI(small())
+				a.before = func() time.Duration { return takes }
+				a.start += off % (370 * time.Millisecond)
+				a.dated = func(now time.Time) string { return now.Add(off).UTC().Format(http.TimeFormat) }
+				for clause, results := range found(verified(t, a, these([]string{"widget-session", "wp-plugin"})), verify.Broken) {
+					t.Errorf("%s is called broken%s", clause, describe(results))
+				}
+			})
+		}
 	}
 }
 

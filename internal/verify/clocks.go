@@ -70,6 +70,9 @@ func (d *driver) compareClocks(a *answer, off int64, took time.Duration) {
 func (d *driver) otherClock(t *tally) string {
 	d.suspicions.Lock()
 	defer d.suspicions.Unlock()
+	if t.differ() {
+		return "Date is not of the clock that decides: by Retry-After the window ends a fraction of a second earlier or later than by Date"
+	}
 	c := d.suspicions.clocks
 	if !c.seen || c.least >= -usualDoubt && c.most <= usualDoubt {
 		return ""
@@ -84,6 +87,37 @@ func (d *driver) otherClock(t *tally) string {
 	return fmt.Sprintf("Date is not of the clock that decides: it and Retry-After of the same answers differ by up to %d s", max(-c.least, c.most))
 }
 
+// sharp is how little a bracket is in doubt from which clocks can be told apart by less than a second.
+const sharp = 100 * time.Millisecond
+
+// compared returns how much later a window ends by Retry-After than by Date, at least and at most. It is not ok where one of them tells
+// nothing, or where they are further apart than clocks that are off by less than a second.
+func (t *tally) compared() (least, most time.Duration, ok bool) {
+	if t == nil || t.byOwn.isZero() || t.byOwn.torn || t.ends.isZero() || t.ends.torn {
+		return 0, 0, false
+	}
+	least, most = t.byOwn.from.Sub(t.ends.to), t.byOwn.to.Sub(t.ends.from)
+	return least, most, most > -2*time.Second && least < 2*time.Second
+}
+
+// differ reports whether Date is off by a part of a second. Retry-After that is wrong is so by whole seconds.
+func (t *tally) differ() bool {
+	least, most, ok := t.compared()
+	if !ok || most-least > 2*sharp {
+		return false
+	}
+	part := func(a, b time.Duration) bool { return least > a+soon && most < b-soon }
+	return part(-2*time.Second, -time.Second) || part(-time.Second, 0) || part(0, time.Second) || part(time.Second, 2*time.Second)
+}
+
+// last returns when a window has ended at the latest, be it Date that is a little off or Retry-After.
+func (t *tally) last(end bracket) time.Time {
+	if _, _, ok := t.compared(); !ok || !t.byOwn.to.After(end.to) {
+		return end.to
+	}
+	return t.byOwn.to
+}
+
 // settle turns suspicions into verdicts, when all is done.
 func (d *driver) settle() {
 	d.mu.Lock()
@@ -95,6 +129,8 @@ func (d *driver) settle() {
 	defer d.suspicions.Unlock()
 	for clause, s := range d.suspicions.by {
 		switch {
+		case why == "" && clause == "window" && d.inDoubt(s.shows):
+			d.untested(clause, "Reset had come by Date, and not yet by Retry-After: by less than a second, which is no more than clocks differ")
 		case why == "":
 			d.broken(clause, s.shows, "%s", s.text)
 		case clause != "retry-after":
@@ -104,6 +140,21 @@ func (d *driver) settle() {
 	if _, doubted := d.suspicions.by["window"]; longest > 0 && !doubted {
 		d.kept("window", "Reset was always ahead, by %v at most", longest)
 	}
+}
+
+// inDoubt reports whether Date was where Reset is before a request was sent, and the window may not have ended by Retry-After.
+func (d *driver) inDoubt(a *answer) bool {
+	if a.known == absent || a.known != a.reset {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.tallies {
+		if _, _, ok := t.compared(); ok && t.limit == a.limit && t.reset == a.reset {
+			return !a.sent.After(t.last(t.ends))
+		}
+	}
+	return false
 }
 
 // judgeLengths wants windows that follow one another to be as long as the policy has them: the next one cannot begin before the last has
@@ -154,6 +205,8 @@ type bracket struct {
 }
 
 func (b bracket) isZero() bool { return b.from.IsZero() }
+
+func (b bracket) width() time.Duration { return b.to.Sub(b.from) }
 
 // narrow returns what both brackets say. Where they exclude one another, the later word counts.
 func (b bracket) narrow(with bracket) bracket {

@@ -22,7 +22,7 @@ const (
 	forSessions = 4   // two sessions, and one more try for each
 	forLook     = 40  // see look.go
 	forSpent    = 62  // spent.go
-	forRestored = 24  // restored.go
+	forRestored = 30  // restored.go
 	forErrors   = 5   // provoke.go
 	forLost     = 6   // requests whose answer never came
 	drainTwice  = 120 // the largest budget that is used up a second time

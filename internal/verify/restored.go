@@ -18,8 +18,10 @@ func (d *driver) restored(ctx context.Context) error {
 		}
 		return nil
 	}
-	if err := d.sharpen(ctx, t); err != nil {
-		return err
+	for _, find := range []func(context.Context, *tally) error{d.sharpen, d.sharpenOwn} {
+		if err := find(ctx, t); err != nil {
+			return err
+		}
 	}
 	end := d.end(t)
 	times := []time.Time{end.from.Add(-early)}
@@ -79,32 +81,44 @@ func (d *driver) whyNotWait(t *tally) string {
 }
 
 // sharpen finds out, to some hundredths of a second, when the deployment's clock comes to Reset: each refused request is sent when the
-// clock's second should change, and halves the doubt.
+// clock's second should change, and halves the doubt. Where Retry-After goes by another clock than Date, it finds that one out, too.
 func (d *driver) sharpen(ctx context.Context, t *tally) error {
 	for range 6 {
-		end := d.end(t)
-		width := end.to.Sub(end.from)
-		if width < 40*time.Millisecond {
-			return nil
-		}
-		middle := end.from.Add(width / 2)
-		before := time.Until(middle) - 50*time.Millisecond
-		if before < 2*time.Second {
-			return nil
-		}
-		next := middle.Add(-before.Truncate(time.Second))
-		if err := d.wait(ctx, next, "finding out what time it is there"); err != nil {
+		if more, err := d.halve(ctx, t, d.end(t)); err != nil || !more {
 			return err
-		}
-		a, err := d.ask(ctx)
-		if err != nil {
-			return err
-		}
-		if a.admitted() || a.reset != t.reset {
-			return nil
 		}
 	}
 	return nil
+}
+
+// sharpenOwn is sharpen for what Retry-After says, where that is less certain.
+func (d *driver) sharpenOwn(ctx context.Context, t *tally) error {
+	for range 6 {
+		if _, _, ok := t.compared(); !ok || t.byOwn.width() < t.ends.width()+sharp/2 {
+			return nil
+		}
+		if more, err := d.halve(ctx, t, t.byOwn); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// halve halves the doubt about when a window ends. There is no more to be done where it is small, or that end is near.
+func (d *driver) halve(ctx context.Context, t *tally, end bracket) (more bool, err error) {
+	if end.width() < 40*time.Millisecond {
+		return false, nil
+	}
+	middle := end.from.Add(end.width() / 2)
+	before := time.Until(middle) - 50*time.Millisecond
+	if before < 2*time.Second {
+		return false, nil
+	}
+	if err := d.wait(ctx, middle.Add(-before.Truncate(time.Second)), "finding out what time it is there"); err != nil {
+		return false, err
+	}
+	a, err := d.ask(ctx)
+	return err == nil && !a.admitted() && a.reset == t.reset, err
 }
 
 // isNew reports whether an answer is of another window than the one that was spent.
@@ -115,6 +129,9 @@ func (d *driver) restoredEarly(t *tally, a *answer, end bracket) {
 	doubt := time.Duration(0)
 	if t.byOwn.isZero() || t.byOwn.torn || end.torn || t.byOwn.from.Add(soon).Before(t.ends.from) || t.ends.to.Add(soon).Before(t.byOwn.from) {
 		doubt = time.Second // Date may be a second old
+	}
+	if _, _, ok := t.compared(); ok && t.byOwn.from.Before(end.from) && doubt == 0 {
+		doubt = min(end.from.Sub(t.byOwn.from), time.Second)
 	}
 	if a.admitted() && a.at.Before(end.from.Add(-doubt)) {
 		d.broken("restored", a, "answered %d, Remaining %d, %s at least before Reset, %d", a.status, a.remaining, seconds(end.from.Sub(a.at)), t.reset)
@@ -156,6 +173,12 @@ func (d *driver) atReset(ctx context.Context, t *tally, moved *answer) error {
 		}
 		if d.otherClock(t) == "" && a.date < t.reset || !a.sent.After(end.to) {
 			continue // its clock is slower than was thought; count has taken note
+		}
+		if last := t.last(end); !a.sent.After(last) {
+			if err := d.wait(ctx, last.Add(soon), "waiting for its window to end"); err != nil {
+				return err
+			}
+			continue
 		}
 		if confirmed++; confirmed == 1 {
 			continue
