@@ -18,6 +18,8 @@ import (
 type caller struct {
 	identity.Caller
 	sources *sources
+	peers   *peers
+	known   *peer // where the present one is remembered; nil: nobody asked for it yet, or it cannot be
 	line    *accesslog.Line
 	query   string
 	lines   [3][1]string // values of header fields: the agent's, the forwarded one's, the User-Agent
@@ -105,7 +107,7 @@ func namesTokens(l *weir.Limiter) bool {
 
 // start makes c the caller of a line.
 func (c *caller) start(r *identity.Resolver, l *accesslog.Line, query string) {
-	c.line, c.query, c.lacks = l, query, 0
+	c.line, c.query, c.lacks, c.known = l, query, 0, nil
 	r.Start(&c.Caller, c)
 }
 
@@ -115,7 +117,10 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	case identity.Everyone:
 		return dst, true
 	case identity.IP:
-		if len(c.sources.trusted) > 0 && c.sources.forwarded < 0 && c.trusts(c.Addr()) {
+		if len(c.sources.trusted) == 0 {
+			return c.appendPeer(dst)
+		}
+		if c.sources.forwarded < 0 && c.trusts(c.Addr()) {
 			c.lacks |= 1 << placeIP
 		}
 		return c.Caller.AppendKey(dst, source)
@@ -141,6 +146,23 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	}
 	c.lacks |= 1 << place
 	return dst, false
+}
+
+// appendPeer appends what an address is counted by where no proxy is trusted, so that it follows from what is logged alone.
+func (c *caller) appendPeer(dst []byte) (value []byte, ok bool) {
+	if c.known == nil {
+		at, hash, known := c.peers.find(c.logged())
+		if !known {
+			start := len(dst)
+			if dst, ok = c.Caller.AppendKey(dst, identity.IP); ok {
+				at.keep(hash, dst[start:])
+				c.known = at
+			}
+			return dst, ok
+		}
+		c.known = at
+	}
+	return append(dst, c.known.key[:c.known.size]...), true
 }
 
 func (c *caller) trusts(a netip.Addr) bool {

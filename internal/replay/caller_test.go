@@ -213,3 +213,34 @@ func TestRequestsWithoutAnAddressAreTold(t *testing.T) {
 		t.Errorf("%+v: no limiter asked for it", out.Log.NoAddress)
 	}
 }
+
+// More addresses than are remembered come by turns, each twice in a row and again: nobody is taken for another.
+func TestNobodyIsTakenForWhoWasThereBefore(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip"))})
+	const n = 40_000
+	var peer []byte
+	for round := range 2 {
+		for i := range n {
+			peer = fmt.Appendf(peer[:0], "10.0.%d.%d", i>>8, i&255)
+			if i%2 == 0 {
+				peer = fmt.Appendf(peer[:0], "2001:db8:%x::1", i)
+			}
+			for range 1 + i%5/4 + round*(i%3/2) {
+				l := lineAt(float64(round), "")
+				l.Peer = peer
+				if err := r.Add(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	refused, touched := int64(0), int64(0)
+	for i := range n {
+		if over := int64(2+2*(i%5/4)+i%3/2) - 2; over > 0 {
+			refused, touched = refused+over, touched+1
+		}
+	}
+	if o := report(t, r).Policy; o.Refused != refused || o.Touched.N != touched || o.Callers.N != n || o.Limiters[0].Windows[0].Callers.N != n {
+		t.Errorf("%d refused, %d of %d touched; want %d, %d of %d", o.Refused, o.Touched.N, o.Callers.N, refused, touched, n)
+	}
+}

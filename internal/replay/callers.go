@@ -156,6 +156,13 @@ func (c *callers) mark(e *entry, m mark) {
 	}
 }
 
+// markAll is mark for several facts.
+func (c *callers) markAll(e *entry, facts mark) {
+	for more := facts &^ mark(e.id); more != 0; more &= more - 1 {
+		c.mark(e, more&-more)
+	}
+}
+
 func bit(m mark) int { return bits.TrailingZeros64(uint64(m)) }
 
 // lost reports whether refusals of some callers were forgotten.

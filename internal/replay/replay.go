@@ -14,6 +14,7 @@
 //	replay.go      one line after another         lane.go       one policy
 //	paths.go       what counts it                 callers.go    what is remembered of each
 //	caller.go      who sent it                    worst.go      those who are named
+//	peers.go       whom it has seen last
 //	wait.go        who waits, and is sent again   recommend.go  the lowest limit that touches few
 //	difference.go  what a second policy changes   report.go     what is told
 package replay
@@ -126,7 +127,7 @@ func New(o Options) (*Replay, error) {
 	var random [16]byte
 	rand.Read(random[:]) // never fails
 	r.namer = namer{k0: binary.LittleEndian.Uint64(random[:]), k1: binary.LittleEndian.Uint64(random[8:]), ipv6: cmp.Or(o.IPv6Prefix, 64)}
-	r.caller.sources = r.sources
+	r.caller.sources, r.caller.peers = r.sources, &peers{seed: r.seed}
 	own := o.Memory / 8
 	r.addresses.pool = newPool(own)
 	share := o.Memory - own
@@ -262,28 +263,32 @@ const (
 
 // noteAddress counts the present address under each policy that covers the request.
 func (r *Replay) noteAddress() {
-	covered := false
-	for _, l := range r.lanes {
-		covered = covered || l.verdict != uncovered
+	var facts mark
+	for i, l := range r.lanes {
+		if l.verdict != uncovered {
+			facts |= [...]mark{coveredFirst, coveredSecond}[i]
+		}
+		if l.verdict == refused {
+			facts |= [...]mark{touched, touchedSecond}[i]
+		}
 	}
-	if !covered {
+	if facts == 0 {
 		return
 	}
 	var ok bool
 	if r.key, ok = r.caller.AppendKey(r.key[:0], identity.IP); !ok {
 		r.noteNoAddress()
 	}
+	at := r.caller.known
+	if at != nil && r.changes == nil && facts&^mark(at.noted) == 0 { // nearly always
+		return
+	}
 	hash := maphash.Bytes(r.seed, r.key)
 	e := r.addresses.at(hash, r.second)
 	e.requests = plus(e.requests, 1)
-	for i, l := range r.lanes {
-		if l.verdict == uncovered {
-			continue
-		}
-		r.addresses.mark(e, [...]mark{coveredFirst, coveredSecond}[i])
-		if l.verdict == refused {
-			r.addresses.mark(e, [...]mark{touched, touchedSecond}[i])
-		}
+	r.addresses.markAll(e, facts)
+	if at != nil {
+		at.noted |= uint8(facts)
 	}
 	if r.changes != nil {
 		r.changes.note(r, e, hash)
