@@ -70,7 +70,9 @@ func endpointsOf(routes *weir.Routes, l *weir.Limiter) []endpoint {
 		return true
 	}
 	for _, e := range knownEndpoints {
-		add(e)
+		if slices.ContainsFunc(l.Routes, func(r weir.Route) bool { return onSurface(r.Path) && covers(r, e) }) {
+			add(e)
+		}
 	}
 	for _, r := range l.Routes {
 		method := r.Method
@@ -87,6 +89,11 @@ func endpointsOf(routes *weir.Routes, l *weir.Limiter) []endpoint {
 		}
 	}
 	return all
+}
+
+// onSurface reports whether a path is of the contract's surfaces: what lies there is known, and on no other API.
+func onSurface(path string) bool {
+	return strings.HasPrefix(path, "/api/v1/widget/") || strings.HasPrefix(path, "/v1/wp/")
 }
 
 // covers reports whether an endpoint that is there already stands for the route.

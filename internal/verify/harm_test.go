@@ -5,8 +5,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -61,6 +63,44 @@ func TestNothingIsDeletedUnasked(t *testing.T) {
 			t.Errorf("real %v: %d results were known beforehand", test.real, len(plan.Skipped))
 		}
 	}
+}
+
+// What the contract's surfaces take is nothing to any other API, whatever prefix its policy has.
+func TestAnotherAPIIsAskedForWhatItsPolicyNames(t *testing.T) {
+	for route, want := range map[string]string{
+		"/*": "GET /weir-verify", "/api/*": "GET /api/weir-verify", "/v1/*": "GET /v1/weir-verify", "POST /api/items, /api/*": "POST /api/items",
+		"/api/v1/widget/*": "POST /api/v1/widget/init", "/v1/wp/*": "GET /v1/wp/status",
+	} {
+		o := newNetwork().options(policyOf(t, "limiters:\n  - {name: all, routes: ["+route+"], windows: [10 per minute by ip]}\n"))
+		plan, err := NewPlan(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.parts[0].endpoints[0].String(); got != want {
+			t.Errorf("%s is verified by %s, want %s", route, got, want)
+		}
+	}
+}
+
+// What does not answer is no success of the rest.
+func TestALimiterThatIsNotAnsweredForIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := "limiters:\n  - {name: up, routes: [/up], windows: [10 per minute by ip]}\n  - {name: down, routes: [/down], windows: [10 per minute by ip]}\n"
+		n := newNetwork()
+		defer n.serving(limited(t, policy, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/down" {
+				panic(http.ErrAbortHandler)
+			}
+		})))()
+		plan, err := NewPlan(n.options(policyOf(t, policy)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := plan.Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "1 of 2") || !strings.Contains(err.Error(), "down") || report.Broken() {
+			t.Errorf("error %v:\n%s", err, table(report))
+		}
+	})
 }
 
 // A Reset that counts seconds is no time: that is told once, and nothing is held against it.

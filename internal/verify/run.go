@@ -94,10 +94,13 @@ func (r *runner) all(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if len(failures) == len(r.plan.parts) {
+	switch len(failures) {
+	case 0:
+		return nil
+	case len(r.plan.parts):
 		return failures[0]
 	}
-	return nil
+	return fmt.Errorf("%d of %d limiters could not be verified: %w", len(failures), len(r.plan.parts), failures[0])
 }
 
 // one verifies one limiter, and says of every clause what became of it.
@@ -117,7 +120,7 @@ func (r *runner) one(ctx context.Context, w *part) error {
 	delete(r.doing, w.limiter.Name)
 	r.mu.Unlock()
 	if errors.Is(err, errGivenUp) {
-		return err
+		return fmt.Errorf("%s: %w", w.limiter.Name, err)
 	}
 	return nil
 }
