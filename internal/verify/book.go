@@ -12,12 +12,13 @@ type book struct {
 	mu      sync.Mutex
 	found   map[place]Result
 	exhibit func(*answer) *Exchange
+	hide    func(string) string // leaves credentials out of a text
 }
 
 type place struct{ clause, limiter string }
 
-func newBook(exhibit func(*answer) *Exchange) *book {
-	return &book{found: make(map[place]Result), exhibit: exhibit}
+func newBook(exhibit func(*answer) *Exchange, hide func(string) string) *book {
+	return &book{found: make(map[place]Result), exhibit: exhibit, hide: hide}
 }
 
 // kept notes that a clause was seen to hold. What was found broken stays so.
@@ -47,6 +48,7 @@ func (b *book) note(r Result) {
 	if ok && (weight(before.Verdict) > weight(r.Verdict) || before.Verdict == r.Verdict && r.Verdict != Kept) {
 		return
 	}
+	r.Detail = b.hide(r.Detail)
 	b.found[at] = r
 }
 

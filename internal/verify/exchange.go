@@ -13,19 +13,51 @@ import (
 // shownBody is how much of a body an Exchange shows.
 const shownBody = 2 << 10
 
-// secrets are the credentials that no Exchange may show. They are safe for concurrent use.
+// secrets are the credentials that no report may show. They are safe for concurrent use.
 type secrets struct {
+	sessionAt string // where an answer may hold a session's token; empty: nowhere
+
 	mu     sync.Mutex
-	values []string
+	values []string // the longest first, so that none is left in parts
 }
 
 func (s *secrets) add(values ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range values {
-		if v != "" {
+		if v != "" && !slices.Contains(s.values, v) {
 			s.values = append(s.values, v)
 		}
+	}
+	slices.SortStableFunc(s.values, func(a, b string) int { return len(b) - len(a) })
+}
+
+// addField adds the value of a field that every request has, and what it is made of: a scheme and a credential, cookies. What is short is
+// no secret, and would be left out of everything.
+func (s *secrets) addField(name, value string) {
+	const short = 4
+	if !isSecretField(name) {
+		if len(value) > 2*short {
+			s.add(value)
+		}
+		return
+	}
+	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ;,\"", r) })
+	for _, part := range append(parts, value) {
+		if len(part) > short {
+			s.add(part)
+		}
+		if _, cookie, ok := strings.Cut(part, "="); ok && len(cookie) > short {
+			s.add(cookie)
+		}
+	}
+}
+
+// addCredential adds a credential, and the part of it that one which is nearly the same has, too.
+func (s *secrets) addCredential(credential string) {
+	s.add(credential)
+	if start := credential[:secretAt(credential)]; len(start) >= 8 {
+		s.add(start)
 	}
 }
 
@@ -42,11 +74,21 @@ func (s *secrets) hide(text string) string {
 	return credentialLike.ReplaceAllString(text, "[left out]")
 }
 
-// secretFields are fields whose values are left out, whatever they hold.
-var secretFields = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key"}
+// secretNames are parts of the names of fields whose values are left out, whatever they hold.
+var secretNames = []string{"authoriz", "cookie", "key", "token", "session", "secret", "password"}
+
+func isSecretField(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
+}
 
 // shown returns an exchange as people may see it. own are the fields that every request has of the caller's.
 func (s *secrets) shown(a *answer, own http.Header, base string) *Exchange {
+	if s.sessionAt != "" && len(a.body) > 0 {
+		if token, err := tokenIn(a.body, s.sessionAt); err == nil && len(token) >= 8 {
+			s.addCredential(token)
+		}
+	}
 	var q strings.Builder
 	fmt.Fprintf(&q, "%s %s%s\n", a.request.method, base, a.request.path)
 	lines := make(http.Header)
@@ -89,7 +131,7 @@ func writeFields(to *strings.Builder, h http.Header) {
 	slices.Sort(names)
 	for _, name := range names {
 		for _, value := range h[name] {
-			if slices.Contains(secretFields, http.CanonicalHeaderKey(name)) {
+			if isSecretField(name) {
 				value = "[left out]"
 			}
 			fmt.Fprintf(to, "%s: %s\n", wireName(name), value)

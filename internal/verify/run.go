@@ -36,18 +36,17 @@ type doing struct {
 // Run does what the plan says, and never sends more than Plan.Requests requests. It returns what it has found so far also where it
 // errs, which it does when the deployment cannot be reached or ctx ends. A plan may be run several times, one after another.
 func (p *Plan) Run(ctx context.Context) (*Report, error) {
-	r := &runner{plan: p, options: &p.options, secrets: new(secrets), doing: make(map[string]*doing)}
-	r.secrets.add(p.options.Sessions...)
-	r.secrets.add(p.options.Tokens...)
-	for _, values := range p.options.Header {
+	r := &runner{plan: p, options: &p.options, secrets: &secrets{sessionAt: p.options.SessionAt}, doing: make(map[string]*doing)}
+	for _, credential := range slices.Concat(p.options.Sessions, p.options.Tokens) {
+		r.secrets.addCredential(credential)
+	}
+	for name, values := range p.options.Header {
 		for _, v := range values {
-			if len(v) >= 8 {
-				r.secrets.add(v)
-			}
+			r.secrets.addField(name, v)
 		}
 	}
 	base := strings.TrimSuffix(p.options.URL.EscapedPath(), "/")
-	r.book = newBook(func(a *answer) *Exchange { return r.secrets.shown(a, p.options.Header, base) })
+	r.book = newBook(func(a *answer) *Exchange { return r.secrets.shown(a, p.options.Header, base) }, r.secrets.hide)
 	r.wire = newWire(&p.options, p.Requests)
 	defer r.wire.close()
 	report := &Report{URL: p.options.URL.String(), Started: time.Now(), Planned: p.Requests}
@@ -163,7 +162,7 @@ func (r *runner) begin(ctx context.Context) error {
 			r.why = "no session: " + err.Error()
 			return nil
 		}
-		r.secrets.add(token)
+		r.secrets.addCredential(token)
 		if !slices.Contains(r.sessions, token) {
 			r.sessions = append(r.sessions, token)
 		}

@@ -1,12 +1,15 @@
 package verify
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Over TLS the verifier speaks HTTP/2, where field names are in small letters.
@@ -56,6 +59,38 @@ func TestAnExchangeShowsNoCredential(t *testing.T) {
 	for _, wanted := range []string{"POST /base/things\n", "X-Agent-Id: demo", "X-RateLimit-Limit: 5", "HTTP/1.1 201 Created"} {
 		if !strings.Contains(all, wanted) {
 			t.Errorf("%q is not shown:\n%s", wanted, all)
+		}
+	}
+}
+
+// What a server says of a credential that it was sent, in a field, a body or an error, no report tells, nor of what was made out of it.
+func TestNoReportTellsACredential(t *testing.T) {
+	const token, basic, cookie = "opaque-secret-token-12345678", "dXNlcjpwYXNzd29yZDEyMw==", "kX81zz"
+	reset := strconv.FormatInt(time.Now().Unix()+30, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said := r.Header.Get("Authorization")
+		w.Header().Set("Retry-After", said)
+		w.Header().Set("Content-Type", strings.TrimPrefix(said, "Bearer "))
+		w.Header().Set("X-You-Sent", basic+" "+cookie)
+		w.Header().Set("X-Fresh-Session", "a-fresh-one-of-yours")
+		w.Header().Set("X-RateLimit-Limit", "7")
+		w.Header().Set("X-RateLimit-Reset", reset)
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprintf(w, `{"data":{"token":"opaque-fresh-one-of-init"},"error":%q}`, said+" is not known, nor "+cookie)
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := verified(t, Options{URL: u, Policy: policyOf(t, onePolicy("20 per minute by token or ip")), Quick: true, Tokens: []string{token}, SessionAt: "data.token",
+		Header: http.Header{"Proxy-Authorization": {"Basic " + basic}, "Cookie": {"id=" + cookie + "; other=1"}}})
+	if !report.Broken() {
+		t.Fatal("nothing is shown")
+	}
+	for _, secret := range []string{token[:19], basic, cookie, "fresh-one"} {
+		if strings.Contains(table(report), secret) {
+			t.Errorf("%q is shown:\n%s", secret, table(report))
 		}
 	}
 }
