@@ -11,7 +11,6 @@ package page
 import (
 	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -63,16 +62,7 @@ func Handler() http.Handler {
 func assemble() (body []byte, policy string) {
 	whole := strings.NewReplacer("/* chart style */", uplot.Style, "/* page style */", pageStyle,
 		"/* chart script */", uplot.Script, "/* page script */", pageScript).Replace(document)
-	return []byte(whole), "default-src 'none'; script-src " + hashes(uplot.Script, pageScript) + "; style-src " + hashes(uplot.Style, pageStyle) +
+	return []byte(whole), uplot.Policy(pageStyle, pageScript) +
 		"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 		"require-trusted-types-for 'script'; trusted-types 'none'"
-}
-
-// hashes lists texts as a content policy does.
-func hashes(texts ...string) string {
-	for i, text := range texts {
-		sum := sha256.Sum256([]byte(text))
-		texts[i] = "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	}
-	return strings.Join(texts, " ")
 }

@@ -67,7 +67,7 @@ func TestNothingRunsButWhatThePolicyNames(t *testing.T) {
 		t.Fatalf("the page has %d blocks of script and style, want 4", len(blocks))
 	}
 	for _, b := range blocks {
-		if hash := hashes(b[2]); !strings.Contains(policy, hash) {
+		if hash := uplot.Hash(b[2]); !strings.Contains(policy, hash) {
 			t.Errorf("a %s of %d bytes has the hash %s, which the policy does not name", b[1], len(b[2]), hash)
 		}
 	}

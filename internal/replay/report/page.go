@@ -1,15 +1,12 @@
 package report
 
 import (
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/internal/replay"
@@ -37,7 +34,7 @@ func HTML(w io.Writer, r *replay.Report, verdicts []Verdict) error {
 	if err != nil {
 		return fmt.Errorf("write the figures of the charts: %w", err)
 	}
-	v.Allowed = "default-src 'none'; script-src " + hashes(uplot.Script, pageScript) + "; style-src " + hashes(uplot.Style, pageStyle) +
+	v.Allowed = uplot.Policy(pageStyle, pageScript) +
 		"; img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 	v.Styles = template.HTML("<style>" + uplot.Style + "</style>\n<style>" + pageStyle + "</style>")
 	v.Scripts = template.HTML(`<script type="application/json" id="charts">` + string(data) + "</script>\n<script>" + uplot.Script + "</script>\n<script>" + pageScript + "</script>")
@@ -46,16 +43,6 @@ func HTML(w io.Writer, r *replay.Report, verdicts []Verdict) error {
 		return fmt.Errorf("read the page's template: %w", err)
 	}
 	return t.Execute(w, v)
-}
-
-// hashes lists texts as a content policy does.
-func hashes(texts ...string) string {
-	all := make([]string, len(texts))
-	for i, text := range texts {
-		sum := sha256.Sum256([]byte(text))
-		all[i] = "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	}
-	return strings.Join(all, " ")
 }
 
 // pageWords are what the template says numbers with.

@@ -71,7 +71,7 @@ func TestNothingOnThePageRunsButItsOwn(t *testing.T) {
 		if attribute(n, "type") == "application/json" {
 			continue
 		}
-		if scripts++; !strings.Contains(policy, hashes(n.FirstChild.Data)) {
+		if scripts++; !strings.Contains(policy, uplot.Hash(n.FirstChild.Data)) {
 			t.Errorf("the policy does not name a %s of %d bytes", n.Data, len(n.FirstChild.Data))
 		}
 	}
