@@ -6,6 +6,7 @@
 //	reader.go     Open and Next: the merge of the files by time
 //	source.go     one file of the merge: opened when its time has come, its lines put in order
 //	order.go      the lines that wait for those that may stand before them
+//	doubt.go      lines whose times are far ahead of those around them
 //	lines.go      text cut into lines, in blocks that the waiting lines share
 //	unpack.go     gzip and zstd, told by content
 //	detect.go     the formats and their names; which one a file has
@@ -65,7 +66,8 @@ type Options struct {
 	// negative: lines come as they stand.
 	Reorder time.Duration
 
-	// Malformed, if set, is told of each line that cannot be read. It must not keep m.Text.
+	// Malformed, if set, is told of each line that cannot be read, and of each whose time is more than an hour ahead of all that stand
+	// before it in its file, and of at least half of the 32 that follow. It must not keep m.Text.
 	Malformed func(m Malformed)
 }
 

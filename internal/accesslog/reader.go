@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -79,7 +80,7 @@ func Open(o Options) (*Reader, error) {
 			break
 		}
 		names[name] = true
-		s := &source{r: r, file: i, name: name, packing: -1}
+		s := &source{r: r, file: i, name: name, packing: -1, latest: math.MinInt64}
 		holds, openErr := s.inspect(choices)
 		if err = openErr; err != nil {
 			break
@@ -193,13 +194,7 @@ func (r *Reader) Next(l *Line) error {
 // has ended with.
 func (r *Reader) forward() error {
 	s := r.open[0]
-	rec := s.order.at(r.given)
-	r.waiting--
-	r.held -= rec.size
-	if rec.in != nil {
-		r.pool.release(rec.in)
-	}
-	s.order.drop(r.given)
+	s.letGo(r.given)
 	r.given = -1
 	if !s.fill() {
 		heap.Pop(&r.open)
@@ -223,7 +218,7 @@ func (r *Reader) compact(reading *source) {
 	}
 	shelf, used := r.pool.take(r.pool.size), 0
 	for _, s := range sources {
-		s.order.held(func(rec *record) {
+		s.held(func(rec *record) {
 			if rec.in == nil || !rec.in.past {
 				return
 			}

@@ -32,7 +32,9 @@ type source struct {
 
 	order  order
 	head   int64 // the time of the earliest line that waits
-	latest int64 // of the times read
+	latest int64 // of the times believed; before the first the least there is
+	doubts doubts
+	begin  [shown]byte // of the line that is being read, as it stands
 	ended  bool
 	err    error // that the file ended with; nil at its end
 }
@@ -257,9 +259,20 @@ func (s *source) shut() error {
 
 // fill reads until the earliest line that waits may leave, or the file has ended. It reports whether there is one.
 func (s *source) fill() bool {
-	for !s.ended && !s.ready() {
-		s.read()
+	for !s.ready() {
+		switch {
+		case s.settle():
+		case s.ended:
+			return s.earliest()
+		default:
+			s.read()
+		}
 	}
+	return s.earliest()
+}
+
+// earliest notes when the earliest line that waits is. It reports whether there is one.
+func (s *source) earliest() bool {
 	if s.order.len() == 0 {
 		return false
 	}
@@ -300,26 +313,47 @@ func (s *source) read() {
 	i := s.order.room()
 	rec := s.order.at(i)
 	rec.ready(len(s.r.o.Fields))
+	begins := copy(s.begin[:], line.text)
 	if err := s.parser.parse(line.text, rec); err != nil {
 		s.order.drop(i)
 		s.malformed(&line, err)
 		return
 	}
-	s.r.read.Add(1)
 	rec.File, rec.Number, rec.size, rec.in = s.file, line.number, len(line.text), in
 	if in != nil {
 		in.refs++
 	}
 	s.r.waiting++
 	s.r.held += rec.size
-	if s.latest = max(s.latest, rec.Time); s.slack < 0 {
-		s.order.enqueue(i)
+	if len(s.doubts.waiting()) > 0 || rec.Time-farAhead > s.latest {
+		s.doubt(i, begins)
 	} else {
-		s.order.push(i)
+		s.take(i)
 	}
 	if s.r.pool.pinned > 1<<20+4*s.r.held {
 		s.r.compact(s)
 	}
+}
+
+// take has a record wait for those that may come before it.
+func (s *source) take(i int32) {
+	s.r.read.Add(1)
+	if s.latest = max(s.latest, s.order.at(i).Time); s.slack < 0 {
+		s.order.enqueue(i)
+	} else {
+		s.order.push(i)
+	}
+}
+
+// letGo gives a record back of which the line is not needed any more.
+func (s *source) letGo(i int32) {
+	rec := s.order.at(i)
+	s.r.waiting--
+	s.r.held -= rec.size
+	if rec.in != nil {
+		s.r.pool.release(rec.in)
+	}
+	s.order.drop(i)
 }
 
 // next returns the next line, and the block that it stands in if it does.
