@@ -120,12 +120,12 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		if len(c.sources.trusted) == 0 {
 			return c.appendPeer(dst)
 		}
-		if c.sources.forwarded < 0 && c.trusts(c.Addr()) {
+		if !c.tells(placeIP, c.sources.forwarded) && c.trusts(c.Addr()) {
 			c.lacks |= 1 << placeIP
 		}
 		return c.Caller.AppendKey(dst, source)
 	case identity.Agent:
-		if c.sources.mapped[placeAgent] < 0 {
+		if !c.tells(placeAgent, c.sources.mapped[placeAgent]) {
 			if v, ok := c.Query("agent_id"); !ok || v == "" {
 				c.lacks |= 1 << placeAgent
 			}
@@ -146,6 +146,15 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	}
 	c.lacks |= 1 << place
 	return dst, false
+}
+
+// tells reports whether the line has a field, which may be -1: none, and notes that the log has the source that it holds.
+func (c *caller) tells(place, field int) bool {
+	if field < 0 || len(c.line.Field(field)) == 0 {
+		return false
+	}
+	c.seen |= 1 << place
+	return true
 }
 
 // appendPeer appends what an address is counted by where no proxy is trusted, so that it follows from what is logged alone.

@@ -149,6 +149,10 @@ func TestWhatTheLogLacksIsTold(t *testing.T) {
 	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "session" { // a field that nobody has
 		t.Errorf("lacks %+v", got)
 	}
+	out = fromLog(t, Options{Policy: p, Forwarded: -1, Keys: map[string]int{"tenant": 1, "agent": 2, "session": 1}}, line, line)
+	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "agent" || got[0].Requests != 2 {
+		t.Errorf("lacks %+v", got)
+	}
 }
 
 func TestAProxysWordNeedsAField(t *testing.T) {
@@ -162,6 +166,10 @@ func TestAProxysWordNeedsAField(t *testing.T) {
 	o.Forwarded = -1
 	out = fromLog(t, o, lines...)
 	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "ip" || got[0].Requests != 3 {
+		t.Errorf("lacks %+v", got)
+	}
+	o.Forwarded = 1 // a field that nobody has
+	if got := fromLog(t, o, lines...).Log.Lacks; len(got) != 1 || got[0].Source != "ip" || got[0].Requests != 3 {
 		t.Errorf("lacks %+v", got)
 	}
 	o.Keys = map[string]int{"ip": 2} // the field is the address, whoever is trusted
