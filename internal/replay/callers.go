@@ -93,6 +93,7 @@ type callers struct {
 	segments  []*segment
 	counts    [marks]int64 // of entries by mark; exact while estimates is nil
 	estimates *estimates
+	keeps     mark // who has one of them gives way late, as who was refused something does
 }
 
 // at returns the entry of a hash, new where there was none. It is good until the next call. now is Unix seconds.
@@ -176,6 +177,22 @@ func (c *callers) count(m mark) Count {
 	return Count{N: int64(c.estimates.callers[bit(m)].Estimate()), Estimated: true}
 }
 
+// countOnly returns how many callers have a mark and not another, both of which keep them: exactly, while all of these are remembered.
+// Otherwise it is how many more have either than the other. The three marks are one for each policy, and one for both.
+func (c *callers) countOnly(m, not, either mark) Count {
+	if c.estimates == nil || c.estimates.kept == 0 {
+		n := int64(0)
+		c.each(func(e *entry) {
+			if e.has(m) && !e.has(not) {
+				n++
+			}
+		})
+		return Count{N: n}
+	}
+	all, others := c.count(either).N, c.count(not).N
+	return Count{N: max(all-others, 0), Estimated: true, Off: (all + others) / 33}
+}
+
 // makeRoom splits a full segment, or has callers give way.
 func (c *callers) makeRoom(s *segment, now uint32) {
 	low := c.pool.take()
@@ -238,14 +255,14 @@ func (c *callers) giveWay(s *segment, now uint32) {
 	copy(old, s.entries)
 	over := s.n - thinSegment
 	for i := range old {
-		if e := &old[i]; over > 0 && e.id != 0 && e.refused == 0 && e.reset <= now {
-			c.estimates.forget(e, now)
+		if e := &old[i]; over > 0 && e.id != 0 && e.refused == 0 && !e.has(c.keeps) && e.reset <= now {
+			c.forget(e, now)
 			over--
 		}
 	}
 	if over > 0 {
 		for _, i := range c.pool.byLoss(old, now)[:over] {
-			c.estimates.forget(&old[i], now)
+			c.forget(&old[i], now)
 		}
 	}
 	clear(s.entries)
@@ -305,6 +322,7 @@ type estimates struct {
 	peaks   [peakBuckets]*hyperloglog.Sketch // of those who were forgotten, by their peak; nil: nobody
 	broken  int64                            // callers who were forgotten while their window was open
 	lost    int64                            // callers who were forgotten with what they were refused
+	kept    int64                            // callers who were forgotten although they had a mark that keeps them
 }
 
 // estimate begins to count by sketches.
@@ -326,12 +344,16 @@ const (
 )
 
 // forget notes the end of an entry, and empties it.
-func (s *estimates) forget(e *entry, now uint32) {
+func (c *callers) forget(e *entry, now uint32) {
+	s := c.estimates
 	if e.reset > now {
 		s.broken++
 	}
 	if e.refused > 0 {
 		s.lost++
+	}
+	if e.has(c.keeps) {
+		s.kept++
 	}
 	if e.has(follows) {
 		s.notePeak(e)

@@ -28,13 +28,11 @@ func (c *changes) note(r *Replay, e *entry, hash uint64) {
 	if first {
 		c.admitted++
 		d.NewlyAdmitted++
-		r.addresses.mark(e, freed)
 		return
 	}
 	c.refused++
 	d.NewlyRefused++
 	c.points.refuse(&r.timeline)
-	r.addresses.mark(e, newlyTouched)
 	if e.refused == 0 {
 		e.first = r.second
 	}
@@ -60,8 +58,8 @@ func (c *changes) difference(r *Replay) *Difference {
 	d := &Difference{
 		NewlyRefused:  c.refused,
 		NewlyAdmitted: c.admitted,
-		NewlyTouched:  r.addresses.count(newlyTouched),
-		Freed:         r.addresses.count(freed),
+		NewlyTouched:  r.addresses.countOnly(touchedSecond, touched, touchedEither),
+		Freed:         r.addresses.countOnly(touched, touchedSecond, touchedEither),
 		Limiters:      []Differences{},
 		Worst:         c.worst.callers(func(int) *callers { return &r.addresses }),
 		Series:        c.points.series(&r.timeline),

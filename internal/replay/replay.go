@@ -144,6 +144,7 @@ func New(o Options) (*Replay, error) {
 		return nil, errors.Join(err, r.lanes[0].store.Close())
 	}
 	r.changes = newChanges(r)
+	r.addresses.keeps = touchedEither
 	return r, nil
 }
 
@@ -257,8 +258,7 @@ const (
 	coveredFirst mark = 1 << (iota + 3)
 	coveredSecond
 	touchedSecond
-	newlyTouched
-	freed
+	touchedEither
 )
 
 // noteAddress counts the present address under each policy that covers the request.
@@ -269,7 +269,7 @@ func (r *Replay) noteAddress() {
 			facts |= [...]mark{coveredFirst, coveredSecond}[i]
 		}
 		if l.verdict == refused {
-			facts |= [...]mark{touched, touchedSecond}[i]
+			facts |= [...]mark{touched, touchedSecond}[i] | touchedEither
 		}
 	}
 	if facts == 0 {

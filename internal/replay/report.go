@@ -52,7 +52,8 @@ type Lack struct {
 // A Count is a number of distinct callers.
 type Count struct {
 	N         int64 `json:"n"`
-	Estimated bool  `json:"estimated"` // within 2 %, because there are too many to remember
+	Estimated bool  `json:"estimated"`     // within 2 %, because there are too many to remember
+	Off       int64 `json:"off,omitempty"` // by how much an estimate may be off where that is more: one that is the difference of two
 }
 
 // An Outcome is what became of the requests under one policy.
@@ -151,8 +152,8 @@ type Delay struct {
 type Difference struct {
 	NewlyRefused  int64         `json:"newly_refused"`  // requests that the first admits and the second refuses
 	NewlyAdmitted int64         `json:"newly_admitted"` // and the other way round
-	NewlyTouched  Count         `json:"newly_touched"`  // callers (addresses) with a newly refused request
-	Freed         Count         `json:"freed"`          // callers with a newly admitted one
+	NewlyTouched  Count         `json:"newly_touched"`  // callers (addresses) that the second policy refuses something, and the first nothing
+	Freed         Count         `json:"freed"`          // callers that the first policy refuses something, and the second nothing
 	Limiters      []Differences `json:"limiters"`       // by the second policy's limiter
 	Worst         []Caller      `json:"worst"`          // addresses with the most newly refused requests; Refused counts those
 	Doubt         Doubt         `json:"worst_doubt"`

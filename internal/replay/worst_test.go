@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/weirlimit/weir"
 )
 
 // Only a few names are kept, and yet they are those of the callers who were refused most.
@@ -124,4 +126,42 @@ func TestWhatIsForgottenOfTheWorstIsNeverTooMuch(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who is refused more than before is no caller who was not touched before.
+func TestTheNewlyTouchedAreThoseWhomOnlyTheSecondPolicyRefuses(t *testing.T) {
+	three, two := policyOf(limiterOf(t, "all", "3 per minute by ip")), policyOf(limiterOf(t, "all", "2 per minute by ip"))
+	count := func(first, second weir.Policy, refusals int) *Report {
+		r := start(t, Options{Policy: first, Against: &second, Memory: LeastMemory})
+		for i := range 50 { // 10 are refused by both, 40 by the stricter one alone
+			for range 3 + i%5/4 {
+				send(t, r, float64(i)/10-600, fmt.Sprintf("192.0.2.%d", i))
+			}
+		}
+		crowd(t, r, refusals*100) // every hundredth is refused by two per minute
+		return report(t, r)
+	}
+	for _, crowded := range []int{0, 2000} {
+		more, fewer := count(three, two, crowded).Difference, count(two, three, crowded).Difference
+		if more.NewlyTouched != (Count{N: int64(40 + crowded)}) || more.Freed.N != 0 || fewer.Freed != more.NewlyTouched || fewer.NewlyTouched.N != 0 {
+			t.Errorf("%+v and %+v newly touched, %+v and %+v freed; want %d", more.NewlyTouched, fewer.NewlyTouched, more.Freed, fewer.Freed, 40+crowded)
+		}
+	}
+}
+
+func TestADifferenceOfEstimatesSaysHowFarItMayBeOff(t *testing.T) {
+	c := callers{pool: newPool(0), keeps: touchedEither}
+	random := rand.New(rand.NewPCG(1, 2))
+	const n = 100_000
+	for i := range n {
+		e := c.at(random.Uint64(), 0)
+		c.markAll(e, touchedSecond|touchedEither)
+		if i%2 == 0 {
+			c.markAll(e, touched)
+		}
+	}
+	got := c.countOnly(touchedSecond, touched, touchedEither)
+	if !got.Estimated || got.Off < 3000 || got.Off > 6000 || got.N < n/2-got.Off || got.N > n/2+got.Off {
+		t.Errorf("%+v, want about %d", got, n/2)
+	}
 }

@@ -57,6 +57,9 @@ func callers(c replay.Count) span {
 	if c.Estimated {
 		s.low = new(big.Rat).Mul(s.low, big.NewRat(100-estimateOff, 100))
 		s.high = new(big.Rat).Mul(s.high, big.NewRat(100+estimateOff, 100))
+		if c.Off > 0 {
+			s = span{big.NewRat(c.N-c.Off, 1), big.NewRat(c.N+c.Off, 1)}
+		}
 	}
 	return s
 }

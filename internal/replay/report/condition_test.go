@@ -150,6 +150,10 @@ func TestAnEstimatedShareIsNoMoreThanAll(t *testing.T) {
 	if v := judge(t, "newly-touched > 100%", r); v.Holds {
 		t.Errorf("%+v", v)
 	}
+	r.Difference.NewlyTouched = replay.Count{N: 10, Estimated: true, Off: 60} // the difference of two
+	if v := judge(t, "newly-touched > 6%", r); !v.Holds || !strings.HasPrefix(v.Measured, "~10 of ~1,000 callers (~1%)") {
+		t.Errorf("%+v: it may be 70", v)
+	}
 }
 
 func TestWhatIsNoConditionIsRefused(t *testing.T) {
