@@ -329,7 +329,7 @@ func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []report
 	if r.Against != nil {
 		last = r.Against
 	}
-	covered := slices.ContainsFunc(last.Limiters, func(l replay.Limiter) bool { return l.Requests > 0 })
+	covered := reports.Covers(last)
 	if !covered {
 		fmt.Fprintf(stderr, "warning: no limiter of %s covers any of these requests\n", reports.Shown(last.Name, 200))
 	}
@@ -345,20 +345,10 @@ func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []report
 	switch {
 	case len(verdicts) > 0 && !covered:
 		return no(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
+	case len(verdicts) > 0 && reports.Crowded(r):
+		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
 	case failed > 0:
 		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
-	case len(verdicts) > 0 && crowded(r):
-		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
 	}
 	return nil
-}
-
-// crowded reports whether there was too little memory, so that figures may be wrong.
-func crowded(r *replay.Report) bool {
-	for _, o := range []*replay.Outcome{&r.Policy, r.Against} {
-		if o != nil && (o.Shared > 0 || o.Delay != nil && o.Delay.NoRoom > 0) {
-			return true
-		}
-	}
-	return false
 }

@@ -224,16 +224,37 @@ func (c *Condition) Judge(r *replay.Report) Verdict {
 	if len(all) == 0 {
 		v.Holds, v.Measured = true, "no window was asked, so there is nothing to judge"
 	}
+	if Crowded(r) {
+		v.Holds = true
+		v.Measured += ", but there was too little memory for exact figures, so that it may be otherwise"
+	}
 	if c.limiter != "" && limiterOf(last(r), c.limiter).Mode == "shadow" {
 		v.Measured += ", if it were enforced"
 	}
 	return v
 }
 
+// Covers reports whether any limiter met a request: where none did, no condition is judged as passed.
+func Covers(o *replay.Outcome) bool {
+	return slices.ContainsFunc(o.Limiters, func(l replay.Limiter) bool { return l.Requests > 0 })
+}
+
+// Crowded reports whether there was too little memory, so that figures may be wrong: then no condition is judged as passed either.
+func Crowded(r *replay.Report) bool {
+	for _, o := range []*replay.Outcome{&r.Policy, r.Against} {
+		if o != nil && (o.Shared > 0 || o.Delay != nil && o.Delay.NoRoom > 0) {
+			return true
+		}
+	}
+	return false
+}
+
 // unjudgeable says why nothing that c is about can have happened, whatever the log; empty: it can.
 func (c *Condition) unjudgeable(r *replay.Report) string {
 	o := last(r)
 	switch {
+	case o.Requests > 0 && !Covers(o):
+		return "no limiter covers any request, so there is nothing to judge"
 	case c.metric.of == "lines" || c.metric.name == "unlimited":
 		return ""
 	case c.limiter == "" && o.Requests > 0 && o.Unlimited == o.Requests:

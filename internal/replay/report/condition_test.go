@@ -12,7 +12,7 @@ import (
 
 // refusing is a report of so many refused of so many requests.
 func refusing(refused, requests int64) *replay.Report {
-	return &replay.Report{Policy: replay.Outcome{Requests: requests, Refused: refused}}
+	return &replay.Report{Policy: replay.Outcome{Requests: requests, Refused: refused, Limiters: []replay.Limiter{{Name: "all", Requests: requests, Refused: refused}}}}
 }
 
 func judge(t *testing.T, text string, r *replay.Report) Verdict {
@@ -107,6 +107,30 @@ func TestAnEstimateIsJudgedOnTheDoubtfulSide(t *testing.T) {
 		v := judge(t, text, r)
 		if v.Holds != holds || !strings.Contains(v.Measured, "estimated") {
 			t.Errorf("%s: %+v, want %v, and that it is estimated", text, v, holds)
+		}
+	}
+}
+
+// What cannot pass says so itself, in whichever form it is read.
+func TestNoConditionPassesWhereFiguresSayNothing(t *testing.T) {
+	for want, spoil := range map[string]func(r *replay.Report){
+		"no limiter covers any request, so there is nothing to judge": func(r *replay.Report) {
+			for i := range r.Against.Limiters {
+				r.Against.Limiters[i].Requests = 0
+			}
+		},
+		"there was too little memory for exact figures, so that it may be otherwise":     func(r *replay.Report) { r.Against.Shared = 1 },
+		"but there was too little memory for exact figures, so that it may be otherwise": func(r *replay.Report) { r.Policy.Delay = &replay.Delay{NoRoom: 1} },
+	} {
+		for _, text := range []string{"refused > 99%", "widget-leads.refused > 99%", "newly-touched > 99%", "malformed > 99%", "unlimited > 99%"} {
+			r := made()
+			if v := judge(t, text, r); v.Holds {
+				t.Errorf("%+v", v)
+			}
+			spoil(r)
+			if v := judge(t, text, r); !v.Holds || !strings.HasSuffix(v.Measured, want) {
+				t.Errorf("%+v; want that %s", v, want)
+			}
 		}
 	}
 }
