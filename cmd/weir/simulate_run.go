@@ -275,6 +275,12 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 			verdicts = append(verdicts, c.Judge(r))
 		}
 	}
+	if disordered(r) {
+		for i := range verdicts {
+			verdicts[i].Holds = true
+			verdicts[i].Measured += "; but more than 0.1 % of the requests came out of order, and were counted at a wrong time"
+		}
+	}
 	if err := s.print(cmd.OutOrStdout(), r, verdicts, ended); err != nil {
 		return no(err, "")
 	}
@@ -347,8 +353,14 @@ func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []report
 		return no(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
 	case len(verdicts) > 0 && reports.Crowded(r):
 		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
+	case len(verdicts) > 0 && disordered(r):
+		return no(fmt.Errorf("no gate passes where more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
+			r.Log.OutOfOrder, count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
 	case failed > 0:
 		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
 	}
 	return nil
 }
+
+// disordered reports whether so many requests came later than --reorder makes good that the figures say little of the log.
+func disordered(r *replay.Report) bool { return r.Log.OutOfOrder > r.Log.Requests/1000 }
