@@ -35,6 +35,7 @@ type simulation struct {
 	replay    *replay.Replay
 	malformed []replay.BadLine // the first of them
 	page      *pageFile        // nil: none is written
+	found     []bool           // of the fields that --key names, those that a line had
 }
 
 func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
@@ -202,6 +203,7 @@ func (s *simulation) read(ctx context.Context, reader *accesslog.Reader) error {
 	if !s.f.until.IsZero() {
 		until = s.f.until.UnixNano()
 	}
+	s.found = make([]bool, len(s.f.keys))
 	var line accesslog.Line
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
@@ -222,6 +224,9 @@ func (s *simulation) read(ctx context.Context, reader *accesslog.Reader) error {
 		}
 		if line.Time < since || line.Time >= until {
 			continue
+		}
+		for i := range s.found {
+			s.found[i] = s.found[i] || line.Field(i) != nil
 		}
 		if err := s.replay.Add(&line); err != nil {
 			return plainly(err)
@@ -269,10 +274,21 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 	if ended == nil && r.Log.Requests == 0 {
 		return s.nothing(r)
 	}
+	missing := s.missing()
+	for _, key := range missing {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: no line has the field of --key %s=%s, so nothing was counted by it: is it spelled as in the log?\n",
+			key.source, reports.Shown(key.field, 200))
+	}
 	verdicts := []reports.Verdict{}
 	for _, c := range s.f.failIf {
 		if ended == nil { // of a part of the log there is no verdict
 			verdicts = append(verdicts, c.Judge(r))
+		}
+	}
+	if len(missing) > 0 {
+		for i := range verdicts {
+			verdicts[i].Holds = true
+			verdicts[i].Measured += "; but no line has a field that --key names"
 		}
 	}
 	if disordered(r) {
@@ -292,6 +308,16 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 		return no(fmt.Errorf("the log was read in part: %w", ended), hint)
 	}
 	return s.judge(cmd.ErrOrStderr(), r, verdicts)
+}
+
+// missing are the fields that no line has had.
+func (s *simulation) missing() (all []keyField) {
+	for i, found := range s.found {
+		if !found {
+			all = append(all, s.f.keys[i])
+		}
+	}
+	return all
 }
 
 // nothing is what a run without a request ends with: nothing was shown, so no gate may pass.
@@ -356,6 +382,8 @@ func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []report
 	case len(verdicts) > 0 && disordered(r):
 		return no(fmt.Errorf("no gate passes where more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
 			r.Log.OutOfOrder, count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
+	case len(verdicts) > 0 && len(s.missing()) > 0:
+		return no(fmt.Errorf("no gate passes where no line has the field of --key %s=%s", s.missing()[0].source, s.missing()[0].field), "name a field that the log has, or leave it out")
 	case failed > 0:
 		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
 	}

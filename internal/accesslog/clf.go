@@ -35,7 +35,18 @@ func newCLF(shape clfShape, fields []string) *clf {
 	return c
 }
 
-func (c *clf) has(field string) bool { return slices.Contains(clfFields, field) }
+func (c *clf) has(field string) bool {
+	at := slices.Index(clfFields, field)
+	switch field {
+	case "http_referer", "http_user_agent":
+		return c.shape != common
+	case "http_x_forwarded_for":
+		return c.shape == combined || c.shape == vhost // where it was added at the end
+	case "server_name":
+		return c.shape == vhost
+	}
+	return at >= 0
+}
 
 // parts are the values of one line, as they stand in it.
 type parts struct {
