@@ -205,13 +205,14 @@ func (p *Plan) fit() {
 	if p.sessions {
 		total = forSessions
 	}
+	need := total // with the smaller ones, which come first whatever the budget is
 	var fitting []*part
 	for _, w := range p.parts {
-		if need := total + w.least(quick); need > p.options.Budget {
+		if need += w.least(quick); need > p.options.Budget {
 			p.skip(w.limiter.Name, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d would do", w.window.Limit, w.window.Per, w.least(quick), need))
 			continue
 		}
-		total += w.least(quick)
+		total = need
 		fitting = append(fitting, w)
 	}
 	for _, w := range fitting {
@@ -247,7 +248,11 @@ func (p *Plan) write() {
 			add("%s: not tested: %s", s.Limiter, s.Detail)
 		}
 	}
-	add("at most %d requests over %d connections, in about %v, plus what %d requests take", p.Requests, p.options.Workers, p.span(), p.Requests)
+	waits := ""
+	if span := p.span(); span > 0 {
+		waits = fmt.Sprintf(", in about %v and what these take", span)
+	}
+	add("at most %d requests over %d connections%s", p.Requests, p.options.Workers, waits)
 }
 
 func (p *Plan) bodyInWords(e endpoint) string {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -108,5 +109,42 @@ func TestWhatTheBudgetDoesNotDoForIsSkippedAndSaysWhatWould(t *testing.T) {
 	}
 	if len(plan.Skipped) != len(Clauses) || plan.Skipped[0].Limiter != "large" || !strings.Contains(plan.Skipped[0].Detail, "a budget of 30") {
 		t.Errorf("skipped: %+v", plan.Skipped)
+	}
+}
+
+// A budget that is said to do for a limiter does.
+func TestTheBudgetThatWouldDoDoes(t *testing.T) {
+	policy := "limiters:\n"
+	for i, limit := range []int{1000, 10, 6000, 300, 30, 120} {
+		policy += fmt.Sprintf("  - {name: l%d, routes: [/l%d], windows: [%d per minute by ip]}\n", i, i, limit)
+	}
+	o := newNetwork().options(policyOf(t, policy))
+	o.Budget, o.Quick = 500, true
+	plan, err := NewPlan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := plan.Lines[len(plan.Lines)-1]; strings.Contains(last, "0s") {
+		t.Errorf("nothing is waited for, and it says %q", last)
+	}
+	for _, skipped := range plan.Skipped {
+		if skipped.Clause != Clauses[0].ID {
+			continue
+		}
+		_, text, _ := strings.Cut(skipped.Detail, "a budget of ")
+		if _, err := fmt.Sscanf(text, "%d would do", &o.Budget); err != nil {
+			t.Fatalf("%q: %v", skipped.Detail, err)
+		}
+		for _, less := range []int{1, 0} {
+			o.Budget -= less
+			again, err := NewPlan(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out := slices.ContainsFunc(again.Skipped, func(r Result) bool { return r.Limiter == skipped.Limiter }); out != (less == 1) {
+				t.Errorf("%s: %q, and with %d it is left out: %v", skipped.Limiter, skipped.Detail, o.Budget, out)
+			}
+			o.Budget += less
+		}
 	}
 }
