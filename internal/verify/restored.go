@@ -28,6 +28,9 @@ func (d *driver) restored(ctx context.Context) error {
 	if own := t.byOwn.from.Add(-early); !t.byOwn.isZero() && times[0].Sub(own) > early && times[0].Sub(own) < 3*time.Second/2 {
 		times = []time.Time{own, times[0]} // Retry-After says that it ends a little sooner
 	}
+	if enough := t.enough.Add(soon); !t.enough.IsZero() && enough.After(times[len(times)-1]) && enough.Before(end.to) {
+		times = append(times, enough) // a 429 has said that waiting so long is enough
+	}
 	var moved *answer // a refusal that names another Reset, when that of t has not come
 	for _, at := range times {
 		if time.Until(at) <= 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -138,5 +139,38 @@ func TestNoWaitIsLongerThanItMayBe(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// hasty answers with Retry-After one second too short.
+type hasty struct{ http.ResponseWriter }
+
+func (h hasty) WriteHeader(status int) {
+	if n, err := strconv.Atoi(h.Header().Get("Retry-After")); err == nil {
+		h.Header().Set("Retry-After", strconv.Itoa(max(n-1, 1)))
+	}
+	h.ResponseWriter.WriteHeader(status)
+}
+
+// Also in windows too short for finding out what time it is there, who waits as a 429 says is refused where that was too short.
+func TestAHastyRetryAfterIsFoundInShortWindows(t *testing.T) {
+	for _, per := range []string{"2", "3", "5"} {
+		for after := time.Duration(0); after < time.Second; after += 170 * time.Millisecond {
+			t.Run(fmt.Sprint(per, " seconds, ", after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(after)
+					policy := onePolicy("10 per " + per + " seconds by ip")
+					handler := limited(t, policy, http.HandlerFunc(fine))
+					n := newNetwork()
+					defer n.serving(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(hasty{w}, r) }))()
+					report := verified(t, n.options(policyOf(t, policy)))
+					for _, x := range report.Results {
+						if (x.Verdict == Broken) != (x.Clause == "retry-after") {
+							t.Errorf("%s is %s: %s", x.Clause, x.Verdict, x.Detail)
+						}
+					}
+				})
+			})
+		}
 	}
 }
