@@ -84,3 +84,42 @@ func (b *book) results(p weir.Policy) []Result {
 	}
 	return all
 }
+
+// excuses say of clauses why nothing was found of them, where that is not told elsewhere.
+var excuses = map[string]string{
+	"fields-served":            "no request was served",
+	"fields-error":             "no error was answered",
+	"fields-refused":           "nothing was refused",
+	"retry-after-only-refused": "nothing else than 429s was answered",
+	"limit":                    "no answer had the three fields",
+	"window":                   "no answer had the three fields",
+	"retry-after":              "no 429 had a Retry-After to be held against what happened",
+	"restored":                 "no window was seen to end",
+	"refused-free":             "no window was seen to end",
+	"reset-constant":           "no two answers of one window had a Reset",
+	"exposed":                  "no answer to a request of another origin was seen",
+}
+
+// excuse says of every clause of which nothing was found why that is. err is why the verification of the limiter ended early; nil: it did
+// not.
+func (d *driver) excuse(err error) {
+	spent := d.last != nil && d.served == nil
+	for _, c := range Clauses {
+		why := excuses[c.ID]
+		switch {
+		case d.run.book.verdict(c.ID, d.name) != "":
+			continue
+		case err != nil:
+			why = err.Error()
+		case d.second != "" && c.ID == "separate":
+			why = d.second
+		case d.credential == "" && c.ID == "unverified":
+			why = d.noneToDoubt()
+		case spent:
+			why = "every request was refused: its budget was spent when it began"
+		case why == "":
+			why = "no answer was seen that would show it"
+		}
+		d.untested(c.ID, "%s", why)
+	}
+}

@@ -272,6 +272,9 @@ func (d *driver) lookAtPreflight(ctx context.Context) error {
 		return err
 	}
 	switch spent, ok := d.between(before, after); {
+	case !before.complete() || !after.complete():
+		d.untested("preflight-free", "the answers lack the fields that would tell")
+		return nil
 	case !ok:
 		d.untested("preflight-free", "the window ended, or its budget, around the preflight")
 		return nil
@@ -295,6 +298,9 @@ func (d *driver) checkPreflight(a *answer) {
 		d.checkFields("fields-preflight", a)
 		return
 	}
+	if problem(a.header, standing()...) == "" {
+		d.kept("fields-preflight", "on a preflight that was refused, its own budget being spent")
+	}
 	d.checkRefusal(a)
 }
 
@@ -310,11 +316,7 @@ func (d *driver) between(before, after *answer) (spent int64, ok bool) {
 // lookAtUnverified sends credentials that do not verify, between two requests of main's.
 func (d *driver) lookAtUnverified(ctx context.Context) error {
 	if d.credential == "" || d.main.authorization == "" {
-		why := d.stands
-		if why == "" {
-			why = "it counts by no credential"
-		}
-		d.untested("unverified", "%s", why)
+		d.untested("unverified", "%s", d.noneToDoubt())
 		return nil
 	}
 	before := d.last
@@ -346,6 +348,14 @@ func (d *driver) lookAtUnverified(ctx context.Context) error {
 	}
 	d.untested("unverified", "others use the same budget")
 	return err
+}
+
+// noneToDoubt says why there is no credential that could be made one that does not verify.
+func (d *driver) noneToDoubt() string {
+	if d.stands != "" {
+		return d.stands
+	}
+	return "it counts by no credential"
 }
 
 // sendUnverified sends three requests that nobody can be charged for but their address.

@@ -106,15 +106,7 @@ func (r *runner) all(ctx context.Context) error {
 func (r *runner) one(ctx context.Context, w *part) error {
 	d := newDriver(r, w)
 	err := d.drive(ctx)
-	why := "nothing showed it"
-	if err != nil {
-		why = err.Error()
-	}
-	for _, c := range Clauses {
-		if r.book.verdict(c.ID, w.limiter.Name) == "" {
-			r.book.untested(c.ID, w.limiter.Name, "%s", why)
-		}
-	}
+	d.excuse(err)
 	r.mu.Lock()
 	delete(r.doing, w.limiter.Name)
 	r.mu.Unlock()

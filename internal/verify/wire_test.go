@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -147,4 +148,30 @@ func TestTheBudgetThatWouldDoDoes(t *testing.T) {
 			o.Budget += less
 		}
 	}
+}
+
+// Where nothing could be seen, the report says what was in the way.
+func TestASpentBudgetIsTheReasonForWhatIsNotSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := onePolicy("20 per minute by ip")
+		n := newNetwork()
+		defer n.serving(limited(t, policy, http.HandlerFunc(fine)))()
+		o := n.options(policyOf(t, policy))
+		o.Quick = true
+		verified(t, o)
+		for _, x := range verified(t, o).Results {
+			want := ""
+			switch x.Clause {
+			case "fields-served", "fields-error":
+				want = "its budget was spent when it began"
+			case "separate":
+				want = "by address"
+			case "unverified":
+				want = "by no credential"
+			}
+			if x.Detail == "" || !strings.Contains(x.Detail, want) || want != "" && x.Verdict != Untested {
+				t.Errorf("%s is %s: %q, want %q", x.Clause, x.Verdict, x.Detail, want)
+			}
+		}
+	})
 }
