@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -45,9 +46,9 @@ func callerDefects() []defect {
 		{"every connection has a budget", and("", connection), implies{"shared": "", "admitted": "as many as the connections times the limit are", "remaining": "each connection's counts for itself"}},
 		{"every connection of a session has a budget", and("session", connection), implies{"shared@widget-session,widget-leads": "", "admitted@widget-session,widget-leads": "", "remaining@widget-session,widget-leads": ""}},
 		{"every endpoint has a budget", and("", func(x *exchange) string { return x.endpoint() }), implies{"shared@widget-session,wp-plugin": ""}},
-		{"every method has a budget", and("", func(x *exchange) string { return x.r.Method }), implies{"shared@widget-session": ""}},
+		{"every method has a budget", and("", func(x *exchange) string { return x.r.Method }), implies{"shared@widget-session": "", "spelling@wp-plugin": "HEAD is a method"}},
 		{"every language has a budget", and("", func(x *exchange) string { return x.r.Header.Get("Accept-Language") }), implies{"shared": ""}},
-		{"every query has a budget", and("", func(x *exchange) string { return x.r.URL.RawQuery }), implies{"spelling": ""}},
+		{"every query has a budget", and("", func(x *exchange) string { return x.r.URL.RawQuery }), implies{"spelling": "", "shared": "agent_id may stand there"}},
 		{"every spelling of a session's token has a budget", and("session", func(x *exchange) string { return x.claimed }), implies{"shared@widget-session,widget-leads": ""}},
 
 		{"every token that does not verify has a budget", and("ip", func(x *exchange) string {
@@ -55,7 +56,7 @@ func callerDefects() []defect {
 				return x.claimed
 			}
 			return ""
-		}), implies{"unverified@widget-session,widget-leads,wp-plugin": ""}},
+		}), implies{"unverified@widget-session,widget-leads,wp-plugin": "", "shared?": "a limiter that knows no credential sees none in any bearer"}},
 		{"a session is charged for tokens that do not verify", func(a *api) {
 			a.breaks.verify = func(x *exchange) {
 				if id, ok := sessionOf(x.claimed, x.now.Unix()); !ok && id != "" {
@@ -83,7 +84,7 @@ func callerDefects() []defect {
 				}
 				return value
 			}
-		}, implies{"unverified@widget-session,widget-leads,wp-plugin": ""}},
+		}, implies{"unverified@widget-session,widget-leads,wp-plugin": "", "shared?": "a limiter that knows no credential sees none in any bearer"}},
 
 		{"the leftmost X-Forwarded-For is believed", believes("X-Forwarded-For", first), implies{"forwarded@widget-init": ""}},
 		{"the rightmost X-Forwarded-For is believed", believes("X-Forwarded-For", last), implies{"forwarded@widget-init": ""}},
@@ -92,6 +93,71 @@ func callerDefects() []defect {
 		{"CF-Connecting-IP is believed", believes("CF-Connecting-IP", first), implies{"forwarded@widget-init": ""}},
 		{"True-Client-IP is believed", believes("True-Client-IP", first), implies{"forwarded@widget-init": ""}},
 		{"X-Client-IP is believed", believes("X-Client-IP", first), implies{"forwarded@widget-init": ""}},
+		{"Fly-Client-IP is believed", believes("Fly-Client-IP", first), implies{"forwarded@widget-typing": ""}},
+		{"X-Envoy-External-Address is believed", believes("X-Envoy-External-Address", first), implies{"forwarded@widget-typing": ""}},
+		{"X-Azure-ClientIP is believed", believes("X-Azure-ClientIP", first), implies{"forwarded@widget-typing": ""}},
+		{"X-Original-Forwarded-For is believed", believes("X-Original-Forwarded-For", first), implies{"forwarded@widget-typing": ""}},
+		{"X-Remote-IP is believed", believes("X-Remote-IP", first), implies{"forwarded@widget-typing": ""}},
+		{"X-Remote-Addr is believed", believes("X-Remote-Addr", first), implies{"forwarded@widget-typing": ""}},
+		{"X-Forwarded-Host is believed", believes("X-Forwarded-Host", first), implies{"forwarded@widget-typing": ""}},
+		{"a second line of X-Forwarded-For is believed", func(a *api) {
+			a.breaks.peer = func(r *http.Request) string {
+				if lines := r.Header.Values("X-Forwarded-For"); len(lines) > 1 {
+					return lines[1]
+				}
+				return ""
+			}
+		}, implies{"forwarded@widget-typing": ""}},
+	}
+}
+
+// pretenceDefects are those of budgets that go with what any client may write.
+func pretenceDefects() []defect {
+	by := func(f func(x *exchange) string) func(*api) {
+		return func(a *api) {
+			a.breaks.key = func(x *exchange, _, value string) string { return value + f(x) }
+		}
+	}
+	field := func(name string) func(*api) { return by(func(x *exchange) string { return x.r.Header.Get(name) }) }
+	// then lets the backend do what a field says, after the request was counted as what it is.
+	then := func(f func(x *exchange)) func(*api) {
+		return by(func(x *exchange) string { f(x); return "" })
+	}
+	typing := func(f func(x *exchange) string) func(*api) {
+		return by(func(x *exchange) string {
+			if x.rule.name != "widget-typing" {
+				return ""
+			}
+			return f(x)
+		})
+	}
+	return []defect{
+		{"every agent has a budget of a limiter by address", typing(func(x *exchange) string { return x.r.Header.Get("X-Agent-Id") }), implies{"shared@widget-typing": ""}},
+		{"every agent of a query has a budget of a limiter by address", typing(func(x *exchange) string { return x.r.URL.Query().Get("agent_id") }), implies{"shared@widget-typing": ""}},
+		{"every Authorization has a budget of a limiter by address", typing(func(x *exchange) string { return x.claimed }), implies{"shared@widget-typing": ""}},
+		{"every API key has a budget", field("X-Api-Key"), implies{"shared@widget-typing": ""}},
+		{"every agent of a session has a budget", field("X-Agent-Id"), implies{"shared@widget-leads,widget-typing,wp-plugin": ""}},
+		{"every User-Agent has a budget", field("User-Agent"), implies{"shared": ""}},
+		{"every cookie has a budget", field("Cookie"), implies{"shared": ""}},
+		{"every Referer has a budget", field("Referer"), implies{"shared": ""}},
+		{"every Accept has a budget", field("Accept"), implies{"shared": ""}},
+		{"every foreign origin has a budget", by(func(x *exchange) string {
+			return strings.TrimPrefix(x.r.Header.Get("Origin"), "https://verify.example.com")
+		}), implies{"shared": ""}},
+		{"HEAD has a budget of its own", by(func(x *exchange) string {
+			if x.r.Method == http.MethodHead {
+				return "HEAD"
+			}
+			return ""
+		}), implies{"spelling@wp-plugin": ""}},
+		{"every method that X-HTTP-Method-Override names has a budget", field("X-HTTP-Method-Override"), implies{"spelling": ""}},
+		{"every path that X-Original-URL names has a budget", field("X-Original-URL"), implies{"spelling": ""}},
+		{"every path that X-Rewrite-URL names has a budget", field("X-Rewrite-URL"), implies{"spelling": ""}},
+		{"the backend believes X-HTTP-Method-Override", then(func(x *exchange) {
+			x.r.Method = cmp.Or(x.r.Header.Get("X-HTTP-Method-Override"), x.r.Method)
+		}), implies{"spelling@widget-leads": ""}},
+		{"the backend believes X-Original-URL", then(func(x *exchange) { x.path = cmp.Or(x.r.Header.Get("X-Original-URL"), x.path) }), implies{"spelling@widget-leads": ""}},
+		{"the backend believes X-Rewrite-URL", then(func(x *exchange) { x.path = cmp.Or(x.r.Header.Get("X-Rewrite-URL"), x.path) }), implies{"spelling@widget-leads": ""}},
 	}
 }
 

@@ -102,6 +102,9 @@ func (s *secrets) shown(a *answer, own http.Header, base string) *Exchange {
 		}
 		lines.Set(name, value)
 	}
+	for name, values := range a.request.lines {
+		lines[http.CanonicalHeaderKey(name)] = values
+	}
 	writeFields(&q, lines)
 	if a.request.body != "" {
 		fmt.Fprintf(&q, "\n%s", a.request.body)

@@ -21,7 +21,7 @@ const (
 const (
 	forSessions = 4   // two sessions, and one more try for each
 	forLook     = 40  // see look.go
-	forSpent    = 62  // spent.go
+	forSpent    = 92  // spent.go, pretend.go
 	forRestored = 30  // restored.go
 	forErrors   = 5   // provoke.go
 	forLost     = 6   // requests whose answer never came

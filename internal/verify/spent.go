@@ -52,14 +52,17 @@ func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try
 	if r.path != d.part.endpoints[0].path && !d.answersLikeEndpoint(a) {
 		return a, another, nil
 	}
+	got, err := d.isSpent(ctx, t)
+	return a, got, err
+}
+
+// isSpent makes sure that the budget is still spent.
+func (d *driver) isSpent(ctx context.Context, t *tally) (try, error) {
 	still, err := d.ask(ctx)
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case !still.admitted() && still.reset == t.reset:
-		return a, escaped, nil
+	if err != nil || !still.admitted() && still.reset == t.reset {
+		return escaped, err
 	}
-	return a, tooLate, nil
+	return tooLate, nil
 }
 
 // answersLikeEndpoint reports whether an answer is what the endpoint says when it admits. With bodies that validation refuses, that is an
@@ -153,8 +156,7 @@ func (d *driver) tryShared(ctx context.Context, t *tally) error {
 			return nil
 		}
 	}
-	d.kept("shared", "refused on new connections: %s", strings.Join(tried, ", "))
-	return nil
+	return d.tryIndifferent(ctx, t, "refused on new connections: "+strings.Join(tried, ", "))
 }
 
 // tryAgainShared makes sure that a request was admitted while the budget is spent.
@@ -182,37 +184,6 @@ func (d *driver) respellings() []string {
 		all = append(all, "Bearer "+other)
 	}
 	return all
-}
-
-// forwardedFields are what a client may claim about where it comes from.
-var forwardedFields = [][2]string{
-	{"X-Forwarded-For", "203.0.113.7"}, {"X-Forwarded-For", "203.0.113.8, 198.51.100.9"}, {"X-Forwarded-For", "127.0.0.1"},
-	{"Forwarded", "for=203.0.113.10"}, {"X-Real-IP", "203.0.113.11"}, {"True-Client-IP", "203.0.113.12"}, {"CF-Connecting-IP", "203.0.113.13"},
-	{"X-Client-IP", "203.0.113.14"}, {"X-Cluster-Client-IP", "203.0.113.15"}, {"Fastly-Client-IP", "203.0.113.16"}, {"X-Originating-IP", "203.0.113.17"},
-	{"Via", "1.1 203.0.113.18"},
-}
-
-func (d *driver) tryForwarded(ctx context.Context, t *tally) error {
-	late := false
-	for _, f := range forwardedFields {
-		a, got, err := d.attemptMain(ctx, t, d.plain().with(f[0], f[1]))
-		if err != nil {
-			return err
-		}
-		switch got {
-		case escaped:
-			d.broken("forwarded", a, "answered %d with %s: %s, while it is refused without (unless the verifier's own address is that of a trusted proxy)", a.status, f[0], f[1])
-			return nil
-		case tooLate:
-			late = true
-		}
-	}
-	if late {
-		d.untested("forwarded", "the window ended before all of it could be tested")
-		return nil
-	}
-	d.kept("forwarded", "refused with %d made-up fields", len(forwardedFields))
-	return nil
 }
 
 // A spelling is a way to write a path that some server or other takes for the same.
@@ -269,8 +240,12 @@ func (d *driver) trySpellings(ctx context.Context, t *tally) error {
 			late = true
 		}
 	}
+	disguised, after, err := d.tryDisguises(ctx, t)
+	if err != nil || disguised {
+		return err
+	}
 	switch {
-	case late:
+	case late || after:
 		d.untested("spelling", "the window ended before all of it could be tested")
 	case alike > 0:
 		d.kept("spelling", "refused, or answered as something else, with %d spellings; %d more are answered as any path is, so that they need not be the endpoint",

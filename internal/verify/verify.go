@@ -9,7 +9,7 @@
 //	caller.go     who sends, and what
 //	look.go       a request of each kind, while there is budget
 //	drain.go      the budget is used up, and what was admitted is judged
-//	spent.go      attempts to get more
+//	spent.go      attempts to get more      pretend.go  with what a client may write at will
 //	restored.go   the end of the window
 //	provoke.go    errors
 //	judge.go      what one answer alone shows      count.go  what the answers of one window show

@@ -31,6 +31,7 @@ type request struct {
 	method string
 	path   string            // as it goes over the wire, after the base path
 	fields map[string]string // beside those that every request has; an empty value leaves one of those out
+	lines  http.Header       // fields of several lines each
 	body   string
 	fresh  bool  // on a new connection
 	on     *slot // on this connection; nil: any
@@ -235,6 +236,9 @@ func (w *wire) compose(ctx context.Context, r request) (*http.Request, error) {
 			continue
 		}
 		out.Header.Set(name, value)
+	}
+	for name, values := range r.lines {
+		out.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	return out, nil
 }
