@@ -178,7 +178,7 @@ func (d *driver) send(ctx context.Context, r request) (*answer, error) {
 		a, err := d.run.wire.send(ctx, r, d.take)
 		var lost *lostError
 		switch {
-		case err == nil && !a.isOfSomethingElse():
+		case err == nil && (r.beside || !a.isOfSomethingElse()):
 			return a, nil
 		case err == nil:
 			err = fmt.Errorf("%s %s was answered %d, without the fields", r.method, r.path, a.status)

@@ -164,6 +164,7 @@ func (d *driver) tryDisguises(ctx context.Context, t *tally) (through, late bool
 		return through, late, err
 	}
 	for _, x := range d.disguises() {
+		x.request.beside, x.control.beside = !d.covers(x.request), true
 		a, got, err := d.attempt(ctx, t, x.request)
 		if err != nil {
 			return false, late, err

@@ -261,6 +261,7 @@ func (d *driver) trySpellings(ctx context.Context, t *tally) error {
 func (d *driver) control(ctx context.Context, r request) (try, error) {
 	dir := r.path[:strings.LastIndexByte(d.part.endpoints[0].path, '/')]
 	r.path = "/weir-verify-nothing" + dir + "/weir-verify-nothing"
+	r.beside = true
 	a, err := d.send(ctx, r)
 	if err != nil {
 		return 0, err

@@ -33,6 +33,7 @@ type request struct {
 	fields map[string]string // beside those that every request has; an empty value leaves one of those out
 	lines  http.Header       // fields of several lines each
 	body   string
+	beside bool  // it need be none of the limiter's: a 502 tells as much of it as any other answer
 	fresh  bool  // on a new connection
 	on     *slot // on this connection; nil: any
 }
@@ -260,7 +261,7 @@ func (w *wire) exchange(s *slot, out *http.Request) (*answer, error) {
 		a.body = a.body[:bodyBytes]
 	}
 	_ = response.Body.Close()
-	if tooLong || response.Close || response.StatusCode == http.StatusSwitchingProtocols {
+	if tooLong || response.Close || response.StatusCode == http.StatusSwitchingProtocols || out.Method == http.MethodHead { // which may have a body all the same
 		s.drop()
 	}
 	s.used = a.at
