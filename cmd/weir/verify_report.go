@@ -207,14 +207,23 @@ func verdictOf(r *verify.Report, clause, limiter string) (v verify.Verdict, ok b
 	return v, ok
 }
 
-// broken prints what was seen of each clause that is broken.
+// broken prints what was seen of each clause that is broken: once, where it is the same for several limiters, as the first of them shows it.
 func (p *reportPrinter) broken(r *verify.Report) {
-	for _, x := range r.Results {
-		if x.Verdict != verify.Broken {
+	for i, x := range r.Results {
+		same := func(o verify.Result) bool {
+			return o.Verdict == verify.Broken && o.Clause == x.Clause && o.Detail == x.Detail
+		}
+		if x.Verdict != verify.Broken || slices.ContainsFunc(r.Results[:i], same) {
 			continue
 		}
+		var limiters []string
+		for _, o := range r.Results[i:] {
+			if same(o) {
+				limiters = append(limiters, limiterOf(o))
+			}
+		}
 		says, source := clauseText(x.Clause)
-		p.line("", "\n%s %s, %s", marks[verify.Broken], docsync.Shown(x.Clause, 60), docsync.Shown(limiterOf(x), 60))
+		p.line("", "\n%s %s, %s", marks[verify.Broken], docsync.Shown(x.Clause, 60), p.where(limiters))
 		p.line("  ", "%s (%s)", says, source)
 		p.line("  ", "seen: %s", docsync.Shown(x.Detail, 2000))
 		if x.Exchange == nil {
@@ -226,6 +235,14 @@ func (p *reportPrinter) broken(r *verify.Report) {
 			p.line("  ", "at %s", docsync.Shown(x.Exchange.At, 60))
 		}
 	}
+}
+
+// where names limiters.
+func (p *reportPrinter) where(limiters []string) string {
+	if len(limiters) == len(p.limiters) && len(limiters) > 1 {
+		return "every limiter"
+	}
+	return docsync.Shown(strings.Join(limiters, ", "), 2000)
 }
 
 // mostLines of a message are printed; JSON has all of them.
@@ -267,11 +284,11 @@ type gap struct {
 // untested prints why clauses could not be tested, each reason once.
 func (p *reportPrinter) untested(r *verify.Report) {
 	for _, g := range p.gaps(r) {
-		where := strings.Join(g.limiters, ", ")
-		if len(g.limiters) == len(p.limiters) && len(g.limiters) > 1 {
-			where = "every limiter"
+		clauses := docsync.Shown(strings.Join(g.clauses, ", "), 2000)
+		if len(g.clauses) == len(verify.Clauses) {
+			clauses = "every clause"
 		}
-		p.line("", "\n%s %s (%s)", marks[verify.Untested], docsync.Shown(strings.Join(g.clauses, ", "), 2000), docsync.Shown(where, 2000))
+		p.line("", "\n%s %s (%s)", marks[verify.Untested], clauses, p.where(g.limiters))
 		p.line("  ", "%s", docsync.Shown(g.why, 2000))
 	}
 }

@@ -86,6 +86,32 @@ separate                  –
 	}
 }
 
+// What is the same for several limiters is said once.
+func TestAReportSaysNothingTwice(t *testing.T) {
+	r := &verify.Report{}
+	for _, c := range verify.Clauses {
+		for _, limiter := range []string{"leads", "typing", "init"} {
+			x := verify.Result{Clause: c.ID, Limiter: limiter, Verdict: verify.Untested, Detail: limiter + " is too large"}
+			if limiter != "init" && c.ID == "limit" {
+				x = verify.Result{Clause: c.ID, Limiter: limiter, Verdict: verify.Broken, Detail: "Limit is 7"}
+			}
+			if limiter == "leads" && c.ID == "window" {
+				x = verify.Result{Clause: c.ID, Limiter: limiter, Verdict: verify.Broken, Detail: "Remaining is 8 of 7"}
+			}
+			r.Results = append(r.Results, x)
+		}
+	}
+	var out bytes.Buffer
+	if err := (&reportPrinter{out: &out, paint: painter(&out, nil)}).print(r); err != nil {
+		t.Fatal(err)
+	}
+	for want, times := range map[string]int{"✗ limit, leads, typing": 1, "✗ limit": 1, "✗ window, leads": 1, "seen: Limit is 7": 1, "– every clause (init)": 1} {
+		if n := strings.Count(out.String(), want); n != times {
+			t.Errorf("%q %d times, want %d:\n%s", want, n, times, out.String())
+		}
+	}
+}
+
 // Forty limiters with long names do not make a report wider than a terminal.
 func TestAReportFitsTheTerminal(t *testing.T) {
 	r := found()
