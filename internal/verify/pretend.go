@@ -177,7 +177,7 @@ func (d *driver) tryDisguises(ctx context.Context, t *tally) (through, late bool
 		if err != nil {
 			return false, late, err
 		}
-		if c.admitted() && d.answersLikeEndpoint(c) || !c.admitted() && !d.covers(x.control) {
+		if c.status >= 500 || c.admitted() && d.answersLikeEndpoint(c) || !c.admitted() && !d.covers(x.control) {
 			continue
 		}
 		d.broken("spelling", a, "%s was answered %d as the endpoint answers, while %s is refused", x.says, a.status, d.part.endpoints[0])

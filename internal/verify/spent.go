@@ -266,7 +266,7 @@ func (d *driver) control(ctx context.Context, r request) (try, error) {
 	if err != nil {
 		return 0, err
 	}
-	if a.admitted() && d.answersLikeEndpoint(a) {
+	if a.status >= 500 || a.admitted() && d.answersLikeEndpoint(a) {
 		return another, nil
 	}
 	return escaped, nil
