@@ -59,7 +59,7 @@ func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
 	if cmd.Flags().Changed("reorder") && f.reorder.Duration == 0 {
 		f.reorder.Duration = -1 // lines as they stand
 	}
-	reader, err := s.open(cmd.InOrStdin())
+	reader, err := s.open(ctx, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -148,12 +148,15 @@ func (f *simulateFlags) checkConditions(o *replay.Options) error {
 }
 
 // open opens the logs.
-func (s *simulation) open(stdin io.Reader) (*accesslog.Reader, error) {
-	o := accesslog.Options{Files: s.logs, Stdin: stdin, Format: s.f.format, Reorder: s.f.reorder.Duration, Malformed: s.bad}
+func (s *simulation) open(ctx context.Context, stdin io.Reader) (*accesslog.Reader, error) {
+	o := accesslog.Options{Files: s.logs, Stdin: stdin, Format: s.f.format, Reorder: s.f.reorder.Duration, Malformed: s.bad, Stop: ctx.Done()}
 	for _, key := range s.f.keys {
 		o.Fields = append(o.Fields, key.field)
 	}
 	reader, err := accesslog.Open(o)
+	if errors.Is(err, accesslog.ErrStopped) {
+		return nil, no(errors.New("interrupted before a line was read"), "")
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, no(plainly(err), "name log files that are there; - is standard input")
 	}

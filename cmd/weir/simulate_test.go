@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,6 +74,54 @@ func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
+// A pipe that has nothing more to say does not keep it from ending.
+func TestAReplayThatWaitsForAQuietPipeIsInterruptedAtOnce(t *testing.T) {
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines, want := range map[int]string{0: "error: interrupted before a line was read\n", 100: "error: the log was read in part: interrupted\n"} {
+		cmd := exec.Command(path, "simulate", "-", "--json")
+		cmd.Env = cleanEnv()
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		from, in, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdin = from
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		if _, err := io.WriteString(in, later(0, lines)); err != nil {
+			t.Fatal(err)
+		}
+		var status error
+		ended := make(chan struct{})
+		go func() { status = cmd.Wait(); close(ended) }()
+		for wait, tries := time.NewTicker(200*time.Millisecond), 0; ; tries++ {
+			select {
+			case <-ended:
+			case <-wait.C:
+				if tries == 2 { // once: a second signal would end it anyway
+					_ = cmd.Process.Signal(syscall.SIGTERM)
+				}
+				if tries < 60 {
+					continue
+				}
+				t.Fatalf("%d lines: it has not ended", lines)
+			}
+			break
+		}
+		var exit *exec.ExitError
+		if !errors.As(status, &exit) || exit.ExitCode() != exitNo || !strings.Contains(errs.String(), want) {
+			t.Errorf("%d lines: it ended with %v:\n%s", lines, status, &errs)
+		}
+		_ = errors.Join(in.Close(), from.Close())
 	}
 }
 

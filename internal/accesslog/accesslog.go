@@ -8,6 +8,7 @@
 //	order.go      the lines that wait for those that may stand before them
 //	doubt.go      lines whose times are far ahead of those around them
 //	lines.go      text cut into lines, in blocks that the waiting lines share
+//	stop.go       pipes that have nothing to read
 //	unpack.go     gzip and zstd, told by content
 //	detect.go     the formats and their names; which one a file has
 //	clf.go        common, combined, vhost_combined, Traefik's own
@@ -65,6 +66,10 @@ type Options struct {
 	// times. 0 means 1 s, and 30 s for formats that give the time at which a request began but are written when it has ended;
 	// negative: lines come as they stand.
 	Reorder time.Duration
+
+	// Stop, once it is closed, ends the reading of what is no regular file and has nothing to read: with ErrStopped, after the lines that
+	// were read. nil: a pipe is waited for.
+	Stop <-chan struct{}
 
 	// Malformed, if set, is told of each line that cannot be read, and of each whose time is more than an hour ahead of all that stand
 	// before it in its file, and of at least half of the 32 that follow. It must not keep m.Text.

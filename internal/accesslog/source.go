@@ -178,7 +178,7 @@ func (s *source) openFirst() (twice bool, err error) {
 		}
 		return false, nil
 	}
-	f, err := os.Open(s.name)
+	f, err := s.openNamed()
 	if err != nil {
 		return false, fmt.Errorf("read an access log: %w", err)
 	}
@@ -190,6 +190,25 @@ func (s *source) openFirst() (twice bool, err error) {
 		return false, errors.Join(fmt.Errorf("read %s: %w", s.name, err), s.shut())
 	}
 	return s.info.Mode().IsRegular(), nil
+}
+
+// openNamed opens a file by its name, which waits where it is a pipe that nobody writes to.
+func (s *source) openNamed() (*os.File, error) {
+	if info, err := os.Stat(s.name); err != nil || info.Mode().IsRegular() || s.r.o.Stop == nil {
+		return os.Open(s.name)
+	}
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	o, ok := await(s.r.o.Stop, func() opened {
+		f, err := os.Open(s.name)
+		return opened{f, err}
+	})
+	if !ok {
+		return nil, fmt.Errorf("open %s: %w", s.name, ErrStopped)
+	}
+	return o.f, o.err
 }
 
 // open opens the file for the merge, if it is not.
@@ -224,6 +243,9 @@ func (s *source) start(look bool) (err error) {
 	var from io.Reader = newCounted(s)
 	if look {
 		from = s.input
+	}
+	if s.r.o.Stop != nil && (s.info == nil || !s.info.Mode().IsRegular()) {
+		from = &stoppable{from: from, stop: s.r.o.Stop}
 	}
 	text, packing, err := s.r.depackers.unpack(from)
 	if err != nil {
