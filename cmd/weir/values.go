@@ -129,6 +129,11 @@ func (e *endpoint) Set(value string) error {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return errors.New("want http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
 	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("port %s is none: want 1 to 65535", port)
+		}
+	}
 	e.URL = u
 	return nil
 }

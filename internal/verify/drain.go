@@ -10,7 +10,7 @@ import (
 
 // drain uses main's budget up, over many connections at once, and judges what was admitted.
 func (d *driver) drain(ctx context.Context) error {
-	d.does("using up %d per %v", d.part.window.Limit, d.part.window.Per)
+	d.does("using up %s", rateInWords(d.part.window))
 	if t := d.now(); t != nil && t.refused > 0 && len(t.admitted) == 0 {
 		for _, clause := range []string{"remaining", "admitted"} {
 			d.untested(clause, "the budget was spent when it began, and it may not wait for another")

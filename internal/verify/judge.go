@@ -177,7 +177,7 @@ func (d *driver) limitsInWords() string {
 		if i > 0 {
 			text += " and "
 		}
-		text += fmt.Sprintf("%d per %v", w.Limit, w.Per)
+		text += rateInWords(w)
 	}
 	if len(d.part.limiter.Overrides) > 0 {
 		text += ", and others for some callers"

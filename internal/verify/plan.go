@@ -235,11 +235,11 @@ func (p *Plan) write() {
 		add("POST %s, at most %d requests, for two sessions of agent %s", initPath, forSessions, p.options.Agent)
 	}
 	for _, w := range p.parts {
-		add("%s: at most %d requests, most of them %s%s; %d per %v are used up%s", w.limiter.Name, w.most(p.options.Quick), w.endpoints[0],
-			p.bodyInWords(w.endpoints[0]), w.window.Limit, w.window.Per, p.waitInWords(w))
+		add("%s: at most %d requests, most of them %s%s; %s are used up%s", w.limiter.Name, w.most(p.options.Quick), w.endpoints[0],
+			p.bodyInWords(w.endpoints[0]), rateInWords(w.window), p.waitInWords(w))
 		for _, longer := range w.limiter.Windows {
 			if longer.Limit != w.window.Limit || longer.Per != w.window.Per {
-				add("%s: its %d per %v are not used up", w.limiter.Name, longer.Limit, longer.Per)
+				add("%s: its %s are not used up", w.limiter.Name, rateInWords(longer))
 			}
 		}
 	}
@@ -253,6 +253,12 @@ func (p *Plan) write() {
 		waits = fmt.Sprintf(", in about %v and what these take", span)
 	}
 	add("at most %d requests over %d connections%s", p.Requests, p.options.Workers, waits)
+}
+
+// rateInWords is a window without what it counts by: 30 per minute.
+func rateInWords(w weir.Window) string {
+	rate, _, _ := strings.Cut(w.String(), " by ")
+	return rate
 }
 
 func (p *Plan) bodyInWords(e endpoint) string {
