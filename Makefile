@@ -56,6 +56,7 @@ staticcheck: ## staticcheck, at the version pinned above
 .PHONY: race
 race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
 	go test -race -count=1 -timeout 30m ./...
+	go test -count=1 ./internal/replay # with callers by the million, which -race leaves out
 
 .PHONY: fuzz
 fuzz: ## FUZZTIME (5s) of each fuzz target there is

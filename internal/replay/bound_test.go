@@ -1,3 +1,7 @@
+//go:build !race
+
+// Callers by the million, of one goroutine: the race detector would make that fifty times as slow, and finds nothing in it.
+
 package replay
 
 import (
@@ -6,6 +10,7 @@ import (
 	"math"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/accesslog"
 )
@@ -150,5 +155,36 @@ func TestEntriesAreFoundWhereTheyWerePut(t *testing.T) {
 	}
 	if used := 64<<20 - c.pool.left; used > n*entrySize*2 {
 		t.Errorf("%d bytes for %d entries", used, n)
+	}
+}
+
+// A caller with a million of waiting requests costs little more than serving them.
+func TestAMillionThatWaitAreOneLine(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "100000 per minute by ip")), Paced: true, Patience: time.Hour})
+	for range 1_000_000 {
+		send(t, r, 0, "192.0.2.7")
+	}
+	if n := len(r.lanes[0].waiting.lines); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	o := report(t, r).Policy
+	if d := o.Delay; d.Delayed != 900_000 || d.GaveUp+d.NoRoom != 0 || d.Max != 540 || d.Mean != 300 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestWhoFindsNoRoomToWaitIsCounted(t *testing.T) {
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Paced: true, Memory: LeastMemory, Patience: mostPatience})
+	room := r.lanes[0].waiting.left
+	for range 300_000 {
+		send(t, r, 0, "192.0.2.7")
+	}
+	w := r.lanes[0].waiting
+	if w.left < 0 || w.left >= itemBytes || int64(cap(w.order[0].items))*16 > room*5/4 {
+		t.Errorf("%d of %d bytes are left, %d items", w.left, room, cap(w.order[0].items))
+	}
+	fit := (room - lineBytes) / itemBytes
+	if d := w.delay; d.noRoom != 300_000-1-fit {
+		t.Errorf("no room for %d, and %d fit", d.noRoom, fit)
 	}
 }
