@@ -218,14 +218,16 @@ func TestAStartWithoutRedis(t *testing.T) {
 					t.Fatalf("nothing answered, and the outcome is %d", d.Outcome)
 				}
 			}
+			unsure := -n.store.failed.Load()
 			proxy.Pass(t)
 			n.recovered("a", 1)
 			n.until("a", weir.Counted)
 			if st := s.State(); !st.Ready || st.Mode != "server" {
 				t.Errorf("the server answers, and the state is %+v", st)
 			}
-			if c, want := one(t, server), total([]*node{n}, weir.Counted, weir.CountedLocally); c.count != want {
-				t.Errorf("%d units were admitted, %d are counted; %+v", want, c.count, n.outages())
+			unsure += n.store.failed.Load() // a take that a busy machine did not answer in time may have been charged
+			if c, want := one(t, server), total([]*node{n}, weir.Counted, weir.CountedLocally); c.count < want || c.count > want+unsure {
+				t.Errorf("%d units were admitted, %d are counted; %d takes were not answered; %+v", want, c.count, unsure, n.outages())
 			}
 		})
 	}
