@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/admin"
-	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/sample"
 )
 
@@ -155,7 +155,7 @@ func newAdminRevoke() *cobra.Command {
 				return err
 			}
 			if err := tokens.Revoke(cmd.Context(), args[0]); errors.Is(err, admin.ErrNoToken) {
-				return no(fmt.Errorf("nobody named %q has an admin token", docsync.Shown(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
+				return no(fmt.Errorf("nobody named %q has an admin token", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
 			} else if err != nil {
 				return no(err, "")
 			}

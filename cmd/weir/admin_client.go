@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/admin"
-	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 )
 
 // An operatorFlags value says which server a command talks to, and with which token.
@@ -137,7 +137,7 @@ func answeredNo(base string, status int, body []byte) error {
 	case said.Error.Code == "misdirected":
 		hint = "use the address that the server listens on, or start it with --admin-hosts and this name"
 	}
-	return no(errors.New(docsync.Shown(asError(said.Error.Message), 2000)), hint)
+	return no(errors.New(plaintext.Line(asError(said.Error.Message), 2000)), hint)
 }
 
 // asError spells a sentence of the server's as the errors of this program are.

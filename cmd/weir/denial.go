@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 )
 
 func newDenial() *cobra.Command {
@@ -49,7 +49,7 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, docsync.Shown(value, 1000))
+			fmt.Fprintf(w, "%s\t%s\n", name, plaintext.Line(value, 1000))
 		}
 	}
 	row("refused", clockTime(x.At))

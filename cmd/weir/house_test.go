@@ -29,7 +29,7 @@ var floors = map[string]int{
 	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/words": 1,
 	"internal/folder": 1, "internal/denial": 1, "internal/watch": 1, "internal/admin/page": 1, "internal/target": 1, "internal/accesslog": 1,
 
-	"": 0, "identity": 0, "headers": 0, "internal/uplot": 0,
+	"": 0, "identity": 0, "headers": 0, "internal/uplot": 0, "internal/plaintext": 0,
 }
 
 // floorOf returns a package's floor; examples stand on top, as users do.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 )
 
 const keyLong = `See and change what holds for one caller, on a running server.
@@ -257,9 +257,9 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LIMITER\tWINDOW\tSPENT\tLIMIT\tLEFT\tRESETS\tNOTE")
 	for _, x := range k.Windows {
-		name, window := docsync.Shown(x.Limiter, 80), docsync.Shown(x.Window, 200)
+		name, window := plaintext.Line(x.Limiter, 80), plaintext.Line(x.Window, 200)
 		if x.Lacks != "" {
-			fmt.Fprintf(w, "%s\t%s\t?\t?\t?\t\tnot known without its %s\n", name, window, docsync.Shown(x.Lacks, 200))
+			fmt.Fprintf(w, "%s\t%s\t?\t?\t?\t\tnot known without its %s\n", name, window, plaintext.Line(x.Lacks, 200))
 			continue
 		}
 		note, resets := "", "not open"

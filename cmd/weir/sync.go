@@ -22,6 +22,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/docsync"
 	"github.com/weirlimit/weir/internal/folder"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/pacer"
 )
 
@@ -182,7 +183,7 @@ func runSync(cmd *cobra.Command, f *syncFlags, dir string) error {
 func (s *syncing) run(ctx context.Context, dir string) (err error) {
 	docs, err := folder.Open(dir, folder.Options{Base: s.f.base.URL, Skip: fromRoot(s.f.state, s.f.share)})
 	if err != nil {
-		return no(errors.New(docsync.Shown(err.Error(), 500)), "name a folder that is there, and that you may read")
+		return no(errors.New(plaintext.Line(err.Error(), 500)), "name a folder that is there, and that you may read")
 	}
 	defer docs.Close()
 	client := &http.Client{}
@@ -236,7 +237,7 @@ func (s *syncing) connect(client *http.Client) (closeView func(), err error) {
 		OnRefused: func(pacer.Refusal) { s.refusals.add() },
 		OnSharedFailure: func(err error) {
 			lost.Do(func() {
-				s.show.say("warning: what is known of the budget cannot be kept: %s", docsync.Shown(err.Error(), 300))
+				s.show.say("warning: what is known of the budget cannot be kept: %s", plaintext.Line(err.Error(), 300))
 			})
 		},
 	}
@@ -244,7 +245,7 @@ func (s *syncing) connect(client *http.Client) (closeView func(), err error) {
 	if !s.f.dry { // which writes nothing, and sends nothing that would need to know
 		view, err := pacer.OpenFile(cmp.Or(s.f.share, s.f.state+".budget")) // what the last run has left of it, unless it is shared
 		if err != nil {
-			return nil, no(errors.New(docsync.Shown(err.Error(), 500)), "name with --share a file of your own, the same for all who use the token")
+			return nil, no(errors.New(plaintext.Line(err.Error(), 500)), "name with --share a file of your own, the same for all who use the token")
 		}
 		closeView = func() { _ = view.Close() } // it was read or written, or it did not matter
 		o.Shared = view
@@ -272,10 +273,10 @@ func (t impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 // push does what is planned, but for a dry run.
 func (s *syncing) push(ctx context.Context) error {
 	if s.plan.Derived > 0 && s.f.base.URL.Host == s.f.to.URL.Host && len(s.plan.Send) > 0 {
-		s.show.say("links of documents begin with %s; --base-url says otherwise", docsync.Shown(s.f.base.String(), 200))
+		s.show.say("links of documents begin with %s; --base-url says otherwise", plaintext.Line(s.f.base.String(), 200))
 	}
 	if s.plan.WasBase != "" && s.plan.Derived > 0 {
-		s.show.say("links of documents have begun with %s so far: they are sent again", docsync.Shown(s.plan.WasBase, 200))
+		s.show.say("links of documents have begun with %s so far: they are sent again", plaintext.Line(s.plan.WasBase, 200))
 	}
 	todo, requests := len(s.plan.Send), s.plan.Requests
 	if s.f.prune {

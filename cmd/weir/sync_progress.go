@@ -13,6 +13,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/pacer"
 )
 
@@ -113,7 +114,7 @@ func (p *syncProgress) event(e docsync.Event) {
 		case docsync.Alike:
 			if p.alike++; p.alike <= mostNamed {
 				p.line("warning: %s and %s have one link, %s; rename one, or give it a url in front matter",
-					docsync.Shown(e.First, 300), docsync.Shown(e.Second, 300), docsync.Shown(e.URL, 300))
+					plaintext.Line(e.First, 300), plaintext.Line(e.Second, 300), plaintext.Line(e.URL, 300))
 			}
 		case docsync.Skipped:
 			p.skipped(e)
@@ -133,7 +134,7 @@ func (p *syncProgress) event(e docsync.Event) {
 
 func (p *syncProgress) skipped(e docsync.Skipped) {
 	if p.named++; p.named <= mostNamed {
-		p.line("bad file: %s: %s; %s", docsync.Shown(e.Problem.Path, 300), docsync.Shown(e.Problem.Reason, 500), e.Problem.Hint)
+		p.line("bad file: %s: %s; %s", plaintext.Line(e.Problem.Path, 300), plaintext.Line(e.Problem.Reason, 500), e.Problem.Hint)
 	}
 	if p.total > 0 {
 		p.total-- // it was counted among those to send

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/docsync"
 	"github.com/weirlimit/weir/internal/folder"
+	"github.com/weirlimit/weir/internal/plaintext"
 )
 
 // A counter counts from several goroutines.
@@ -73,10 +74,10 @@ func (s *syncing) conclude(cmd *cobra.Command, err error) error {
 	}
 	if summary.Would != nil {
 		for _, id := range summary.Would.Send {
-			fmt.Fprintf(cmd.OutOrStdout(), "send    %s\n", docsync.Shown(id, 500))
+			fmt.Fprintf(cmd.OutOrStdout(), "send    %s\n", plaintext.Line(id, 500))
 		}
 		for _, id := range summary.Would.Delete {
-			fmt.Fprintf(cmd.OutOrStdout(), "delete  %s\n", docsync.Shown(id, 500))
+			fmt.Fprintf(cmd.OutOrStdout(), "delete  %s\n", plaintext.Line(id, 500))
 		}
 	}
 	return err

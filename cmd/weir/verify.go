@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
 )
 
@@ -172,7 +172,7 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 	o.Dial, o.Progress = host.dial, show.update
 	plan, err := verify.NewPlan(o)
 	if err != nil {
-		return misused("see 'weir verify --help'", "plan what to send to %s: %s", to, docsync.Shown(err.Error(), 1000))
+		return misused("see 'weir verify --help'", "plan what to send to %s: %s", to, plaintext.Line(err.Error(), 1000))
 	}
 	announce(cmd.ErrOrStderr(), to, host, plan)
 	if plan.Requests == 0 {
@@ -217,7 +217,7 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 	case interrupted != nil:
 		return no(fmt.Errorf("interrupted after %s; %s", count(report.Sent, "request"), tally), "")
 	case err != nil:
-		return no(errors.New(docsync.Shown(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
+		return no(errors.New(plaintext.Line(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
 	case tally.broken > 0:
 		return no(fmt.Errorf("not all is kept: %s", tally), "")
 	case tally.kept == 0:

@@ -13,7 +13,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
 )
 
@@ -100,7 +100,7 @@ func (p *verifyProgress) line() string {
 		if i == mostInLine {
 			return text + fmt.Sprintf("; and %d more", len(p.now.Doing)-i)
 		}
-		text += "; " + docsync.Shown(doing, 200)
+		text += "; " + plaintext.Line(doing, 200)
 	}
 	return text
 }
@@ -140,7 +140,7 @@ func (p *verifyProgress) below(w io.Writer, s decor.Statistics) error {
 	p.mu.Unlock()
 	var text strings.Builder
 	for _, line := range lines {
-		text.WriteString(runewidth.Truncate(docsync.Shown(line, 500), max(s.AvailableWidth-1, 1), "…") + "\n")
+		text.WriteString(runewidth.Truncate(plaintext.Line(line, 500), max(s.AvailableWidth-1, 1), "…") + "\n")
 	}
 	_, err := io.WriteString(w, text.String())
 	return err

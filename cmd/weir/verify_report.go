@@ -12,7 +12,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-runewidth"
 
-	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
 )
 
@@ -169,7 +169,7 @@ func (p *reportPrinter) tables(r *verify.Report) {
 		}
 		var legend []string
 		for i, name := range shown {
-			legend = append(legend, strconv.Itoa(from+i+1)+"\u00a0"+docsync.Shown(name, 60))
+			legend = append(legend, strconv.Itoa(from+i+1)+"\u00a0"+plaintext.Line(name, 60))
 		}
 		p.line("", "\n%s", strings.Join(legend, ", "))
 	}
@@ -223,16 +223,16 @@ func (p *reportPrinter) broken(r *verify.Report) {
 			}
 		}
 		says, source := clauseText(x.Clause)
-		p.line("", "\n%s %s, %s", marks[verify.Broken], docsync.Shown(x.Clause, 60), p.where(limiters))
+		p.line("", "\n%s %s, %s", marks[verify.Broken], plaintext.Line(x.Clause, 60), p.where(limiters))
 		p.line("  ", "%s (%s)", says, source)
-		p.line("  ", "seen: %s", docsync.Shown(x.Detail, 2000))
+		p.line("  ", "seen: %s", plaintext.Line(x.Detail, 2000))
 		if x.Exchange == nil {
 			continue
 		}
 		p.exchange("> ", x.Exchange.Request)
 		p.exchange("< ", x.Exchange.Response)
 		if x.Exchange.At != "" {
-			p.line("  ", "at %s", docsync.Shown(x.Exchange.At, 60))
+			p.line("  ", "at %s", plaintext.Line(x.Exchange.At, 60))
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (p *reportPrinter) where(limiters []string) string {
 	if len(limiters) == len(p.limiters) && len(limiters) > 1 {
 		return "every limiter"
 	}
-	return docsync.Shown(strings.Join(limiters, ", "), 2000)
+	return plaintext.Line(strings.Join(limiters, ", "), 2000)
 }
 
 // mostLines of a message are printed; JSON has all of them.
@@ -256,7 +256,7 @@ func (p *reportPrinter) exchange(mark, text string) {
 			p.line("  "+mark, "… and %s more; --json has them", count(len(lines)-i, "line"))
 			return
 		}
-		for n, part := range wrap(docsync.Shown(line, 1000), reportWidth-len(mark)-6) {
+		for n, part := range wrap(plaintext.Line(line, 1000), reportWidth-len(mark)-6) {
 			if n > 0 {
 				part = "    " + part // what goes on from the line above
 			}
@@ -284,12 +284,12 @@ type gap struct {
 // untested prints why clauses could not be tested, each reason once.
 func (p *reportPrinter) untested(r *verify.Report) {
 	for _, g := range p.gaps(r) {
-		clauses := docsync.Shown(strings.Join(g.clauses, ", "), 2000)
+		clauses := plaintext.Line(strings.Join(g.clauses, ", "), 2000)
 		if len(g.clauses) == len(verify.Clauses) {
 			clauses = "every clause"
 		}
 		p.line("", "\n%s %s (%s)", marks[verify.Untested], clauses, p.where(g.limiters))
-		p.line("  ", "%s", docsync.Shown(g.why, 2000))
+		p.line("  ", "%s", plaintext.Line(g.why, 2000))
 	}
 }
 

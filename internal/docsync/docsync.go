@@ -8,7 +8,6 @@
 //	request.go   one request: tried again, bounded, never followed
 //	state.go     what was acknowledged: a journal that survives kill -9
 //	sender.go    what is in flight when the sync is interrupted ends in peace
-//	shown.go     what files and servers say, made harmless for a terminal
 //
 // How fast it may go is not decided here: the http.Client that it is given paces the requests.
 package docsync

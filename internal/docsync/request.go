@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/internal/plaintext"
 )
 
 const (
@@ -137,7 +139,7 @@ func acknowledges(method string, a answer, n int) bool {
 
 // shown is what a server or the network says, harmless and without the token.
 func (s *Sync) shown(text string) string {
-	return Shown(strings.ReplaceAll(text, s.o.Token, "…"), mostShown)
+	return plaintext.Line(strings.ReplaceAll(text, s.o.Token, "…"), mostShown)
 }
 
 // An itemProblem is what a 422 says of one item.

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/gofrs/flock"
+
+	"github.com/weirlimit/weir/internal/plaintext"
 )
 
 // A target is whose state it is: a server's address and a token's id, and what links there are made from.
@@ -94,7 +96,7 @@ func followed(path string) (string, error) {
 }
 
 func unreadable(path string, err error) error {
-	return &Failure{fmt.Errorf("read the state %s: %w", Shown(path, 300), bare(err)), "say with --state FILE where it is kept"}
+	return &Failure{fmt.Errorf("read the state %s: %w", plaintext.Line(path, 300), bare(err)), "say with --state FILE where it is kept"}
 }
 
 // look refuses a file whose first line is no state's.
@@ -132,7 +134,7 @@ func (s *state) takeLock() error {
 	case err != nil:
 		return s.unwritable(err)
 	case !ok:
-		return &Failure{fmt.Errorf("another sync uses the state %s", Shown(s.path, 300)), "wait for it to end; another folder or target needs a --state of its own"}
+		return &Failure{fmt.Errorf("another sync uses the state %s", plaintext.Line(s.path, 300)), "wait for it to end; another folder or target needs a --state of its own"}
 	}
 	return nil
 }
@@ -166,7 +168,7 @@ func (s *state) reopen(whole bool) (err error) {
 }
 
 func (s *state) unwritable(err error) error {
-	return &Failure{fmt.Errorf("write the state %s: %w", Shown(s.path, 300), bare(err)), "say with --state FILE where it can be kept"}
+	return &Failure{fmt.Errorf("write the state %s: %w", plaintext.Line(s.path, 300), bare(err)), "say with --state FILE where it can be kept"}
 }
 
 // reading opens the file; nil where there is none.
@@ -176,7 +178,7 @@ func (s *state) reading() (*os.File, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil && !info.Mode().IsRegular():
-		return nil, &Failure{fmt.Errorf("the state %s is not a regular file", Shown(s.path, 300)), "say with --state FILE where it is kept"}
+		return nil, &Failure{fmt.Errorf("the state %s is not a regular file", plaintext.Line(s.path, 300)), "say with --state FILE where it is kept"}
 	}
 	file, err := os.Open(s.path)
 	if err != nil {
@@ -224,7 +226,7 @@ func (s *state) read(how terms) (whole bool, err error) {
 
 // damaged is told of a file that is no state, or half of one. To begin it anew would overwrite what may be somebody's.
 func (s *state) damaged(number int) error {
-	return &Failure{fmt.Errorf("line %d of %s is not what a sync writes", number, Shown(s.path, 300)), "name another file with --state, or remove this one: then all documents are sent again"}
+	return &Failure{fmt.Errorf("line %d of %s is not what a sync writes", number, plaintext.Line(s.path, 300)), "name another file with --state, or remove this one: then all documents are sent again"}
 }
 
 // foreign is told of another target's state.
@@ -234,7 +236,7 @@ func (s *state) foreign(r record, how terms) error {
 		return nil
 	}
 	return &Failure{
-		fmt.Errorf("the state %s is about %s with token %s, not about %s with token %s", Shown(s.path, 300), Shown(r.To, 300), Shown(r.Token, 80), Shown(s.target.to, 300), Shown(s.target.token, 80)),
+		fmt.Errorf("the state %s is about %s with token %s, not about %s with token %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(r.Token, 80), plaintext.Line(s.target.to, 300), plaintext.Line(s.target.token, 80)),
 		"give each target a --state of its own; or --all sends everything there and begins this one anew",
 	}
 }
@@ -246,8 +248,8 @@ func (s *state) rebased(was string, how terms) error {
 		return nil
 	}
 	return &Failure{
-		fmt.Errorf("links of documents have begun with %s so far, and would begin with %s", Shown(was, 300), Shown(s.target.base, 300)),
-		fmt.Sprintf("give --base-url %s as before; or another one, and all documents with such links are sent again", Shown(was, 300)),
+		fmt.Errorf("links of documents have begun with %s so far, and would begin with %s", plaintext.Line(was, 300), plaintext.Line(s.target.base, 300)),
+		fmt.Sprintf("give --base-url %s as before; or another one, and all documents with such links are sent again", plaintext.Line(was, 300)),
 	}
 }
 
@@ -288,7 +290,7 @@ func (s *state) deleted(b *batch) error { return s.append(record{Deleted: b.ids}
 
 func (s *state) append(r record) error {
 	if s.broken {
-		return &Failure{fmt.Errorf("write the state %s: an earlier line could not be written whole", Shown(s.path, 300)), "run the same command again"}
+		return &Failure{fmt.Errorf("write the state %s: an earlier line could not be written whole", plaintext.Line(s.path, 300)), "run the same command again"}
 	}
 	if s.stale {
 		if err := s.rewrite(); err != nil {
@@ -306,7 +308,7 @@ func (s *state) append(r record) error {
 	}
 	if err != nil {
 		s.broken = s.file.Truncate(s.length) != nil // half a line may be there; if it stays as the last it is dropped the next time
-		return &Failure{fmt.Errorf("write the state %s: %w", Shown(s.path, 300), bare(err)),
+		return &Failure{fmt.Errorf("write the state %s: %w", plaintext.Line(s.path, 300), bare(err)),
 			"make room, and run the same command again: what the state could not remember is sent again, which changes nothing"}
 	}
 	s.length += int64(len(line))

@@ -6,11 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/replay"
 )
 
@@ -115,21 +114,9 @@ func trimZero(s string) string {
 	return s
 }
 
-// Shown is what a log, or a file's name, says, fit for a terminal: on one line, at most so many columns wide, and with all that could
-// move the cursor, change colours or reverse the direction of writing spelled out.
+// Shown is what a log, or a file's name, says, fit for a terminal (see plaintext.Line) and at most so many columns wide.
 func Shown(s string, most int) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == ' ' || unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return runewidth.Truncate(b.String(), most, "…")
+	return runewidth.Truncate(plaintext.Line(s, math.MaxInt), most, "…")
 }
 
 // bars are an eighth of a line high, two eighths, and so on.

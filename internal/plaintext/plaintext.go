@@ -1,4 +1,5 @@
-package docsync
+// Package plaintext makes text that strangers wrote fit for a terminal.
+package plaintext
 
 import (
 	"strconv"
@@ -7,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Shown is what a file's name or a server says, for a terminal: on one line, at most so many bytes and an ellipsis, and with
-// all that could move the cursor, change colours or reverse the direction of writing spelled out.
-func Shown(s string, most int) string {
+// Line returns what a file's name, a log or a server says: on one line, at most so many bytes and an ellipsis, and with all that
+// could move the cursor, change colours or reverse the direction of writing spelled out.
+func Line(s string, most int) string {
 	var b strings.Builder
 	for i, r := range s {
 		if b.Len() >= most {
