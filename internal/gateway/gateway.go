@@ -244,8 +244,8 @@ func refuseMethod(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (g *Gateway) answerPreflight(w http.ResponseWriter, r *http.Request) {
-	if target.SurfaceOf(g.options.Decider, r.URL.Path) == target.Widget {
-		g.cors.answer(w, r)
+	if cors := exchangeOf(w).cors; cors != nil { // only on the widget surface
+		cors.answer(w, r)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

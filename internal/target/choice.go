@@ -79,10 +79,10 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 		var path string
 		c.Kind = Unreadable
 		c.Match, path = unreadable(d, r.Raw)
-		c.Surface = SurfaceOf(d, path)
+		c.Surface = surfaceOf(d, path)
 		return
 	}
-	c.Kind, c.Surface = Plain, SurfaceOf(d, r.Path)
+	c.Kind, c.Surface = Plain, surfaceOf(d, r.Path)
 	switch {
 	case r.Path == "*":
 		c.Kind, c.Match = Asterisk, weir.Match{}
@@ -101,9 +101,9 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
 
-// SurfaceOf says which surface a decoded canonical path belongs to, whatever its letters' case. A path that only some
+// surfaceOf says which surface a decoded canonical path belongs to, whatever its letters' case. A path that only some
 // backends would read as one of them is told by the route that covers it.
-func SurfaceOf(d *weir.Decider, path string) Surface {
+func surfaceOf(d *weir.Decider, path string) Surface {
 	if s := surface(path); s != NoSurface || strings.IndexByte(path, ';') < 0 {
 		return s
 	}
