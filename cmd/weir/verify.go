@@ -63,9 +63,9 @@ type verifyFlags struct {
 
 func newVerify(env environment) *cobra.Command {
 	f := &verifyFlags{
-		budget:  number{value: 12_000, min: 1, max: 10_000_000},
-		workers: number{value: 8, min: 2, max: 256},
-		maxWait: span{Duration: 2 * time.Minute, min: time.Second, max: 31 * 24 * time.Hour},
+		budget:  number{value: verify.DefaultBudget, min: 1, max: 10_000_000},
+		workers: number{value: verify.DefaultWorkers, min: 2, max: 256},
+		maxWait: span{Duration: verify.DefaultMaxWait, min: time.Second, max: 31 * 24 * time.Hour},
 	}
 	cmd := &cobra.Command{
 		Use:     "verify URL",

@@ -10,11 +10,11 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The defaults of Options.
+// What stands in for zeros of Options.
 const (
-	defaultBudget  = 12_000
-	defaultMaxWait = 2 * time.Minute
-	defaultWorkers = 8
+	DefaultBudget  = 12_000
+	DefaultMaxWait = 2 * time.Minute
+	DefaultWorkers = 8
 )
 
 // Requests beside those that use a budget up, each at most.
@@ -93,11 +93,11 @@ func withDefaults(o Options) (Options, error) {
 	case o.URL.User != nil || o.URL.RawQuery != "" || o.URL.Fragment != "":
 		return o, errors.New("the URL of the API has a user, a query or a fragment: scheme, host and path are allowed")
 	case o.Budget < 0:
-		return o, fmt.Errorf("a budget of %d requests: a positive number is allowed, or 0 for %d", o.Budget, defaultBudget)
+		return o, fmt.Errorf("a budget of %d requests: a positive number is allowed, or 0 for %d", o.Budget, DefaultBudget)
 	case o.Workers < 0 || o.Workers > 1000:
-		return o, fmt.Errorf("%d workers: 1 to 1000 are allowed, or 0 for %d", o.Workers, defaultWorkers)
+		return o, fmt.Errorf("%d workers: 1 to 1000 are allowed, or 0 for %d", o.Workers, DefaultWorkers)
 	case o.MaxWait < 0:
-		return o, fmt.Errorf("a longest wait of %v: a positive duration is allowed, or 0 for %v", o.MaxWait, defaultMaxWait)
+		return o, fmt.Errorf("a longest wait of %v: a positive duration is allowed, or 0 for %v", o.MaxWait, DefaultMaxWait)
 	}
 	for _, name := range o.Limiters {
 		if !slices.ContainsFunc(o.Policy.Limiters, func(l weir.Limiter) bool { return l.Name == name }) {
@@ -105,13 +105,13 @@ func withDefaults(o Options) (Options, error) {
 		}
 	}
 	if o.Budget == 0 {
-		o.Budget = defaultBudget
+		o.Budget = DefaultBudget
 	}
 	if o.Workers == 0 {
-		o.Workers = defaultWorkers
+		o.Workers = DefaultWorkers
 	}
 	if o.MaxWait == 0 {
-		o.MaxWait = defaultMaxWait
+		o.MaxWait = DefaultMaxWait
 	}
 	if o.SessionAt == "" {
 		o.SessionAt = "token"
