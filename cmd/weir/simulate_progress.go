@@ -3,11 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
@@ -27,16 +25,13 @@ type simulateProgress struct {
 	stats accesslog.Stats // the latest
 }
 
-// How often a replay says how far it is.
-const (
-	sayEvery  = 10 * time.Second // a line
-	tellEvery = 100 * time.Millisecond
-)
+// tellEvery is how often the bar is told how far it is.
+const tellEvery = 100 * time.Millisecond
 
 func newSimulateProgress(w io.Writer) *simulateProgress {
 	p := &simulateProgress{out: w, begun: time.Now(), said: time.Now()}
-	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		p.bars = mpb.New(mpb.WithOutput(f), mpb.WithRefreshRate(200*time.Millisecond))
+	if f := terminal(w); f != nil {
+		p.bars = newBars(f)
 		p.bar = p.bars.New(0, mpb.BarStyle(), mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return home + p.far() + " " })),
 			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string { return " " + p.speed(s.AvailableWidth) })))
@@ -69,9 +64,7 @@ func (p *simulateProgress) update(stats accesslog.Stats) {
 // end takes the bar away.
 func (p *simulateProgress) end() {
 	if p.bars != nil {
-		p.bar.Abort(true)
-		p.bars.Wait()
-		fmt.Fprint(p.out, home)
+		wipe(p.out, p.bars, p.bar)
 	}
 }
 

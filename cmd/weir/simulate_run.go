@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/cwriter"
 
@@ -252,7 +251,7 @@ func (s *simulation) report(reader *accesslog.Reader) (*replay.Report, error) {
 
 // tableWidth is how wide the terminal is that w is; 100 where it is none.
 func tableWidth(w io.Writer) int {
-	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+	if f := terminal(w); f != nil {
 		if width, _, err := cwriter.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}
@@ -289,16 +288,10 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 		}
 	}
 	if len(missing) > 0 {
-		for i := range verdicts {
-			verdicts[i].Holds = true
-			verdicts[i].Measured += "; but no line has a field that --key names"
-		}
+		failAll(verdicts, "no line has a field that --key names")
 	}
 	if disordered(r) {
-		for i := range verdicts {
-			verdicts[i].Holds = true
-			verdicts[i].Measured += "; but more than 0.1 % of the requests came out of order, and were counted at a wrong time"
-		}
+		failAll(verdicts, "more than 0.1 % of the requests came out of order, and were counted at a wrong time")
 	}
 	if err := s.print(cmd.OutOrStdout(), r, verdicts, ended); err != nil {
 		return no(err, "")
@@ -310,7 +303,15 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 		}
 		return no(fmt.Errorf("the log was read in part: %w", ended), hint)
 	}
-	return s.judge(cmd.ErrOrStderr(), r, verdicts)
+	return judgeGates(cmd.ErrOrStderr(), r, verdicts, missing)
+}
+
+// failAll lets no gate pass, whatever was measured.
+func failAll(verdicts []reports.Verdict, why string) {
+	for i := range verdicts {
+		verdicts[i].Holds = true
+		verdicts[i].Measured += "; but " + why
+	}
 }
 
 // missing are the fields that no line has had.
@@ -358,8 +359,9 @@ func (s *simulation) print(out io.Writer, r *replay.Report, verdicts []reports.V
 	return reports.Table(out, r, tableWidth(out))
 }
 
-// judge says how each condition came out, and returns an error where one holds, or cannot be judged.
-func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict) error {
+// judgeGates says how each condition came out, and returns an error where one holds, or cannot be judged: because a field of --key is
+// missing, say.
+func judgeGates(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict, missing []keyField) error {
 	last := &r.Policy
 	if r.Against != nil {
 		last = r.Against
@@ -385,8 +387,8 @@ func (s *simulation) judge(stderr io.Writer, r *replay.Report, verdicts []report
 	case len(verdicts) > 0 && disordered(r):
 		return no(fmt.Errorf("no gate passes where more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
 			r.Log.OutOfOrder, count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
-	case len(verdicts) > 0 && len(s.missing()) > 0:
-		return no(fmt.Errorf("no gate passes where no line has the field of --key %s=%s", s.missing()[0].source, s.missing()[0].field), "name a field that the log has, or leave it out")
+	case len(verdicts) > 0 && len(missing) > 0:
+		return no(fmt.Errorf("no gate passes where no line has the field of --key %s=%s", missing[0].source, missing[0].field), "name a field that the log has, or leave it out")
 	case failed > 0:
 		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
 	}

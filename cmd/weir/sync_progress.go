@@ -3,11 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-runewidth"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -19,9 +17,6 @@ import (
 
 // mostNamed is how many bad files are named one by one.
 const mostNamed = 20
-
-// home begins what is drawn: a terminal has written ^C before it, when the user interrupts.
-const home = "\r"
 
 // A syncProgress shows how a sync goes: on a terminal a bar with a line about it below, elsewhere lines.
 type syncProgress struct {
@@ -53,8 +48,8 @@ type syncProgress struct {
 
 func newSyncProgress(w io.Writer) *syncProgress {
 	p := &syncProgress{out: w}
-	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		p.bars = mpb.New(mpb.WithOutput(f), mpb.WithRefreshRate(200*time.Millisecond))
+	if f := terminal(w); f != nil {
+		p.bars = newBars(f)
 		p.bar = p.bars.New(0, mpb.BarStyle(), mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Any(p.counts)), mpb.AppendDecorators(decor.Any(p.pace)),
 			mpb.BarExtender(mpb.BarFillerFunc(p.below), false))
@@ -195,9 +190,7 @@ func (p *syncProgress) end() {
 	p.ended = true
 	p.mu.Unlock()
 	if p.bars != nil && !ended {
-		p.bar.Abort(true)
-		p.bars.Wait()
-		fmt.Fprint(p.out, home)
+		wipe(p.out, p.bars, p.bar)
 	}
 }
 

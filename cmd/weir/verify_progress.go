@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-runewidth"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -38,15 +37,8 @@ type verifyProgress struct {
 // mostInLine is how much of what is under way a line says.
 const mostInLine = 2
 
-// between is how often a line says how far it is.
-const between = 10 * time.Second
-
 func newVerifyProgress(w io.Writer) *verifyProgress {
-	p := &verifyProgress{out: w}
-	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		p.file = f
-	}
-	return p
+	return &verifyProgress{out: w, file: terminal(w)}
 }
 
 // begin draws the bar, where there is a terminal.
@@ -57,7 +49,7 @@ func (p *verifyProgress) begin(most int) {
 	if p.file == nil {
 		return
 	}
-	p.bars = mpb.New(mpb.WithOutput(p.file), mpb.WithRefreshRate(200*time.Millisecond))
+	p.bars = newBars(p.file)
 	p.bar = p.bars.New(int64(most), mpb.BarStyle(), mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Any(p.counts)), mpb.BarExtender(mpb.BarFillerFunc(p.below), false))
 }
@@ -87,7 +79,7 @@ func (p *verifyProgress) update(now verify.Progress) {
 func (p *verifyProgress) line() string {
 	now := time.Now()
 	waits := p.wake.Sub(p.told) > time.Second && p.now.Waiting >= 2*time.Second
-	if !waits && now.Sub(p.said) < between {
+	if !waits && now.Sub(p.said) < sayEvery {
 		return ""
 	}
 	p.said = now
@@ -120,9 +112,7 @@ func (p *verifyProgress) end() {
 	p.ended = true
 	p.mu.Unlock()
 	if p.bars != nil {
-		p.bar.Abort(true)
-		p.bars.Wait()
-		fmt.Fprint(p.out, home)
+		wipe(p.out, p.bars, p.bar)
 	}
 }
 

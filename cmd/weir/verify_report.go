@@ -3,13 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/mattn/go-runewidth"
 
 	"github.com/weirlimit/weir/internal/plaintext"
@@ -78,8 +76,7 @@ type paint func(mark string, v verify.Verdict) string
 
 // painter returns what colours on w: nothing, where it is no terminal or its user wants no colours.
 func painter(w io.Writer, env environment) paint {
-	f, ok := w.(*os.File)
-	if !ok || !isatty.IsTerminal(f.Fd()) || env["NO_COLOR"] != "" || env["TERM"] == "dumb" {
+	if terminal(w) == nil || env["NO_COLOR"] != "" || env["TERM"] == "dumb" {
 		return func(mark string, _ verify.Verdict) string { return mark }
 	}
 	return func(mark string, v verify.Verdict) string {
