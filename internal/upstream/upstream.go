@@ -2,9 +2,11 @@
 // connection it uses, and which addresses are left alone for a while because they failed (passive health). Both HTTP engines use
 // it: the fast one takes connections, net/http's transport asks it for an address.
 //
-//	upstream.go   Options, Pool
-//	address.go    one address and how it is doing
-//	conn.go       one connection
+//	upstream.go   Options, Pool: taking a connection, and closing those that nobody uses
+//	address.go    one address: which is chosen, how it is doing
+//	conn.go       one connection, and the time its reads and writes get
+//	dial.go       a new connection, with TLS where it is wanted
+//	peek_*.go     whether the other side of a kept connection is gone
 //	transport.go  the same choice for net/http
 package upstream
 
@@ -12,12 +14,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
+	"sync"
 	"time"
-
-	"github.com/weirlimit/weir/internal/wire"
 )
 
 // An Address is where a backend listens.
@@ -25,6 +26,19 @@ type Address struct {
 	TLS  bool   // https
 	Host string // host:port, or [v6]:port; the port is always there
 }
+
+// String returns the address as the beginning of a URL.
+func (a Address) String() string { return a.scheme() + "://" + a.Host }
+
+func (a Address) scheme() string {
+	if a.TLS {
+		return "https"
+	}
+	return "http"
+}
+
+// MostAddresses is how many one pool may have.
+const MostAddresses = 64
 
 // Options are a Pool's settings. Addresses is required; the durations must be positive.
 type Options struct {
@@ -34,8 +48,11 @@ type Options struct {
 	Connect  time.Duration // most time for a connection, TLS included
 	Header   time.Duration // for the head of an answer, once the request is sent
 	Stall    time.Duration // for a write, or the next bytes of a body of known length
-	Idle     time.Duration // a kept connection that was not used for so long is closed
+	Idle     time.Duration // a kept connection that was not used for so long is closed, an eighth of it later at most
 	MostKept int           // kept connections for each address; 0 means 1024
+
+	// Dial makes the connection that TLS, if any, is spoken over; nil means a net.Dialer, which tries all that a name resolves to.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Log *slog.Logger // told when an address goes and comes back; nil means slog.Default()
 }
@@ -43,55 +60,184 @@ type Options struct {
 // ErrUnavailable says that no address could be connected to; it wraps the last address's error.
 var ErrUnavailable = errors.New("no upstream address can be connected to")
 
+// check says what is wrong with the options.
+func (o *Options) check() error {
+	if n := len(o.Addresses); n == 0 || n > MostAddresses {
+		return fmt.Errorf("%d upstream addresses: 1 to %d are allowed", n, MostAddresses)
+	}
+	seen := make(map[Address]bool, len(o.Addresses))
+	for _, a := range o.Addresses {
+		if host, port, err := net.SplitHostPort(a.Host); err != nil || host == "" || port == "" {
+			return fmt.Errorf("upstream address %q: want HOST:PORT or [IPV6]:PORT", a.Host)
+		}
+		if seen[a] {
+			return fmt.Errorf("upstream address %v is there twice: each counts once", a)
+		}
+		seen[a] = true
+	}
+	for _, d := range []struct {
+		name string
+		time.Duration
+	}{{"Connect", o.Connect}, {"Header", o.Header}, {"Stall", o.Stall}, {"Idle", o.Idle}} {
+		if d.Duration <= 0 {
+			return fmt.Errorf("%s of %v for the upstream: want more than zero", d.name, d.Duration)
+		}
+	}
+	if o.MostKept < 0 {
+		return fmt.Errorf("%d kept upstream connections: want zero, for the default, or more", o.MostKept)
+	}
+	return nil
+}
+
 // A Pool is safe for concurrent use.
-type Pool struct{}
+type Pool struct {
+	options Options
+	log     *slog.Logger
+
+	mu        sync.Mutex // held for a few instructions at a time, never while something is waited for
+	addresses []*address
+	next      int // where the search for the next address begins, so that ties are in rotation
+	closed    bool
+
+	stop, stopped chan struct{}
+}
 
 // New returns a pool without connections, and starts the goroutine that closes idle ones; Close ends it.
-func New(o Options) (*Pool, error) { panic("not yet") }
+func New(o Options) (*Pool, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("new pool: %w", err)
+	}
+	if o.MostKept == 0 {
+		o.MostKept = 1024
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
+	}
+	p := &Pool{options: o, log: o.Log, stop: make(chan struct{}), stopped: make(chan struct{})}
+	if p.log == nil {
+		p.log = slog.Default()
+	}
+	for i, a := range o.Addresses {
+		one := &address{Address: a, index: i}
+		if a.TLS {
+			one.tls = tlsFor(o.TLS, a)
+		}
+		p.addresses = append(p.addresses, one)
+	}
+	go p.closeIdle()
+	return p, nil
+}
 
-// Close closes the kept connections and ends the pool. Connections that are taken are closed when they are returned.
-func (p *Pool) Close() error { panic("not yet") }
-
-// Take returns a connection to use for one exchange: a kept one, tried for signs that the other side closed it, or a new one.
-// fresh asks for a new one (after a kept one failed). An address that does not connect is marked, and the next is tried, each at
-// most once. The error wraps ErrUnavailable, or is ctx's.
-func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) { panic("not yet") }
+// Close closes the kept connections and ends the pool. Connections that are taken are closed when they are returned. Closing
+// again does nothing.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	again := p.closed
+	p.closed = true
+	var all []*Conn
+	for _, a := range p.addresses {
+		all = append(all, a.giveUpKept()...)
+	}
+	p.mu.Unlock()
+	if !again {
+		close(p.stop)
+	}
+	<-p.stopped
+	closeAll(all)
+	return nil
+}
 
 // Want says what connection is wanted.
 type Want struct {
 	Fresh bool      // no kept one
-	Now   time.Time // the caller's clock, read moments ago; zero: Take reads its own
+	Now   time.Time // the caller's clock, time.Now() moments ago; zero: Take reads its own
 }
 
-// A Conn is one connection to one address. Exactly one of Keep and Drop ends its use.
-type Conn struct {
-	net.Conn             // writes have a deadline of Options.Stall
-	Reader   wire.Reader // of what comes back
+// Take returns a connection to use for one exchange: a kept one, tried for signs that the other side closed it, or a new one.
+// Fresh asks for a new one (after a kept one failed). An address that does not connect is marked, and the next is tried, each at
+// most once. The error wraps ErrUnavailable, or is ctx's; of a pool that is closed it wraps net.ErrClosed.
+func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
+	now := want.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	var tried set
+	var last error
+	for {
+		p.mu.Lock()
+		a := p.choose(now, tried)
+		if a == nil || p.closed {
+			closed := p.closed
+			p.mu.Unlock()
+			if closed {
+				return nil, fmt.Errorf("take an upstream connection: the pool is closed: %w", net.ErrClosed)
+			}
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, last)
+		}
+		turn := p.begin(a, now)
+		var c *Conn
+		if !want.Fresh {
+			c = a.pop()
+		}
+		p.mu.Unlock()
+		if c = p.usable(c, a, now); c != nil {
+			c.use(turn, now)
+			return c, nil
+		}
+		c, err := p.connect(ctx, a)
+		if err == nil {
+			c.use(turn, time.Now())
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			p.end(turn, nil)
+			return nil, ctx.Err()
+		}
+		p.end(turn, &connectError{err})
+		tried, last, now = tried.with(a), err, time.Now()
+	}
 }
 
-// Reused reports whether the connection carried an exchange before this one.
-func (c *Conn) Reused() bool { panic("not yet") }
+// trusted is how long a kept connection is used again without being tried first.
+const trusted = 50 * time.Millisecond
 
-// Address returns where it leads.
-func (c *Conn) Address() Address { panic("not yet") }
+// usable returns c, or the next kept connection of a that is good for another exchange; nil where there is none.
+func (p *Pool) usable(c *Conn, a *address, now time.Time) *Conn {
+	for c != nil {
+		lay := now.Sub(c.since)
+		if lay < trusted || lay < p.options.Idle && c.quiet() {
+			return c
+		}
+		_ = c.Conn.Close()
+		p.mu.Lock()
+		c = a.pop()
+		p.mu.Unlock()
+	}
+	return nil
+}
 
-// AwaitHead gives the reads that follow the time that the head of an answer may take, from now on. It moves the connection's
-// deadline only when it has to, so that a wait lasts between Options.Header and an eighth more.
-func (c *Conn) AwaitHead(now time.Time) { panic("not yet") }
+// closeIdle closes what was not used for Options.Idle, until Close.
+func (p *Pool) closeIdle() {
+	defer close(p.stopped)
+	tick := time.NewTicker(max(p.options.Idle/8, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-tick.C:
+			for _, a := range p.addresses {
+				p.mu.Lock()
+				idle := a.popIdle(time.Now().Add(-p.options.Idle))
+				p.mu.Unlock()
+				closeAll(idle)
+			}
+		}
+	}
+}
 
-// AwaitBody gives the next reads Options.Stall, likewise; AwaitStream as long as they take.
-func (c *Conn) AwaitBody(now time.Time) { panic("not yet") }
-
-// AwaitStream lets the reads that follow wait for ever.
-func (c *Conn) AwaitStream() { panic("not yet") }
-
-// Keep returns a connection whose exchange is complete, both ways, for the next one. The address is well.
-func (c *Conn) Keep(now time.Time) { panic("not yet") }
-
-// Drop closes a connection that cannot be used again. failure says what went wrong on the upstream's side before an answer's
-// head was there, which counts against the address; nil: nothing (the client went away, the upstream said close).
-func (c *Conn) Drop(failure error) { panic("not yet") }
-
-// Transport returns a RoundTripper over base that sends each request to an address of the pool, passing on to the next one
-// where a connection is refused, and that judges addresses by the outcome as the pool does.
-func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { panic("not yet") }
+func closeAll(all []*Conn) {
+	for _, c := range all {
+		_ = c.Conn.Close()
+	}
+}

@@ -1,0 +1,54 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// sessions is how many TLS sessions of one address are remembered, to resume.
+const sessions = 64
+
+// tlsFor returns the configuration of TLS with one address: HTTP/1.1 alone is offered, sessions are resumed.
+func tlsFor(o *tls.Config, a Address) *tls.Config {
+	config := new(tls.Config)
+	if o != nil {
+		config = o.Clone()
+	}
+	config.ServerName = a.host()
+	config.NextProtos = []string{"http/1.1"}
+	if config.ClientSessionCache == nil {
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
+	}
+	return config
+}
+
+// connect makes a connection to a.
+func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.Connect)
+	defer cancel()
+	plain, err := p.options.Dial(ctx, "tcp", a.Host)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %v: %w", a, err)
+	}
+	c := &Conn{Conn: plain, pool: p}
+	if socket, ok := plain.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			c.raw, c.peek = raw, func(fd uintptr) { c.gone = !isQuiet(fd) }
+		}
+	}
+	if a.tls != nil {
+		secure := tls.Client(plain, a.tls)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = plain.Close()
+			return nil, fmt.Errorf("speak TLS with %v: %w", a, err)
+		}
+		c.Conn = secure
+	}
+	c.Reader.Reset(c.Conn)
+	return c, nil
+}
+
+var _ net.Conn = (*Conn)(nil)
