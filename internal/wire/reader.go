@@ -1,34 +1,226 @@
 package wire
 
-import "io"
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+)
+
+// ErrFull says that as many bytes are buffered as may be.
+var ErrFull = errors.New("as many bytes as allowed are buffered already")
 
 // A Reader holds what came in on one connection and is not used yet. It holds a buffer only while there is something in it,
 // so that connections between two requests cost little: the first bytes come into a small one of its own, longer heads into
-// buffers that all Readers share. It is not safe for concurrent use.
+// buffers that all Readers share. It is not safe for concurrent use, and must not be copied once it was used.
 type Reader struct {
+	_     noCopy
 	src   io.Reader
-	buf   []byte // what is there is buf[r:w]
-	r, w  int
-	small [2 << 10]byte
+	large []byte // what is there is in it, or in small where it is nil
+	r, w  int    // from r to w
+	seen  int    // of what is there, so much holds no end of a head
+	after bool   // the empty line before a request line was there
+	err   error  // came with the last bytes, and is told of when more are asked for
+	small [smallSize]byte
 }
 
-// Reset makes the Reader one of src, with nothing in it.
-func (r *Reader) Reset(src io.Reader) { panic("not yet") }
+const smallSize = 2 << 10
+
+// The larger buffers, which go from Reader to Reader: only who waits for the rest of something long holds one. What is beyond
+// the largest of these is not shared.
+const size1, size2, size3 = 4 << 10, 16 << 10, 64 << 10
+
+var (
+	pool1 = sync.Pool{New: func() any { return new([size1]byte) }}
+	pool2 = sync.Pool{New: func() any { return new([size2]byte) }}
+	pool3 = sync.Pool{New: func() any { return new([size3]byte) }}
+)
+
+// noCopy lets go vet complain of copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// Reset makes the Reader one of src, with nothing in it. With nil it lets go of all that it holds.
+func (r *Reader) Reset(src io.Reader) {
+	r.release()
+	r.src, r.r, r.w, r.seen, r.after, r.err = src, 0, 0, 0, false, nil
+}
 
 // Buffered returns what came in and is not used yet: valid until the next call.
-func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
+func (r *Reader) Buffered() []byte { return r.space()[r.r:r.w] }
+
+// Len returns how many bytes are buffered.
+func (r *Reader) Len() int { return r.w - r.r }
 
 // Fill reads once from the connection, behind what is buffered. It makes room up to most bytes buffered, and returns
 // ErrFull where these are there already. An io.EOF in the middle of a head is the caller's to judge.
-func (r *Reader) Fill(most int) error { panic("not yet") }
+func (r *Reader) Fill(most int) error {
+	if r.Len() >= most {
+		return ErrFull
+	}
+	r.room(most)
+	space := r.space()
+	n, err := r.read(space[r.w:min(len(space), r.r+most)])
+	r.w += n
+	return err
+}
 
-// Head cuts the head of one message out of what is buffered: everything to the first empty line, which is part of it. It is
-// empty where that has not come yet. One empty line before a request line is skipped (RFC 9112, section 2.2). A bare line feed
-// does not end anything; Parse refuses it.
-func (r *Reader) Head() string { panic("not yet") }
+// Head cuts the head of a request out of what is buffered: everything to the first empty line, which is part of it. It is
+// empty where that has not come yet. One empty line before the request line is skipped (RFC 9112, section 2.2). Lines that end
+// with bare line feeds are cut too, so that nobody waits for more: Parse refuses them.
+func (r *Reader) Head() string {
+	if !r.after {
+		if b := r.Buffered(); len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
+			r.Discard(2)
+			r.after = true
+		}
+	}
+	head := r.ResponseHead()
+	if head != "" {
+		r.after = false
+	}
+	return head
+}
 
-// Discard drops n buffered bytes.
-func (r *Reader) Discard(n int) { panic("not yet") }
+// ResponseHead is Head for the head of a response, before which nothing is skipped.
+func (r *Reader) ResponseHead() string {
+	n := r.section()
+	if n == 0 {
+		return ""
+	}
+	head := string(r.Buffered()[:n])
+	r.Discard(n)
+	return head
+}
 
-// Read gives what is buffered first, then reads from the connection directly. A buffer that is used up goes back.
-func (r *Reader) Read(p []byte) (int, error) { panic("not yet") }
+// section returns how long what is buffered is to the first empty line, that included; 0 where that has not come. It looks at
+// no byte more than a few times, however slowly they come.
+func (r *Reader) section() int {
+	b := r.Buffered()
+	if n := emptyLine(b); n > 0 {
+		return n
+	}
+	for {
+		i := bytes.IndexByte(b[r.seen:], '\n')
+		if i < 0 {
+			r.seen = len(b)
+			return 0
+		}
+		i += r.seen
+		if n := emptyLine(b[i+1:]); n > 0 {
+			return i + 1 + n
+		}
+		if len(b)-i <= 2 {
+			r.seen = i // what decides is still to come
+			return 0
+		}
+		r.seen = i + 1
+	}
+}
+
+// emptyLine returns how long the empty line is that b begins with, or 0.
+func emptyLine(b []byte) int {
+	switch {
+	case len(b) > 0 && b[0] == '\n':
+		return 1
+	case len(b) > 1 && b[0] == '\r' && b[1] == '\n':
+		return 2
+	}
+	return 0
+}
+
+// Discard drops n buffered bytes. A buffer that is used up goes back.
+func (r *Reader) Discard(n int) {
+	r.r, r.seen = r.r+n, 0
+	if r.r >= r.w {
+		r.release()
+		r.r, r.w = 0, 0
+	}
+}
+
+// Read gives what is buffered first, then reads from the connection directly.
+func (r *Reader) Read(p []byte) (int, error) {
+	if r.Len() > 0 {
+		n := copy(p, r.Buffered())
+		r.Discard(n)
+		return n, nil
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	return r.read(p)
+}
+
+// read reads once from the connection. It returns bytes or an error, never both and never neither.
+func (r *Reader) read(p []byte) (int, error) {
+	if err := r.err; err != nil {
+		r.err = nil
+		return 0, err
+	}
+	for range 100 {
+		n, err := r.src.Read(p)
+		if n > 0 {
+			r.err = err
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+func (r *Reader) space() []byte {
+	if r.large != nil {
+		return r.large
+	}
+	return r.small[:]
+}
+
+// room makes room behind what is buffered. The caller has seen that less than most bytes are.
+func (r *Reader) room(most int) {
+	space, n := r.space(), r.Len()
+	switch {
+	case r.large != nil && r.r > 0 && n <= smallSize/2: // the rest of a burst
+		copy(r.small[:], r.Buffered())
+		r.release()
+	case r.r > 0 && len(space)-r.w < len(space)/4:
+		copy(space, r.Buffered())
+	case r.w == len(space):
+		larger := buffer(len(space), most)
+		copy(larger, r.Buffered())
+		r.release()
+		r.large = larger
+	default:
+		return
+	}
+	r.r, r.w = 0, n
+}
+
+// buffer returns a buffer larger than one of so many bytes, where at most so many are wanted.
+func buffer(than, most int) []byte {
+	switch {
+	case than < size1:
+		return pool1.Get().(*[size1]byte)[:]
+	case than < size2:
+		return pool2.Get().(*[size2]byte)[:]
+	case than < size3:
+		return pool3.Get().(*[size3]byte)[:]
+	}
+	return make([]byte, min(2*than, most))
+}
+
+// release gives a large buffer back.
+func (r *Reader) release() {
+	switch large := r.large; len(large) {
+	case size1:
+		pool1.Put((*[size1]byte)(large))
+	case size2:
+		pool2.Put((*[size2]byte)(large))
+	case size3:
+		pool3.Put((*[size3]byte)(large))
+	}
+	r.large = nil
+}

@@ -4,24 +4,157 @@ package wire
 // they may be kept. The zero value is ready for Parse, which can use it again.
 type Request struct {
 	Method string // a token, in the case it came in
-	Target string // origin form ("/path?query"), or "*" of OPTIONS; no byte outside 0x21–0x7e but those of UTF-8 (0x80–0xff)
+	Target string // origin form ("/path?query"), or "*" of OPTIONS; bytes 0x21–0x7e but "#", and 0x80–0xff
 	Minor  int    // HTTP/1.Minor: 0 or 1
-	Host   string // of the one Host field; empty where an HTTP/1.0 request has none, or an HTTP/1.1 request has an empty one
+	Host   string // of the one Host field; empty where an HTTP/1.0 request has none, or the field is empty
 
-	Fields []Field // every field line as it came, in order, Host and framing included
+	Fields []Field // every field line as it came, in order, Host and framing included; Parse uses the slice again
 	Length int64   // of the body: a number, or Chunked; 0: there is none
 	Close  bool    // the connection ends with this exchange: "close" in Connection, or HTTP/1.0 without "keep-alive"
 	Expect bool    // 100-continue is awaited before the body (HTTP/1.1 with a body only)
+
+	framing framing
 }
 
-// Parse reads a whole head: request line, field lines, and the empty line that ends it. The error is a *Refusal.
-func (r *Request) Parse(head string) error { panic("not yet") }
+// usualFields is the room that a first Parse makes. Reset lets more than four times as much go.
+const usualFields = 16
+
+// Reset lets go of the head that was parsed, which otherwise stays in memory until the next one: for connections that wait.
+func (r *Request) Reset() {
+	*r = Request{Fields: forget(r.Fields), framing: framing{named: r.framing.named[:0]}}
+	clear(r.framing.named[:cap(r.framing.named)])
+}
+
+// forget empties a slice of fields, and lets go of what they were part of.
+func forget(fields []Field) []Field {
+	if cap(fields) > 4*usualFields {
+		return nil
+	}
+	clear(fields[:cap(fields)])
+	return fields[:0]
+}
+
+// Parse reads a whole head: request line, field lines, and the empty line that ends it. The error is a *Refusal, after which
+// only Method, Target and Minor may be looked at: each is what came, or empty where the head was refused before it.
+func (r *Request) Parse(head string) error {
+	if refusal := r.parse(head); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+func (r *Request) parse(head string) *Refusal {
+	fields, named := r.Fields[:0], r.framing.named[:0]
+	if fields == nil {
+		fields = make([]Field, 0, usualFields)
+	}
+	*r = Request{Fields: fields, framing: framing{named: named}}
+	at, refusal := r.line(head)
+	if refusal != nil {
+		return refusal
+	}
+	if r.Fields, refusal = fieldLines(r.Fields, head, at, MostFields); refusal != nil {
+		return refusal
+	}
+	return r.judge()
+}
+
+// line reads the request line, and says where the field lines begin.
+func (r *Request) line(s string) (at int, refusal *Refusal) {
+	i := span(s, 0, inToken)
+	if i == 0 || i == len(s) || s[i] != ' ' {
+		return 0, badByte(s, i, "a request line that does not begin with a method and one space")
+	}
+	method := s[:i]
+	start := i + 1
+	i = span(s, start, inTarget)
+	if i == start || i == len(s) || s[i] != ' ' {
+		return 0, badByte(s, i, "a request target with a byte that it cannot have, or without one space behind it")
+	}
+	target := s[start:i]
+	version := s[i+1:]
+	if len(version) < len("HTTP/1.1\r\n") || version[:5] != "HTTP/" || version[6] != '.' || !digit(version[5]) || !digit(version[7]) {
+		return 0, badByte(version, valueEnd(version, 0), "a request line without a version of HTTP at its end")
+	}
+	if version[8] != '\r' || version[9] != '\n' {
+		return 0, badByte(version, 8, "a version of HTTP with something behind it")
+	}
+	if version[5] != '1' || version[7] > '1' {
+		return 0, &Refusal{505, "a version of HTTP other than 1.0 and 1.1"}
+	}
+	if target[0] != '/' && (target != "*" || method != "OPTIONS") {
+		return 0, &Refusal{400, "a request target that does not begin with a slash"}
+	}
+	r.Method, r.Target, r.Minor = method, target, int(version[7]-'0')
+	return i + 1 + len("HTTP/1.1\r\n"), nil
+}
+
+func digit(c byte) bool { return c-'0' <= 9 }
+
+// judge takes from the fields what frames the body, and whom the request is for.
+func (r *Request) judge() *Refusal {
+	hosts, expects, unmet := 0, false, false
+	for i := range r.Fields {
+		field := &r.Fields[i]
+		switch len(field.Name) {
+		case len("Host"):
+			if EqualFold(field.Name, "Host") {
+				hosts++
+				r.Host = field.Value
+			}
+		case len("Expect"):
+			if EqualFold(field.Name, "Expect") {
+				expects = true
+				unmet = unmet || !EqualFold(field.Value, "100-continue")
+			}
+		case len("Connection"), len("Content-Length"), len("Transfer-Encoding"):
+			if refusal := r.framing.look(field); refusal != nil {
+				return refusal
+			}
+			if disguised(field.Name) {
+				return &Refusal{400, "a field name that a backend may take for Content-Length or Transfer-Encoding"}
+			}
+		}
+	}
+	switch {
+	case hosts > 1:
+		return &Refusal{400, "more than one Host"}
+	case hosts == 0 && r.Minor == 1:
+		return &Refusal{400, "no Host"}
+	case !validHost(r.Host):
+		return &Refusal{400, "a Host that is no host and port"}
+	}
+	chunked, refusal := r.framing.chunked(r.Minor)
+	if refusal != nil {
+		return refusal
+	}
+	if r.Length = r.framing.length; chunked {
+		r.Length = Chunked
+	}
+	r.Close = r.framing.close || r.Minor == 0 && !r.framing.keep
+	if r.Minor == 1 && expects { // RFC 9110, section 10.1.1: HTTP/1.0 knows no expectations
+		if unmet {
+			return &Refusal{417, "an expectation other than 100-continue"}
+		}
+		r.Expect = r.Length != 0
+	}
+	return nil
+}
+
+// disguised reports whether a name is one of the two that frame bodies but for the byte in the place of the dash. CGI and what
+// followed it (WSGI, PHP) write both an underscore.
+func disguised(name string) bool {
+	return looksLike(name, "Content-Length", len("Content")) || looksLike(name, "Transfer-Encoding", len("Transfer"))
+}
+
+func looksLike(name, framing string, dash int) bool {
+	return len(name) == len(framing) && name[dash] != '-' && EqualFold(name[:dash], framing[:dash]) && EqualFold(name[dash+1:], framing[dash+1:])
+}
 
 // Values returns the values of a field by its name, in any case, in order; nil where there is none. Each call allocates where
 // there is any.
 func (r *Request) Values(name string) []string { return valuesOf(r.Fields, name) }
 
 // Names reports whether the Connection fields name a field, in any case: it belongs to this hop alone (RFC 9110, section 7.6.1).
-func (r *Request) Names(field string) bool { panic("not yet") }
-
-func valuesOf(fields []Field, name string) []string { panic("not yet") }
+// "close" and "keep-alive" name nothing.
+func (r *Request) Names(field string) bool { return r.framing.names(field) }

@@ -10,14 +10,99 @@ type Response struct {
 	// Declared is what Content-Length says, also where the answer has no body (to HEAD, 304); -1: nothing.
 	Declared int64
 	Close    bool // the connection cannot be used again
+
+	framing framing
+}
+
+// Reset is Request.Reset.
+func (r *Response) Reset() {
+	*r = Response{Fields: forget(r.Fields), framing: framing{named: r.framing.named[:0]}}
+	clear(r.framing.named[:cap(r.framing.named)])
 }
 
 // Parse reads a whole head of a response to a request of that method. It is as strict about what ends lines and frames bodies
-// as Request.Parse is: an upstream that can be made to send two lengths must not be believed either.
-func (r *Response) Parse(head, method string) error { panic("not yet") }
+// as Request.Parse is: an upstream that can be made to send two lengths must not be believed either. The error is a *Refusal
+// of status 502.
+func (r *Response) Parse(head, method string) error {
+	if refusal := r.parse(head, method); refusal != nil {
+		return &Refusal{502, refusal.Reason}
+	}
+	return nil
+}
+
+func (r *Response) parse(head, method string) *Refusal {
+	fields, named := r.Fields[:0], r.framing.named[:0]
+	if fields == nil {
+		fields = make([]Field, 0, usualFields)
+	}
+	*r = Response{Fields: fields, Declared: -1, framing: framing{named: named}}
+	at, refusal := r.line(head)
+	if refusal != nil {
+		return refusal
+	}
+	if r.Fields, refusal = fieldLines(r.Fields, head, at, MostFields); refusal != nil {
+		return refusal
+	}
+	for i := range r.Fields {
+		if refusal := r.framing.look(&r.Fields[i]); refusal != nil {
+			return refusal
+		}
+	}
+	return r.judge(method)
+}
+
+// line reads the status line, and says where the field lines begin.
+func (r *Response) line(s string) (at int, refusal *Refusal) {
+	const shortest = len("HTTP/1.1 200\r\n")
+	if len(s) < shortest || s[:7] != "HTTP/1." || s[7] != '0' && s[7] != '1' || s[8] != ' ' {
+		return 0, badByte(s, valueEnd(s, 0), "a status line that does not begin with HTTP/1.0 or HTTP/1.1 and one space")
+	}
+	if s[9] == '0' || !digit(s[9]) || !digit(s[10]) || !digit(s[11]) {
+		return 0, badByte(s, valueEnd(s, 8), "a status that is not three digits")
+	}
+	i := 12
+	if s[i] == ' ' {
+		i = valueEnd(s, i)
+		r.Reason = s[13:i]
+	}
+	if len(s)-i < 2 || s[i] != '\r' || s[i+1] != '\n' {
+		return 0, badByte(s, i, "a status line with a byte that it cannot have")
+	}
+	r.Minor, r.Status = int(s[7]-'0'), int(s[9]-'0')*100+int(s[10]-'0')*10+int(s[11]-'0')
+	return i + 2, nil
+}
+
+// judge says what body follows (RFC 9112, section 6.3).
+func (r *Response) judge(method string) *Refusal {
+	f := &r.framing
+	chunked, refusal := f.chunked(r.Minor)
+	if refusal != nil {
+		return refusal
+	}
+	if f.lengths > 0 {
+		r.Declared = f.length
+	}
+	body := chunked || f.length > 0
+	switch {
+	case r.Status < 200 && body:
+		return &Refusal{400, "an interim response with a body"}
+	case r.Status < 200:
+	case r.Status == 204:
+		f.close = f.close || body // it may come all the same, and would be taken for the next answer
+	case method == "HEAD", r.Status == 304:
+	case chunked:
+		r.Length = Chunked
+	case f.lengths > 0:
+		r.Length = f.length
+	default:
+		r.Length = UntilClose
+	}
+	r.Close = f.close || r.Length == UntilClose || r.Minor == 0 && !f.keep
+	return nil
+}
 
 // Values is Request.Values.
 func (r *Response) Values(name string) []string { return valuesOf(r.Fields, name) }
 
 // Names is Request.Names.
-func (r *Response) Names(field string) bool { panic("not yet") }
+func (r *Response) Names(field string) bool { return r.framing.names(field) }

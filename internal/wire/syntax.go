@@ -1,0 +1,179 @@
+package wire
+
+import "math/bits"
+
+// What a byte may be part of.
+const (
+	inToken  = 1 << iota // RFC 9110, section 5.6.2
+	inTarget             // visible, no "#": a request target has no fragment
+	inHost               // of a name or an IPv4 address in Host, beside "%" and two digits
+	inValue              // of a field value, a reason, chunk extensions
+	isHex
+)
+
+// classes says of each byte what it may be part of.
+var classes = classify()
+
+func classify() (table [256]uint8) {
+	for c := range table {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z' && c < 0x80
+		digit := c >= '0' && c <= '9'
+		if letter || digit {
+			table[c] |= inToken | inHost
+		}
+		if digit || letter && c|0x20 <= 'f' {
+			table[c] |= isHex
+		}
+		if c > ' ' && c != 0x7f && c != '#' {
+			table[c] |= inTarget
+		}
+		if c >= ' ' && c != 0x7f || c == '\t' {
+			table[c] |= inValue
+		}
+	}
+	for _, c := range "!#$%&'*+-.^_`|~" {
+		table[c] |= inToken
+	}
+	for _, c := range "-._~!$&'()*+;=" { // unreserved and sub-delims, but no comma: that is two Hosts in one field
+		table[c] |= inHost
+	}
+	return table
+}
+
+// IsToken reports whether s can be a method, a field's name, a connection option (RFC 9110, section 5.6.2). An empty string
+// cannot.
+func IsToken(s string) bool { return s != "" && span(s, 0, inToken) == len(s) }
+
+// span returns where the bytes of a class that begin at i end.
+func span(s string, i int, class uint8) int {
+	for i < len(s) && classes[s[i]]&class != 0 {
+		i++
+	}
+	return i
+}
+
+// EqualFold reports whether two strings are equal but for the case of ASCII letters. No other letters are folded: K is not the
+// Kelvin sign.
+func EqualFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		c |= 0x20
+	}
+	return c
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// valueEnd returns the first byte from i on that cannot be part of a value. Eight bytes are looked at in one step, which makes
+// the values of a head cost a third of what a table does.
+func valueEnd(s string, i int) int {
+	for len(s)-i >= 8 {
+		b := s[i : i+8]
+		x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		del := x ^ 0x7f*ones
+		// The highest bit of each byte below 0x20, and of each 0x7f. A borrow may mark bytes behind one that is marked
+		// rightly: only the first mark counts.
+		marks := ((x-0x20*ones) & ^x | (del-ones) & ^del) & highs
+		if marks == 0 {
+			i += 8
+			continue
+		}
+		i += bits.TrailingZeros64(marks) / 8
+		if s[i] != '\t' {
+			return i
+		}
+		i++
+	}
+	return span(s, i, inValue)
+}
+
+// fieldLines appends the field lines that begin at i, and end with an empty line at the very end of s.
+func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
+	for {
+		start := i
+		i = span(s, i, inToken)
+		if i == start || i == len(s) || s[i] != ':' {
+			if i == start && s[i:] == "\r\n" {
+				return dst, nil
+			}
+			return dst, badName(s, start, i)
+		}
+		if len(dst) == most {
+			return dst, &Refusal{431, "more field lines than allowed"}
+		}
+		name := s[start:i]
+		i++
+		for i < len(s) && (s[i] == ' ' || s[i] == '\t') {
+			i++
+		}
+		first := i
+		i = valueEnd(s, i)
+		if len(s)-i < 2 || s[i] != '\r' || s[i+1] != '\n' {
+			return dst, badByte(s, i, "a control byte in a field's value")
+		}
+		last := i
+		for last > first && (s[last-1] == ' ' || s[last-1] == '\t') {
+			last--
+		}
+		dst = append(dst, Field{name, s[first:last]})
+		i += 2
+	}
+}
+
+// badName says why no name and colon are at s[start:], where i is the first byte that is no part of a name.
+func badName(s string, start, i int) *Refusal {
+	switch {
+	case i == len(s):
+		return &Refusal{400, "the head ends in the middle of a line"}
+	case i == start && (s[i] == ' ' || s[i] == '\t'):
+		return &Refusal{400, "a line that continues the one before (obs-fold)"}
+	case i == start && len(s)-i > 2 && s[i:i+2] == "\r\n":
+		return &Refusal{400, "bytes behind the end of the head"}
+	case i == start && s[i] == ':':
+		return &Refusal{400, "a field line without a name"}
+	case s[i] == ' ' || s[i] == '\t':
+		return &Refusal{400, "a blank in a field's name, or between it and the colon"}
+	case s[i] == '\r' && i+1 < len(s) && s[i+1] == '\n':
+		return &Refusal{400, "a line without a colon"}
+	}
+	return badByte(s, i, "a byte in a field's name that is none of a token's")
+}
+
+// badByte says what is wrong with the byte at i, where a line should go on or end; otherwise is said of one that does not end
+// lines.
+func badByte(s string, i int, otherwise string) *Refusal {
+	switch {
+	case i >= len(s):
+		return &Refusal{400, "the head ends in the middle of a line"}
+	case s[i] == '\n':
+		return &Refusal{400, "a line feed without a carriage return before it"}
+	case s[i] == '\r' && (i+1 == len(s) || s[i+1] != '\n'):
+		return &Refusal{400, "a carriage return without a line feed behind it"}
+	}
+	return &Refusal{400, otherwise}
+}
+
+func valuesOf(fields []Field, name string) []string {
+	var values []string
+	for i := range fields {
+		if EqualFold(fields[i].Name, name) {
+			values = append(values, fields[i].Value)
+		}
+	}
+	return values
+}
