@@ -1,0 +1,294 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir/internal/wire"
+	"pgregory.net/rapid"
+)
+
+// who takes n connections one after the other and says where they led; those that connect are answered.
+func who(t *testing.T, p *Pool, n int) string {
+	t.Helper()
+	var all []string
+	for range n {
+		c, err := p.Take(context.Background(), Want{})
+		if err != nil {
+			all = append(all, "none")
+			continue
+		}
+		all = append(all, strings.TrimSuffix(c.Address().Host, ":80"))
+		c.Keep(time.Now())
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAnAddressThatFailsIsLeftAloneLongerEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
+		p := poolOf(t, n, &log, "a:80", "b:80")
+		defer p.Close()
+		if got := who(t, p, 4); got != "b b b b" || strings.Count(n.tried(), "a:80") != 1 {
+			t.Fatalf("with a refusing: %s", got)
+		}
+		for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+			time.Sleep(pause*time.Second - time.Millisecond)
+			if who(t, p, 4); strings.Contains(n.tried(), "a:80") {
+				t.Errorf("a was tried again before %d s", pause)
+			}
+			time.Sleep(time.Millisecond)
+			if who(t, p, 4); strings.Count(n.tried(), "a:80") != 1 {
+				t.Errorf("after %d s a was not tried once", pause)
+			}
+		}
+		n.set("a:80", nil)
+		time.Sleep(30 * time.Second)
+		if got := who(t, p, 4); strings.Count(got, "a") != 2 {
+			t.Errorf("a is well again: %s", got)
+		}
+		n.set("a:80", syscall.ECONNREFUSED)
+		p.addresses[0].giveUpKept()[0].Conn.Close()
+		who(t, p, 2)
+		n.tried()
+		time.Sleep(time.Second)
+		if who(t, p, 2); strings.Count(n.tried(), "a:80") != 1 {
+			t.Error("a success did not make the pause a second again")
+		}
+		if down, back := strings.Count(log.String(), "is down"), strings.Count(log.String(), "is back"); down != 2 || back != 1 {
+			t.Errorf("told %d times that it is down, %d that it is back: want 2 and 1\n%s", down, back, &log)
+		}
+	})
+}
+
+func TestOneExchangeAtATimeTriesAnAddressAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
+		p := poolOf(t, n, io.Discard, "a:80", "b:80")
+		defer p.Close()
+		who(t, p, 2)
+		n.set("a:80", nil)
+		time.Sleep(time.Second)
+		var taken []*Conn
+		for range 8 {
+			taken = append(taken, take(t, p))
+		}
+		count := func() (a int, at *Conn) {
+			for _, c := range taken {
+				if c.Address().Host == "a:80" {
+					a, at = a+1, c
+				}
+			}
+			return a, at
+		}
+		trials, trial := count()
+		if trials != 1 {
+			t.Fatalf("%d exchanges at once try a again, want one", trials)
+		}
+		trial.Answered() // its body may last: a is well from here
+		taken = append(taken, take(t, p))
+		if a, _ := count(); a != 2 {
+			t.Error("the answer's head did not make a well")
+		}
+		for _, c := range taken {
+			c.Drop(nil)
+		}
+	})
+}
+
+func TestATrialThatSaysNothingMakesWayForTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
+		p := poolOf(t, n, io.Discard, "a:80", "b:80")
+		defer p.Close()
+		who(t, p, 2)
+		n.set("a:80", nil)
+		time.Sleep(time.Second)
+		busy := take(t, p) // one of the next two is a's: the least busy
+		other := take(t, p)
+		if busy.Address() == other.Address() {
+			t.Fatal("no exchange tries a again")
+		}
+		if other.Address().Host != "a:80" {
+			busy, other = other, busy
+		}
+		other.Drop(nil) // its client went away
+		if c := take(t, p); c.Address().Host != "a:80" {
+			t.Error("a is not tried again after a trial without a verdict")
+		} else {
+			c.Drop(nil)
+		}
+		busy.Drop(nil)
+	})
+}
+
+func TestCautionAloneNeverRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED, "b:80": syscall.ECONNREFUSED}}
+		p := poolOf(t, n, io.Discard, "a:80", "b:80")
+		defer p.Close()
+		for range 100 { // of a second's outage, which must not make the pauses longer
+			who(t, p, 1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		n.set("b:80", nil)
+		if got := who(t, p, 3); got != "b b b" {
+			t.Errorf("b connects, and both are left alone: %s", got)
+		}
+		n.set("a:80", nil)
+		time.Sleep(2*time.Second + time.Millisecond)
+		if got := who(t, p, 4); strings.Count(got, "a") != 2 {
+			t.Errorf("two seconds later: %s; what was tried for want of others must not be left alone for longer", got)
+		}
+	})
+}
+
+// failureOf is an exchange on a connection that ends with an error before an answer's head; kept: it had carried one before.
+func failureOf(t *testing.T, p *Pool, kept bool, failure error) {
+	t.Helper()
+	c := take(t, p)
+	if kept {
+		c.Keep(time.Now())
+		c = take(t, p)
+	}
+	c.AwaitHead(time.Now())
+	c.Drop(failure)
+}
+
+func TestWhatCountsAgainstAnAddress(t *testing.T) {
+	reset := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	late := &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	nonsense := &wire.Refusal{Status: 400, Reason: "a bare line feed"}
+	for name, c := range map[string]struct {
+		kept, counts bool
+		failure      error
+	}{
+		"nothing, new":             {false, false, nil},
+		"nothing, kept":            {true, false, nil},
+		"time-out, new":            {false, true, late},
+		"time-out, kept":           {true, true, late},
+		"reset, new":               {false, true, reset},
+		"reset, kept":              {true, false, reset},
+		"end, new":                 {false, true, io.EOF},
+		"end, kept":                {true, false, io.EOF},
+		"wrapped end, kept":        {true, false, fmt.Errorf("read the head: %w", io.ErrUnexpectedEOF)},
+		"nonsense, new":            {false, true, nonsense},
+		"nonsense, kept":           {true, true, nonsense},
+		"closed by us":             {false, false, net.ErrClosed},
+		"the client went away":     {false, false, context.Canceled},
+		"no more files, new":       {false, false, os.NewSyscallError("write", syscall.ENOBUFS)},
+		"the exchange's own words": {false, true, errors.New("anything else")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := poolOf(t, new(network), io.Discard, "a:80")
+			failureOf(t, p, c.kept, c.failure)
+			if got := p.addresses[0].failures != 0; got != c.counts {
+				t.Errorf("counted: %v, want %v", got, c.counts)
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		err    error
+		counts bool
+	}{
+		"refused":       {syscall.ECONNREFUSED, true},
+		"unreachable":   {syscall.EHOSTUNREACH, true},
+		"no such name":  {&net.DNSError{Err: "no such host", Name: "a", IsNotFound: true}, true},
+		"no more files": {os.NewSyscallError("socket", syscall.EMFILE), false},
+		"no more ports": {os.NewSyscallError("connect", syscall.EADDRNOTAVAIL), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := poolOf(t, &network{fails: map[string]error{"a:80": c.err}}, io.Discard, "a:80")
+			if _, err := p.Take(context.Background(), Want{}); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%v: want ErrUnavailable", err)
+			}
+			if got := p.addresses[0].failures != 0; got != c.counts {
+				t.Errorf("counted: %v, want %v", got, c.counts)
+			}
+		})
+	}
+}
+
+func TestOneSlowRequestDoesNotTakeAnAddressAway(t *testing.T) {
+	p := poolOf(t, new(network), io.Discard, "a:80")
+	slow := take(t, p)
+	take(t, p).Keep(time.Now())
+	slow.Drop(os.ErrDeadlineExceeded)
+	if p.addresses[0].failures != 0 {
+		t.Error("an address that answered another exchange meanwhile is left alone")
+	}
+}
+
+func TestAnOutageIsOneFailureHoweverManyExchangesItEnds(t *testing.T) {
+	p := poolOf(t, new(network), io.Discard, "a:80")
+	var all []*Conn
+	for range 20 {
+		all = append(all, take(t, p))
+	}
+	kept := take(t, p)
+	for _, c := range all {
+		c.Drop(io.EOF)
+	}
+	if got := p.addresses[0].failures; got != 1 {
+		t.Errorf("%d failures counted, want 1", got)
+	}
+	kept.Keep(time.Now()) // began before: it does not say that the address is well now
+	if a := p.addresses[0]; a.failures != 1 || len(a.kept) != 0 {
+		t.Errorf("an older exchange's end: %d failures, %d kept; want 1 and none", a.failures, len(a.kept))
+	}
+}
+
+func TestTheLeastBusyAddressIsChosenAndTiesAreInRotation(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(r, "addresses")
+		var addresses []string
+		for i := range n {
+			addresses = append(addresses, fmt.Sprintf("%c:80", 'a'+i))
+		}
+		p := poolOf(t, new(network), io.Discard, addresses...)
+		defer p.Close()
+		busy := make(map[string]int)
+		last := n - 1
+		var taken []*Conn
+		for range rapid.IntRange(1, 60).Draw(r, "steps") {
+			if len(taken) > 0 && rapid.Bool().Draw(r, "return") {
+				i := rapid.IntRange(0, len(taken)-1).Draw(r, "which")
+				busy[taken[i].Address().Host]--
+				if rapid.Bool().Draw(r, "keep") {
+					taken[i].Keep(time.Now())
+				} else {
+					taken[i].Drop(nil)
+				}
+				taken = append(taken[:i], taken[i+1:]...)
+				continue
+			}
+			want := -1 // the first of the least busy behind the last one chosen
+			for i := range n {
+				at := (last + 1 + i) % n
+				if want < 0 || busy[addresses[at]] < busy[addresses[want]] {
+					want = at
+				}
+			}
+			c, err := p.Take(context.Background(), Want{})
+			if err != nil || c.Address().Host != addresses[want] {
+				r.Fatalf("chose %v, %v; want %s of %v", c.Address(), err, addresses[want], busy)
+			}
+			last = want
+			busy[addresses[want]]++
+			taken = append(taken, c)
+		}
+		for _, c := range taken {
+			c.Drop(nil)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A network is where the pools of tests connect to: pipes, of which it knows which are open.
+type network struct {
+	mu    sync.Mutex
+	fails map[string]error // by address, what a connection attempt ends with
+	hangs map[string]bool  // attempts that end with their context
+	far   map[string][]net.Conn
+	dials []string
+	open  int
+}
+
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dials = append(n.dials, address)
+	if n.hangs[address] {
+		n.mu.Unlock()
+		<-ctx.Done()
+		n.mu.Lock()
+		return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+	}
+	if err := n.fails[address]; err != nil {
+		return nil, &net.OpError{Op: "dial", Err: err}
+	}
+	near, far := net.Pipe()
+	if n.far == nil {
+		n.far = make(map[string][]net.Conn)
+	}
+	n.far[address] = append(n.far[address], far)
+	n.open++
+	return &countedConn{Conn: near, network: n}, nil
+}
+
+// last returns the upstream's end of the newest connection to an address.
+func (n *network) last(address string) net.Conn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.far[address][len(n.far[address])-1]
+}
+
+// set makes attempts to connect to an address fail, or succeed where err is nil.
+func (n *network) set(address string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fails == nil {
+		n.fails = make(map[string]error)
+	}
+	n.fails[address] = err
+}
+
+func (n *network) opened() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.open
+}
+
+// tried returns the addresses that were dialled since it was asked last.
+func (n *network) tried() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := strings.Join(n.dials, " ")
+	n.dials = nil
+	return s
+}
+
+type countedConn struct {
+	net.Conn
+	network *network
+	once    sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.network.mu.Lock(); c.network.open--; c.network.mu.Unlock() })
+	return c.Conn.Close()
+}
+
+// poolOf returns a pool of addresses on a network, which must have no connection left when the test has ended and all that was
+// taken was returned.
+func poolOf(t testing.TB, n *network, log io.Writer, addresses ...string) *Pool {
+	t.Helper()
+	o := Options{Connect: 5 * time.Second, Header: time.Minute, Stall: 30 * time.Second, Idle: 50 * time.Second,
+		Dial: n.dial, Log: slog.New(slog.NewTextHandler(log, nil))}
+	for _, a := range addresses {
+		o.Addresses = append(o.Addresses, Address{Host: a})
+	}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := n.opened(); left != 0 {
+			t.Errorf("%d connections are open after Close", left)
+		}
+	})
+	return p
+}
+
+func take(t testing.TB, p *Pool) *Conn {
+	t.Helper()
+	c, err := p.Take(context.Background(), Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAConnectionIsKeptAndTheLastUsedIsTakenFirst(t *testing.T) {
+	n := new(network)
+	p := poolOf(t, n, io.Discard, "a:80")
+	one, two := take(t, p), take(t, p)
+	if one.Reused() || two.Reused() || one == two {
+		t.Fatalf("new connections: reused %v, %v", one.Reused(), two.Reused())
+	}
+	one.Keep(time.Now())
+	two.Keep(time.Now())
+	if c := take(t, p); c != two || !c.Reused() {
+		t.Errorf("took %p (reused %v), want the last kept %p", c, c.Reused(), two)
+	}
+	if c := take(t, p); c != one {
+		t.Errorf("took %p, want the other %p", c, one)
+	}
+	if three := take(t, p); three == one || three == two {
+		t.Error("one connection was taken twice")
+	} else {
+		three.Drop(nil)
+	}
+	one.Drop(nil)
+	fresh, err := p.Take(context.Background(), Want{Fresh: true})
+	if err != nil || fresh.Reused() {
+		t.Errorf("a fresh connection is asked for: %v, reused %v", err, fresh.Reused())
+	}
+	fresh.Drop(nil)
+	two.Drop(nil)
+	if p.addresses[0].busy != 0 || n.opened() != 0 {
+		t.Errorf("all returned: %d busy, %d open", p.addresses[0].busy, n.opened())
+	}
+}
+
+func TestARefusedAddressIsPassedOver(t *testing.T) {
+	n := &network{fails: map[string]error{"bad:80": syscall.ECONNREFUSED}}
+	p := poolOf(t, n, io.Discard, "bad:80", "good:80")
+	for range 4 {
+		c := take(t, p)
+		if c.Address().Host != "good:80" {
+			t.Errorf("got a connection to %v", c.Address())
+		}
+		c.Drop(nil)
+	}
+	if got, want := n.tried(), "bad:80 good:80 good:80 good:80 good:80"; got != want {
+		t.Errorf("dialled %q, want %q", got, want)
+	}
+}
+
+func TestWhereNoAddressConnectsTheErrorSaysSo(t *testing.T) {
+	n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED, "b:80": syscall.ECONNREFUSED}}
+	p := poolOf(t, n, io.Discard, "a:80", "b:80")
+	for range 3 {
+		_, err := p.Take(context.Background(), Want{})
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%v: want ErrUnavailable, and why", err)
+		}
+		if got := n.tried(); strings.Count(got, "a:80") != 1 || strings.Count(got, "b:80") != 1 {
+			t.Errorf("dialled %q, want each once, however well they are", got)
+		}
+	}
+}
+
+func BenchmarkTakeKeep(b *testing.B) {
+	for _, addresses := range [][]string{{"a:80"}, {"a:80", "b:80", "c:80"}} {
+		b.Run(strings.Join(addresses, ","), func(b *testing.B) {
+			p := poolOf(b, new(network), io.Discard, addresses...)
+			ctx := context.Background()
+			now := time.Now()
+			b.ReportAllocs()
+			for b.Loop() {
+				c, err := p.Take(ctx, Want{Now: now})
+				if err != nil {
+					b.Fatal(err)
+				}
+				c.AwaitHead(now)
+				c.Keep(now)
+			}
+		})
+	}
+}
