@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/weirlimit/weir/internal/wire"
 )
 
 // How long an address that failed is left alone: the first time, and at most. Each failure when it is tried again doubles it.
@@ -191,12 +193,20 @@ func (t *turn) countsAgainst(failure error) bool {
 	if t.answers != t.at.answers {
 		return false
 	}
-	return !t.reused || !isGone(failure)
+	return !t.reused || isAlive(failure)
+}
+
+// isAlive reports whether the failure of a kept connection says more than that the other side closed it: it did not answer in time,
+// or with nonsense.
+func isAlive(err error) bool {
+	var timeout net.Error
+	var nonsense *wire.Refusal
+	return errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &nonsense)
 }
 
 // isOurs reports whether an error says what this side did: that it has none of something left, or that it ended the exchange.
 func isOurs(err error) bool {
-	return slices.ContainsFunc([]error{net.ErrClosed, context.Canceled, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL}, func(ours error) bool {
+	return slices.ContainsFunc([]error{context.Canceled, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL}, func(ours error) bool {
 		return errors.Is(err, ours)
 	})
 }

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"errors"
-	"io"
 	"net"
 	"os"
 	"syscall"
@@ -148,13 +147,10 @@ func (c *Conn) Drop(failure error) {
 		return
 	}
 	_ = c.Conn.Close()
+	if errors.Is(failure, net.ErrClosed) {
+		failure = nil // nobody but us closes it so
+	}
 	c.pool.end(c.turn, failure)
-}
-
-// isGone reports whether an error says that the other side closed the connection, in whatever way.
-func isGone(err error) bool {
-	var socket *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &socket) && !socket.Timeout()
 }
 
 // quiet reports whether a kept connection is as it was left: the other side has neither closed it nor sent anything. Where that

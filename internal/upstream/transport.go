@@ -106,7 +106,7 @@ func (a *address) attempt(req *http.Request, l *link, body *heldBody) *http.Requ
 // A heldBody is a request's body that outlives an attempt which did not come to read it. nil: there is none.
 type heldBody struct {
 	io.ReadCloser
-	read, broke atomic.Bool
+	read, closed, broke atomic.Bool
 
 	mu       sync.Mutex
 	held     bool // closing it waits
@@ -124,7 +124,7 @@ func hold(req *http.Request) *heldBody {
 func (b *heldBody) Read(p []byte) (int, error) {
 	b.read.Store(true)
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && !b.closed.Load() {
 		b.broke.Store(true)
 	}
 	return n, err
@@ -138,6 +138,7 @@ func (b *heldBody) Close() error {
 	if wait {
 		return nil
 	}
+	b.closed.Store(true) // before it is: what a read says then is no fault of the body
 	return b.ReadCloser.Close()
 }
 
