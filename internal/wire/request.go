@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // A Request is the head of a request. Its strings are parts of the head that was parsed, which is never changed, so that
 // they may be kept. The zero value is ready for Parse, which can use it again.
 type Request struct {
@@ -67,11 +69,14 @@ func (r *Request) line(s string) (at int, refusal *Refusal) {
 	}
 	method := s[:i]
 	start := i + 1
-	i = span(s, start, inTarget)
+	i = plain(s, start, '!')
 	if i == start || i == len(s) || s[i] != ' ' {
 		return 0, badByte(s, i, "a request target with a byte that it cannot have, or without one space behind it")
 	}
 	target := s[start:i]
+	if strings.IndexByte(target, '#') >= 0 {
+		return 0, &Refusal{400, "a request target with a fragment"}
+	}
 	version := s[i+1:]
 	if len(version) < len("HTTP/1.1\r\n") || version[:5] != "HTTP/" || version[6] != '.' || !digit(version[5]) || !digit(version[7]) {
 		return 0, badByte(version, valueEnd(version, 0), "a request line without a version of HTTP at its end")
@@ -107,7 +112,13 @@ func (r *Request) judge() *Refusal {
 				expects = true
 				unmet = unmet || !EqualFold(field.Value, "100-continue")
 			}
-		case len("Connection"), len("Content-Length"), len("Transfer-Encoding"):
+		case len("Connection"):
+			if EqualFold(field.Name, "Connection") {
+				if refusal := r.framing.connection(field.Value); refusal != nil {
+					return refusal
+				}
+			}
+		case len("Content-Length"), len("Transfer-Encoding"):
 			if refusal := r.framing.look(field); refusal != nil {
 				return refusal
 			}

@@ -4,10 +4,9 @@ import "math/bits"
 
 // What a byte may be part of.
 const (
-	inToken  = 1 << iota // RFC 9110, section 5.6.2
-	inTarget             // visible, no "#": a request target has no fragment
-	inHost               // of a name or an IPv4 address in Host, beside "%" and two digits
-	inValue              // of a field value, a reason, chunk extensions
+	inToken = 1 << iota // RFC 9110, section 5.6.2
+	inHost              // of a name or an IPv4 address in Host, beside "%" and two digits
+	inValue             // of a field value, a reason, chunk extensions
 	isHex
 )
 
@@ -23,9 +22,6 @@ func classify() (table [256]uint8) {
 		}
 		if digit || letter && c|0x20 <= 'f' {
 			table[c] |= isHex
-		}
-		if c > ' ' && c != 0x7f && c != '#' {
-			table[c] |= inTarget
 		}
 		if c >= ' ' && c != 0x7f || c == '\t' {
 			table[c] |= inValue
@@ -73,40 +69,68 @@ func lower(c byte) byte {
 	return c
 }
 
+// Eight bytes of a head are looked at in one step, as one number with a mark (the highest bit) for each: that reads a head in
+// half the time that a table takes. All sums stay within their bytes, since the highest bits are taken away before.
 const (
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
+	ones   = 0x0101010101010101
+	sevens = 0x7f * ones
+	marks  = 0x80 * ones
 )
 
-// valueEnd returns the first byte from i on that cannot be part of a value. Eight bytes are looked at in one step, which makes
-// the values of a head cost a third of what a table does.
-func valueEnd(s string, i int) int {
-	for len(s)-i >= 8 {
-		b := s[i : i+8]
-		x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-		del := x ^ 0x7f*ones
-		// The highest bit of each byte below 0x20, and of each 0x7f. A borrow may mark bytes behind one that is marked
-		// rightly: only the first mark counts.
-		marks := ((x-0x20*ones) & ^x | (del-ones) & ^del) & highs
-		if marks == 0 {
-			i += 8
-			continue
+// eight returns the eight bytes at i, the first one lowest.
+func eight(s string, i int) uint64 {
+	b := s[i : i+8]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+}
+
+// plain returns where the bytes from i on end that are neither below low (at least 1) nor 0x7f.
+func plain(s string, i int, low byte) int {
+	above := uint64(0x80-low) * ones
+	for ; len(s)-i >= 8; i += 8 {
+		x := eight(s, i)
+		low7 := x & sevens
+		if odd := (low7 + ones | ^(low7 + above)) & ^x & marks; odd != 0 {
+			return i + bits.TrailingZeros64(odd)/8
 		}
-		i += bits.TrailingZeros64(marks) / 8
-		if s[i] != '\t' {
-			return i
-		}
+	}
+	for i < len(s) && s[i] >= low && s[i] != 0x7f {
 		i++
 	}
-	return span(s, i, inValue)
+	return i
+}
+
+// valueEnd returns where the bytes from i on end that can be part of a value.
+func valueEnd(s string, i int) int {
+	i = plain(s, i, ' ')
+	for i < len(s) && s[i] == '\t' {
+		i = plain(s, i+1, ' ')
+	}
+	return i
+}
+
+// nameEnd returns where the bytes of a token that begin at i end. Letters and dashes, which names are made of, are looked at in
+// eights.
+func nameEnd(s string, i int) int {
+	for ; len(s)-i >= 8; i += 8 {
+		x := eight(s, i)
+		low7 := x & sevens
+		small := low7 | 0x20*ones
+		letters := (small + (0x80-'a')*ones) & ^(small + (0x7f-'z')*ones)
+		dashes := marks - (low7 ^ '-'*ones)
+		if usual := (letters | dashes) & ^x & marks; usual != marks {
+			i += bits.TrailingZeros64(^usual&marks) / 8
+			break
+		}
+	}
+	return span(s, i, inToken)
 }
 
 // fieldLines appends the field lines that begin at i, and end with an empty line at the very end of s.
 func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 	for {
 		start := i
-		i = span(s, i, inToken)
+		i = nameEnd(s, i)
 		if i == start || i == len(s) || s[i] != ':' {
 			if i == start && s[i:] == "\r\n" {
 				return dst, nil
