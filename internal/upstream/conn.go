@@ -128,6 +128,10 @@ func (c *Conn) Keep(now time.Time) {
 	good = good && !p.closed && c.turn.epoch == a.epoch && len(a.kept) < p.options.MostKept
 	if good {
 		a.kept = append(a.kept, c)
+		if !p.watched {
+			p.watched = true
+			go p.closeIdle()
+		}
 	}
 	p.mu.Unlock()
 	p.tellBack(a, back)

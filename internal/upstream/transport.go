@@ -57,11 +57,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		case !unsent:
 			p.end(turn, err)
-			return nil, err
+			return nil, fmt.Errorf("ask %v: %w", a, err)
 		}
 		p.end(turn, &connectError{err})
 		if body.touched() {
-			return nil, err
+			return nil, fmt.Errorf("connect to %v: %w", a, err)
 		}
 		tried, last = tried.with(a), err
 	}

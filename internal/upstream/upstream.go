@@ -98,11 +98,12 @@ type Pool struct {
 	addresses []*address
 	next      int // where the search for the next address begins, so that ties are in rotation
 	closed    bool
+	watched   bool // closeIdle runs, or has run
 
 	stop, stopped chan struct{}
 }
 
-// New returns a pool without connections, and starts the goroutine that closes idle ones; Close ends it.
+// New returns a pool without connections. The first one that is kept starts a goroutine that closes idle ones; Close ends it.
 func New(o Options) (*Pool, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("new pool: %w", err)
@@ -124,7 +125,6 @@ func New(o Options) (*Pool, error) {
 		}
 		p.addresses = append(p.addresses, one)
 	}
-	go p.closeIdle()
 	return p, nil
 }
 
@@ -132,7 +132,7 @@ func New(o Options) (*Pool, error) {
 // again does nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
-	again := p.closed
+	again, watched := p.closed, p.watched
 	p.closed = true
 	var all []*Conn
 	for _, a := range p.addresses {
@@ -142,7 +142,9 @@ func (p *Pool) Close() error {
 	if !again {
 		close(p.stop)
 	}
-	<-p.stopped
+	if watched {
+		<-p.stopped
+	}
 	closeAll(all)
 	return nil
 }
