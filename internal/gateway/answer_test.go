@@ -49,7 +49,7 @@ func TestAnUndeclaredTypeStaysUndeclared(t *testing.T) {
 
 // D19: a trailer of ours that an upstream announces is neither sent nor announced.
 func TestATrailerThatIsNotSentIsNotAnnounced(t *testing.T) {
-	e := open(t, nil, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+	e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "X-RateLimit-Limit, X-Good, Retry-After")
 		_, _ = io.WriteString(w, "body")
 		w.Header().Set("X-RateLimit-Limit", "1")

@@ -251,8 +251,8 @@ func (b *recorder) last() (s sighting, ok bool) {
 	return s, ok
 }
 
-// upstream starts a server for --upstream.
-func upstream(t testing.TB, h http.HandlerFunc) func(*Options) {
+// behind starts a server for --upstream.
+func behind(t testing.TB, h http.HandlerFunc) func(*Options) {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)

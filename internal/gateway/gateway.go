@@ -24,6 +24,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // A Gateway serves one policy before one backend. Make one with New.
@@ -41,7 +42,8 @@ type Gateway struct {
 	cors      *crossOrigin
 	proxy     *httputil.ReverseProxy // nil: Backend
 	transport *http.Transport
-	cert      *certificate // nil: cleartext
+	pool      *upstream.Pool // the addresses of the upstream; nil: Backend
+	cert      *certificate   // nil: cleartext
 
 	draining      atomic.Bool
 	lingering     atomic.Bool
@@ -77,7 +79,13 @@ func New(o Options) (*Gateway, error) {
 			return nil, fmt.Errorf("new gateway: %w", err)
 		}
 	}
+	if o.Upstream == nil && len(o.MoreUpstreams) > 0 {
+		return nil, errors.New("new gateway: MoreUpstreams are further addresses of Upstream, which is not set")
+	}
 	if o.Upstream != nil {
+		if g.pool, err = g.newPool(); err != nil {
+			return nil, fmt.Errorf("new gateway: %w", err)
+		}
 		if g.proxy, g.transport, err = g.newProxy(o.Upstream); err != nil {
 			return nil, fmt.Errorf("new gateway: %w", err)
 		}

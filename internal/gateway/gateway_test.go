@@ -146,7 +146,7 @@ func TestABodyIsBounded(t *testing.T) {
 			bodyFailed(w, err)
 		}
 	})
-	for _, change := range []func(*Options){func(*Options) {}, upstream(t, read)} {
+	for _, change := range []func(*Options){func(*Options) {}, behind(t, read)} {
 		testBodyBound(t, open(t, read, func(o *Options) { change(o); o.Limits.Body = 1000 }))
 	}
 }

@@ -23,6 +23,9 @@ type Options struct {
 	Backend http.Handler
 	// Upstream receives it instead: scheme, host, and a base path that is put before every path.
 	Upstream *url.URL
+	// MoreUpstreams are further addresses of the same backend: they differ from Upstream in host and port alone. Each request goes
+	// to the least busy one; one that fails is left alone for a while.
+	MoreUpstreams []*url.URL
 
 	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any (D22).
 	CORSOrigins []string

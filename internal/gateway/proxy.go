@@ -20,23 +20,18 @@ import (
 
 // newProxy returns the reverse proxy before upstream, and the transport it owns.
 func (g *Gateway) newProxy(upstream *url.URL) (*httputil.ReverseProxy, *http.Transport, error) {
-	switch {
-	case upstream.Scheme != "http" && upstream.Scheme != "https", upstream.Host == "":
-		return nil, nil, fmt.Errorf("upstream %q: an http or https URL with a host is allowed: http://127.0.0.1:9000", upstream.Redacted())
-	case upstream.RawQuery != "" || upstream.Fragment != "" || upstream.User != nil:
-		return nil, nil, fmt.Errorf("upstream %q: only a scheme, a host and a base path are allowed", upstream.Redacted())
-	}
 	base, decoded, err := target.Decode(upstream.EscapedPath())
 	if err != nil {
 		return nil, nil, fmt.Errorf("upstream %q: %w", upstream.Redacted(), err)
 	}
 	base, decoded = strings.TrimSuffix(base, "/"), strings.TrimSuffix(decoded, "/")
-	target := url.URL{Scheme: upstream.Scheme, Host: upstream.Host, Path: decoded, RawPath: base}
+	target := url.URL{Scheme: upstream.Scheme, Host: addressOf(upstream).Host, Path: decoded, RawPath: base}
 	transport := g.newTransport()
 	var through http.RoundTripper = transport
 	if g.options.WrapTransport != nil {
 		through = g.options.WrapTransport(transport)
 	}
+	through = g.pool.Transport(through) // outside, so that a trace shows each address that was tried
 	return &httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, &target) },
 		Transport:      through,
@@ -65,7 +60,7 @@ func (g *Gateway) newTransport() *http.Transport {
 		DisableCompression:     true,
 		MaxIdleConns:           0, // no bound but the next
 		MaxIdleConnsPerHost:    1024,
-		IdleConnTimeout:        55 * time.Second, // below the 60 or 75 s after which common servers close
+		IdleConnTimeout:        keptFor,
 		TLSHandshakeTimeout:    g.limits.Connect,
 		ResponseHeaderTimeout:  g.limits.Upstream,
 		ExpectContinueTimeout:  time.Second,

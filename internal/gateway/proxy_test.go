@@ -94,7 +94,7 @@ func TestTheUpstreamHearsWhatWasDecided(t *testing.T) {
 func TestATrustedProxysWordGoesOn(t *testing.T) {
 	heads := make(chan http.Header, 1)
 	e := open(t, nil, func(o *Options) {
-		upstream(t, func(_ http.ResponseWriter, r *http.Request) { heads <- r.Header })(o)
+		behind(t, func(_ http.ResponseWriter, r *http.Request) { heads <- r.Header })(o)
 		o.TrustedProxies = loopback
 	})
 	e.ask("GET /v1/wp/status", "X-Forwarded-For: 6.6.6.6, 203.0.113.7, 127.0.0.9", "X-Forwarded-Proto: https")
@@ -129,7 +129,7 @@ func TestTheBasePathIsPutBeforeTheCanonicalOne(t *testing.T) {
 		"/b%28": {"/x": "/b%28/x"},
 	} {
 		e := open(t, nil, func(o *Options) {
-			upstream(t, func(_ http.ResponseWriter, r *http.Request) { targets <- r.RequestURI })(o)
+			behind(t, func(_ http.ResponseWriter, r *http.Request) { targets <- r.RequestURI })(o)
 			u, err := url.Parse(o.Upstream.String() + base)
 			if err != nil {
 				t.Fatal(err)
@@ -242,7 +242,7 @@ func TestAnUpstreamThatSwitchesUnaskedIs502(t *testing.T) {
 
 func TestEventsArriveOneByOne(t *testing.T) {
 	next := make(chan string)
-	e := open(t, nil, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+	e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.(http.Flusher).Flush()
 		for event := range next {
@@ -277,7 +277,7 @@ func TestEventsArriveOneByOne(t *testing.T) {
 func TestAnEventArrivesBeforeTheNextIsWritten(t *testing.T) {
 	for _, kind := range []string{"text/event-stream", "text/event-stream; charset=utf-8", "application/x-ndjson"} {
 		received := make(chan bool)
-		e := open(t, nil, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
 			for range 3 {
 				_, _ = io.WriteString(w, "event\n")
@@ -320,7 +320,7 @@ func TestLargeBodiesPassBothWaysUntouched(t *testing.T) {
 	for i := range body {
 		body[i] = byte(i * i >> 7)
 	}
-	e := open(t, nil, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+	e := open(t, nil, behind(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Length", fmt.Sprint(r.ContentLength))
 		w.Header().Set("Content-Encoding", "gzip") // it is not: nobody looks
 		hash := sha256.New()
@@ -356,7 +356,7 @@ func TestLargeBodiesPassBothWaysUntouched(t *testing.T) {
 }
 
 func TestTrailersPass(t *testing.T) {
-	e := open(t, nil, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+	e := open(t, nil, behind(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Trailer", "X-Announced")
 		_, _ = io.WriteString(w, "body")
@@ -381,7 +381,7 @@ func TestTrailersPass(t *testing.T) {
 }
 
 func TestAnInformationalAnswerPasses(t *testing.T) {
-	e := open(t, nil, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+	e := open(t, nil, behind(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</style.css>")
 		w.WriteHeader(http.StatusEarlyHints)
 		body, _ := io.ReadAll(r.Body)
@@ -410,7 +410,7 @@ func TestAnInformationalAnswerPasses(t *testing.T) {
 // The body is not asked for when the request is not admitted.
 func TestARefusedRequestIsNotAskedForItsBody(t *testing.T) {
 	e := open(t, nil, func(o *Options) {
-		upstream(t, func(http.ResponseWriter, *http.Request) {})(o)
+		behind(t, func(http.ResponseWriter, *http.Request) {})(o)
 	})
 	c := e.dial()
 	fmt.Fprint(c, "POST /v1/wp/%2f HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
@@ -422,7 +422,7 @@ func TestARefusedRequestIsNotAskedForItsBody(t *testing.T) {
 
 // D19: an upstream's own values of our fields are replaced, not repeated.
 func TestTheFieldsStandOnceOnTheWire(t *testing.T) {
-	e := open(t, nil, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+	e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range []string{"X-RateLimit-Limit", "x-ratelimit-remaining", "X-Ratelimit-Reset", "Retry-After", "Date"} {
 			w.Header()[name] = []string{"6", "7"}
 		}

@@ -44,7 +44,7 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 	})
 	for name, change := range map[string]func(*Options){
 		"backend":  func(*Options) {},
-		"upstream": upstream(t, read),
+		"upstream": behind(t, read),
 	} {
 		e := open(t, read, func(o *Options) { change(o); o.Limits.Stall = 50 * time.Millisecond })
 		for _, framing := range []string{"Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "Transfer-Encoding: chunked\r\n\r\n4"} {

@@ -95,7 +95,7 @@ func TestHalfAnAnswerEndsTheConnection(t *testing.T) {
 
 func TestAClientThatGoesAwayIsNobodysError(t *testing.T) {
 	arrived, gone := make(chan bool, 1), make(chan bool, 1)
-	e := open(t, nil, upstream(t, func(_ http.ResponseWriter, r *http.Request) {
+	e := open(t, nil, behind(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- true
 		<-r.Context().Done()
 		gone <- true

@@ -1,0 +1,51 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/internal/upstream"
+)
+
+// keptFor is how long a connection to the upstream is kept unused: below the 60 or 75 s after which common servers close.
+const keptFor = 55 * time.Second
+
+// newPool returns the addresses of the upstream, how they are doing, and the fast engine's connections to them.
+func (g *Gateway) newPool() (*upstream.Pool, error) {
+	first := g.options.Upstream
+	o := upstream.Options{
+		Connect: g.limits.Connect,
+		Header:  g.limits.Upstream,
+		Stall:   g.limits.Stall,
+		Idle:    keptFor,
+		Log:     g.log,
+	}
+	for _, u := range append([]*url.URL{first}, g.options.MoreUpstreams...) {
+		switch {
+		case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+			return nil, fmt.Errorf("upstream %q: an http or https URL with a host is allowed: http://127.0.0.1:9000", u.Redacted())
+		case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+			return nil, fmt.Errorf("upstream %q: only a scheme, a host and a base path are allowed", u.Redacted())
+		case u.Scheme != first.Scheme || strings.TrimSuffix(u.EscapedPath(), "/") != strings.TrimSuffix(first.EscapedPath(), "/"):
+			return nil, fmt.Errorf("upstreams %q and %q: all must have the same scheme and base path", first.Redacted(), u.Redacted())
+		}
+		o.Addresses = append(o.Addresses, addressOf(u))
+	}
+	return upstream.New(o)
+}
+
+// addressOf returns where a URL leads.
+func addressOf(u *url.URL) upstream.Address {
+	a := upstream.Address{TLS: u.Scheme == "https", Host: u.Host}
+	if u.Port() == "" {
+		port := "80"
+		if a.TLS {
+			port = "443"
+		}
+		a.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	return a
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestSeveralUpstreamsShareWhatComesAndOneThatIsDownIsPassedOver(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	var mu sync.Mutex
+	asked := make(map[string]int)
+	serve := func(name string) *url.URL {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			asked[name]++
+			fmt.Fprintf(w, "%s %s %s", r.Host, r.URL.Path, body)
+		}))
+		t.Cleanup(s.Close)
+		u, err := url.Parse(s.URL + "/base/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	e := open(t, nil, func(o *Options) {
+		before(t, "http://"+l.Addr().String()+"/base")(o)
+		o.MoreUpstreams = []*url.URL{serve("one"), serve("two")}
+	})
+	for range 8 {
+		req, err := http.NewRequest("POST", e.url("/elsewhere"), strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "shop.example.com"
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK || string(got) != "shop.example.com /base/elsewhere body" {
+			t.Errorf("%s: %q", res.Status, got)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if asked["one"] < 3 || asked["two"] < 3 {
+		t.Errorf("8 requests one after the other went to %v: want about half to each", asked)
+	}
+	if down := strings.Count(e.log.String(), "is down"); down != 1 {
+		t.Errorf("told %d times that an address is down, want once:\n%s", down, e.log)
+	}
+}
+
+func TestTheAddressesOfOneUpstreamDifferInHostAndPortAlone(t *testing.T) {
+	for bad, why := range map[string]string{
+		"https://127.0.0.1:2/base":      "same scheme and base path",
+		"http://127.0.0.1:2":            "same scheme and base path",
+		"http://127.0.0.1:2/other":      "same scheme and base path",
+		"http://127.0.0.1:2/base?query": "only a scheme",
+		"ftp://127.0.0.1:2/base":        "an http or https URL",
+		"http://127.0.0.1:1/base/":      "twice",
+	} {
+		o := Options{Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/base"}}
+		more, err := url.Parse(bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.MoreUpstreams = []*url.URL{more}
+		g := Gateway{options: o, limits: o.Limits.withDefaults(true)}
+		if _, err := g.newPool(); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s beside %v: %v; want %q", bad, o.Upstream, err, why)
+		}
+	}
+}
