@@ -19,7 +19,7 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 	if !bool(f.demo) {
 		return nil
 	}
-	if f.upstream.URL != nil {
+	if len(f.upstream) > 0 {
 		return misused("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
 	}
 	if f.tlsCert != "" || bool(f.proxyProtocol) {

@@ -93,7 +93,7 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	if err != nil {
 		return err
 	}
-	if f.upstream.URL == nil {
+	if len(f.upstream) == 0 {
 		err = e.openSample(ctx, f, log, now, &who, &o)
 	} else {
 		err = e.openUpstream(ctx, f, log, now, &who, &o)

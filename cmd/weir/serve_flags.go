@@ -19,7 +19,7 @@ type serveFlags struct {
 
 	policy    string // empty: the contract
 	candidate string // empty: none
-	upstream  endpoint
+	upstream  upstreams
 
 	store         store
 	data          string
@@ -86,7 +86,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.adminHosts, "admin-hosts", "further names of this machine that may stand in Host there")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy to evaluate on the same requests, and never enforce")
-	flags.Var(&f.upstream, "upstream", "the backend to protect (default the built-in sample backend)")
+	flags.Var(&f.upstream, "upstream", "the backend to protect, at one address or several, which share what comes; repeatable (default the built-in sample backend)")
 	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
 	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, in B, KiB, MiB or GiB; not with --upstream")
@@ -167,11 +167,11 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if f.keySecret != "" && f.store.shared == nil {
 		return misused("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", spelled(cmd, "key-secret"))
 	}
-	if f.upstream.URL != nil && given("max-data") {
+	if len(f.upstream) > 0 && given("max-data") {
 		return misused("what a backend of your own may store is its own affair; leave it out",
 			"%s is only for the sample backend, and --upstream replaces it", spelled(cmd, "max-data"))
 	}
-	if f.upstream.URL == nil {
+	if len(f.upstream) == 0 {
 		for _, name := range onlyWithUpstream {
 			if given(name) {
 				return misused("the sample backend mints its own sessions and tokens; give --upstream URL, or leave it out",

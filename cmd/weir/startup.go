@@ -39,7 +39,7 @@ func (e *edge) announce(w io.Writer, f *serveFlags, front *sockets) error {
 	if f.demo {
 		row("traffic", "%s", demoLine())
 	}
-	if f.upstream.URL == nil {
+	if len(f.upstream) == 0 {
 		row("demo", "%s/demo", url)
 		row("docs", "%s/docs", url)
 		e.printBlocks(&b, f, url)

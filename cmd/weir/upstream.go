@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,14 +17,62 @@ import (
 	"github.com/weirlimit/weir/internal/sample"
 )
 
+// An upstreams value is a backend's URLs: one, or several that differ in host and port alone. Its flag is repeatable.
+type upstreams []*url.URL
+
+// Set adds the URLs of a comma-separated list.
+func (u *upstreams) Set(value string) error {
+	all := slices.Clone(*u)
+	for _, element := range strings.Split(value, ",") {
+		var one endpoint
+		if err := one.Set(strings.TrimSpace(element)); err != nil {
+			return err
+		}
+		for i, other := range all {
+			switch {
+			case one.Scheme != other.Scheme:
+				return fmt.Errorf("%s and %s: the addresses of one backend are all http or all https", other.Host, one.Host)
+			case basePath(one.URL) != basePath(other):
+				return fmt.Errorf("base paths %q of %s and %q of %s: want the same for all addresses of one backend", basePath(other), other.Host, basePath(one.URL), one.Host)
+			case whereTo(one.URL) == whereTo(other):
+				return fmt.Errorf("%s is there twice (addresses %d and %d): want each once", one.Host, i+1, len(all)+1)
+			}
+		}
+		all = append(all, one.URL)
+	}
+	*u = all
+	return nil
+}
+
+// whereTo returns the host and port that a URL leads to.
+func whereTo(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+func basePath(u *url.URL) string { return strings.TrimSuffix(u.EscapedPath(), "/") }
+
+func (u *upstreams) String() string {
+	all := make([]string, len(*u))
+	for i, one := range *u {
+		all[i] = one.String()
+	}
+	return strings.Join(all, ",")
+}
+
+func (u *upstreams) Type() string { return "URL,..." }
+
 // openUpstream puts the operator's backend behind the edge, with what its callers' credentials are verified by (D17).
 func (e *edge) openUpstream(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options, o *gateway.Options) error {
-	o.Upstream = f.upstream.URL
+	o.Upstream, o.MoreUpstreams = f.upstream[0], f.upstream[1:]
 	o.Credentials = map[string]string{
 		identity.Session: "Begin a session with the service behind this address; send its token as Authorization: Bearer <token>.",
 		identity.Token:   "Whoever runs this service hands them out; send yours as Authorization: Bearer <token>.",
 	}
-	e.backendLine = f.upstream.String()
+	e.backendLine = strings.ReplaceAll(f.upstream.String(), ",", ", ")
 	if err := e.openSessions(ctx, f, log, who); err != nil {
 		return err
 	}
