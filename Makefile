@@ -71,6 +71,10 @@ bench: ## the benchmarks of each package, then Weir beside its peers (bench/)
 bench-peers: ## the embedded store beside others for Go and a floor: an hour, and docs/performance.md anew; PEERS=-quick: a minute
 	cd bench && go run ./peers $(or $(PEERS),-docs ../docs)
 
+.PHONY: bench-engine
+bench-engine: ## the gateway's engines beside nginx, fasthttp and ReverseProxy on one core: ENGINE="-docs ../docs" writes docs/performance.md anew; ENGINE=-quick
+	cd bench && go run ./engine $(ENGINE)
+
 .PHONY: bench-redis
 bench-redis: ## Weir through a Redis of its own beside others for Go and bare scripts: REDIS="-docs ../docs" writes docs/scale.md anew; REDIS=-quick
 	cd bench && go run ./redis $(REDIS)

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// The names of contestants.
+const (
+	nginxName    = "nginx, limit_req"
+	fasthttpName = "fasthttp, bare page"
+	proxyName    = "ReverseProxy, bare"
+	floorName    = "floor: bytes unread"
+	stdName      = "weir, --engine std"
+	autoName     = "weir, --engine auto"
+)
+
+// plenty is a limit that no run reaches.
+const plenty = 2_000_000_000
+
+// A setup is what a case asks of every contestant.
+type setup struct {
+	limit    int64  // a minute, or for ever where that is the same
+	by       string // whom Weir counts; others count addresses
+	tls      bool
+	upstream string
+}
+
+// A contestant can be started.
+type contestant struct {
+	name  string
+	bare  bool // it stands for what a gateway is made of, and is none
+	start func(ctx context.Context, w *world, s setup) (*server, error)
+}
+
+// contestants returns them in the order of the tables. The second of Weir's needs a binary that has --engine.
+func (w *world) contestants() []contestant {
+	bare := func(name string) func(context.Context, *world, setup) (*server, error) {
+		return func(ctx context.Context, w *world, s setup) (*server, error) { return startBare(ctx, w, name, s) }
+	}
+	of := func(engine ...string) func(context.Context, *world, setup) (*server, error) {
+		return func(ctx context.Context, w *world, s setup) (*server, error) { return startWeir(ctx, w, s, engine...) }
+	}
+	all := []contestant{
+		{nginxName, false, startNginx}, {floorName, true, bare("floor")}, {fasthttpName, true, bare("fasthttp")}, {proxyName, true, bare("proxy")},
+	}
+	if !w.engines {
+		return append(all, contestant{stdName, false, of()})
+	}
+	return append(all, contestant{stdName, false, of("--engine", "std")}, contestant{autoName, false, of("--engine", "auto")})
+}
+
+// startBare starts one that is made of this program: it writes no access log.
+func startBare(ctx context.Context, w *world, name string, s setup) (*server, error) {
+	cert, key := "", ""
+	if s.tls {
+		cert, key = w.cert, w.certKey
+	}
+	return startSelf(ctx, w, gatewayCore, name, s.upstream, strconv.FormatInt(s.limit, 10), cert, key)
+}
+
+func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*server, error) {
+	dir, err := os.MkdirTemp(w.dir, "weir-data")
+	if err != nil {
+		return nil, err
+	}
+	policy := filepath.Join(dir, "policy.yaml")
+	// What is below /session/ is for verified sessions only: so a case can tell that its session is one.
+	text := fmt.Sprintf("limiters:\n  - name: all\n    routes: [/api/*]\n    windows: [%d per minute by %s]\n"+
+		"  - name: proof\n    routes: [/session/*]\n    windows: [%d per minute by session]\n", s.limit, s.by, plenty)
+	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	address, err := spareAddress()
+	if err != nil {
+		return nil, err
+	}
+	command := []string{w.weir, "serve", "--listen", address, "--admin", "off", "--upstream", "http://" + s.upstream, "--policy", policy,
+		"--data", filepath.Join(dir, "data"), "--jwt-key", w.secret}
+	if s.tls {
+		command = append(command, "--tls-cert", w.cert, "--tls-key", w.certKey)
+	}
+	return start(ctx, w, gatewayCore, address, nil, append(command, engine...)...)
+}
+
+// startNginx starts Debian's nginx as it does best: a pool of kept upstream connections, bodies that stream, the access log in
+// blocks, no line in its error log for a refusal, no fields added to what it passes on, and for bodies the buffers that served best
+// of those tried here (16 KiB to 1 MiB).
+func startNginx(ctx context.Context, w *world, s setup) (*server, error) {
+	dir, err := os.MkdirTemp(w.dir, "nginx")
+	if err != nil {
+		return nil, err
+	}
+	address, err := spareAddress()
+	if err != nil {
+		return nil, err
+	}
+	user, tls, rate, burst := "", "", "1r/m", "burst=1"
+	if os.Getuid() == 0 {
+		user = "user root;"
+	}
+	if s.limit == plenty {
+		rate, burst = "1000000r/s", "burst=1000000"
+	}
+	if s.tls {
+		tls = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;", w.cert, w.certKey)
+		address += " ssl"
+	}
+	log := filepath.Join(dir, "access.log")
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, nginxConf, user, dir, log, rate, s.upstream, address, tls, burst), 0o600); err != nil {
+		return nil, err
+	}
+	listen, _, _ := strings.Cut(address, " ")
+	one, err := start(ctx, w, gatewayCore, listen, []string{log}, w.nginx, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log"))
+	if err != nil {
+		return nil, err
+	}
+	if one.pid, err = onlyChild(ctx, one.cmd.Process.Pid); err != nil {
+		one.stop()
+		return nil, fmt.Errorf("find nginx's worker: %w", err)
+	}
+	return one, nil
+}
+
+// nginxConf has the places user, directory, access log, rate, upstream, address, TLS and burst.
+const nginxConf = `%[1]s
+daemon off;
+worker_processes 1;
+worker_rlimit_nofile 20000;
+pid %[2]s/pid;
+error_log %[2]s/error.log error;
+events { worker_connections 18000; }
+http {
+	access_log %[3]s combined buffer=64k flush=1s;
+	client_body_temp_path %[2]s/body;
+	proxy_temp_path %[2]s/proxy;
+	fastcgi_temp_path %[2]s/fastcgi;
+	uwsgi_temp_path %[2]s/uwsgi;
+	scgi_temp_path %[2]s/scgi;
+	client_max_body_size 0;
+	keepalive_timeout 600s;
+	keepalive_requests 1000000000;
+	limit_req_zone $binary_remote_addr zone=all:10m rate=%[4]s;
+	limit_req_status 429;
+	limit_req_log_level info;
+	proxy_http_version 1.1;
+	proxy_set_header Connection "";
+	proxy_request_buffering off;
+	proxy_max_temp_file_size 0;
+	upstream back {
+		server %[5]s;
+		keepalive 256;
+		keepalive_requests 1000000000;
+		keepalive_timeout 600s;
+	}
+	server {
+		listen %[6]s backlog=4096;
+		%[7]s
+		location / {
+			limit_req zone=all %[8]s nodelay;
+			proxy_pass http://back;
+		}
+		location ~ ^/api/(large|upload)$ {
+			client_body_buffer_size 1m;
+			proxy_buffers 8 32k;
+			proxy_buffer_size 32k;
+			limit_req zone=all %[8]s nodelay;
+			proxy_pass http://back;
+		}
+	}
+}
+`

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+var errNotLinux = errors.New("this system is not Linux")
+
+func endWithUs() *syscall.SysProcAttr { return nil }
+
+func cpuTime(int) (time.Duration, error) { return 0, errNotLinux }
+
+func discard(*net.TCPConn, int64) error { return errNotLinux }
+
+func answerSmall(string) error { return errNotLinux }
+
+func driveSteadily(context.Context, string, []byte, int, float64, time.Duration) ([]time.Duration, error) {
+	return nil, errNotLinux
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// connections is how many there are at a time, where a case does not say otherwise.
+const connections = 64
+
+// figures are what a turn came to, by name.
+type figures map[string]float64
+
+var (
+	wrkRequests = regexp.MustCompile(`(\d+) requests in ([\d.]+)(s|m)`)
+	wrkOthers   = regexp.MustCompile(`Non-2xx or 3xx responses: (\d+)`)
+	wrkErrors   = regexp.MustCompile(`Socket errors: .*`)
+	wrkP99      = regexp.MustCompile(`(?m)^\s+99%\s+([\d.]+)(us|ms|s)`)
+)
+
+// What wrk is to get.
+type outcome string
+
+const (
+	served  outcome = "2xx"
+	refused outcome = "429" // but for the few that a limit has
+)
+
+// drive has wrk ask s for the small answer, with one more field unless that is empty, again and again.
+func drive(ctx context.Context, s *server, scheme, field string, want outcome, length time.Duration) (figures, error) {
+	args := []string{"-t1", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-d%ds", max(1, int(length.Seconds()))), "--latency"}
+	if field != "" {
+		args = append(args, "-H", field)
+	}
+	before, err := cpuTime(s.pid)
+	if err != nil {
+		return nil, err
+	}
+	out, err := exec.CommandContext(ctx, "wrk", append(args, scheme+"://"+s.address+smallPath)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("wrk: %w", err)
+	}
+	after, err := cpuTime(s.pid)
+	if err != nil {
+		return nil, err
+	}
+	m, p99 := wrkRequests.FindSubmatch(out), wrkP99.FindSubmatch(out)
+	if m == nil || p99 == nil || wrkErrors.Match(out) {
+		return nil, fmt.Errorf("wrk says:\n%s", out)
+	}
+	n, _ := strconv.ParseFloat(string(m[1]), 64)
+	took, _ := strconv.ParseFloat(string(m[2]), 64)
+	others := 0.0
+	if m := wrkOthers.FindSubmatch(out); m != nil {
+		others, _ = strconv.ParseFloat(string(m[1]), 64)
+	}
+	if want == served && others > 0 {
+		return nil, fmt.Errorf("%.0f of %.0f answers were no 2xx, far below the limit", others, n)
+	}
+	if want == refused && others < 0.99*n {
+		return nil, fmt.Errorf("%.0f of %.0f answers were 2xx, though the limit was spent", n-others, n)
+	}
+	late, _ := time.ParseDuration(string(p99[1]) + string(p99[2]))
+	return figures{cpuFigure: (after - before).Seconds() * 1e6 / n, rateFigure: n / took, p99Figure: late.Seconds() * 1e3,
+		busyFigure: 100 * (after - before).Seconds() / took}, nil
+}
+
+// ask sends one request over a connection of its own, and returns the status of its answer.
+func ask(address, path, field string) (status int, err error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, request(path, field)); err != nil {
+		return 0, err
+	}
+	m, err := readHead(c, make([]byte, 16<<10))
+	return m.status(), err
+}
+
+// request returns one as wrk sends it, with one more field unless that is empty.
+func request(path, field string) string {
+	if field != "" {
+		field += "\r\n"
+	}
+	return "GET " + path + " HTTP/1.1\r\nHost: api.example.com\r\n" + field + "\r\n"
+}
+
+// atRate sends so many requests a second.
+func atRate(ctx context.Context, s *server, rate float64, length time.Duration) (figures, error) {
+	before, err := cpuTime(s.pid)
+	if err != nil {
+		return nil, err
+	}
+	took, err := driveSteadily(ctx, s.address, []byte(request(smallPath, "")), connections, rate, length)
+	if err != nil {
+		return nil, err
+	}
+	after, err := cpuTime(s.pid)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(took)
+	n := float64(len(took))
+	return figures{cpuFigure: (after - before).Seconds() * 1e6 / n, rateFigure: n / length.Seconds(),
+		p99Figure: took[len(took)*99/100].Seconds() * 1e3, busyFigure: 100 * (after - before).Seconds() / length.Seconds()}, nil
+}
+
+// bodyConnections is how many bodies are under way at a time.
+const bodyConnections = 4
+
+// A transfer sends one body, from the file or to nowhere.
+type transfer func(c *net.TCPConn, file *os.File) error
+
+// bodies has bodies sent through s, up or down, one after the other on each connection.
+func bodies(ctx context.Context, s *server, file string, one transfer, length time.Duration) (figures, error) {
+	before, err := cpuTime(s.pid)
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	var done atomic.Int64
+	var all sync.WaitGroup
+	failed := make([]error, bodyConnections)
+	for i := range failed {
+		all.Go(func() {
+			failed[i] = repeat(ctx, s.address, file, begun.Add(length), func(c *net.TCPConn, f *os.File) error {
+				err := one(c, f)
+				if err == nil {
+					done.Add(1)
+				}
+				return err
+			})
+		})
+	}
+	all.Wait()
+	took := time.Since(begun)
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
+	}
+	after, err := cpuTime(s.pid)
+	if err != nil {
+		return nil, err
+	}
+	peak, err := memory(s.pid, "VmHWM")
+	if err != nil {
+		return nil, err
+	}
+	mib := float64(done.Load()) * bodyBytes / (1 << 20)
+	return figures{mibFigure: mib / took.Seconds(), cpuFigure: (after - before).Seconds() * 1e6 / mib,
+		busyFigure: 100 * (after - before).Seconds() / took.Seconds(), peakFigure: peak}, nil
+}
+
+// repeat does one thing on a connection until the time is over.
+func repeat(ctx context.Context, address, path string, until time.Time, one transfer) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(until.Add(20 * time.Second)); err != nil {
+		return err
+	}
+	for ctx.Err() == nil && time.Now().Before(until) {
+		if err := one(c.(*net.TCPConn), file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func upload(c *net.TCPConn, file *os.File) error {
+	if err := sendBody(c, "POST /api/upload HTTP/1.1\r\nHost: api.example.com\r\nContent-Type: application/octet-stream\r\n", file); err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	return takeAnswer(c, 3)
+}
+
+func download(c *net.TCPConn, _ *os.File) error {
+	if _, err := io.WriteString(c, request(largePath, "")); err != nil {
+		return fmt.Errorf("download: %w", err)
+	}
+	return takeAnswer(c, bodyBytes)
+}
+
+// takeAnswer reads an answer of 200 with a body of a length.
+func takeAnswer(c *net.TCPConn, length int64) error {
+	m, err := readHead(c, make([]byte, 16<<10))
+	if err != nil {
+		return fmt.Errorf("read an answer: %w", err)
+	}
+	if m.status() != 200 || m.length != length {
+		return fmt.Errorf("an answer is not of 200 with %d bytes:\n%s", length, m.head)
+	}
+	return discard(c, length-int64(m.beyond))
+}
+
+// holdIdle opens n connections, each for one request, and returns what the process then holds.
+func holdIdle(ctx context.Context, s *server, n int) (figures, error) {
+	before, err := memory(s.pid, "VmRSS")
+	if err != nil {
+		return nil, err
+	}
+	held := make([]*net.TCPConn, 0, n)
+	defer func() {
+		for _, c := range held {
+			c.SetLinger(0) // or its port is not free for a minute
+			c.Close()
+		}
+	}()
+	buf := make([]byte, 16<<10)
+	for ctx.Err() == nil && len(held) < n {
+		c, err := net.Dial("tcp", s.address)
+		if err != nil {
+			return nil, fmt.Errorf("open connection %d: %w", len(held)+1, err)
+		}
+		held = append(held, c.(*net.TCPConn))
+		if _, err := io.WriteString(c, request(smallPath, "")); err != nil {
+			return nil, err
+		}
+		m, err := readHead(c, buf)
+		if err != nil || m.status() != 200 || m.length < 0 {
+			return nil, fmt.Errorf("connection %d was answered %d: %w", len(held), m.status(), err)
+		}
+		if _, err := io.CopyN(io.Discard, c, m.length-int64(m.beyond)); err != nil {
+			return nil, err
+		}
+	}
+	after, err := memory(s.pid, "VmRSS")
+	if err != nil {
+		return nil, err
+	}
+	return figures{restFigure: before, heldFigure: after, eachFigure: (after - before) * 1024 / float64(n)}, ctx.Err()
+}

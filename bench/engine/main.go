@@ -1,0 +1,139 @@
+// Command engine measures Weir as a gateway, in each of its engines, beside nginx with limit_req, a bare page of fasthttp, a bare
+// ReverseProxy, and a floor that passes bytes on unread. Each has one core; the load and the upstream share the other. They take
+// turns within each round, so that ratios hold where absolute figures do not.
+//
+//	go run ./engine -quick                        three short rounds, without what the aims do not need: two minutes
+//	go run ./engine                               everything: about twenty minutes, undisturbed
+//	go run ./engine -cases served -contestants nginx,weir
+//	go run ./engine -docs ../docs                 the same, and the tables of docs/performance.md written anew
+//	go run ./engine -save f                       the figures, as JSON; -from f shows them again
+//	go run ./engine -cases served -perf dir       where the processor's time goes, as perf records it, into dir
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/weirlimit/weir/bench/page"
+)
+
+func main() {
+	var err error
+	if len(os.Args) > 2 && os.Args[1] == "child" {
+		err = serveChild(os.Args[2], os.Args[3:])
+	} else {
+		err = run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	var p plan
+	flag.IntVar(&p.rounds, "rounds", 9, "alternating rounds; the median counts")
+	flag.DurationVar(&p.length, "length", 3*time.Second, "length of one turn")
+	flag.IntVar(&p.idle, "idle", 10_000, "how many connections are kept open")
+	flag.Float64Var(&p.rate, "rate", 5_000, "requests a second of the case where all get the same load")
+	nice := flag.Int("nice", 0, "the priority of all that takes part, as nice counts it: root's -20 keeps others away on a machine that is not idle")
+	quick := flag.Bool("quick", false, "three rounds of a second, without the case "+steadyCase+", and the bare contestants in the first case alone, unless they are named")
+	only := flag.String("cases", strings.Join(caseNames(), ","), "which cases")
+	names := flag.String("contestants", "", "which contestants, by parts of their names; empty means all")
+	weir := flag.String("weir", "", "the weir binary to measure; empty builds it")
+	temp := flag.String("dir", "", "where access logs and bodies are kept meanwhile (default the system's directory for such)")
+	docs := flag.String("docs", "", "the directory whose performance.md gets the tables")
+	save := flag.String("save", "", "a file that gets all figures, as JSON")
+	from := flag.String("from", "", "do not measure: show what -save has kept")
+	flag.StringVar(&p.perf, "perf", "", "a directory that gets what perf records of each Weir, after each case's rounds")
+	flag.Parse()
+	if *quick {
+		p.rounds, p.length, p.brief = 3, time.Second, *names == ""
+		*only = strings.Replace(*only, steadyCase+",", "", 1)
+		flag.Parse() // what is said outright holds
+	}
+	if *from != "" {
+		kept, err := readResults(*from)
+		if err != nil {
+			return err
+		}
+		return kept.show(*docs)
+	}
+	if err := keepToCore(loadCore, *nice); err != nil {
+		return err
+	}
+	restore, err := preferSession(*nice)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	if p.cases, err = chooseCases(*only); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	w, remove, err := newWorld(ctx, *temp, *weir)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if p.chosen = choose(w.contestants(), *names); len(p.chosen) == 0 {
+		return fmt.Errorf("choose contestants: %q is part of no name", *names)
+	}
+	machine := describe(ctx, w)
+	if *nice != 0 {
+		machine += fmt.Sprintf("; at priority %d", *nice)
+	}
+	r := newResults(machine, p)
+	if err := errors.Join(p.measure(ctx, w, r), ctx.Err()); err != nil {
+		return err
+	}
+	if *save != "" {
+		if err := r.writeTo(*save); err != nil {
+			return err
+		}
+	}
+	return r.show(*docs)
+}
+
+// describe says what the figures were taken on.
+func describe(ctx context.Context, w *world) string {
+	version := func(name string, args ...string) string {
+		out, _ := exec.CommandContext(ctx, name, args...).CombinedOutput() // wrk says it with a status of 1
+		first, _, _ := strings.Cut(string(out), "\n")
+		return strings.TrimPrefix(first, "nginx version: ")
+	}
+	load, _, _ := strings.Cut(version("wrk", "-v"), " Copyright")
+	return fmt.Sprintf("%s; %s; %s; fasthttp %s", page.Machine(), version(w.nginx, "-v"), load, moduleVersion("github.com/valyala/fasthttp"))
+}
+
+// choose returns the contestants whose names contain one of a comma-separated list.
+func choose(all []contestant, list string) (chosen []contestant) {
+	words := strings.Split(strings.ToLower(list), ",")
+	for _, c := range all {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(c.name), w) }) {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
+}
+
+// show prints the tables, and writes them into docs/performance.md where docs is not empty.
+func (r *results) show(docs string) error {
+	text := r.String()
+	fmt.Print(text)
+	if docs == "" {
+		return nil
+	}
+	return page.Fill(filepath.Join(docs, "performance.md"), "engine", text)
+}

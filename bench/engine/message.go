@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+const (
+	bodyBytes = 10 << 20
+	smallPath = "/api/v1/widget/typing"
+	largePath = "/api/large"
+)
+
+// A message is the head of a request or of an answer.
+type message struct {
+	head   []byte
+	length int64 // as Content-Length says; -1: it does not
+	beyond int   // how many bytes of the body were read with it
+}
+
+var headEnd = []byte("\r\n\r\n")
+
+// readHead reads a head of at most len(buf) bytes.
+func readHead(r io.Reader, buf []byte) (m message, err error) {
+	for n := 0; n < len(buf); {
+		k, err := r.Read(buf[n:])
+		n += k
+		if i := bytes.Index(buf[:n], headEnd); i >= 0 {
+			return parseHead(buf[:i+len(headEnd)], n-i-len(headEnd))
+		}
+		if err == io.EOF && n > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return m, err
+		}
+	}
+	return m, fmt.Errorf("a head of more than %d bytes", len(buf))
+}
+
+func parseHead(head []byte, beyond int) (message, error) {
+	m := message{head: head, length: -1, beyond: beyond}
+	for line := range strings.SplitSeq(string(head), "\r\n") {
+		name, value, ok := strings.Cut(line, ":")
+		if ok && strings.EqualFold(name, "Content-Length") {
+			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			if err != nil {
+				return m, fmt.Errorf("read Content-Length: %w", err)
+			}
+			m.length = n
+		}
+	}
+	return m, nil
+}
+
+// status returns an answer's, 0 where it is none.
+func (m message) status() int {
+	if len(m.head) < len("HTTP/1.1 200") {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(m.head[9:12]))
+	return n
+}
+
+// sendBody sends a head, which it completes, and the file.
+func sendBody(c *net.TCPConn, head string, file *os.File) error {
+	if _, err := fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n", head, bodyBytes); err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	_, err := c.ReadFrom(io.LimitReader(file, bodyBytes)) // sendfile
+	return err
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// taken returns results of three rounds, in which Weir's figures are times those of nginx, but for what is told outright.
+func taken(weir string, times float64, idle float64) *results {
+	r := newResults("a machine", plan{rounds: 3, length: time.Second, idle: 10_000, rate: 5000})
+	for round := range 3 {
+		base := float64(10 * (round + 1)) // rounds differ more than contestants
+		for _, name := range caseNames() {
+			r.take(name, nginxName, figures{cpuFigure: base, p99Figure: base, mibFigure: base, rateFigure: 1, busyFigure: 1, heldFigure: 1, peakFigure: 1}, nil)
+			r.take(name, proxyName, figures{cpuFigure: 3 * base}, nil)
+			r.take(name, weir, figures{cpuFigure: base * times, p99Figure: base * times, mibFigure: base / times, rateFigure: 1, busyFigure: 1, heldFigure: idle, peakFigure: 1}, nil)
+		}
+	}
+	return r
+}
+
+func TestAimsFollowTheFigures(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		times float64
+		idle  float64
+		met   int
+	}{
+		{"as nginx", 1, 99, 9},
+		{"a tenth more than nginx", 1.1, 99, 8},       // ReverseProxy is no longer three times as much
+		{"a fifth more", 1.2, 99, 5},                  // not served, not bodies
+		{"a fifth more, and a lot held", 1.2, 100, 4}, // under 100 is less than 100
+		{"three tenths more", 1.299, 99, 4},           // nor a session
+		{"a third more", 1.33, 99, 1},
+	} {
+		met, others := 0, 0
+		for _, row := range taken(autoName, c.times, c.idle).aims() {
+			switch row[3] {
+			case "met":
+				met++
+			case "**not met**":
+				others++
+			}
+		}
+		if met != c.met || met+others != 9 {
+			t.Errorf("%s: %d aims are met and %d not, want %d of 9", c.what, met, others, c.met)
+		}
+	}
+}
+
+func TestTheDefaultEngineIsJudged(t *testing.T) {
+	if text := taken(stdName, 1, 1).String(); !strings.Contains(text, "(--engine std)") {
+		t.Errorf("where there is only one engine it is not judged:\n%s", text)
+	}
+	both := taken(autoName, 1, 1)
+	both.take(servedCase, stdName, figures{cpuFigure: 1}, nil)
+	if text := both.String(); !strings.Contains(text, "(--engine auto)") || strings.Contains(text, "(--engine std)") {
+		t.Errorf("where there are two the default is not judged:\n%s", text)
+	}
+}
+
+func TestWhatFailedIsSaidAndNotJudged(t *testing.T) {
+	r := taken(autoName, 1, 1)
+	r.take(uploadCase, autoName, nil, os.ErrDeadlineExceeded)
+	text := r.String()
+	if !strings.Contains(text, "Not measured: upload: "+autoName+": i/o timeout") {
+		t.Errorf("the failure is not told:\n%s", text)
+	}
+	if n := len(r.aims()); n != 8 {
+		t.Errorf("%d aims are judged, want 8: all but the one that failed", n)
+	}
+}
+
+func TestResultsAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "figures")
+	r := taken(autoName, 1.07, 50)
+	if err := r.writeTo(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := readResults(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.String() != r.String() {
+		t.Errorf("read again the page is\n%s\nwant\n%s", again, r)
+	}
+}
+
+// The floor between the load and the upstream of bodies: all three must agree, or the figures are of something else.
+func TestBodiesArriveWhole(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "body")
+	if err := os.WriteFile(file, make([]byte, bodyBytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	upstream, front := listen(), listen()
+	go serveBodies(upstream, file)
+	go passUnread(front, upstream.Addr().String())
+	s := &server{address: front.Addr().String(), pid: os.Getpid()}
+	for what, one := range map[string]transfer{"up": upload, "down": download} {
+		found, err := bodies(t.Context(), s, file, one, 50*time.Millisecond)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		} else if found[mibFigure] <= 0 || found[peakFigure] <= 0 {
+			t.Errorf("%s: %v", what, found)
+		}
+	}
+}
+
+func TestHeads(t *testing.T) {
+	m, err := readHead(strings.NewReader("HTTP/1.1 429 Too Many\r\ncontent-length:  12 \r\n\r\nmore"), make([]byte, 100))
+	if err != nil || m.status() != 429 || m.length != 12 || m.beyond != 4 {
+		t.Errorf("read %+v, %v", m, err)
+	}
+	for _, bad := range []string{"HTTP/1.1 200 OK\r\n", strings.Repeat("x", 200), "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"} {
+		if m, err := readHead(strings.NewReader(bad), make([]byte, 100)); err == nil {
+			t.Errorf("%q was read as %+v", bad, m)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/bench/page"
+)
+
+// none stands where nothing was measured.
+const none = "–"
+
+// names are all that may be in a table, in their order.
+func names() []string {
+	return []string{nginxName, floorName, fasthttpName, proxyName, stdName, autoName}
+}
+
+// String returns all tables of what was measured, in Markdown.
+func (r *results) String() string {
+	var b strings.Builder
+	say := func(title string, head []string, rows [][]string) {
+		if len(rows) > 0 {
+			fmt.Fprintf(&b, "%s:\n\n%s\n", title, page.Table(head, rows))
+		}
+	}
+	say("What the gateway aims at", []string{"", "aim", "here", ""}, r.aims())
+	requests := []string{"", "CPU, µs a request", "× nginx", "requests/s", "of its core", "p99, ms", "× nginx's"}
+	for _, c := range []struct{ name, title string }{
+		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections that always ask", connections)},
+		{steadyCase, fmt.Sprintf("The same, but %s requests a second for everybody, on %d connections", digits(r.Rate), connections)},
+		{sessionCase, "Served, a limiter by session, one that was seen before"},
+		{refusedCase, "Refused with 429"},
+		{tlsCase, "Served by TLS 1.3, on kept connections"},
+	} {
+		say(c.title, requests, r.requestRows(c.name))
+	}
+	transfers := []string{"", "MiB/s", "× nginx", "CPU, µs a MiB", "× nginx's", "of its core", "peak, MiB resident"}
+	say(fmt.Sprintf("Bodies of 10 MiB to the upstream, %d at a time", bodyConnections), transfers, r.transferRows(uploadCase))
+	say(fmt.Sprintf("Bodies of 10 MiB from the upstream, %d at a time", bodyConnections), transfers, r.transferRows(downloadCase))
+	say(fmt.Sprintf("%s idle connections, each of which was served once", digits(float64(r.Idle))),
+		[]string{"", "MiB resident before", "with all of them", "KiB each"}, r.idleRows())
+	for _, name := range slices.Sorted(maps.Keys(r.Problems)) {
+		fmt.Fprintf(&b, "Not measured: %s: %s\n\n", name, r.Problems[name])
+	}
+	fmt.Fprintf(&b, "Medians (quartiles) of %d alternating rounds of %g s; ratios are the median of the rounds' own. %s.\n", r.Rounds, r.Seconds, r.Machine)
+	return b.String()
+}
+
+func (r *results) requestRows(name string) (rows [][]string) {
+	for _, c := range names() {
+		if len(r.of(name, cpuFigure, c)) == 0 {
+			continue
+		}
+		rows = append(rows, []string{bold(c), spread(r.of(name, cpuFigure, c)), r.times(name, cpuFigure, c), one(r.of(name, rateFigure, c)),
+			percent(r.of(name, busyFigure, c)), spread(r.of(name, p99Figure, c)), r.times(name, p99Figure, c)})
+	}
+	return rows
+}
+
+func (r *results) transferRows(name string) (rows [][]string) {
+	for _, c := range names() {
+		if len(r.of(name, mibFigure, c)) == 0 {
+			continue
+		}
+		rows = append(rows, []string{bold(c), spread(r.of(name, mibFigure, c)), r.times(name, mibFigure, c), one(r.of(name, cpuFigure, c)),
+			r.times(name, cpuFigure, c), percent(r.of(name, busyFigure, c)), digits(slices.Max(r.of(name, peakFigure, c)))})
+	}
+	return rows
+}
+
+func (r *results) idleRows() (rows [][]string) {
+	for _, c := range names() {
+		if len(r.of(idleCase, heldFigure, c)) == 0 {
+			continue
+		}
+		rows = append(rows, []string{bold(c), one(r.of(idleCase, restFigure, c)), spread(r.of(idleCase, heldFigure, c)), one(r.of(idleCase, eachFigure, c))})
+	}
+	return rows
+}
+
+// times is a contestant's figure beside nginx's.
+func (r *results) times(name, figure, contestant string) string {
+	v, ok := ratio(r.of(name, figure, contestant), r.of(name, figure, nginxName))
+	if !ok || contestant == nginxName {
+		return none
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// aims holds what the engine that is the default aims at against what it reached. What was not measured is left out.
+func (r *results) aims() (rows [][]string) {
+	weir := stdName
+	if slices.ContainsFunc(slices.Collect(maps.Values(r.Samples)), func(figures map[string]map[string][]float64) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(figures)), func(of map[string][]float64) bool { return len(of[autoName]) > 0 })
+	}) {
+		weir = autoName
+	}
+	judge := func(what, aim, here string, met bool) {
+		verdict := "met"
+		if !met {
+			verdict = "**not met**"
+		}
+		rows = append(rows, []string{what, aim, here, verdict})
+	}
+	most := func(what, name, figure string, limit float64) {
+		if v, ok := ratio(r.of(name, figure, weir), r.of(name, figure, nginxName)); ok {
+			judge(what, fmt.Sprintf("at most %.4g× nginx's", limit), fmt.Sprintf("%.3g×", v), v <= limit)
+		}
+	}
+	least := func(what, aim, name, figure, over, under string, limit float64) {
+		if v, ok := ratio(r.of(name, figure, over), r.of(name, figure, under)); ok {
+			judge(what, aim, fmt.Sprintf("%.3g×", v), v >= limit)
+		}
+	}
+	most("CPU of a request that is served, by address", servedCase, cpuFigure, 1.15)
+	least("the same, beside ReverseProxy", "ReverseProxy's at least 3× as much", servedCase, cpuFigure, proxyName, weir, 3)
+	most("CPU of a request of a session seen before", sessionCase, cpuFigure, 1.25)
+	most("CPU of a refusal", refusedCase, cpuFigure, 1.3)
+	most(fmt.Sprintf("p99 at %d connections", connections), servedCase, p99Figure, 1.3)
+	most("CPU of a request by TLS, kept alive", tlsCase, cpuFigure, 1.3)
+	least("bodies of 10 MiB to the upstream", "at least 0.9× nginx's throughput", uploadCase, mibFigure, weir, nginxName, 0.9)
+	least("bodies of 10 MiB from the upstream", "at least 0.9× nginx's throughput", downloadCase, mibFigure, weir, nginxName, 0.9)
+	if xs := r.of(idleCase, heldFigure, weir); len(xs) > 0 {
+		judge(fmt.Sprintf("%s idle connections", digits(float64(r.Idle))), "under 100 MiB resident", digits(median(xs)), median(xs) < 100)
+	}
+	for i := range rows {
+		rows[i][0] = strings.ToUpper(rows[i][0][:1]) + rows[i][0][1:] + " (" + strings.TrimPrefix(weir, "weir, ") + ")"
+	}
+	return rows
+}
+
+func bold(name string) string {
+	if strings.HasPrefix(name, "weir") {
+		return "**" + name + "**"
+	}
+	return name
+}
+
+func one(xs []float64) string {
+	if len(xs) == 0 {
+		return none
+	}
+	return digits(median(xs))
+}
+
+func percent(xs []float64) string {
+	if len(xs) == 0 {
+		return none
+	}
+	return fmt.Sprintf("%.0f %%", median(xs))
+}
+
+// digits writes a figure with three significant ones.
+func digits(v float64) string {
+	switch {
+	case v < 9.995:
+		return fmt.Sprintf("%.2f", v)
+	case v < 99.95:
+		return fmt.Sprintf("%.1f", v)
+	}
+	whole := fmt.Sprintf("%.0f", math.Round(v))
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return whole
+}
+
+func spread(xs []float64) string {
+	if len(xs) == 0 {
+		return none
+	}
+	return fmt.Sprintf("%s (%s–%s)", digits(median(xs)), digits(quantile(xs, 0.25)), digits(quantile(xs, 0.75)))
+}
