@@ -12,6 +12,7 @@ import (
 // The names of contestants.
 const (
 	nginxName    = "nginx, limit_req"
+	againName    = "nginx, again" // what the ratio of the same to the same is: how much any of them is worth
 	fasthttpName = "fasthttp, bare page"
 	proxyName    = "ReverseProxy, bare"
 	floorName    = "floor: bytes unread"
@@ -33,7 +34,7 @@ type setup struct {
 // A contestant can be started.
 type contestant struct {
 	name  string
-	bare  bool // it stands for what a gateway is made of, and is none
+	bare  bool // no aim but that of the first case is about it
 	start func(ctx context.Context, w *world, s setup) (*server, error)
 }
 
@@ -46,7 +47,7 @@ func (w *world) contestants() []contestant {
 		return func(ctx context.Context, w *world, s setup) (*server, error) { return startWeir(ctx, w, s, engine...) }
 	}
 	all := []contestant{
-		{nginxName, false, startNginx}, {floorName, true, bare("floor")}, {fasthttpName, true, bare("fasthttp")}, {proxyName, true, bare("proxy")},
+		{nginxName, false, startNginx}, {againName, true, startNginx}, {floorName, true, bare("floor")}, {fasthttpName, true, bare("fasthttp")}, {proxyName, true, bare("proxy")},
 	}
 	if !w.engines {
 		return append(all, contestant{stdName, false, of()})

@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -95,7 +94,7 @@ func run() error {
 		machine += fmt.Sprintf("; at priority %d", *nice)
 	}
 	r := newResults(machine, p)
-	if err := errors.Join(p.measure(ctx, w, r), ctx.Err()); err != nil {
+	if err := p.measure(ctx, w, r); err != nil {
 		return err
 	}
 	if *save != "" {

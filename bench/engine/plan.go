@@ -21,7 +21,7 @@ type plan struct {
 	idle   int           // connections that are kept open
 	rate   float64       // requests a second, of the case where all get the same
 	perf   string        // a directory; empty: nothing is recorded
-	brief  bool          // who has no limiter, or is no server, takes part in the first case alone
+	brief  bool          // the bare contestants take part in the first case alone
 }
 
 // A benchCase is one thing that is asked of all contestants.

@@ -15,7 +15,7 @@ const none = "–"
 
 // names are all that may be in a table, in their order.
 func names() []string {
-	return []string{nginxName, floorName, fasthttpName, proxyName, stdName, autoName}
+	return []string{nginxName, againName, floorName, fasthttpName, proxyName, stdName, autoName}
 }
 
 // String returns all tables of what was measured, in Markdown.
