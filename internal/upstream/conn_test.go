@@ -274,6 +274,7 @@ func TestAClientThatGoesAwayEndsItsConnectionAttempt(t *testing.T) {
 func TestClosingAPoolLeavesNothingBehind(t *testing.T) {
 	n := new(network)
 	p := poolOf(t, n, io.Discard, "a:80", "b:80")
+	late := take(t, p)
 	var exchanges sync.WaitGroup
 	for range 8 {
 		exchanges.Go(func() {
@@ -301,6 +302,7 @@ func TestClosingAPoolLeavesNothingBehind(t *testing.T) {
 		t.Error(err)
 	}
 	exchanges.Wait()
+	late.Keep(time.Now())
 	if got := n.opened(); got != 0 {
 		t.Errorf("%d connections are open", got)
 	}
@@ -380,6 +382,12 @@ func TestACertificateForAnotherNameIsNoConnection(t *testing.T) {
 	good, bad := Address{TLS: true, Host: "127.0.0.1:" + port}, Address{TLS: true, Host: "localhost:" + port}
 	o := options(bad, good)
 	o.TLS = client
+	n := new(network)
+	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		n.open++
+		return &countedConn{Conn: c, network: n}, err
+	}
 	p := open(t, o)
 	go func() { // the handshakes happen on reading
 		for c := range l.accepted {
@@ -391,6 +399,9 @@ func TestACertificateForAnotherNameIsNoConnection(t *testing.T) {
 		t.Errorf("connected to %v", c.Address())
 	}
 	c.Drop(nil)
+	if n.opened() != 0 {
+		t.Errorf("%d connections are open", n.opened())
+	}
 	if p.addresses[0].failures != 1 {
 		t.Errorf("%d failures of the address with the wrong name, want 1", p.addresses[0].failures)
 	}
@@ -436,5 +447,55 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 				p.Close()
 			}
 		}
+	}
+}
+
+// A corkedConn sends what is written while it is corked in one piece.
+type corkedConn struct {
+	net.Conn
+	corked bool
+	held   []byte
+}
+
+func (c *corkedConn) Write(p []byte) (int, error) {
+	if c.corked {
+		c.held = append(c.held, p...)
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func TestWhatTLSHasReadAndNobodyAskedForEndsTheConnection(t *testing.T) {
+	server, client := certificate(t)
+	l := listen(t, nil)
+	o := options(Address{TLS: true, Host: l.Addr().String()})
+	o.TLS = client
+	p := open(t, o)
+	done := make(chan error, 1)
+	go func() {
+		c := &corkedConn{Conn: <-l.accepted}
+		s := tls.Server(c, server)
+		err := s.Handshake()
+		c.corked = true
+		_, _ = s.Write([]byte("hello"))
+		_, _ = s.Write([]byte("more")) // a record of its own, in the same piece
+		_, _ = c.Conn.Write(c.held)
+		done <- err
+	}()
+	c := take(t, p)
+	c.AwaitHead(time.Now())
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(c.Conn, got); err != nil || string(got) != "hello" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	c.Keep(time.Now())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // a new connection is not wanted
+	if c, err := p.Take(ctx, Want{Now: later()}); err == nil {
+		t.Error("took a connection in which an answer lies that nobody asked for")
+		c.Drop(nil)
 	}
 }

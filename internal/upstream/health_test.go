@@ -249,6 +249,88 @@ func TestAnOutageIsOneFailureHoweverManyExchangesItEnds(t *testing.T) {
 	}
 }
 
+func TestAnAddressThatFailedKeepsNoConnection(t *testing.T) {
+	n := new(network)
+	p := poolOf(t, n, io.Discard, "a:80")
+	kept, failing := take(t, p), take(t, p)
+	kept.Keep(time.Now())
+	c, err := p.Take(context.Background(), Want{Fresh: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing.Drop(nil)
+	c.Drop(io.EOF)
+	if n.opened() != 0 {
+		t.Errorf("%d connections are open", n.opened())
+	}
+}
+
+func TestAnOlderExchangeDoesNotMakeThePauseLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := new(network)
+		p := poolOf(t, n, io.Discard, "a:80", "b:80")
+		defer p.Close()
+		one, two, three, four := take(t, p), take(t, p), take(t, p), take(t, p)
+		defer func() { two.Drop(nil); four.Drop(nil) }()
+		one.Drop(io.EOF)
+		time.Sleep(900 * time.Millisecond)
+		three.Drop(io.EOF)
+		time.Sleep(100 * time.Millisecond)
+		if c := take(t, p); c.Address().Host != "a:80" {
+			t.Error("a is not tried again a second after the failure that counted")
+		} else {
+			c.Drop(nil)
+		}
+	})
+}
+
+func TestOfAddressesLeftAloneTheOneDueFirstIsTriedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
+		p := poolOf(t, n, io.Discard, "a:80", "b:80")
+		defer p.Close()
+		who(t, p, 2)
+		time.Sleep(500 * time.Millisecond)
+		n.set("b:80", syscall.ECONNREFUSED)
+		closeAll(p.addresses[1].giveUpKept()) // b ends
+		if got := who(t, p, 1); got != "none" {
+			t.Fatalf("took one of %s", got)
+		}
+		p.addresses[0].until = time.Now().Add(400 * time.Millisecond)
+		for begin := range 2 {
+			p.next = begin
+			n.tried()
+			who(t, p, 1)
+			if got := n.tried(); got != "a:80 b:80" {
+				t.Errorf("tried %q, want the one that is due first", got)
+			}
+			p.addresses[0].until = time.Now().Add(400 * time.Millisecond)
+		}
+	})
+}
+
+func TestTheLogIsNotFilledByAnAddressThatComesAndGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		p := poolOf(t, new(network), &log, "a:80")
+		defer p.Close()
+		for range 100 { // in 10 s
+			take(t, p).Drop(os.ErrDeadlineExceeded)
+			take(t, p).Keep(time.Now())
+			time.Sleep(99 * time.Millisecond)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 2 {
+			t.Errorf("%d lines in ten seconds, want one that it is down and one that it is back:\n%s", lines, &log)
+		}
+		time.Sleep(time.Second)
+		take(t, p).Drop(os.ErrDeadlineExceeded)
+		take(t, p).Drop(os.ErrDeadlineExceeded)
+		if down := strings.Count(log.String(), "is down"); down != 2 {
+			t.Errorf("told %d times that it is down, want once more", down)
+		}
+	})
+}
+
 func TestTheLeastBusyAddressIsChosenAndTiesAreInRotation(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(r, "addresses")

@@ -142,15 +142,38 @@ func TestAConnectionIsKeptAndTheLastUsedIsTakenFirst(t *testing.T) {
 	} else {
 		three.Drop(nil)
 	}
-	one.Drop(nil)
+	one.Keep(time.Now())
 	fresh, err := p.Take(context.Background(), Want{Fresh: true})
 	if err != nil || fresh.Reused() {
 		t.Errorf("a fresh connection is asked for: %v, reused %v", err, fresh.Reused())
 	}
 	fresh.Drop(nil)
+	if c, err := p.Take(context.Background(), Want{Now: time.Now().Add(p.options.Idle)}); err != nil || c == one {
+		t.Errorf("took a connection that was not used for as long as one is kept, %v", err)
+	} else {
+		c.Drop(nil)
+	}
 	two.Drop(nil)
 	if p.addresses[0].busy != 0 || n.opened() != 0 {
 		t.Errorf("all returned: %d busy, %d open", p.addresses[0].busy, n.opened())
+	}
+}
+
+func TestWhatIsReturnedToAClosedPoolIsClosed(t *testing.T) {
+	n := new(network)
+	p := poolOf(t, n, io.Discard, "a:80")
+	c := take(t, p)
+	for range 2 { // closing again does nothing
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	c.Keep(time.Now())
+	if n.opened() != 0 {
+		t.Error("the connection is open")
+	}
+	if _, err := p.Take(context.Background(), Want{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v: want net.ErrClosed", err)
 	}
 }
 

@@ -131,6 +131,32 @@ func TestTheTransportSendsARequestOnce(t *testing.T) {
 	}
 }
 
+func TestTheTransportDoesNotJudgeByTheEndOfAKeptConnection(t *testing.T) {
+	var asked atomic.Int64
+	once := func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > 2 {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			c.Close()
+		}
+	}
+	p := open(t, options(serving(t, once), serving(t, once)))
+	through := p.Transport(base(t))
+	for range 2 {
+		res, err := ask(t, through, "POST", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	}
+	if _, err := ask(t, through, "POST", &closingBody{Reader: strings.NewReader("x")}); err == nil || asked.Load() != 3 {
+		t.Errorf("%v after %d requests: want an error of the third", err, asked.Load())
+	}
+	if failures := p.addresses[0].failures + p.addresses[1].failures; failures != 0 {
+		t.Errorf("%d failures counted for the end of a kept connection", failures)
+	}
+}
+
 func TestTheTransportDoesNotJudgeByTheClient(t *testing.T) {
 	hanging := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }
 	p := open(t, options(serving(t, hanging), serving(t, hanging)))
