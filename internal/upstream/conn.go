@@ -27,9 +27,10 @@ type Conn struct {
 	wrote   bool      // since it was taken
 	since   time.Time // when it was kept
 
-	raw  syscall.RawConn  // of the socket; nil: unknown
-	peek func(fd uintptr) // of raw; made once, so that trying a connection allocates nothing
-	gone bool             // what peek found
+	plain net.Conn         // what TLS is spoken over; without TLS the same as Conn
+	raw   syscall.RawConn  // of the socket; nil: unknown
+	peek  func(fd uintptr) // of raw; made once, so that trying a connection allocates nothing
+	gone  bool             // what peek found
 }
 
 // use makes c the connection of an exchange that begins.
@@ -99,6 +100,10 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	}
 }
 
+// Close breaks the connection off, so that whoever reads or writes sees an end at once; any goroutine may. Keep or Drop is still
+// to follow.
+func (c *Conn) Close() error { return c.plain.Close() }
+
 // CloseWrite closes the sending half where the connection has halves, as TCP and TLS do.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -150,7 +155,7 @@ func (c *Conn) Drop(failure error) {
 	if !mine {
 		return
 	}
-	_ = c.Conn.Close()
+	_ = c.plain.Close() // without TLS's goodbye, for which a peer that does not read would be waited for
 	if errors.Is(failure, net.ErrClosed) {
 		failure = nil // nobody but us closes it so
 	}

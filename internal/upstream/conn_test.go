@@ -140,6 +140,25 @@ func TestAQuietKeptConnectionIsUsedAgainEvenWhenADeadlineHasPassed(t *testing.T)
 	c.Drop(nil)
 }
 
+func TestAnotherGoroutineEndsAWait(t *testing.T) {
+	n := new(network)
+	p := poolOf(t, n, io.Discard, "a:80")
+	c := take(t, p)
+	c.AwaitStream()
+	ended := make(chan error, 1)
+	go func() { _, err := c.Reader.Read(make([]byte, 1)); ended <- err }()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a read of a connection that was closed ended well")
+	}
+	c.Drop(net.ErrClosed)
+	if a := p.addresses[0]; a.failures != 0 || a.busy != 0 {
+		t.Errorf("%d failures, %d busy", a.failures, a.busy)
+	}
+}
+
 func TestWhatIsLeftInTheBufferEndsTheConnection(t *testing.T) {
 	n := new(network)
 	p := poolOf(t, n, io.Discard, "a:80")
@@ -447,6 +466,35 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 				p.Close()
 			}
 		}
+	}
+}
+
+func TestAnUpstreamThatStopsReadingTLSIsNotWaitedForTwice(t *testing.T) {
+	server, client := certificate(t)
+	l := listen(t, nil)
+	o := options(Address{TLS: true, Host: l.Addr().String()})
+	o.TLS, o.Stall = client, 20*time.Millisecond
+	p := open(t, o)
+	var handshake sync.WaitGroup
+	handshake.Go(func() {
+		far := <-l.accepted
+		t.Cleanup(func() { far.Close() })
+		if err := tls.Server(far, server).Handshake(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := take(t, p)
+	handshake.Wait()
+	if _, err := c.Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%v: want the deadline", err)
+	}
+	begun := time.Now()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	c.Drop(os.ErrDeadlineExceeded)
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("letting go took %v", took)
 	}
 }
 

@@ -33,7 +33,7 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %v: %w", a, err)
 	}
-	c := &Conn{Conn: plain, pool: p}
+	c := &Conn{Conn: plain, plain: plain, pool: p}
 	if socket, ok := plain.(syscall.Conn); ok {
 		if raw, err := socket.SyscallConn(); err == nil {
 			c.raw, c.peek = raw, func(fd uintptr) { c.gone = !isQuiet(fd) }
