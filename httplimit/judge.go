@@ -16,7 +16,8 @@ type Question struct {
 	Method  string           // case-sensitive, as received
 	Path    string           // decoded, without query; not used where Match is given
 
-	Match  weir.Match // the chosen limiter; the zero value is found by Method and Path
+	Match  weir.Match // the chosen limiter; the zero value is found by Method and Path, but where Chosen says that it is the choice
+	Chosen bool       // Match is what covers the request, also where that is nothing
 	Cost   int64      // weir.Request.Cost: 0 is the limiter's own, weir.Peek spends nothing
 	Public bool       // what is asked for needs no credential: never 401
 }
@@ -65,7 +66,7 @@ func (m *Middleware) Judge(ctx context.Context, q Question, c *identity.Caller, 
 	}
 	*values, a.values = fieldValues{}, values
 	match := q.Match
-	if match.Limiter() == nil && !match.Beside() {
+	if !q.Chosen && match.Limiter() == nil && !match.Beside() {
 		match = m.decider.Match(q.Method, q.Path)
 	}
 	access := protected

@@ -22,10 +22,16 @@ func (r *HTTPRequest) Header(name string) []string { return r.Request.Header[nam
 
 // Query implements Request.
 func (r *HTTPRequest) Query(name string) (string, bool) {
-	if !strings.Contains(r.URL.RawQuery, name) && !strings.Contains(r.URL.RawQuery, "%") {
+	return QueryValue(r.URL.RawQuery, name)
+}
+
+// QueryValue returns the first value of a parameter of a raw query, as implementations of Request give it: what can be read of the
+// query counts.
+func QueryValue(raw, name string) (value string, ok bool) {
+	if !strings.Contains(raw, name) && !strings.Contains(raw, "%") {
 		return "", false
 	}
-	values, _ := url.ParseQuery(r.URL.RawQuery) // what can be read of it counts
+	values, _ := url.ParseQuery(raw)
 	v, ok := values[name]
 	if !ok {
 		return "", false

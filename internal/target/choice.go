@@ -197,3 +197,24 @@ func received(u *url.URL) string {
 	}
 	return path
 }
+
+// Query returns what an upstream may see of a raw query: all of it, but where parts of it cannot be read in one way alone (a
+// semicolon, an escape that is none) what can be read, encoded anew. So does net/http's reverse proxy.
+func Query(raw string) string {
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case ';':
+			return encodedQuery(raw)
+		case '%':
+			if i+2 >= len(raw) || class[raw[i+1]]&hexDigit == 0 || class[raw[i+2]]&hexDigit == 0 {
+				return encodedQuery(raw)
+			}
+		}
+	}
+	return raw
+}
+
+func encodedQuery(raw string) string {
+	values, _ := url.ParseQuery(raw) // what it can read
+	return values.Encode()
+}

@@ -71,6 +71,13 @@ func (c *Conn) writeWithin(now time.Time) {
 // deadline only when it has to, so that a wait lasts between Options.Header and an eighth more.
 func (c *Conn) AwaitHead(now time.Time) { c.readWithin(c.pool.options.Header, now) }
 
+// continueTime is how long an upstream that was asked whether it wants a body may take to say so.
+const continueTime = time.Second
+
+// AwaitContinue gives the reads that follow the time in which an upstream says whether it wants the body of a request with
+// Expect: 100-continue: a second. After a time-out the connection can be used on.
+func (c *Conn) AwaitContinue(now time.Time) { c.readWithin(continueTime, now) }
+
 // AwaitBody gives the next reads Options.Stall, likewise; AwaitStream as long as they take.
 func (c *Conn) AwaitBody(now time.Time) { c.readWithin(c.pool.options.Stall, now) }
 
