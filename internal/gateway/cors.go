@@ -49,14 +49,28 @@ func (c *crossOrigin) allow(origin string) string {
 	return ""
 }
 
+// A responseHeader is the header of a response, as each engine keeps it. Names are in canonical form.
+type responseHeader interface {
+	values(name string) []string
+	put(name string, values []string) // in place of what is there; values are shared, and never changed
+	remove(name string)
+}
+
+// httpHeader is net/http's.
+type httpHeader http.Header
+
+func (h httpHeader) values(name string) []string      { return h[name] }
+func (h httpHeader) put(name string, values []string) { h[name] = values }
+func (h httpHeader) remove(name string)               { delete(h, name) }
+
 // complete writes the fields of an actual response: ours alone say who may read it, a backend's list of readable fields
 // is kept and extended. allowed is what allow returned.
-func (c *crossOrigin) complete(h http.Header, allowed string) {
-	delete(h, "Access-Control-Allow-Credentials")
+func (c *crossOrigin) complete(h responseHeader, allowed string) {
+	h.remove("Access-Control-Allow-Credentials")
 	c.writeOrigin(h, allowed)
-	own := h["Access-Control-Expose-Headers"]
+	own := h.values("Access-Control-Expose-Headers")
 	if len(own) == 0 {
-		h["Access-Control-Expose-Headers"] = c.exposed
+		h.put("Access-Control-Expose-Headers", c.exposed)
 		return
 	}
 	list := strings.Join(own, ", ")
@@ -65,20 +79,23 @@ func (c *crossOrigin) complete(h http.Header, allowed string) {
 			list += ", " + name
 		}
 	}
-	h["Access-Control-Expose-Headers"] = []string{list}
+	h.put("Access-Control-Expose-Headers", []string{list})
 }
 
-func (c *crossOrigin) writeOrigin(h http.Header, allowed string) {
+func (c *crossOrigin) writeOrigin(h responseHeader, allowed string) {
 	switch allowed {
 	case "":
-		delete(h, "Access-Control-Allow-Origin")
+		h.remove("Access-Control-Allow-Origin")
 	case "*":
-		h["Access-Control-Allow-Origin"] = c.any
+		h.put("Access-Control-Allow-Origin", c.any)
 	default:
-		h["Access-Control-Allow-Origin"] = []string{allowed}
+		h.put("Access-Control-Allow-Origin", []string{allowed})
 	}
-	if c.origins != nil && !listed(strings.Join(h["Vary"], ","), "Origin") {
-		h.Add("Vary", "Origin")
+	if c.origins == nil {
+		return
+	}
+	if vary := h.values("Vary"); !listed(strings.Join(vary, ","), "Origin") {
+		h.put("Vary", append(slices.Clone(vary), "Origin"))
 	}
 }
 
@@ -102,7 +119,7 @@ func isPreflight(r *http.Request) bool {
 func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	allowed := c.allow(r.Header.Get("Origin"))
-	c.writeOrigin(h, allowed)
+	c.writeOrigin(httpHeader(h), allowed)
 	if allowed != "" {
 		h.Set("Access-Control-Allow-Methods", allMethods)
 		h.Set("Access-Control-Max-Age", "7200")

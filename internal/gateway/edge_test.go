@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -109,13 +111,26 @@ type edge struct {
 	result  chan error
 }
 
+// testEngine is the one that open's gateways have: the whole suite runs on each.
+var testEngine Engine
+
+func TestMain(m *testing.M) {
+	for _, engine := range []Engine{EngineAuto, EngineStd} {
+		testEngine = engine
+		if code := m.Run(); code != 0 {
+			fmt.Fprintf(os.Stderr, "with the engine %v\n", engine)
+			os.Exit(code)
+		}
+	}
+}
+
 // open starts a gateway before backend with the test policy; change may alter anything.
 func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 	t.Helper()
 	e := &edge{t: t, log: new(lockedText), access: new(lockedText), result: make(chan error, 1)}
 	logger := slog.New(slog.NewTextHandler(e.log, nil))
 	access := NewAccessLog(e.access, LogText, logger)
-	o := Options{Backend: backend, Log: logger, AccessLog: access}
+	o := Options{Backend: backend, Log: logger, AccessLog: access, Engine: testEngine}
 	if change != nil {
 		change(&o)
 	}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 )
@@ -21,19 +19,10 @@ type exchange struct {
 	http.ResponseWriter // the server's own
 	gateway             *Gateway
 	request             *http.Request // as the handlers get it
-	start               time.Time
+	record
 
-	path     string // canonical, escaped; as received where it has no canonical form
-	status   int    // 0: nothing is written
-	written  int64  // bytes of the body
-	hijacked bool
-	aborted  bool // the answer ends early, and the connection with it
-	gone     bool // the client went away before there was an answer
-
-	client     netip.Addr
-	identified bool   // client is known
-	limiter    string // empty: none
-	reached    bool   // the limiter let the request through to the backend
+	hijacked   bool
+	identified bool // client is known
 
 	cors      *crossOrigin // nil: not a surface that browsers call
 	origin    string       // the Origin that the answer allows
@@ -55,7 +44,7 @@ func (x *exchange) WriteHeader(status int) {
 		x.status = status
 		h := x.Header()
 		if x.cors != nil && !x.preflight {
-			x.cors.complete(h, x.origin)
+			x.cors.complete(httpHeader(h), x.origin)
 		}
 		if _, typed := h["Content-Type"]; !typed && x.gateway.proxy != nil {
 			h["Content-Type"] = nil // what the upstream did not declare is not guessed here
@@ -217,13 +206,6 @@ func (c *hijackedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// coverBy notes what the request is charged to.
-func (x *exchange) coverBy(m weir.Match) {
-	if l := m.Limiter(); l != nil {
-		x.limiter = l.Name
-	}
-}
-
 // identify finds out who is calling, from the writer that the innermost handler was given or, where none was reached,
 // anew. It returns what an upstream is told in X-Forwarded-For.
 func (x *exchange) identify(w http.ResponseWriter) (chain string) {
@@ -238,23 +220,6 @@ func (x *exchange) identify(w http.ResponseWriter) (chain string) {
 		return ""
 	}
 	return caller.Chain()
-}
-
-// outcome is what the access log says of the limiter. The handlers' own 429 is an admitted request too.
-func (x *exchange) outcome() httplimit.Outcome {
-	switch {
-	case x.limiter == "":
-		return httplimit.Unlimited
-	case x.reached:
-		return httplimit.Admitted
-	case x.status == http.StatusUnauthorized:
-		return httplimit.Unauthenticated
-	case x.status == http.StatusServiceUnavailable:
-		return httplimit.Unavailable
-	case x.status == http.StatusTooManyRequests:
-		return httplimit.Refused
-	}
-	return httplimit.Admitted // to an answer of the gateway's own
 }
 
 func writeError(w http.ResponseWriter, status int, code, message string) {

@@ -6,8 +6,10 @@
 //	body.go       a deadline for every read of its body
 //	gateway.go    path, preflight, method, limiter, backend
 //	cors.go       browsers on other origins
-//	proxy.go      the upstream
-//	accesslog.go  one line
+//	forward.go    what an upstream is told, and what not
+//	proxy.go      the upstream, by net/http
+//	record.go     what is known of a request when it is over
+//	accesslog.go  one line of it
 //	serve.go      start, readiness, drain
 package gateway
 
@@ -17,11 +19,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/headers"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
@@ -44,6 +48,8 @@ type Gateway struct {
 	transport *http.Transport
 	pool      *upstream.Pool // the addresses of the upstream; nil: Backend
 	cert      *certificate   // nil: cleartext
+
+	dates headers.DateCache // of answers that no limiter covers
 
 	draining      atomic.Bool
 	lingering     atomic.Bool
@@ -119,7 +125,7 @@ func (g *Gateway) InFlight() int64 { return g.active.n.Load() }
 
 // serve is one request from end to end.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{ResponseWriter: w, gateway: g, request: r, start: time.Now(), http2: r.ProtoMajor == 2}
+	x := &exchange{ResponseWriter: w, gateway: g, request: r, record: record{start: time.Now()}, http2: r.ProtoMajor == 2}
 	g.active.add(1)
 	defer x.end()
 	g.mindForwarded(r)
@@ -128,11 +134,17 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 
 // mindForwarded says once that requests come through a proxy that is not trusted: then everybody behind it is one address.
 func (g *Gateway) mindForwarded(r *http.Request) {
-	if len(g.options.TrustedProxies) > 0 || r.Header[forwardedFor] == nil || !g.toldForwarded.CompareAndSwap(false, true) {
+	if r.Header[forwardedFor] != nil {
+		g.tellForwarded(r.RemoteAddr)
+	}
+}
+
+func (g *Gateway) tellForwarded(peer string) {
+	if len(g.options.TrustedProxies) > 0 || !g.toldForwarded.CompareAndSwap(false, true) {
 		return
 	}
 	g.log.Warn("a request came with X-Forwarded-For, and no proxy is trusted to say so: where one stands before this server, "+
-		"all its clients are counted as one address until it is named as a trusted proxy", "peer", r.RemoteAddr)
+		"all its clients are counted as one address until it is named as a trusted proxy", "peer", peer)
 }
 
 // end says what became of the request, and lets nothing else out of the handlers.
@@ -162,34 +174,12 @@ func (x *exchange) end() {
 
 const internalMessage = "Something went wrong on our side. Please try again later."
 
-// statusGone is what the access log says of a client that went away before the answer, as others do.
-const statusGone = 499
-
 func (x *exchange) log() {
 	if !x.identified {
 		x.identify(x)
 	}
-	e := entry{
-		start:    x.start,
-		client:   x.client,
-		method:   x.request.Method,
-		path:     x.path,
-		status:   x.status,
-		bytes:    x.written,
-		duration: time.Since(x.start),
-		limiter:  x.limiter,
-		outcome:  x.outcome(),
-		host:     x.request.Host,
-		proto:    x.request.Proto,
-		aborted:  x.aborted,
-	}
-	switch {
-	case x.gone:
-		e.status = statusGone
-	case e.status == 0:
-		e.status = http.StatusOK
-	}
-	x.gateway.options.AccessLog.add(&e)
+	x.method, x.host, x.proto = x.request.Method, x.request.Host, x.request.Proto
+	x.addTo(x.gateway.options.AccessLog)
 }
 
 // route finds out what is asked for, and who answers.
@@ -199,14 +189,7 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 		asked.Asks = target.ForLeave
 	}
 	asked.Read(r.URL)
-	switch {
-	case asked.Raw != "":
-		x.path = asked.Raw
-	case r.URL.RawPath != "":
-		x.path = r.URL.RawPath
-	default:
-		x.path = r.URL.Path
-	}
+	x.path = pathOf(&asked, r.URL)
 	var choice target.Choice
 	target.Choose(g.options.Decider, &asked, &choice)
 	if choice.Surface == target.Widget {
@@ -229,6 +212,17 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 		x.coverBy(choice.Match)
 		g.limit.Serve(x, r, choice.Match, g.backend)
 	}
+}
+
+// pathOf is what the access log says of a request's path.
+func pathOf(asked *target.Request, u *url.URL) string {
+	switch {
+	case asked.Raw != "":
+		return asked.Raw
+	case u.RawPath != "":
+		return u.RawPath
+	}
+	return u.Path
 }
 
 // charge lets next answer under a limiter that the gateway chose. It is an answer of the gateway's own, which needs no

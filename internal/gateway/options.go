@@ -71,6 +71,9 @@ type Options struct {
 	// WrapTransport, if set, is put around the transport of requests to Upstream.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
+	// Engine says what speaks HTTP/1.1; the zero value is the fast engine where that can serve.
+	Engine Engine
+
 	Limits Limits
 }
 

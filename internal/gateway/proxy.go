@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -88,44 +87,6 @@ func rewrite(p *httputil.ProxyRequest, target *url.URL) {
 	}
 }
 
-const (
-	forwardedFor   = "X-Forwarded-For"
-	forwardedProto = "X-Forwarded-Proto"
-	forwardedHost  = "X-Forwarded-Host"
-)
-
-// stripForged removes the fields by which a client could tell a backend another path, method, address or scheme than the
-// ones that were counted (D10, D12). A backend may read an underscore for a dash (CGI does), so that spelling goes too.
-func stripForged(h http.Header) {
-	for name := range h {
-		switch name[0] {
-		case 'X', 'x', 'F', 'f', 'T', 't', 'C', 'c', 'H', 'h':
-			if isForged(name) {
-				delete(h, name)
-			}
-		}
-	}
-}
-
-func isForged(name string) bool {
-	if strings.IndexByte(name, '_') >= 0 {
-		name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-	}
-	if strings.HasPrefix(name, "X-Forwarded") {
-		return true
-	}
-	switch name {
-	case "Forwarded", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Client-Ip", "X-Remote-Ip",
-		"X-Remote-Addr", "X-Originating-Ip", "X-Original-Forwarded-For", "X-Original-Host", "X-Host", "X-Proxyuser-Ip",
-		"Cf-Connecting-Ip", "X-Envoy-External-Address",
-		"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method",
-		"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Rewrite-Uri", "X-Override-Url", "X-Original-Path",
-		"X-Envoy-Original-Path", "X-Waf-Rewrite-Url", "Http2-Settings":
-		return true
-	}
-	return false
-}
-
 // passTrailers lets the announced trailers of a request through, which httputil does not: they arrive with the end of the
 // body, after it has copied the request.
 func passTrailers(p *httputil.ProxyRequest) {
@@ -158,43 +119,16 @@ func (b *trailed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stripUpgrade removes every Upgrade but a websocket's: h2c above all would open a tunnel through which requests pass
-// uncounted. What Connection says of it goes with it (httputil drops that field).
-func stripUpgrade(r *http.Request) {
-	delete(r.Header, "Http2-Settings")
-	u, ok := r.Header["Upgrade"]
-	if !ok {
-		return
-	}
-	if len(u) != 1 || !strings.EqualFold(strings.TrimSpace(u[0]), "websocket") || r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) {
-		delete(r.Header, "Upgrade")
-	}
-}
-
 // serveUpstream passes a request on. chain is the client and every trusted hop behind it.
 func (g *Gateway) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
 	stripUpgrade(r)
 	h := r.Header
-	proto := g.forwardedProto(r)
+	proto := g.forwardedProto(h[forwardedProto], r.RemoteAddr, r.TLS != nil)
 	values := [3]string{chain, proto, r.Host}
 	h[forwardedFor] = values[0:1:1]
 	h[forwardedProto] = values[1:2:2]
 	h[forwardedHost] = values[2:3:3]
 	g.proxy.ServeHTTP(w, r)
-}
-
-// forwardedProto returns the scheme of the client's connection: this one's, unless a trusted proxy stands between and
-// says otherwise.
-func (g *Gateway) forwardedProto(r *http.Request) string {
-	if said := r.Header[forwardedProto]; len(said) == 1 && (said[0] == "http" || said[0] == "https") && len(g.options.TrustedProxies) > 0 {
-		if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && g.trusts(peer.Addr()) {
-			return said[0]
-		}
-	}
-	if r.TLS != nil {
-		return "https"
-	}
-	return "http"
 }
 
 // upstreamFailed answers for an upstream that did not.
@@ -218,30 +152,8 @@ func (g *Gateway) upstreamFailed(w http.ResponseWriter, r *http.Request, err err
 	case sent != nil:
 		bodyFailed(w, sent)
 		return
-	case isTimeout(err):
-		g.log.Warn("the upstream did not answer in time", "method", r.Method, "upstream", g.options.Upstream.Host, "error", err)
-		writeError(w, http.StatusGatewayTimeout, "upstream_timeout", "The service behind this address did not answer in time. Please try again.")
-		return
 	}
-	g.log.Warn("the upstream is not available", "method", r.Method, "upstream", g.options.Upstream.Host, "error", err)
-	writeError(w, http.StatusBadGateway, "upstream_unavailable", "The service behind this address is not available. Please try again later.")
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
-// bodyFailed answers a request whose body did not arrive whole.
-func bodyFailed(w http.ResponseWriter, err error) {
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		writeError(w, http.StatusRequestEntityTooLarge, "payload_too_large",
-			fmt.Sprintf("The request body is larger than the %d bytes that are allowed here.", large.Limit))
-		return
-	}
-	w.Header().Set("Connection", "close")
-	writeError(w, http.StatusBadRequest, "invalid_request", "The request body stopped arriving or is malformed.")
+	g.noUpstream(r.Method, g.options.Upstream.Host, err).write(w)
 }
 
 // receive is what happens to every answer of the upstream before it is passed on.
@@ -257,17 +169,6 @@ func (g *Gateway) receive(r *http.Response) error {
 		r.Body = &pacedBody{ReadCloser: r.Body, patience: g.limits.Stall}
 	}
 	return nil
-}
-
-// forgetLimits removes an upstream's own values of our fields.
-func (g *Gateway) forgetLimits(h http.Header) {
-	for _, name := range [...]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Date"} {
-		delete(h, name)
-	}
-	if g.options.IETF {
-		delete(h, "Ratelimit")
-		delete(h, "Ratelimit-Policy")
-	}
 }
 
 // A pacedBody is an upstream's body of a known length, which has no reason to pause for longer than patience. (A body

@@ -136,13 +136,17 @@ func TestTheBasePathIsPutBeforeTheCanonicalOne(t *testing.T) {
 			}
 			o.Upstream = u
 		})
-		for target, want := range table {
+		for target, onward := range table {
 			if target == "" {
 				target = "http://weir.test"
 			}
+			if strings.HasPrefix(target, "http:") && e.gateway.Fast() {
+				want(t, e.ask("GET "+target), http.StatusBadRequest, "invalid_request", "")
+				continue
+			}
 			e.ask("GET " + target)
-			if got := <-targets; got != want {
-				t.Errorf("base %q: %q arrives as %q, want %q", base, target, got, want)
+			if got := <-targets; got != onward {
+				t.Errorf("base %q: %q arrives as %q, want %q", base, target, got, onward)
 			}
 		}
 	}
@@ -151,7 +155,7 @@ func TestTheBasePathIsPutBeforeTheCanonicalOne(t *testing.T) {
 func TestAWebsocketPasses(t *testing.T) {
 	e := open(t, nil, rawUpstream(t, func(c net.Conn) {
 		head, r := readHead(c)
-		if !strings.Contains(head, "Upgrade: WebSocket\r\n") || !strings.Contains(head, "Sec-Websocket-Key: k\r\n") {
+		if !strings.Contains(head, "Upgrade: WebSocket\r\n") || !strings.Contains(strings.ToLower(head), "sec-websocket-key: k\r\n") {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 			return
 		}

@@ -23,19 +23,25 @@ import (
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	server := g.server(base)
+	s, err := g.servers(base)
+	if err != nil {
+		return errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), l.Close())
+	}
 	ended := make(chan error, 1)
 	go func() {
 		defer close(ended)
-		if g.cert != nil {
-			ended <- server.ServeTLS(g.listener(l), "", "")
-			return
-		}
-		ended <- server.Serve(g.listener(l))
+		ended <- s.serve(g.listener(l))
 	}()
 	select {
 	case err := <-ended:
-		return errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), server.Close())
+		err = errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), s.std.Close())
+		if s.fast != nil {
+			s.fast.cut()
+			cut()
+			s.fast.wait()
+		}
+		g.leaveUpstream()
+		return err
 	case <-ctx.Done():
 	}
 	g.begin()
@@ -44,9 +50,45 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		<-ended
 		g.linger()
 	}
-	g.drain(server, cut)
+	if s.fast != nil {
+		_ = l.Close()
+		s.fast.drain()
+	}
+	g.drain(s, cut)
 	<-ended
 	return nil
+}
+
+// servers are the engines of one run of Serve.
+type servers struct {
+	std    *http.Server
+	secure bool
+	fast   *fastEngine // nil: net/http serves everything
+}
+
+func (g *Gateway) servers(base context.Context) (s *servers, err error) {
+	s = &servers{std: g.server(base), secure: g.cert != nil}
+	if g.Fast() {
+		if s.fast, err = g.newFastEngine(base); err != nil {
+			return nil, err
+		}
+		s.std.ConnState = g.handedState
+		if g.cert != nil {
+			s.std.TLSConfig.NextProtos = []string{"h2"}
+		}
+	}
+	return s, nil
+}
+
+// serve accepts connections until l is closed.
+func (s *servers) serve(l net.Listener) error {
+	switch {
+	case s.fast != nil:
+		return s.fast.run(l, s.std)
+	case s.secure:
+		return s.std.ServeTLS(l, "", "")
+	}
+	return s.std.Serve(l)
 }
 
 func (g *Gateway) server(base context.Context) *http.Server {
@@ -87,6 +129,14 @@ func (g *Gateway) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
+// handedState is connState for connections that the fast engine accepted.
+func (g *Gateway) handedState(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateHijacked, http.StateClosed:
+		g.open.add(-1)
+	}
+}
+
 // Accepted returns how many connections were accepted, ever. While the number grows the accept loop lives.
 func (g *Gateway) Accepted() int64 { return g.accepted.Load() }
 
@@ -118,20 +168,36 @@ func (x *exchange) farewell() {
 }
 
 // drain ends every connection, with grace first.
-func (g *Gateway) drain(server *http.Server, cut context.CancelFunc) {
+func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 	grace, cancel := context.WithTimeout(context.Background(), g.limits.Drain)
 	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
+	until, _ := grace.Deadline()
+	late := s.std.Shutdown(grace) != nil
+	if s.fast != nil {
+		late = !g.open.wait(max(time.Until(until), time.Nanosecond)) || late
+	}
+	if late {
 		g.log.Warn("requests are cut off, they did not end in time", "time", g.limits.Drain, "requests", g.active.n.Load())
 	}
-	_ = server.Close()
+	_ = s.std.Close()
+	if s.fast != nil && late {
+		s.fast.cut()
+	}
 	_ = g.conns.closeAll() // they are being abandoned
 	cut()
 	if !g.active.wait(lastWait) {
 		g.log.Error("handlers do not end though their connections are closed", "requests", g.active.n.Load())
+	} else if s.fast != nil {
+		s.fast.wait()
 	}
+	g.leaveUpstream()
+}
+
+// leaveUpstream closes the connections that are kept to it.
+func (g *Gateway) leaveUpstream() {
 	if g.transport != nil {
 		g.transport.CloseIdleConnections()
+		_ = g.pool.Close()
 	}
 }
 

@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// A fieldList is the header of an answer.
+type fieldList []wire.Field
+
+func (l *fieldList) values(name string) (values []string) {
+	for i := range *l {
+		if f := &(*l)[i]; len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
+			values = append(values, f.Value)
+		}
+	}
+	return values
+}
+
+func (l *fieldList) put(name string, values []string) {
+	l.remove(name)
+	for _, v := range values {
+		*l = append(*l, wire.Field{Name: name, Value: v})
+	}
+}
+
+func (l *fieldList) remove(name string) {
+	*l = slices.DeleteFunc(*l, func(f wire.Field) bool { return len(f.Name) == len(name) && strings.EqualFold(f.Name, name) })
+}
+
+// complete makes the header of an answer what it must be: with the limiter's fields in place of the backend's own, with what
+// browsers need, with a Date.
+func (x *fastExchange) complete(status int) {
+	if x.limited {
+		x.stamp(status)
+	} else if !x.has("Date") {
+		x.fields = append(x.fields, wire.Field{Name: "Date", Value: x.c.engine.dates.At(time.Now().Unix())})
+	}
+	if x.cors != nil && !x.preflight {
+		x.cors.complete(&x.fields, x.origin)
+	}
+	if x.c.engine.lingering.Load() || x.c.engine.ending.Load() {
+		x.closes = true
+	}
+}
+
+// stamp puts the limiter's fields into the header.
+func (x *fastExchange) stamp(status int) {
+	var retryAfter []string
+	kept := x.fields[:0]
+	for _, f := range x.fields {
+		if !x.answer.Owns(f.Name) {
+			kept = append(kept, f)
+		} else if status == http.StatusTooManyRequests && strings.EqualFold(f.Name, "Retry-After") {
+			retryAfter = append(retryAfter, f.Value)
+		}
+	}
+	x.fields = kept
+	own := x.answer.Status == 0 // the backend's, or the gateway's
+	if own && status == http.StatusTooManyRequests {
+		x.answer.BackendRefused(retryAfter)
+	}
+	for name, value := range x.answer.Fields() {
+		x.fields = append(x.fields, wire.Field{Name: name, Value: value})
+	}
+}
+
+func (x *fastExchange) has(name string) bool {
+	return slices.ContainsFunc(x.fields, func(f wire.Field) bool { return len(f.Name) == len(name) && strings.EqualFold(f.Name, name) })
+}
+
+// send writes an answer of our own, whose header is complete.
+func (x *fastExchange) send(status int, body []byte) {
+	x.status = status
+	x.out = wire.AppendStatus(x.out[:0], status, "")
+	sized := false
+	for i := range x.fields {
+		f := &x.fields[i]
+		sized = sized || strings.EqualFold(f.Name, "Content-Length")
+		x.out = wire.AppendField(x.out, f.Name, f.Value)
+	}
+	if !sized && status != http.StatusNoContent {
+		x.out = append(strconv.AppendInt(append(x.out, "Content-Length: "...), int64(len(body)), 10), "\r\n"...)
+	}
+	if x.body.isUnasked() {
+		x.closes = true // whether the client sends it now, nobody knows
+	}
+	x.appendConnection()
+	x.out = append(x.out, "\r\n"...)
+	if x.head.Method != http.MethodHead {
+		x.out = append(x.out, body...)
+		x.written = int64(len(body))
+	}
+	if _, err := x.c.Write(x.out); err != nil {
+		x.closes = true
+	}
+}
+
+// appendConnection says whether the connection goes on.
+func (x *fastExchange) appendConnection() {
+	switch {
+	case x.closes:
+		x.out = append(x.out, "Connection: close\r\n"...)
+	case x.head.Minor == 0:
+		x.out = append(x.out, "Connection: keep-alive\r\n"...)
+	}
+}
+
+// refuse answers what HTTP does not allow.
+func (x *fastExchange) refuse(r *wire.Refusal) {
+	x.closes, x.limited, x.cors = true, false, nil
+	x.handleAs(&failure{r.Status, "invalid_request", "This is no request that HTTP/1.1 allows: " + r.Reason + "."})
+}
+
+func (x *fastExchange) handleAs(f *failure) {
+	w := &ownAnswer{header: make(http.Header)}
+	httplimit.WriteError(w, f.status, f.code, f.message)
+	x.fields = x.fields[:0]
+	for name, values := range w.header {
+		x.fields = append(x.fields, wire.Field{Name: name, Value: values[0]})
+	}
+	x.complete(w.status)
+	x.send(w.status, w.body.Bytes())
+}

@@ -1,0 +1,363 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/internal/upstream"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// A fastConn is one caller's connection. One goroutine serves it; while a request's body is on its way to the upstream a
+// second one reads, and while an answer is long in coming a watching one does.
+type fastConn struct {
+	engine   *fastEngine
+	raw      net.Conn // under TLS
+	net.Conn          // what is spoken through: raw, or TLS
+	peer     string
+	ctx      context.Context // ends with the connection
+	cancel   context.CancelFunc
+
+	in    wire.Reader // of the connection itself, see Read
+	phase atomic.Int32
+	taken bool // somebody else goes on with the connection
+
+	// The deadline of reads. Nearly all are moved only when they have to be, which costs a request nothing.
+	mu          sync.Mutex
+	deadline    time.Time // zero: not known
+	interrupted bool      // reads end at once, until resume
+
+	watch atomic.Int32
+	since atomic.Int64 // the tick at which the wait began
+	up    atomic.Pointer[upstream.Conn]
+	gone  atomic.Bool // the client went away during an exchange
+	done  chan struct{}
+	ahead [1]byte // read by the watch
+	held  bool    // ahead is to be read first
+}
+
+// The phases of a connection, as a drain sees them.
+const (
+	phaseBusy    int32 = iota
+	phaseIdle          // no byte of a request has come
+	phaseClosing       // the drain closes it
+)
+
+// The states of the watch for a client that goes away.
+const (
+	watchOff int32 = iota
+	watchable
+	watching
+)
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// serveConn serves one connection to its end.
+func (e *fastEngine) serveConn(raw net.Conn) {
+	c := &fastConn{engine: e, raw: raw, Conn: raw}
+	c.ctx, c.cancel = context.WithCancel(e.base)
+	e.add(c)
+	defer c.end()
+	c.moveDeadline(time.Now().Add(e.limits.Header))
+	c.peer = raw.RemoteAddr().String() // waits for a PROXY header
+	if e.secure != nil && !c.handshake() {
+		return
+	}
+	c.in.Reset(c)
+	c.serve()
+}
+
+// end lets go of the connection.
+func (c *fastConn) end() {
+	if failure := recover(); failure != nil {
+		c.engine.log.Error("serving a connection panicked", "peer", c.peer, "panic", failure, "stack", string(debug.Stack()))
+	}
+	c.cancel()
+	c.engine.remove(c)
+	if c.taken {
+		return
+	}
+	_ = c.Conn.Close()
+	c.engine.open.add(-1)
+}
+
+// handshake speaks TLS. It is false where that was all: the handshake failed, or HTTP/2 was agreed on.
+func (c *fastConn) handshake() bool {
+	secured := tls.Server(c.raw, c.engine.secure)
+	if err := secured.HandshakeContext(c.ctx); err != nil {
+		var record tls.RecordHeaderError
+		if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
+			_, _ = io.WriteString(record.Conn, "HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nThis port speaks HTTPS. Use https:// in the URL.\n")
+		}
+		c.engine.log.Debug("a TLS handshake failed", "peer", c.peer, "error", err)
+		return false
+	}
+	c.Conn = secured
+	if secured.ConnectionState().NegotiatedProtocol != "h2" {
+		return true
+	}
+	c.hand(secured)
+	return false
+}
+
+// looksLikeHTTP reports whether the first bytes of what should be a TLS record are a method's.
+func looksLikeHTTP(begin [5]byte) bool {
+	switch string(begin[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":
+		return true
+	}
+	return false
+}
+
+// hand gives the connection to net/http.
+func (c *fastConn) hand(as net.Conn) {
+	_ = c.raw.SetReadDeadline(time.Time{})
+	c.taken = c.engine.handed.hand(as)
+}
+
+// Read is where the engine's Reader reads.
+func (c *fastConn) Read(p []byte) (int, error) {
+	if c.held && len(p) > 0 {
+		p[0], c.held = c.ahead[0], false
+		return 1, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// serve answers one request after another.
+func (c *fastConn) serve() {
+	for now, first := (time.Time{}), true; ; first = false {
+		head, err := c.next(now, first)
+		if err != nil {
+			c.refuse(err)
+			return
+		}
+		if head == "" {
+			return
+		}
+		x := c.engine.exchanges.Get().(*fastExchange)
+		more := x.serve(c, head)
+		now = x.over
+		x.release()
+		if !more {
+			return
+		}
+	}
+}
+
+// next waits for the head of a request. It is empty where none comes any more: there is nobody to tell. now is when the last
+// answer was complete.
+func (c *fastConn) next(now time.Time, first bool) (string, error) {
+	if head := c.in.Head(); head != "" {
+		return head, nil
+	}
+	begun := first || len(c.in.Buffered()) > 0 // then the time for a head runs
+	if begun && !first {
+		c.moveDeadline(time.Now().Add(c.engine.limits.Header))
+	}
+	if !begun {
+		c.allow(now, c.engine.limits.Idle)
+	}
+	for idle := len(c.in.Buffered()) == 0; ; {
+		if idle {
+			c.phase.Store(phaseIdle)
+			if c.engine.ending.Load() {
+				return "", nil
+			}
+		}
+		err := c.in.Fill(c.engine.limits.HeaderBytes)
+		if idle && !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
+			return "", nil
+		}
+		idle = false
+		if err != nil {
+			return "", refusalOf(err)
+		}
+		if first && c.engine.secure == nil {
+			switch isHTTP2(c.in.Buffered()) {
+			case some:
+				continue
+			case all:
+				c.hand(&begunConn{Conn: c.Conn, begin: append([]byte(nil), c.in.Buffered()...)})
+				return "", nil
+			}
+		}
+		if head := c.in.Head(); head != "" {
+			return head, nil
+		}
+		if !begun {
+			begun = true
+			c.moveDeadline(time.Now().Add(c.engine.limits.Header))
+		}
+	}
+}
+
+// refusalOf returns the refusal that a failed read of a head is; nil where the connection ended or failed.
+func refusalOf(err error) error {
+	if errors.Is(err, wire.ErrFull) {
+		return &wire.Refusal{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "the request's header is larger than is allowed here"}
+	}
+	return nil
+}
+
+// How much of HTTP/2's preface is there.
+type share uint8
+
+const (
+	none share = iota
+	some
+	all
+)
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+func isHTTP2(begin []byte) share {
+	if len(begin) >= len(preface) {
+		if string(begin[:len(preface)]) == preface {
+			return all
+		}
+		return none
+	}
+	if len(begin) > 0 && strings.HasPrefix(preface, string(begin)) {
+		return some
+	}
+	return none
+}
+
+// allow gives the reads that follow at least d, and an eighth more at most, or a little.
+func (c *fastConn) allow(now time.Time, d time.Duration) {
+	if left := c.deadline.Sub(now); left < d || left > d+d/4 {
+		c.moveDeadline(now.Add(d + d/8))
+	}
+}
+
+func (c *fastConn) moveDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.interrupted {
+		c.deadline = t
+		_ = c.raw.SetReadDeadline(t)
+	}
+}
+
+// interrupt ends a read that somebody else is in, and keeps him from another, until resume.
+func (c *fastConn) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted = true
+	_ = c.raw.SetReadDeadline(longAgo)
+}
+
+func (c *fastConn) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted, c.deadline = false, time.Time{}
+}
+
+// beginWatch says that nothing more is read from the client before the answer is complete.
+func (c *fastConn) beginWatch() {
+	c.since.Store(c.engine.tick.Load())
+	c.watch.Store(watchable)
+}
+
+// isWaitingSince reports whether an exchange has waited for a whole tick.
+func (c *fastConn) isWaitingSince(tick int64) bool {
+	return c.watch.Load() == watchable && tick-c.since.Load() >= 2
+}
+
+// watchClient begins to read from the client, whose next byte or end is thereby noticed.
+func (c *fastConn) watchClient() {
+	done := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watch.Load() != watchable {
+		return
+	}
+	c.done = done
+	if !c.watch.CompareAndSwap(watchable, watching) {
+		return
+	}
+	c.engine.serving.Go(func() {
+		defer close(done)
+		c.awaitClient()
+	})
+}
+
+func (c *fastConn) awaitClient() {
+	for {
+		c.moveDeadline(time.Time{})
+		if c.isInterrupted() {
+			return
+		}
+		n, err := c.Conn.Read(c.ahead[:])
+		if n == 1 {
+			c.held = true
+			return
+		}
+		if isTimeout(err) {
+			continue
+		}
+		c.gone.Store(true)
+		c.cancel()
+		if u := c.up.Load(); u != nil {
+			_ = u.Close()
+		}
+		return
+	}
+}
+
+func (c *fastConn) isInterrupted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.interrupted
+}
+
+// endWatch is called before anything else reads from the client, and before the upstream's connection is given back.
+func (c *fastConn) endWatch() {
+	if c.watch.CompareAndSwap(watchable, watchOff) || c.watch.Load() == watchOff {
+		return
+	}
+	c.interrupt()
+	<-c.done
+	c.watch.Store(watchOff)
+	c.resume()
+}
+
+// Closing a connection on which something is unread can destroy the answer on its way (RFC 9112, section 9.6), so it is read
+// for a moment.
+const (
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 1 << 20
+)
+
+func (c *fastConn) linger() {
+	if closeWrite(c.Conn) != nil {
+		return
+	}
+	c.moveDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, c.raw, lingerBytes)
+}
+
+// refuse answers what is no request, if there is anybody to tell, and ends the connection: nobody knows where the next
+// request begins.
+func (c *fastConn) refuse(err error) {
+	var refusal *wire.Refusal
+	if !errors.As(err, &refusal) {
+		return
+	}
+	x := c.engine.exchanges.Get().(*fastExchange)
+	defer x.release()
+	x.begin(c)
+	x.refuse(refusal)
+	c.linger()
+}

@@ -1,0 +1,289 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// A fastExchange is one request under way, and its answer. It is used again for others: nothing of it may be kept by what it is
+// shown to.
+type fastExchange struct {
+	record
+	c    *fastConn
+	over time.Time // when the answer was complete
+
+	head   wire.Request
+	asked  target.Request
+	choice target.Choice
+	query  string // raw, as it came
+	onward string // the target that the upstream is asked for
+
+	caller  identity.Caller
+	answer  httplimit.Answer
+	limited bool // the answer carries the fields of a limiter
+
+	cors      *crossOrigin // nil: not a surface that browsers call
+	origin    string       // the Origin that the answer allows
+	preflight bool         // the answer is one to a preflight, complete as it is
+
+	body   callerBody
+	closes bool // the connection ends with this exchange
+
+	fields fieldList // of the answer
+	out    []byte    // on its way out, either side
+
+	relayed
+	res        wire.Response
+	answerBody wire.Body
+}
+
+// serve answers one request, whose head it is given. It reports whether another may follow on the connection.
+func (x *fastExchange) serve(c *fastConn, head string) (more bool) {
+	x.begin(c)
+	e := c.engine
+	e.active.add(1)
+	defer x.end(&more)
+	if err := x.head.Parse(head); err != nil {
+		var refusal *wire.Refusal
+		errors.As(err, &refusal)
+		x.refuse(refusal)
+		x.closes = true
+		return false // end decides
+	}
+	x.method, x.host, x.proto = x.head.Method, x.head.Host, "HTTP/1.1"
+	if x.head.Minor == 0 {
+		x.proto = "HTTP/1.0"
+	}
+	x.closes = x.head.Close
+	x.body.reset(c, &x.head)
+	for i := range x.head.Fields {
+		if len(x.head.Fields[i].Name) == len(forwardedFor) && strings.EqualFold(x.head.Fields[i].Name, forwardedFor) {
+			e.tellForwarded(c.peer)
+			break
+		}
+	}
+	if !x.readTarget() {
+		x.refuse(&wire.Refusal{Status: http.StatusBadRequest, Reason: "the request target is not one"})
+		x.closes = true
+		return false
+	}
+	x.route()
+	return false
+}
+
+func (x *fastExchange) begin(c *fastConn) {
+	x.c, x.record = c, record{start: time.Now()}
+	x.limited, x.cors, x.origin, x.preflight, x.closes = false, nil, "", false, false
+	x.fields, x.out = x.fields[:0], x.out[:0]
+	x.relayed = relayed{}
+}
+
+// release gives the exchange back.
+func (x *fastExchange) release() {
+	e := x.c.engine
+	x.c = nil
+	if cap(x.out) > mostKept {
+		x.out = nil
+	}
+	e.exchanges.Put(x)
+}
+
+// mostKept is the largest buffer that an exchange keeps for the next one.
+const mostKept = 16 << 10
+
+// end is the last thing of an exchange: what was read in vain is done away with, the line is logged, and nothing gets out that
+// a handler or a bug threw.
+func (x *fastExchange) end(more *bool) {
+	c := x.c
+	failure := recover()
+	if failure != nil {
+		c.engine.log.Error("serving a request panicked", "method", x.method, "path", x.path, "panic", failure, "stack", string(debug.Stack()))
+		x.abandon()
+		if x.status == 0 {
+			x.closes = true
+			x.fail(&failed)
+		} else {
+			x.aborted = true
+		}
+	}
+	c.endWatch()
+	x.over = time.Now()
+	switch {
+	case x.tunnelled, x.aborted, x.gone:
+	case x.closes && x.body.Done() && len(c.in.Buffered()) == 0:
+	case x.closes || !x.body.dispose():
+		c.linger()
+	default:
+		*more = true
+	}
+	if x.path != "" && c.engine.options.AccessLog != nil {
+		x.client = x.caller.Addr()
+		x.addTo(c.engine.options.AccessLog)
+	}
+	c.engine.active.add(-1)
+}
+
+var failed = failure{http.StatusInternalServerError, "internal", internalMessage}
+
+// readTarget reads the request's target. Nearly all are canonical as they stand.
+func (x *fastExchange) readTarget() bool {
+	raw := x.head.Target
+	x.asked = target.Request{Method: x.head.Method}
+	if x.asksForLeave() {
+		x.asked.Asks = target.ForLeave
+	}
+	path, query, _ := strings.Cut(raw, "?")
+	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query {
+		x.asked.Path, x.path, x.query, x.onward = path, path, query, raw
+		if base := x.c.engine.basePath; base != "" {
+			x.onward = base + raw
+		}
+		return true
+	}
+	u, err := target.Parse(x.head.Method, raw)
+	if err != nil {
+		return false
+	}
+	x.asked.Read(u)
+	x.path, x.query = pathOf(&x.asked, u), u.RawQuery
+	x.onward = x.c.engine.basePath + u.EscapedPath()
+	if query := target.Query(u.RawQuery); query != "" || u.ForceQuery {
+		x.onward += "?" + query
+	}
+	return true
+}
+
+// asksForLeave is isPreflight.
+func (x *fastExchange) asksForLeave() bool {
+	return x.head.Method == http.MethodOptions && first(x.head.Values("Origin")) != "" && first(x.head.Values("Access-Control-Request-Method")) != ""
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// route finds out what is asked for, and who answers.
+func (x *fastExchange) route() {
+	e := x.c.engine
+	target.Choose(e.options.Decider, &x.asked, &x.choice)
+	if x.choice.Surface == target.Widget {
+		x.cors, x.origin = e.cors, e.cors.allow(first(x.head.Values("Origin")))
+	}
+	e.options.Identity.Start(&x.caller, x)
+	switch x.choice.Kind {
+	case target.Asterisk:
+		x.handle(allowAll)
+	case target.Unreadable:
+		x.charge(refusePath)
+	case target.Health:
+		x.handle(e.serveHealth)
+	case target.Preflight:
+		x.preflight = true
+		x.charge(x.answerPreflight)
+	case target.UnknownMethod:
+		x.charge(refuseMethod)
+	default:
+		if x.judge(false) {
+			x.forward()
+		}
+	}
+}
+
+func allowAll(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", allMethods)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (x *fastExchange) answerPreflight(w http.ResponseWriter, r *http.Request) {
+	if x.cors != nil { // only on the widget surface
+		x.cors.answer(w, r)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// judge asks the limiter, and answers where it does not admit the request.
+func (x *fastExchange) judge(public bool) (admitted bool) {
+	x.coverBy(x.choice.Match)
+	err := x.c.engine.limit.Judge(x.c.ctx, httplimit.Question{
+		Request: x, Method: x.head.Method, Path: x.asked.Path, Match: x.choice.Match, Chosen: true, Public: public,
+	}, &x.caller, &x.answer)
+	if err != nil {
+		x.fail(&failure{http.StatusInternalServerError, "internal", "This request could not be judged."})
+		return false
+	}
+	x.limited = x.answer.Outcome != httplimit.Unlimited
+	if x.answer.Status == 0 {
+		return true
+	}
+	x.complete(x.answer.Status)
+	x.send(x.answer.Status, x.answer.Body())
+	return false
+}
+
+// charge lets an answer of the gateway's own, which needs no credential, go out under its limiter.
+func (x *fastExchange) charge(next http.HandlerFunc) {
+	if x.judge(true) {
+		x.handle(next)
+	}
+}
+
+// handle answers by one of the gateway's own handlers, which are net/http's.
+func (x *fastExchange) handle(h http.HandlerFunc) {
+	w := &ownAnswer{header: make(http.Header)}
+	r := &http.Request{Method: x.head.Method, URL: &url.URL{Path: x.asked.Path}, Header: make(http.Header), Host: x.head.Host, RemoteAddr: x.c.peer}
+	for _, f := range x.head.Fields {
+		r.Header.Add(f.Name, f.Value)
+	}
+	h(w, r.WithContext(x.c.ctx))
+	x.fields = x.fields[:0]
+	for name, values := range w.header {
+		if name == "Connection" {
+			x.closes = true
+			continue
+		}
+		for _, v := range values {
+			x.fields = append(x.fields, wire.Field{Name: name, Value: v})
+		}
+	}
+	x.complete(w.status)
+	x.send(w.status, w.body.Bytes())
+}
+
+// fail answers with an error of ours.
+func (x *fastExchange) fail(f *failure) {
+	x.handle(func(w http.ResponseWriter, _ *http.Request) { f.write(w) })
+}
+
+// An ownAnswer collects what a handler says.
+type ownAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *ownAnswer) Header() http.Header { return w.header }
+
+func (w *ownAnswer) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+func (w *ownAnswer) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.body.Write(p)
+}

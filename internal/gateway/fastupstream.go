@@ -1,0 +1,474 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/upstream"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// relayed is the part of an exchange that is with the upstream.
+type relayed struct {
+	conn      *upstream.Conn
+	heard     bool // some of its answer came
+	sent      bool // the request went out whole
+	websocket bool // is asked for
+	tunnelled bool
+	upload    *upload // nil: the request went out in one piece
+}
+
+// forward passes the request on and its answer back.
+func (x *fastExchange) forward() {
+	x.reached = true
+	if limit := x.body.most; limit > 0 && x.head.Length > limit {
+		f := bodyTooLarge(limit)
+		x.fail(&f)
+		return
+	}
+	streams, err := x.gather()
+	if err != nil {
+		x.bodyFailed(err)
+		return
+	}
+	x.out = x.appendRequest(x.out[:0])
+	if !streams && x.head.Length > 0 {
+		x.out = append(x.out, x.body.seen[x.body.seenAt:]...)
+		x.body.seenAt = len(x.body.seen)
+	}
+	err = x.converse(streams)
+	switch {
+	case err == nil:
+		x.relay()
+	case x.c.gone.Load():
+		x.gone = true
+		x.giveUp(nil)
+	default:
+		x.upstreamFailed(err)
+	}
+}
+
+// gathered is the largest body that is awaited whole before the upstream hears of the request: then one write is all.
+const gathered = 16 << 10
+
+// gather reads a small body whole. streams says that the body is not one, and is passed on as it comes.
+func (x *fastExchange) gather() (streams bool, err error) {
+	length := x.head.Length
+	switch {
+	case length == 0:
+		return false, nil
+	case length < 0, length > gathered, x.body.expects && x.body.taken == 0:
+		return true, nil
+	}
+	x.body.look(int(length))
+	if x.body.err != nil && !errors.Is(x.body.err, io.EOF) {
+		return false, x.body.err
+	}
+	if int64(len(x.body.seen)) < length {
+		return false, io.ErrUnexpectedEOF
+	}
+	return false, nil
+}
+
+// bodyFailed answers a request whose body did not arrive whole.
+func (x *fastExchange) bodyFailed(err error) {
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		f := bodyTooLarge(large.Limit)
+		x.fail(&f)
+		return
+	}
+	x.closes = true
+	x.fail(&bodyBroken)
+}
+
+// appendRequest appends the head that the upstream receives: the target that was counted, the fields that are meant for it, and
+// what it is told of the client.
+func (x *fastExchange) appendRequest(b []byte) []byte {
+	head := &x.head
+	b = append(append(append(b, head.Method...), ' '), x.onward...)
+	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", head.Host)
+	named := x.namesMore()
+	var announced string
+	for i := range head.Fields {
+		f := &head.Fields[i]
+		if strings.EqualFold(f.Name, "Te") && listed(f.Value, "trailers") {
+			b = append(b, "Te: trailers\r\n"...)
+		}
+		if strings.EqualFold(f.Name, "Trailer") {
+			announced = f.Value
+		}
+		if isHop(f.Name) || isFraming(f.Name) || isForgedSpelling(f.Name) || named && head.Names(f.Name) {
+			continue
+		}
+		b = wire.AppendField(b, f.Name, f.Value)
+	}
+	proto := x.c.engine.forwardedProto(head.Values(forwardedProto), x.c.peer, x.c.engine.secure != nil)
+	b = wire.AppendField(b, forwardedFor, x.caller.Chain())
+	b = wire.AppendField(b, forwardedProto, proto)
+	b = wire.AppendField(b, forwardedHost, head.Host)
+	if upgrade := head.Values("Upgrade"); upgrade != nil && head.Minor == 1 && head.Length == 0 && head.Names("Upgrade") && isWebsocket(head.Method, upgrade) {
+		x.websocket = true
+		b = wire.AppendField(append(b, "Connection: Upgrade\r\n"...), "Upgrade", upgrade[0])
+	}
+	switch {
+	case head.Length == wire.Chunked:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+		if announced != "" {
+			b = appendAnnounced(b, announced, isForgedSpelling)
+		}
+	case head.Length > 0 || saysLength(head.Method):
+		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)
+	}
+	if x.body.expects {
+		b = append(b, "Expect: 100-continue\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// saysLength reports whether requests of a method say that they have no body.
+func saysLength(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
+}
+
+// namesMore reports whether Connection names anything but what every connection may be told.
+func (x *fastExchange) namesMore() bool {
+	for i := range x.head.Fields {
+		f := &x.head.Fields[i]
+		if len(f.Name) == len("Connection") && strings.EqualFold(f.Name, "Connection") &&
+			!strings.EqualFold(f.Value, "keep-alive") && !strings.EqualFold(f.Value, "close") {
+			return true
+		}
+	}
+	return false
+}
+
+// isHop reports whether a field belongs to one hop alone (RFC 9110, section 7.6.1; RFC 2616, section 13.5.1).
+func isHop(name string) bool {
+	switch len(name) {
+	case 2:
+		return strings.EqualFold(name, "Te")
+	case 7:
+		return strings.EqualFold(name, "Trailer") || strings.EqualFold(name, "Upgrade")
+	case 10:
+		return strings.EqualFold(name, "Connection") || strings.EqualFold(name, "Keep-Alive")
+	case 16:
+		return strings.EqualFold(name, "Proxy-Connection")
+	case 17:
+		return strings.EqualFold(name, "Transfer-Encoding")
+	case 18:
+		return strings.EqualFold(name, "Proxy-Authenticate")
+	case 19:
+		return strings.EqualFold(name, "Proxy-Authorization")
+	}
+	return false
+}
+
+// isFraming reports whether a request's field is written anew, from what was understood.
+func isFraming(name string) bool {
+	switch len(name) {
+	case 4:
+		return strings.EqualFold(name, "Host")
+	case 6:
+		return strings.EqualFold(name, "Expect")
+	case 14:
+		return strings.EqualFold(name, "Content-Length")
+	}
+	return false
+}
+
+// isForgedSpelling is isForged for names in any case.
+func isForgedSpelling(name string) bool {
+	switch name[0] | 0x20 {
+	case 'x', 'f', 't', 'c', 'h':
+		return isForged(http.CanonicalHeaderKey(name))
+	}
+	return false
+}
+
+// appendAnnounced appends a Trailer field without the names that will not be passed on.
+func appendAnnounced(b []byte, list string, drops func(string) bool) []byte {
+	begun := false
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.Trim(name, " \t"); !wire.IsToken(name) || drops(name) {
+			continue
+		}
+		if b = append(b, ", "...); !begun {
+			b = append(b[:len(b)-2], "Trailer: "...)
+		}
+		b, begun = append(b, name...), true
+	}
+	if begun {
+		b = append(b, "\r\n"...)
+	}
+	return b
+}
+
+// converse sends the request and reads the head of its answer. A connection that was kept may have been closed by the other side
+// just now: then, before any of an answer came, a request that may be repeated and has no body goes to another.
+func (x *fastExchange) converse(streams bool) error {
+	c := x.c
+	for want := (upstream.Want{Now: x.start}); ; want.Fresh = true {
+		u, err := c.engine.pool.Take(c.ctx, want)
+		if err != nil {
+			return err
+		}
+		x.conn = u
+		c.up.Store(u)
+		if c.gone.Load() {
+			return errGone
+		}
+		err = x.talk(u, streams)
+		if err == nil {
+			return nil
+		}
+		c.endWatch()
+		if c.gone.Load() || !u.Reused() || x.heard || x.head.Length != 0 || !isIdempotent(x.head.Method) || isTimeout(err) {
+			return err
+		}
+		x.giveUp(nil) // kept connections end: nothing is wrong with the address
+	}
+}
+
+var errGone = errors.New("the client went away")
+
+func isIdempotent(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+// talk sends the request on u and reads the head of the answer.
+func (x *fastExchange) talk(u *upstream.Conn, streams bool) error {
+	if _, err := u.Write(x.out); err != nil {
+		return err
+	}
+	switch {
+	case streams && x.body.expects:
+		u.AwaitContinue(time.Now())
+	case streams:
+		x.startUpload(u)
+	default:
+		x.sent = true
+		u.AwaitHead(x.start)
+		x.c.beginWatch()
+	}
+	for {
+		err := x.hear(u)
+		if err != nil && isTimeout(err) && streams && x.upload == nil {
+			x.startUpload(u) // the upstream does not say whether it wants the body
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		switch status := x.res.Status; {
+		case status == http.StatusContinue:
+			if streams && x.upload == nil {
+				x.startUpload(u)
+			}
+		case status == http.StatusSwitchingProtocols || status >= 200:
+			if x.upload != nil {
+				x.upload.answered()
+			}
+			return nil
+		case x.head.Minor == 1:
+			x.inform()
+		}
+	}
+}
+
+// mostAnswerHead is the largest head of an answer.
+const mostAnswerHead = 256 << 10
+
+// hear reads one head.
+func (x *fastExchange) hear(u *upstream.Conn) error {
+	for {
+		if head := u.Reader.ResponseHead(); head != "" {
+			return x.res.Parse(head, x.head.Method)
+		}
+		err := u.Reader.Fill(mostAnswerHead)
+		x.heard = x.heard || len(u.Reader.Buffered()) > 0
+		if errors.Is(err, io.EOF) {
+			return errNoAnswer
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+var errNoAnswer = errors.New("the connection ended before an answer came")
+
+// inform passes an informational answer on, without what only a final one can say of the limit.
+func (x *fastExchange) inform() {
+	b := wire.AppendStatus(nil, x.res.Status, x.res.Reason)
+	for _, f := range x.res.Fields {
+		if !isHop(f.Name) && !isFraming(f.Name) && !x.res.Names(f.Name) && !x.answer.Owns(f.Name) {
+			b = wire.AppendField(b, f.Name, f.Value)
+		}
+	}
+	_, _ = x.c.Write(append(b, "\r\n"...)) // the final one meets the error again
+}
+
+// upstreamFailed answers for an upstream that did not.
+func (x *fastExchange) upstreamFailed(err error) {
+	at := x.c.engine.options.Upstream.Host
+	if x.conn != nil {
+		at = x.conn.Address().Host
+	}
+	var sent, stuck error
+	if x.upload != nil {
+		sent, stuck = x.endUpload()
+	}
+	if sent != nil {
+		x.giveUp(nil)
+		x.bodyFailed(sent)
+		return
+	}
+	if stuck != nil {
+		err = stuck
+	}
+	x.giveUp(err)
+	x.fail(x.c.engine.noUpstream(x.head.Method, at, err))
+}
+
+// giveUp ends the use of the upstream's connection. failure counts against its address.
+func (x *fastExchange) giveUp(failure error) {
+	if x.upload != nil {
+		x.endUpload()
+	}
+	x.c.endWatch()
+	if x.conn != nil {
+		x.c.up.Store(nil)
+		x.conn.Drop(failure)
+		x.conn = nil
+	}
+}
+
+// abandon is giveUp for an exchange that broke off inside the gateway.
+func (x *fastExchange) abandon() { x.giveUp(nil) }
+
+// An upload sends the body of a request while its answer is awaited.
+type upload struct {
+	done  chan struct{}
+	sent  error // why the body did not arrive whole here
+	stuck error // why it did not go out
+
+	mu   sync.Mutex
+	head bool // the answer's is there
+}
+
+// answered says that the head of the answer is there, and so is not waited for any more.
+func (l *upload) answered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.head = true
+}
+
+func (x *fastExchange) startUpload(u *upstream.Conn) {
+	l := &upload{done: make(chan struct{})}
+	x.upload = l
+	u.AwaitStream() // the time for an answer runs from the end of the request
+	x.c.engine.serving.Go(func() {
+		if !x.sendBody(u, l) {
+			_ = u.Close() // ends the wait for an answer, which must find out why
+		}
+	})
+}
+
+// sendBody sends the body of the request. It reports false where there is nothing more to wait for.
+func (x *fastExchange) sendBody(u *upstream.Conn, l *upload) bool {
+	defer close(l.done)
+	if l.sent, l.stuck = x.pass(u); l.sent != nil || isTimeout(l.stuck) {
+		return false
+	}
+	x.sent = l.stuck == nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.head {
+		u.AwaitHead(time.Now())
+	}
+	if x.sent {
+		x.c.beginWatch()
+	}
+	return true
+}
+
+// endUpload waits for the upload to end, and ends it where it goes on.
+func (x *fastExchange) endUpload() (sent, stuck error) {
+	l := x.upload
+	select {
+	case <-l.done:
+	default:
+		x.c.interrupt()
+		_ = x.conn.Close()
+		<-l.done
+		x.c.resume()
+		l.sent = nil // that was us
+	}
+	x.upload = nil
+	return l.sent, l.stuck
+}
+
+// pass copies the body of the request to the upstream.
+func (x *fastExchange) pass(u *upstream.Conn) (received, sent error) {
+	chunked := x.head.Length == wire.Chunked
+	p := copies.Get().(*copyBuffer)
+	defer copies.Put(p)
+	for {
+		n, err := x.body.Read(p.room())
+		if n > 0 {
+			if _, err := u.Write(p.piece(n, chunked)); err != nil {
+				return nil, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err, nil
+		}
+	}
+	if !chunked {
+		return nil, nil
+	}
+	announced := strings.Join(x.head.Values("Trailer"), ",")
+	end := append(p.all[:0], "0\r\n"...)
+	for _, f := range x.body.Trailers() {
+		if listed(announced, f.Name) && !isForgedSpelling(f.Name) {
+			end = wire.AppendField(end, f.Name, f.Value)
+		}
+	}
+	_, err := u.Write(append(end, "\r\n"...))
+	return nil, err
+}
+
+// A copyBuffer is what bodies are copied through, with room for a chunk's framing around it.
+type copyBuffer struct{ all [chunkHead + 32<<10 + 2]byte }
+
+// chunkHead is the room for a chunk's size line: four hexadecimal digits are enough for the buffer.
+const chunkHead = 6
+
+func (p *copyBuffer) room() []byte { return p.all[chunkHead : len(p.all)-2] }
+
+// piece returns the n bytes in room as they are sent.
+func (p *copyBuffer) piece(n int, chunked bool) []byte {
+	if !chunked {
+		return p.all[chunkHead : chunkHead+n]
+	}
+	const digits = "0123456789abcdef"
+	p.all[0], p.all[1], p.all[2], p.all[3] = digits[n>>12&15], digits[n>>8&15], digits[n>>4&15], digits[n&15]
+	p.all[4], p.all[5] = '\r', '\n'
+	p.all[chunkHead+n], p.all[chunkHead+n+1] = '\r', '\n'
+	return p.all[:chunkHead+n+2]
+}
+
+var copies = sync.Pool{New: func() any { return new(copyBuffer) }}

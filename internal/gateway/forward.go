@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/weirlimit/weir/headers"
+)
+
+const (
+	forwardedFor   = "X-Forwarded-For"
+	forwardedProto = "X-Forwarded-Proto"
+	forwardedHost  = "X-Forwarded-Host"
+)
+
+// stripForged removes the fields by which a client could tell a backend another path, method, address or scheme than the
+// ones that were counted (D10, D12). A backend may read an underscore for a dash (CGI does), so that spelling goes too.
+func stripForged(h http.Header) {
+	for name := range h {
+		switch name[0] {
+		case 'X', 'x', 'F', 'f', 'T', 't', 'C', 'c', 'H', 'h':
+			if isForged(name) {
+				delete(h, name)
+			}
+		}
+	}
+}
+
+func isForged(name string) bool {
+	if strings.IndexByte(name, '_') >= 0 {
+		name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	}
+	if strings.HasPrefix(name, "X-Forwarded") {
+		return true
+	}
+	switch name {
+	case "Forwarded", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Client-Ip", "X-Remote-Ip",
+		"X-Remote-Addr", "X-Originating-Ip", "X-Original-Forwarded-For", "X-Original-Host", "X-Host", "X-Proxyuser-Ip",
+		"Cf-Connecting-Ip", "X-Envoy-External-Address",
+		"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method",
+		"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Rewrite-Uri", "X-Override-Url", "X-Original-Path",
+		"X-Envoy-Original-Path", "X-Waf-Rewrite-Url", "Http2-Settings":
+		return true
+	}
+	return false
+}
+
+// stripUpgrade removes every Upgrade but a websocket's: h2c above all would open a tunnel through which requests pass
+// uncounted. What Connection says of it goes with it (httputil drops that field).
+func stripUpgrade(r *http.Request) {
+	delete(r.Header, "Http2-Settings")
+	u, ok := r.Header["Upgrade"]
+	if !ok {
+		return
+	}
+	if !r.ProtoAtLeast(1, 1) || !isWebsocket(r.Method, u) {
+		delete(r.Header, "Upgrade")
+	}
+}
+
+// isWebsocket reports whether an HTTP/1.1 request with those Upgrade lines asks for a websocket and nothing else.
+func isWebsocket(method string, upgrade []string) bool {
+	return len(upgrade) == 1 && strings.EqualFold(strings.TrimSpace(upgrade[0]), "websocket") && method == http.MethodGet
+}
+
+// forwardedProto returns the scheme of the client's connection: this one's, unless a trusted proxy stands between and
+// says otherwise. said are the lines of X-Forwarded-Proto.
+func (g *Gateway) forwardedProto(said []string, peer string, secured bool) string {
+	if len(said) == 1 && (said[0] == "http" || said[0] == "https") && len(g.options.TrustedProxies) > 0 {
+		if peer, err := netip.ParseAddrPort(peer); err == nil && g.trusts(peer.Addr()) {
+			return said[0]
+		}
+	}
+	if secured {
+		return "https"
+	}
+	return "http"
+}
+
+// forgetLimits removes an upstream's own values of our fields.
+func (g *Gateway) forgetLimits(h http.Header) {
+	for name := range h {
+		if g.isOurs(name) {
+			delete(h, name)
+		}
+	}
+}
+
+// isOurs reports whether a field, however spelled, is one that only the limiter may say, whatever covers the request.
+func (g *Gateway) isOurs(name string) bool {
+	switch {
+	case strings.EqualFold(name, headers.Limit), strings.EqualFold(name, headers.Remaining), strings.EqualFold(name, headers.Reset),
+		strings.EqualFold(name, headers.RetryAfter), strings.EqualFold(name, headers.Date):
+		return true
+	case strings.EqualFold(name, headers.RateLimit), strings.EqualFold(name, headers.Policy):
+		return g.options.IETF
+	}
+	return false
+}
+
+// A failure is what is said of an exchange with the upstream that came to nothing.
+type failure struct {
+	status        int
+	code, message string
+}
+
+var (
+	upstreamTimeout     = failure{http.StatusGatewayTimeout, "upstream_timeout", "The service behind this address did not answer in time. Please try again."}
+	upstreamUnavailable = failure{http.StatusBadGateway, "upstream_unavailable", "The service behind this address is not available. Please try again later."}
+	bodyBroken          = failure{http.StatusBadRequest, "invalid_request", "The request body stopped arriving or is malformed."} // the connection ends with it
+)
+
+func (f *failure) write(w http.ResponseWriter) { writeError(w, f.status, f.code, f.message) }
+
+// noUpstream says in the log that the upstream did not answer, and returns what the client is told.
+func (g *Gateway) noUpstream(method, at string, err error) *failure {
+	if isTimeout(err) {
+		g.log.Warn("the upstream did not answer in time", "method", method, "upstream", at, "error", err)
+		return &upstreamTimeout
+	}
+	g.log.Warn("the upstream is not available", "method", method, "upstream", at, "error", err)
+	return &upstreamUnavailable
+}
+
+// bodyTooLarge is what is said of a request whose body is longer than limit.
+func bodyTooLarge(limit int64) failure {
+	return failure{http.StatusRequestEntityTooLarge, "payload_too_large",
+		fmt.Sprintf("The request body is larger than the %d bytes that are allowed here.", limit)}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// bodyFailed answers a request whose body did not arrive whole.
+func bodyFailed(w http.ResponseWriter, err error) {
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		f := bodyTooLarge(large.Limit)
+		f.write(w)
+		return
+	}
+	w.Header().Set("Connection", "close")
+	bodyBroken.write(w)
+}
