@@ -13,7 +13,7 @@ import (
 type Body struct {
 	src      *Reader
 	state    state
-	answer   bool  // a response's
+	answer   bool  // it is a response's
 	left     int64 // of a known length, or of the chunk
 	extra    int   // bytes of chunk extensions so far
 	trailers []Field
@@ -50,8 +50,8 @@ func (b *Body) Reset(src *Reader, length int64) {
 	}
 }
 
-// ResetAnswer is Reset for the body of a response. No trailer of it is refused, since its head is on its way already: one that
-// would frame a message is left out.
+// ResetAnswer is Reset for the body of a response. Trailers that belong in the head are left out of it, not refused: its head is
+// on its way already.
 func (b *Body) ResetAnswer(src *Reader, length int64) {
 	b.Reset(src, length)
 	b.answer = true
@@ -90,8 +90,8 @@ func (b *Body) Read(p []byte) (int, error) {
 // Done reports whether the body was read to its end, trailers included: only then may the connection be used again.
 func (b *Body) Done() bool { return b.state == whole }
 
-// Trailers are the field lines behind the last chunk, once Done, but for those that RFC 9110, section 6.5.1, keeps out of trailers.
-// Of a request those that would frame or route it are a *Refusal.
+// Trailers are the field lines behind the last chunk, once Done: their names are none of framing, routing, authentication or
+// the message's own (RFC 9110, section 6.5.1: those are a *Refusal).
 func (b *Body) Trailers() []Field { return b.trailers }
 
 // direct reads once, at most what is left.
@@ -264,13 +264,15 @@ func (b *Body) trailer(in []byte) (hungry bool) {
 		_ = b.fail(refusal)
 		return false
 	}
+	if b.answer {
+		fields = slices.DeleteFunc(fields, func(f Field) bool { return !trails(f.Name) })
+	}
 	for i := range fields {
-		if !b.answer && frames(fields[i].Name) {
+		if !trails(fields[i].Name) {
 			b.refuse(400, "a trailer that belongs in the head")
 			return false
 		}
 	}
-	fields = slices.DeleteFunc(fields, func(f Field) bool { return !trails(f.Name) })
 	b.state, b.trailers = whole, fields
 	return false
 }

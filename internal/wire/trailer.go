@@ -2,14 +2,6 @@ package wire
 
 import "strings"
 
-// framers are those of headOnly by which a message ends, or that say where it goes: as a trailer nobody sends them in good faith.
-var framers = map[string]bool{
-	"transfer-encoding": true, "content-length": true, "connection": true, "host": true, "trailer": true, "te": true, "upgrade": true,
-}
-
-// frames reports whether a request's trailer would frame the request, or route it.
-func frames(name string) bool { return framers[strings.ReplaceAll(strings.ToLower(name), "_", "-")] }
-
 // headOnly are the fields that RFC 9110, section 6.5.1, keeps out of trailers by what they are for: whoever merges trailers into
 // the head, as some backends do, would act on them after we have judged the head without them.
 var headOnly = map[string]bool{
