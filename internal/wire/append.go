@@ -23,7 +23,7 @@ func AppendStatus(dst []byte, status int, reason string) []byte {
 }
 
 // AppendChunk appends a chunk's size line; the bytes and "\r\n" are to follow. 0 is the last chunk: trailer lines and an
-// empty line are to follow.
+// empty line are to follow. There are no sizes below.
 func AppendChunk(dst []byte, size int) []byte {
 	return append(strconv.AppendUint(dst, uint64(size), 16), "\r\n"...)
 }

@@ -59,7 +59,8 @@ func (b *Body) ResetAnswer(src *Reader, length int64) {
 
 // Read returns the next bytes of the body without its framing, and io.EOF behind the last one (at once with the last bytes of
 // a known length, and of chunks where the end has come with them). It reads nothing beyond the body but into the Reader. A body
-// that breaks off is io.ErrUnexpectedEOF; one whose framing is wrong is a *Refusal. Errors stay.
+// that breaks off is io.ErrUnexpectedEOF; one whose framing is wrong is a *Refusal, of a
+// status for whoever sent a request (400, 431). Errors stay.
 func (b *Body) Read(p []byte) (int, error) {
 	switch {
 	case b.state == whole:

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"pgregory.net/rapid"
+
 	"github.com/weirlimit/weir/internal/wire"
 )
 
@@ -93,4 +95,23 @@ func FuzzResponses(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, stream, method string) { checkAnswer(t, stream, method) })
+}
+
+func TestAnswersAreReadAlike(t *testing.T) {
+	piece := func(usual ...string) *rapid.Generator[string] { return rapid.SampledFrom(usual) }
+	status := piece("HTTP/1.1 200 OK", "HTTP/1.1 200", "HTTP/1.0 200 OK", "HTTP/1.1 204 No Content", "HTTP/1.1 304 Not Modified", "HTTP/1.1 100 Continue",
+		"HTTP/1.1 404 ", "HTTP/1.1 600 É", "HTTP/1.2 200 OK", "HTTP/1.1  200 OK", "HTTP/1.1 20 OK")
+	line := piece("A: b", "A:\tb c ", "Content-Length: 5", "Content-Length: 0", "Content-Length: 5, 5", "Transfer-Encoding: chunked", "Transfer-Encoding: gzip",
+		"Connection: close", "Connection: keep-alive, A", "Set-Cookie: a=b", "Trailer: T", "A : b", " c", "Date: x")
+	behind := piece("", "hello", "hello, and more", "0\r\n\r\n", "5\r\nhello\r\n0\r\nT: u\r\n\r\nmore", "5;x\r\nhello\r\n00\r\n\r\n", "5 \r\nhello\r\n0\r\n\r\n",
+		"bb8\r\n"+strings.Repeat("d", 3000)+"\r\n1\r\nx\r\n0\r\nHost: x\r\n\r\n", "bb8\r\n"+strings.Repeat("d", 3000)+"\r\n1\r\nx\r\n0\r\n\r\n")
+	odd := piece("\r", "\n", " ", "\x00", ":", ",", "\r\n\r\n", "0")
+	rapid.Check(t, func(t *rapid.T) {
+		s := status.Draw(t, "status") + "\r\n" + strings.Join(append(rapid.SliceOfN(line, 0, 3).Draw(t, "lines"), "", ""), "\r\n") + behind.Draw(t, "behind")
+		if rapid.IntRange(0, 3).Draw(t, "odd ones") == 0 {
+			at := rapid.IntRange(0, len(s)).Draw(t, "at")
+			s = s[:at] + odd.Draw(t, "odd") + s[at:]
+		}
+		checkAnswer(t, s, piece("GET", "HEAD", "POST").Draw(t, "method"))
+	})
 }
