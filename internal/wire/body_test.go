@@ -58,6 +58,7 @@ var bodies = []struct {
 	{what: "data longer than its chunk", stream: "1\r\nxy\r\n0\r\n\r\n", want: "x", status: 400},
 	{what: "data that ends with a bare LF", stream: "1\r\nx\n0\r\n\r\n", want: "x", status: 400},
 	{what: "data that ends with a bare CR", stream: "1\r\nx\r0\r\n\r\n", want: "x", status: 400},
+	{what: "data that ends with a CR and another byte", stream: "1\r\nx\ra0\r\n\r\n", want: "x", status: 400},
 	{what: "data without an end", stream: "1\r\nx0\r\n\r\n", want: "x", status: 400},
 
 	{what: "an end without its empty line", stream: "0\r\n", broken: true},

@@ -72,7 +72,7 @@ func TestOneEmptyLineBeforeEachRequest(t *testing.T) {
 
 func TestFillBuffersAtMostWhatIsAllowed(t *testing.T) {
 	for _, most := range []int{1, 100, smallSize, smallSize + 1, size1, 10_000, size2, size3, size3 + 1, 300_000} {
-		r := fed(&endless{text: "x"})
+		r := fed(&endless{text: strings.Repeat("x", 777)})
 		var err error
 		for err == nil {
 			err = r.Fill(most)
@@ -150,12 +150,35 @@ func TestErrorsOfAConnectionAreReported(t *testing.T) {
 	if n, err := fed(stuck{}).Read(nil); n != 0 || err != nil {
 		t.Errorf("a read of nothing gives %d, %v", n, err)
 	}
-	both := fed(iotest.DataErrReader(strings.NewReader("ab")))
+	both := fed(&laden{err: broken})
 	if err := both.Fill(10); err != nil {
 		t.Errorf("bytes with an error: %v", err)
 	}
-	if err := both.Fill(10); err != io.EOF {
+	if err := both.Fill(10); err != broken {
 		t.Errorf("the error that came with bytes: %v", err)
+	}
+}
+
+// laden gives a byte with an error, once, and nothing wrong after that.
+type laden struct{ err error }
+
+func (l *laden) Read(p []byte) (int, error) {
+	err := l.err
+	l.err = nil
+	return copy(p, "x"), err
+}
+
+// Trailers have their bound also where more is buffered already, as behind a long head.
+func TestTrailersAreBoundedWhateverIsBuffered(t *testing.T) {
+	for size, want := range map[int]error{MostTrailerBytes: io.EOF, MostTrailerBytes + 1: &Refusal{431, "more bytes of trailers than allowed"}} {
+		r := fed(strings.NewReader("0\r\nA: " + strings.Repeat("b", size-len("A: \r\n\r\n")) + "\r\n\r\n"))
+		for r.Fill(64<<10) == nil {
+		}
+		var b Body
+		b.Reset(r, Chunked)
+		if _, err := b.Read(make([]byte, 10)); err == nil || err.Error() != want.Error() {
+			t.Errorf("trailers of %d bytes: %v, want %v", size, err, want)
+		}
 	}
 }
 

@@ -78,6 +78,8 @@ var requestHeads = []struct {
 	{"HTTP/x.1", get("GET / HTTP/x.1"), 400},
 	{"http/1.1", get("GET / http/1.1"), 400},
 	{"a blank behind the version", get("GET / HTTP/1.1 "), 400},
+	{"another byte for the CR behind the version", "GET / HTTP/1.1x\nHost: h\r\n\r\n", 400},
+	{"another byte for the LF behind the version", "GET / HTTP/1.1\rxHost: h\r\n\r\n", 400},
 	{"two blanks before the version", get("GET /  HTTP/1.1"), 400},
 	{"a tab before the version", get("GET /\tHTTP/1.1"), 400},
 
