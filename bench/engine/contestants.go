@@ -166,10 +166,14 @@ http {
 			limit_req zone=all %[8]s nodelay;
 			proxy_pass http://back;
 		}
-		location ~ ^/api/(large|upload)$ {
-			client_body_buffer_size 1m;
+		location = /api/large {
 			proxy_buffers 8 32k;
 			proxy_buffer_size 32k;
+			limit_req zone=all %[8]s nodelay;
+			proxy_pass http://back;
+		}
+		location = /api/upload {
+			client_body_buffer_size 1m;
 			limit_req zone=all %[8]s nodelay;
 			proxy_pass http://back;
 		}

@@ -187,7 +187,7 @@ func repeat(ctx context.Context, address, path string, until time.Time, one tran
 }
 
 func upload(c *net.TCPConn, file *os.File) error {
-	if err := sendBody(c, "POST /api/upload HTTP/1.1\r\nHost: api.example.com\r\nContent-Type: application/octet-stream\r\n", file); err != nil {
+	if err := sendBody(c, "POST "+uploadPath+" HTTP/1.1\r\nHost: api.example.com\r\nContent-Type: application/octet-stream\r\n", file); err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}
 	return takeAnswer(c, 3)

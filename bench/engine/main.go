@@ -54,7 +54,7 @@ func run() error {
 	docs := flag.String("docs", "", "the directory whose performance.md gets the tables")
 	save := flag.String("save", "", "a file that gets all figures, as JSON")
 	from := flag.String("from", "", "do not measure: show what -save has kept")
-	flag.StringVar(&p.perf, "perf", "", "a directory that gets what perf records of each Weir, after each case's rounds")
+	flag.StringVar(&p.perf, "perf", "", "a directory that gets what perf records of each contestant, after each case's rounds")
 	flag.Parse()
 	if *quick {
 		p.rounds, p.length, p.brief = 3, time.Second, *names == ""

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	bodyBytes = 10 << 20
-	smallPath = "/api/v1/widget/typing"
-	largePath = "/api/large"
+	bodyBytes  = 10 << 20
+	smallPath  = "/api/v1/widget/typing"
+	largePath  = "/api/large" // nginx's configuration names these two
+	uploadPath = "/api/upload"
 )
 
 // A message is the head of a request or of an answer.

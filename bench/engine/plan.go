@@ -159,7 +159,7 @@ func (p plan) takeTurns(ctx context.Context, w *world, c benchCase, r *results) 
 	}
 	if p.perf != "" && !c.fresh {
 		for _, e := range all {
-			if strings.HasPrefix(e.name, "weir") && !r.failed(c.name, e.name) {
+			if !r.failed(c.name, e.name) {
 				if err := p.record(ctx, w, c, e); err != nil {
 					return err
 				}
@@ -215,7 +215,7 @@ func (p plan) record(ctx context.Context, w *world, c benchCase, e entrant) erro
 	if err := os.MkdirAll(p.perf, 0o755); err != nil {
 		return err
 	}
-	file := filepath.Join(p.perf, c.name+strings.NewReplacer(", --", "-", " ", "-").Replace(strings.TrimPrefix(e.name, "weir"))+".data")
+	file := filepath.Join(p.perf, c.name+"-"+strings.NewReplacer(", --", "-", ", ", "-", ": ", "-", " ", "-").Replace(e.name)+".data")
 	perf := exec.CommandContext(ctx, "perf", "record", "-q", "-g", "-F", "1999", "-o", file, "-p", strconv.Itoa(e.server.pid))
 	perf.Stderr, perf.Cancel = os.Stderr, func() error { return perf.Process.Signal(os.Interrupt) }
 	if err := perf.Start(); err != nil {
