@@ -85,6 +85,7 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 		TrustedProxies: f.trustedProxies,
 		Degraded:       e.degraded,
 		Log:            log,
+		Engine:         engines[f.engine.value],
 	}
 	if f.handOver != nil {
 		o.Limits.Linger = sayGoodbye

@@ -20,6 +20,7 @@ type serveFlags struct {
 	policy    string // empty: the contract
 	candidate string // empty: none
 	upstream  upstreams
+	engine    choice
 
 	store         store
 	data          string
@@ -62,6 +63,7 @@ func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
 		admin:          adminAddr{at: defaultAdmin},
+		engine:         choice{value: engineAuto, of: []string{engineAuto, engineStd}},
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
@@ -87,6 +89,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy to evaluate on the same requests, and never enforce")
 	flags.Var(&f.upstream, "upstream", "the backend to protect, at one address or several, which share what comes; repeatable (default the built-in sample backend)")
+	flags.Var(&f.engine, "engine", "what speaks HTTP/1.1 before --upstream: auto is Weir's own engine, but net/http where traces are on; std is net/http. HTTP/2 and the sample backend are net/http's in any case")
 	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
 	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, in B, KiB, MiB or GiB; not with --upstream")
@@ -124,6 +127,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
 		[]string{"memory", "redis://", "rediss://", "redis-sentinel://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
+	words("engine", f.engine.of...)
 	words("log-format", f.logFormat.of...)
 	words("cors-origins", "*")
 	for _, name := range []string{"proxy-protocol", "ietf-headers", "access-log", "demo"} {

@@ -31,6 +31,7 @@ func (e *edge) announce(w io.Writer, f *serveFlags, front *sockets) error {
 		row("admin", "%s", e.adminLine)
 	}
 	row("backend", "%s", e.backendLine)
+	row("engine", "%s", e.engineLine(f))
 	row("sessions", "%s", e.sessionsLine)
 	row("API tokens", "%s", e.tokensLine)
 	if e.tracesLine != "" {
