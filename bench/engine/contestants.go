@@ -16,6 +16,7 @@ const (
 	fasthttpName = "fasthttp, bare page"
 	proxyName    = "ReverseProxy, bare"
 	floorName    = "floor: bytes unread"
+	soleName     = "weir" // a binary that has no --engine
 	stdName      = "weir, --engine std"
 	autoName     = "weir, --engine auto"
 )
@@ -38,7 +39,7 @@ type contestant struct {
 	start func(ctx context.Context, w *world, s setup) (*server, error)
 }
 
-// contestants returns them in the order of the tables. The second of Weir's needs a binary that has --engine.
+// contestants returns them in the order of the tables. A binary without --engine is measured once.
 func (w *world) contestants() []contestant {
 	bare := func(name string) func(context.Context, *world, setup) (*server, error) {
 		return func(ctx context.Context, w *world, s setup) (*server, error) { return startBare(ctx, w, name, s) }
@@ -50,7 +51,7 @@ func (w *world) contestants() []contestant {
 		{nginxName, false, startNginx}, {againName, true, startNginx}, {floorName, true, bare("floor")}, {fasthttpName, true, bare("fasthttp")}, {proxyName, true, bare("proxy")},
 	}
 	if !w.engines {
-		return append(all, contestant{stdName, false, of()})
+		return append(all, contestant{soleName, false, of()})
 	}
 	return append(all, contestant{stdName, false, of("--engine", "std")}, contestant{autoName, false, of("--engine", "auto")})
 }

@@ -15,7 +15,7 @@ const none = "–"
 
 // names are all that may be in a table, in their order.
 func names() []string {
-	return []string{nginxName, againName, floorName, fasthttpName, proxyName, stdName, autoName}
+	return []string{nginxName, againName, floorName, fasthttpName, proxyName, soleName, stdName, autoName}
 }
 
 // String returns all tables of what was measured, in Markdown.
@@ -26,7 +26,8 @@ func (r *results) String() string {
 			fmt.Fprintf(&b, "%s:\n\n%s\n", title, page.Table(head, rows))
 		}
 	}
-	say("What the gateway aims at", []string{"", "aim", "here", ""}, r.aims())
+	weir, aims := r.aims()
+	say("What the gateway aims at, of `"+strings.Replace(weir, ",", " serve", 1)+"`", []string{"", "aim", "here", ""}, aims)
 	requests := []string{"", "CPU, µs a request", "× nginx", "requests/s", "of its core", "p99, ms", "× nginx's"}
 	for _, c := range []struct{ name, title string }{
 		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections that always ask", connections)},
@@ -90,13 +91,26 @@ func (r *results) times(name, figure, contestant string) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// aims holds what the engine that is the default aims at against what it reached. What was not measured is left out.
-func (r *results) aims() (rows [][]string) {
-	weir := stdName
-	if slices.ContainsFunc(slices.Collect(maps.Values(r.Samples)), func(figures map[string]map[string][]float64) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Values(figures)), func(of map[string][]float64) bool { return len(of[autoName]) > 0 })
-	}) {
-		weir = autoName
+// has reports whether anything of a contestant was measured.
+func (r *results) has(contestant string) bool {
+	for _, of := range r.Samples {
+		for _, samples := range of {
+			if len(samples[contestant]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// aims holds what the engine that is the default aims at against what it reached, and which that is. What was not measured is left
+// out.
+func (r *results) aims() (weir string, rows [][]string) {
+	weir = soleName
+	for _, name := range []string{stdName, autoName} { // the default is the last
+		if r.has(name) {
+			weir = name
+		}
 	}
 	judge := func(what, aim, here string, met bool) {
 		verdict := "met"
@@ -127,9 +141,9 @@ func (r *results) aims() (rows [][]string) {
 		judge(fmt.Sprintf("%s idle connections", digits(float64(r.Idle))), "under 100 MiB resident", digits(median(xs)), median(xs) < 100)
 	}
 	for i := range rows {
-		rows[i][0] = strings.ToUpper(rows[i][0][:1]) + rows[i][0][1:] + " (" + strings.TrimPrefix(weir, "weir, ") + ")"
+		rows[i][0] = strings.ToUpper(rows[i][0][:1]) + rows[i][0][1:]
 	}
-	return rows
+	return weir, rows
 }
 
 func bold(name string) string {
