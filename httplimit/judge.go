@@ -20,6 +20,8 @@ type Question struct {
 	Chosen bool       // Match is what covers the request, also where that is nothing
 	Cost   int64      // weir.Request.Cost: 0 is the limiter's own, weir.Peek spends nothing
 	Public bool       // what is asked for needs no credential: never 401
+
+	Arrival time.Time // from which Observation.Latency is counted; zero: from now on
 }
 
 // An Answer is what the limiter says to one Question, as values: no HTTP engine is part of it. An engine
@@ -41,6 +43,7 @@ type Answer struct {
 	denies     bool                                  // X-Weir-Denial is ours
 	ietf       *[fieldDenial - fieldRateLimit]string // nil: switched off
 	refusal    *refusal                              // of an answer of our own
+	arrival    time.Time                             // Question.Arrival
 	scratch    *weir.Scratch                         // Judge's; nil where nobody asks who was counted
 }
 
@@ -64,7 +67,7 @@ func (m *Middleware) Judge(ctx context.Context, q Question, c *identity.Caller, 
 	if values == nil {
 		values = new(fieldValues)
 	}
-	*values, a.values = fieldValues{}, values
+	*values, a.values, a.arrival = fieldValues{}, values, q.Arrival
 	match := q.Match
 	if !q.Chosen && match.Limiter() == nil && !match.Beside() {
 		match = m.decider.Match(q.Method, q.Path)
@@ -84,8 +87,8 @@ func (m *Middleware) Judge(ctx context.Context, q Question, c *identity.Caller, 
 // struct that was written a moment ago and is copied whole costs a stall each time (40 ns here).
 func (m *Middleware) judge(ctx context.Context, match *weir.Match, cost int64, access access, c *identity.Caller, a *Answer, scratch *weir.Scratch) error {
 	r := weir.Request{Keys: c, Cost: cost, Match: *match, Scratch: scratch}
-	var start time.Time
-	if m.options.Observe != nil {
+	start := a.arrival
+	if m.options.Observe != nil && start.IsZero() {
 		start = m.options.Now()
 	}
 	a.Outcome, a.Status, a.retryAfter, a.refusal, a.ietf = Unlimited, 0, "", nil, nil

@@ -70,6 +70,14 @@ func (g *Gateway) newFastEngine(ctx context.Context) (*fastEngine, error) {
 	return e, nil
 }
 
+// recent returns a clock for those who ask often; nil where nobody keeps it.
+func (g *Gateway) recent() *atomic.Int64 {
+	if !g.Fast() {
+		return nil
+	}
+	return &g.now
+}
+
 // run serves connections from l until that is closed, and those that speak HTTP/2 by std. Connections live on when it returns.
 func (e *fastEngine) run(l net.Listener, std *http.Server) error {
 	e.handed.addr = l.Addr()
@@ -117,6 +125,7 @@ func (e *fastEngine) watchClients(ctx context.Context) {
 		case <-ticker.C:
 		}
 		tick := e.tick.Add(1)
+		e.now.Store(time.Now().UnixNano())
 		e.mu.Lock()
 		for c := range e.alive {
 			if c.isWaitingSince(tick) {

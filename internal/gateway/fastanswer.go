@@ -31,6 +31,9 @@ func (l *fieldList) put(name string, values []string) {
 }
 
 func (l *fieldList) remove(name string) {
+	if !l.has(name) {
+		return
+	}
 	*l = slices.DeleteFunc(*l, func(f wire.Field) bool { return len(f.Name) == len(name) && strings.EqualFold(f.Name, name) })
 }
 
@@ -39,7 +42,7 @@ func (l *fieldList) remove(name string) {
 func (x *fastExchange) complete(status int) {
 	if x.limited {
 		x.stamp(status)
-	} else if !x.has("Date") {
+	} else if !x.fields.has("Date") {
 		x.fields = append(x.fields, wire.Field{Name: "Date", Value: x.c.engine.dates.At(time.Now().Unix())})
 	}
 	if x.cors != nil && !x.preflight {
@@ -71,8 +74,13 @@ func (x *fastExchange) stamp(status int) {
 	}
 }
 
-func (x *fastExchange) has(name string) bool {
-	return slices.ContainsFunc(x.fields, func(f wire.Field) bool { return len(f.Name) == len(name) && strings.EqualFold(f.Name, name) })
+func (l *fieldList) has(name string) bool {
+	for i := range *l {
+		if f := &(*l)[i]; len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // send writes an answer of our own, whose header is complete.
@@ -82,7 +90,7 @@ func (x *fastExchange) send(status int, body []byte) {
 	sized := false
 	for i := range x.fields {
 		f := &x.fields[i]
-		sized = sized || strings.EqualFold(f.Name, "Content-Length")
+		sized = sized || len(f.Name) == len("Content-Length") && strings.EqualFold(f.Name, "Content-Length")
 		x.out = wire.AppendField(x.out, f.Name, f.Value)
 	}
 	if !sized && status != http.StatusNoContent {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+
 	"runtime/debug"
 	"strings"
 	"sync"

@@ -82,7 +82,7 @@ func (x *fastExchange) serve(c *fastConn, head string) (more bool) {
 }
 
 func (x *fastExchange) begin(c *fastConn) {
-	x.c, x.record = c, record{start: time.Now()}
+	x.c, x.record, x.over = c, record{start: time.Now()}, time.Time{}
 	x.limited, x.cors, x.origin, x.preflight, x.closes = false, nil, "", false, false
 	x.fields, x.out = x.fields[:0], x.out[:0]
 	x.relayed = relayed{}
@@ -117,7 +117,9 @@ func (x *fastExchange) end(more *bool) {
 		}
 	}
 	c.endWatch()
-	x.over = time.Now()
+	if x.over.IsZero() {
+		x.over = time.Now()
+	}
 	switch {
 	case x.tunnelled, x.aborted, x.gone:
 	case x.closes && x.body.Done() && len(c.in.Buffered()) == 0:
@@ -128,7 +130,7 @@ func (x *fastExchange) end(more *bool) {
 	}
 	if x.path != "" && c.engine.options.AccessLog != nil {
 		x.client = x.caller.Addr()
-		x.addTo(c.engine.options.AccessLog)
+		x.addTo(c.engine.options.AccessLog, x.over)
 	}
 	c.engine.active.add(-1)
 }
@@ -219,7 +221,7 @@ func (x *fastExchange) answerPreflight(w http.ResponseWriter, r *http.Request) {
 func (x *fastExchange) judge(public bool) (admitted bool) {
 	x.coverBy(x.choice.Match)
 	err := x.c.engine.limit.Judge(x.c.ctx, httplimit.Question{
-		Request: x, Method: x.head.Method, Path: x.asked.Path, Match: x.choice.Match, Chosen: true, Public: public,
+		Request: x, Method: x.head.Method, Path: x.asked.Path, Match: x.choice.Match, Chosen: true, Public: public, Arrival: x.start,
 	}, &x.caller, &x.answer)
 	if err != nil {
 		x.fail(&failure{http.StatusInternalServerError, "internal", "This request could not be judged."})

@@ -100,8 +100,8 @@ func (x *fastExchange) relayBody(chunked bool) (whole bool, err error) {
 	if body.Done() {
 		return true, nil
 	}
-	p := copies.Get().(*copyBuffer)
-	defer copies.Put(p)
+	p := borrow(res.Length)
+	defer func() { p.giveBack() }()
 	for {
 		if res.Length > 0 {
 			u.AwaitBody(time.Now())
@@ -114,6 +114,7 @@ func (x *fastExchange) relayBody(chunked bool) (whole bool, err error) {
 			if _, err := c.Write(p.piece(n, chunked)); err != nil {
 				return false, err
 			}
+			p = p.after(n)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -153,7 +154,8 @@ func (x *fastExchange) finishUpstream(whole bool) {
 	u := x.conn
 	x.conn = nil
 	if whole && x.sent && !x.res.Close && !x.c.gone.Load() {
-		u.Keep(time.Now())
+		x.over = time.Now()
+		u.Keep(x.over)
 	} else {
 		u.Drop(nil)
 	}
@@ -211,14 +213,15 @@ func (c *fastConn) tunnel(u *upstream.Conn) {
 
 // copyOneWay copies until from ends, which it passes on, or fails, which ends both ways.
 func copyOneWay(to io.Writer, from io.Reader, toConn, fromConn interface{ Close() error }) {
-	p := copies.Get().(*copyBuffer)
-	defer copies.Put(p)
+	p := borrow(wire.UntilClose)
+	defer func() { p.giveBack() }()
 	for {
 		n, err := from.Read(p.room())
 		if n > 0 {
 			if _, err := to.Write(p.piece(n, false)); err != nil {
 				break
 			}
+			p = p.after(n)
 		}
 		if errors.Is(err, io.EOF) {
 			if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -259,6 +260,7 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool) error {
 		x.sent = true
 		u.AwaitHead(x.start)
 		x.c.beginWatch()
+		runtime.Gosched() // others run first: then the answer is likely there, and need not be waited for
 	}
 	for {
 		err := x.hear(u)
@@ -269,6 +271,7 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool) error {
 		if err != nil {
 			return err
 		}
+		u.Answered()
 		switch status := x.res.Status; {
 		case status == http.StatusContinue:
 			if streams && x.upload == nil {
@@ -421,14 +424,15 @@ func (x *fastExchange) endUpload() (sent, stuck error) {
 // pass copies the body of the request to the upstream.
 func (x *fastExchange) pass(u *upstream.Conn) (received, sent error) {
 	chunked := x.head.Length == wire.Chunked
-	p := copies.Get().(*copyBuffer)
-	defer copies.Put(p)
+	p := borrow(x.head.Length)
+	defer func() { p.giveBack() }()
 	for {
 		n, err := x.body.Read(p.room())
 		if n > 0 {
 			if _, err := u.Write(p.piece(n, chunked)); err != nil {
 				return nil, err
 			}
+			p = p.after(n)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -450,25 +454,3 @@ func (x *fastExchange) pass(u *upstream.Conn) (received, sent error) {
 	_, err := u.Write(append(end, "\r\n"...))
 	return nil, err
 }
-
-// A copyBuffer is what bodies are copied through, with room for a chunk's framing around it.
-type copyBuffer struct{ all [chunkHead + 32<<10 + 2]byte }
-
-// chunkHead is the room for a chunk's size line: four hexadecimal digits are enough for the buffer.
-const chunkHead = 6
-
-func (p *copyBuffer) room() []byte { return p.all[chunkHead : len(p.all)-2] }
-
-// piece returns the n bytes in room as they are sent.
-func (p *copyBuffer) piece(n int, chunked bool) []byte {
-	if !chunked {
-		return p.all[chunkHead : chunkHead+n]
-	}
-	const digits = "0123456789abcdef"
-	p.all[0], p.all[1], p.all[2], p.all[3] = digits[n>>12&15], digits[n>>8&15], digits[n>>4&15], digits[n&15]
-	p.all[4], p.all[5] = '\r', '\n'
-	p.all[chunkHead+n], p.all[chunkHead+n+1] = '\r', '\n'
-	return p.all[:chunkHead+n+2]
-}
-
-var copies = sync.Pool{New: func() any { return new(copyBuffer) }}

@@ -50,6 +50,7 @@ type Gateway struct {
 	cert      *certificate   // nil: cleartext
 
 	dates headers.DateCache // of answers that no limiter covers
+	now   atomic.Int64      // when the fast engine last looked around, in Unix nanoseconds
 
 	draining      atomic.Bool
 	lingering     atomic.Bool
@@ -179,7 +180,7 @@ func (x *exchange) log() {
 		x.identify(x)
 	}
 	x.method, x.host, x.proto = x.request.Method, x.request.Host, x.request.Proto
-	x.addTo(x.gateway.options.AccessLog)
+	x.addTo(x.gateway.options.AccessLog, time.Now())
 }
 
 // route finds out what is asked for, and who answers.

@@ -52,8 +52,8 @@ func (r *record) outcome() httplimit.Outcome {
 	return httplimit.Admitted // to an answer of the gateway's own
 }
 
-// addTo writes the line.
-func (r *record) addTo(l *AccessLog) {
+// addTo writes the line of a request whose answer was complete at over.
+func (r *record) addTo(l *AccessLog, over time.Time) {
 	e := entry{
 		start:    r.start,
 		client:   r.client,
@@ -61,7 +61,7 @@ func (r *record) addTo(l *AccessLog) {
 		path:     r.path,
 		status:   r.status,
 		bytes:    r.written,
-		duration: time.Since(r.start),
+		duration: over.Sub(r.start),
 		limiter:  r.limiter,
 		outcome:  r.outcome(),
 		host:     r.host,
