@@ -15,7 +15,7 @@ import (
 // What streams are composed of. The targets are canonical, so that all pass them on as they are.
 var (
 	methods = []string{"GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}
-	targets = []string{"/", "/a", "/a?x=1", "/a/204", "/a/304", "/a/404", "/a/chunked", "/a/close", "/a/until-close", "/few/a"}
+	targets = []string{"/", "/a", "/a?x=1", "/a/204", "/a/304", "/a/404", "/a/chunked", "/a/close", "/a/until-close", "/few/a", "/few/a", "/few/b"}
 	plain   = []string{"Accept: */*", "X-A: b", "X-A:", "Cookie: a=b; c=d", "Connection: keep-alive", "Connection: x-a"}
 	bodies  = []string{"", "hello", "GET /inner HTTP/1.1\r\nHost: h\r\n\r\n", "0\r\n\r\n", strings.Repeat("x", 5000)}
 
