@@ -83,7 +83,7 @@ func (m *manager) start(data string, env []string, args ...string) *server {
 	args = append([]string{"-c", `export LISTEN_PID=$$; exec "$0" "$@"`, path, "serve", "--listen", "127.0.0.1:1", "--access-log=off", "--data", data}, args...)
 	cmd := exec.Command("sh", args...)
 	cmd.Env = append(cleanEnv(), "LISTEN_FDS=1", "LISTEN_FDNAMES=http", "NOTIFY_SOCKET="+m.notify)
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(append(cmd.Env, engineFor(top(m.t), args)...), env...)
 	cmd.ExtraFiles = []*os.File{socket} // descriptor 3
 	p, err := launch(cmd)
 	if err != nil {

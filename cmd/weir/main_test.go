@@ -29,7 +29,7 @@ type cleaning struct{ *testing.M }
 func (c cleaning) Run() int {
 	defer os.RemoveAll(binDir)
 	defer chromium.close()
-	return c.M.Run()
+	return runOnBothEngines(c.M)
 }
 
 // binDir is where the binary of the end-to-end tests is built.
@@ -190,7 +190,8 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
-	cmd.Env = cleanEnv()
+	engine := engineFor(top(t), args)
+	cmd.Env = append(cleanEnv(), engine...)
 	cmd.Dir = t.TempDir()
 	p, err := launch(cmd)
 	if err != nil {
@@ -201,7 +202,11 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 	if err != nil {
 		t.Fatalf("%v\nstandard error:\n%s", err, p.stderr)
 	}
-	return &server{process: p, url: m[1], data: data}
+	s := &server{process: p, url: m[1], data: data}
+	if engine != nil {
+		s.mustBeServedBy(t, testEngine)
+	}
+	return s
 }
 
 // quickExit keeps programs with the race detector from sleeping for a second when they end.

@@ -54,11 +54,13 @@ type running struct{}
 //	serve [NAME=VALUE…] [FLAG…]
 //
 // It runs weir serve on free ports of 127.0.0.1, waits until it listens, and sets $URL and $ADDR, and $ADMIN to where operators are answered.
+// A script that has one before an upstream runs once more, on the other engine.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serve always succeeds; to see it fail: fails CODE weir serve …")
 	}
 	env := []string{quickExit, anyAdmin, "HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH"), "TMPDIR=" + ts.Getenv("TMPDIR")}
+	env = append(env, engineFor(scriptTest(ts), args)...)
 	for len(args) > 0 && strings.HasPrefix(args[0], "WEIR_") {
 		env, args = append(env, args[0]), args[1:]
 	}
@@ -82,6 +84,11 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	if m := adminAt.FindStringSubmatch(p.stdout.String()); m != nil {
 		ts.Setenv("ADMIN", m[1])
 	}
+}
+
+// scriptTest is the name of the test that a script is.
+func scriptTest(ts *testscript.TestScript) string {
+	return "TestScripts/" + strings.TrimPrefix(filepath.Base(ts.Getenv("WORK")), "script-")
 }
 
 // scriptEnd is the command
