@@ -7,26 +7,23 @@ import (
 	"time"
 )
 
-// contractLimits are the rows of the contract's section 8, one window each, as a caller meets them.
-func contractLimits(t *testing.T, s *server) []struct {
+// A contractLimit is a row of the contract's section 8, one window of it, as a caller meets it.
+type contractLimit struct {
 	name    string
 	limit   int64
 	call    call
 	served  int // the status of what is admitted
 	message string
-} {
+}
+
+// contractLimits are all of them, for callers with new sessions and an API token of nobody else's.
+func contractLimits(t *testing.T, url, token string) []contractLimit {
 	t.Helper()
 	visitor := func() map[string]string {
-		return map[string]string{"Authorization": "Bearer " + session(t, s.url)}
+		return map[string]string{"Authorization": "Bearer " + session(t, url)}
 	}
-	sync := map[string]string{"Authorization": "Bearer " + apiToken(t, s.data, "fresh")}
-	return []struct {
-		name    string
-		limit   int64
-		call    call
-		served  int
-		message string
-	}{
+	sync := map[string]string{"Authorization": "Bearer " + token}
+	return []contractLimit{
 		{"widget-leads", 30, call{method: http.MethodPost, path: "/api/v1/widget/leads", body: `{"email":"ada@example.com"}`, header: visitor()}, 201, widgetMessage},
 		{"wp-plugin", 60, call{method: http.MethodGet, path: "/v1/wp/status", header: sync}, 200, syncMessage},
 		{"widget-satisfaction", 60, call{method: http.MethodPost, path: "/api/v1/widget/satisfaction", body: `{"score":5}`, header: visitor()}, 201, widgetMessage},
@@ -41,20 +38,24 @@ func contractLimits(t *testing.T, s *server) []struct {
 // Contract, section 8: each limit to the unit, under 32 connections at once, and then 429s of section 7's shape.
 func TestEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
 	s := serveWeir(t, "--access-log=off")
-	for _, row := range contractLimits(t, s) {
-		t.Run(fmt.Sprintf("%s %d", row.name, row.limit), func(t *testing.T) {
-			wantExactly(t, s.url, row.limit, row.call, row.served)
-			args := []string{"-X", row.call.method, s.url + row.call.path, "-d", row.call.body, "-H", "Content-Type: application/json"}
-			for name, value := range row.call.header {
-				args = append(args, "-H", name+": "+value)
-			}
-			if row.call.body == "" {
-				args = append(args, "-G")
-			}
-			wantRefusal(t, curl(t, args...), row.limit, time.Minute, row.message)
-		})
+	for _, row := range contractLimits(t, s.url, apiToken(t, s.data, "fresh")) {
+		t.Run(fmt.Sprintf("%s %d", row.name, row.limit), func(t *testing.T) { wantRow(t, s, row) })
 	}
 	s.end(t)
+}
+
+// wantRow wants a limiter to admit its limit and no more.
+func wantRow(t *testing.T, s *server, row contractLimit) {
+	t.Helper()
+	wantExactly(t, s.url, row.limit, row.call, row.served)
+	args := []string{"-X", row.call.method, s.url + row.call.path, "-d", row.call.body, "-H", "Content-Type: application/json"}
+	for name, value := range row.call.header {
+		args = append(args, "-H", name+": "+value)
+	}
+	if row.call.body == "" {
+		args = append(args, "-G")
+	}
+	wantRefusal(t, curl(t, args...), row.limit, time.Minute, row.message)
 }
 
 // wantExactly floods until the window is spent, and counts by the window that each answer names, so that a minute that
