@@ -161,7 +161,7 @@ var laxer = map[string]served{
 	"two Hosts of HTTP/1.0":                           fastOnly,
 	"a Content-Length with many zeros before it":      both,
 	"two equal lengths":                               standardOnly,
-	"identity":                                        fastOnly,
+	"Transfer-Encoding: identity":                     fastOnly,
 	"chunked in HTTP/1.0":                             standardOnly,
 	"an underscore for the dash of Transfer-Encoding": both,
 	"an underscore for the dash of Content-Length":    both,

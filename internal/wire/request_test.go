@@ -160,7 +160,7 @@ var requestHeads = []struct {
 	{"chunked before another coding", head("Transfer-Encoding: chunked, gzip"), 400},
 	{"another coding before chunked", head("Transfer-Encoding: gzip, chunked"), 501},
 	{"another coding", head("Transfer-Encoding: gzip;level=1"), 501},
-	{"identity", head("Transfer-Encoding: identity"), 501},
+	{"Transfer-Encoding: identity", head("Transfer-Encoding: identity"), 501},
 	{"xchunked", head("Transfer-Encoding: xchunked"), 501},
 	{"a vertical tab before chunked", head("Transfer-Encoding: \x0bchunked"), 400},
 	{"a no-break space before chunked", head("Transfer-Encoding: \xa0chunked"), 400},
