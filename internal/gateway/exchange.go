@@ -38,8 +38,12 @@ type exchange struct {
 // Unwrap is for http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// WriteHeader completes the header with the fields for browsers. Informational answers pass as they are.
+// WriteHeader completes the header with the fields for browsers. Informational answers pass as they are, but to HTTP/1.0, which
+// knows none.
 func (x *exchange) WriteHeader(status int) {
+	if status < 200 && status != http.StatusSwitchingProtocols && !x.request.ProtoAtLeast(1, 1) {
+		return
+	}
 	if status >= 200 && x.status == 0 {
 		x.status = status
 		h := x.Header()

@@ -96,8 +96,8 @@ func (x *fastExchange) send(status int, body []byte) {
 	if !sized && status != http.StatusNoContent {
 		x.out = append(strconv.AppendInt(append(x.out, "Content-Length: "...), int64(len(body)), 10), "\r\n"...)
 	}
-	if x.body.isUnasked() {
-		x.closes = true // whether the client sends it now, nobody knows
+	if x.body.isTooMuch() {
+		x.closes = true
 	}
 	x.appendConnection()
 	x.out = append(x.out, "\r\n"...)

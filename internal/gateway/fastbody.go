@@ -94,12 +94,16 @@ func (b *callerBody) isHere() bool {
 // The most that is read of a body that nobody wants, for the connection's sake.
 const mostDisposed = 256 << 10
 
+// isTooMuch reports whether what is left of the body will not be disposed of: it is long, or nobody knows whether the client sends it
+// now that it was not asked to.
+func (b *callerBody) isTooMuch() bool { return b.expects || b.length > mostDisposed+b.taken }
+
 // dispose reads what is left of the body, if that is little, and reports whether the connection can go on.
 func (b *callerBody) dispose() bool {
 	if b.Done() {
 		return true
 	}
-	if b.expects || b.length > mostDisposed+b.taken {
+	if b.isTooMuch() {
 		return false
 	}
 	b.c.moveDeadline(time.Now().Add(min(b.c.engine.limits.Stall, disposePatience)))

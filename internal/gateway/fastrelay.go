@@ -56,6 +56,7 @@ func (x *fastExchange) appendHead() (chunked bool) {
 		length = res.Declared // of a HEAD or a 304, or 0
 	}
 	switch {
+	case res.Status == http.StatusNoContent: // says nothing of a length (RFC 9110, section 8.6)
 	case length >= 0:
 		x.out = append(strconv.AppendInt(append(x.out, "Content-Length: "...), length, 10), "\r\n"...)
 	case res.Length == 0: // none, and nothing is said of one

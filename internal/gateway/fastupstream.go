@@ -22,6 +22,7 @@ type relayed struct {
 	websocket bool // is asked for
 	tunnelled bool
 	upload    *upload // nil: the request went out in one piece
+	heads     int     // bytes of heads, interim ones included
 }
 
 // forward passes the request on and its answer back.
@@ -288,13 +289,16 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool) error {
 	}
 }
 
-// mostAnswerHead is the largest head of an answer.
+// mostAnswerHead is the largest head of an answer, with the interim ones before it: they are not heard for ever.
 const mostAnswerHead = 256 << 10
 
 // hear reads one head.
 func (x *fastExchange) hear(u *upstream.Conn) error {
 	for {
 		if head := u.Reader.ResponseHead(); head != "" {
+			if x.heads += len(head); x.heads > mostAnswerHead {
+				return errManyHeads
+			}
 			return x.res.Parse(head, x.head.Method)
 		}
 		err := u.Reader.Fill(mostAnswerHead)
@@ -308,7 +312,10 @@ func (x *fastExchange) hear(u *upstream.Conn) error {
 	}
 }
 
-var errNoAnswer = errors.New("the connection ended before an answer came")
+var (
+	errNoAnswer  = errors.New("the connection ended before an answer came")
+	errManyHeads = &wire.Refusal{Status: http.StatusBadGateway, Reason: "more interim answers than are allowed"}
+)
 
 // inform passes an informational answer on, without what only a final one can say of the limit.
 func (x *fastExchange) inform() {

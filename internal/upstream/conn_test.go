@@ -70,9 +70,6 @@ func open(t testing.TB, o Options) *Pool {
 	return p
 }
 
-// later is a clock at which a kept connection is no longer trusted without a look.
-func later() time.Time { return time.Now().Add(time.Second) }
-
 // settle waits until a socket's other side has seen what was done to it: quiet says so.
 func settle(t *testing.T, c *Conn) {
 	t.Helper()
@@ -104,7 +101,7 @@ func TestAKeptConnectionIsTriedForSignsOfItsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			settle(t, c)
-			again, err := p.Take(context.Background(), Want{Now: later()})
+			again, err := p.Take(context.Background(), Want{})
 			if err != nil || again == c || again.Reused() {
 				t.Errorf("took the same connection: %v, error %v", again == c, err)
 			}
@@ -126,7 +123,7 @@ func TestAQuietKeptConnectionIsUsedAgainEvenWhenADeadlineHasPassed(t *testing.T)
 		t.Fatalf("%v: want the deadline", err)
 	}
 	c.Keep(time.Now())
-	again, err := p.Take(context.Background(), Want{Now: later()})
+	again, err := p.Take(context.Background(), Want{})
 	if err != nil || again != c {
 		t.Fatalf("took another connection, %v", err)
 	}
@@ -373,7 +370,7 @@ func TestTLSIsSpokenWithAddressesThatWantIt(t *testing.T) {
 		t.Errorf("spoke %q", state.NegotiatedProtocol)
 	}
 	c.Keep(time.Now())
-	again, err := p.Take(context.Background(), Want{Now: later()}) // tried, and used again
+	again, err := p.Take(context.Background(), Want{}) // tried, and used again
 	if err != nil || again != c {
 		t.Fatalf("took another connection, %v", err)
 	}
@@ -542,7 +539,7 @@ func TestWhatTLSHasReadAndNobodyAskedForEndsTheConnection(t *testing.T) {
 	c.Keep(time.Now())
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // a new connection is not wanted
-	if c, err := p.Take(ctx, Want{Now: later()}); err == nil {
+	if c, err := p.Take(ctx, Want{}); err == nil {
 		t.Error("took a connection in which an answer lies that nobody asked for")
 		c.Drop(nil)
 	}

@@ -200,14 +200,12 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	}
 }
 
-// trusted is how long a kept connection is used again without being tried first.
-const trusted = 50 * time.Millisecond
-
-// usable returns c, or the next kept connection of a that is good for another exchange; nil where there is none.
+// usable returns c, or the next kept connection of a that is good for another exchange; nil where there is none. Each is tried, however
+// short it lay: bytes that nobody asked for, such as a body behind the answer to a HEAD, would be taken for the next request's answer,
+// which may be another caller's.
 func (p *Pool) usable(c *Conn, a *address, now time.Time) *Conn {
 	for c != nil {
-		lay := now.Sub(c.since)
-		if lay < trusted || lay < p.options.Idle && c.quiet() {
+		if now.Sub(c.since) < p.options.Idle && c.quiet() {
 			return c
 		}
 		_ = c.Conn.Close()
