@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,13 +15,20 @@ import (
 	"time"
 )
 
-// front starts a server before a second one, whose sample backend it protects: the second has no limits to speak of, the first
+// A front is a server before a second one, whose sample backend it protects: the second has no limits to speak of, the first
 // believes its sessions, and two of its tokens. So the contract is driven, real answers and all, through the engine that stands before
 // upstreams.
-func front(t *testing.T, args ...string) (s *server, tokens []string) {
+type front struct {
+	*server
+	backend *server
+	tokens  []string
+}
+
+func serveFront(t *testing.T, args ...string) front {
 	t.Helper()
 	backend := serveWeir(t, "--policy", plentyPolicy(t), "--access-log=off")
 	var file []byte
+	var tokens []string
 	for _, workspace := range []string{"fresh", "demo"} {
 		token := apiToken(t, backend.data, workspace)
 		tokens = append(tokens, token)
@@ -29,21 +38,22 @@ func front(t *testing.T, args ...string) (s *server, tokens []string) {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return serveWeir(t, append([]string{"--upstream", backend.url, "--jwt-key", filepath.Join(backend.data, "session.key"), "--token-file", path}, args...)...), tokens
+	args = append([]string{"--upstream", backend.url, "--jwt-key", filepath.Join(backend.data, "session.key"), "--token-file", path}, args...)
+	return front{serveWeir(t, args...), backend, tokens}
 }
 
 // Contract, section 8, through the engine before upstreams: each limit to the unit, under 32 connections at once.
 func TestBeforeAnUpstreamEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
-	s, tokens := front(t, "--access-log=off")
-	for _, row := range contractLimits(t, s.url, tokens[0]) {
-		t.Run(fmt.Sprintf("%s %d", row.name, row.limit), func(t *testing.T) { wantRow(t, s, row) })
+	s := serveFront(t, "--access-log=off")
+	for _, row := range contractLimits(t, s.url, s.tokens[0]) {
+		t.Run(fmt.Sprintf("%s %d", row.name, row.limit), func(t *testing.T) { wantRow(t, s.server, row) })
 	}
 	s.end(t)
 }
 
 // What a caller sees at the limits, and what whoever runs the server sees of it.
 func TestBeforeAnUpstreamTheContractIsSpokenAndTold(t *testing.T) {
-	s, tokens := front(t, "--policy", leadsPerDay(t))
+	s := serveFront(t, "--policy", leadsPerDay(t))
 	lead := func(args ...string) reply {
 		return curl(t, append([]string{s.url + "/api/v1/widget/leads", "-d", leadBody, "-H", "Content-Type: application/json"}, args...)...)
 	}
@@ -87,7 +97,7 @@ func TestBeforeAnUpstreamTheContractIsSpokenAndTold(t *testing.T) {
 		}
 	})
 	t.Run("60 syncs of a token, a HEAD among them", func(t *testing.T) {
-		bearer := []string{"-H", "Authorization: Bearer " + tokens[0]}
+		bearer := []string{"-H", "Authorization: Bearer " + s.tokens[0]}
 		for n := range int64(60) {
 			args := append([]string{s.url + "/v1/wp/status"}, bearer...)
 			if n == 30 {
@@ -100,13 +110,13 @@ func TestBeforeAnUpstreamTheContractIsSpokenAndTold(t *testing.T) {
 			}
 		}
 		wantRefusal(t, curl(t, append([]string{s.url + "/v1/wp/status"}, bearer...)...), 60, 24*time.Hour, syncMessage)
-		other := curl(t, s.url+"/v1/wp/status", "-H", "Authorization: Bearer "+tokens[1])
+		other := curl(t, s.url+"/v1/wp/status", "-H", "Authorization: Bearer "+s.tokens[1])
 		if other.status != http.StatusOK || other.integer(t, "X-RateLimit-Remaining") != 59 {
 			t.Errorf("another token: %d %v", other.status, other.fields)
 		}
 	})
 	t.Run("the operator is told, and can help", func(t *testing.T) {
-		told := operator(t, s).get(t, "/metrics")
+		told := operator(t, s.server).get(t, "/metrics")
 		for _, want := range []string{
 			`weir_decisions_total{limiter="widget-leads",outcome="admitted",window="86400s by session or ip"} 30`,
 			`weir_decisions_total{limiter="widget-leads",outcome="refused",window="86400s by session or ip"} 2`,
@@ -150,8 +160,37 @@ func wantLogged(t *testing.T, log string, lines map[string]int) {
 
 // Seen from outside, every clause is kept before an upstream, too.
 func TestBeforeAnUpstreamEveryClauseIsKept(t *testing.T) {
-	s, tokens := front(t, "--access-log=off", patient)
-	v, _, code := verifyAt(t, s.url, strings.Join(tokens, " "), "--quick")
+	s := serveFront(t, "--access-log=off", patient)
+	v, _, code := verifyAt(t, s.url, strings.Join(s.tokens, " "), "--quick")
 	wantKept(t, v, code, append(slices.Clone(cannotBeSeen), notQuick...))
 	s.end(t)
+}
+
+// An event stream passes through as it comes: each event is read before the next is reported, so that nothing else can have brought it.
+func TestBeforeAnUpstreamEventsComeAsTheyHappen(t *testing.T) {
+	s := serveFront(t)
+	visitor := session(t, s.url)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	f, err := openFeed(ctx, http.DefaultClient, s.url, visitor, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := int64(1); n <= 5; n++ {
+		if err := f.want(n, n); err != nil {
+			t.Fatal(err)
+		}
+		if err := reportEvent(s.url, visitor, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.backend.end(t)
+	if err := f.want(6, 6); err != nil { // the end is passed on too
+		t.Error(err)
+	}
+	if _, err := f.next(); err != io.EOF {
+		t.Errorf("the stream ends with %v", err)
+	}
+	s.end(t)
+	wantLogged(t, s.stderr.String(), map[string]int{`method=GET path=/api/v1/widget/events status=200 .*outcome=admitted`: 1, `aborted=true`: 0})
 }

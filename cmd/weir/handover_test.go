@@ -83,7 +83,8 @@ func (m *manager) start(data string, env []string, args ...string) *server {
 	args = append([]string{"-c", `export LISTEN_PID=$$; exec "$0" "$@"`, path, "serve", "--listen", "127.0.0.1:1", "--access-log=off", "--data", data}, args...)
 	cmd := exec.Command("sh", args...)
 	cmd.Env = append(cleanEnv(), "LISTEN_FDS=1", "LISTEN_FDNAMES=http", "NOTIFY_SOCKET="+m.notify)
-	cmd.Env = append(append(cmd.Env, engineFor(top(m.t), args)...), env...)
+	engine := engineFor(top(m.t), args)
+	cmd.Env = append(append(cmd.Env, engine...), env...)
 	cmd.ExtraFiles = []*os.File{socket} // descriptor 3
 	p, err := launch(cmd)
 	if err != nil {
@@ -94,7 +95,11 @@ func (m *manager) start(data string, env []string, args ...string) *server {
 	if err != nil {
 		m.t.Fatalf("%v\nstandard error:\n%s", err, p.stderr)
 	}
-	return &server{process: p, url: said[1], data: data}
+	s := &server{process: p, url: said[1], data: data}
+	if engine != nil {
+		s.mustBeServedBy(m.t, testEngine)
+	}
+	return s
 }
 
 func (m *manager) await(pattern string) {

@@ -232,18 +232,22 @@ func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
 
 // D12: with --proxy-protocol its header is required from trusted peers, and refused from others.
 func TestBehindTheProxyProtocol(t *testing.T) {
-	s := serveWeir(t, "--trusted-proxies", "127.0.0.1", "--proxy-protocol")
-	path := s.url + "/api/v1/widget/satisfaction"
-	r := curl(t, "--haproxy-protocol", path, "-d", "{}")
-	wantStanding(t, r, 60, 60)
-	if r := curl(t, "--interface", "127.0.0.2", path, "-d", "{}"); r.integer(t, "X-RateLimit-Remaining") != 59 {
-		t.Errorf("a peer that is no proxy is not itself: %v", r.fields)
+	for name, behind := range map[string][]string{"the sample backend": nil, "an upstream": {"--upstream", accepting(t)}} {
+		t.Run(name, func(t *testing.T) {
+			s := serveWeir(t, append(behind, "--trusted-proxies", "127.0.0.1", "--proxy-protocol")...)
+			path := s.url + "/api/v1/widget/satisfaction"
+			r := curl(t, "--haproxy-protocol", path, "-d", "{}")
+			wantStanding(t, r, 60, 60)
+			if r := curl(t, "--interface", "127.0.0.2", path, "-d", "{}"); r.integer(t, "X-RateLimit-Remaining") != 59 {
+				t.Errorf("a peer that is no proxy is not itself: %v", r.fields)
+			}
+			for _, args := range [][]string{{path}, {"--haproxy-protocol", "--interface", "127.0.0.2", path}} {
+				cmd := exec.Command("curl", append([]string{"-q", "-s", "-i", "--max-time", "60"}, args...)...)
+				if out, err := cmd.Output(); err == nil && !strings.Contains(string(out), " 400 ") {
+					t.Errorf("curl %v was answered:\n%s", args, out)
+				}
+			}
+			s.end(t)
+		})
 	}
-	for _, args := range [][]string{{path}, {"--haproxy-protocol", "--interface", "127.0.0.2", path}} {
-		cmd := exec.Command("curl", append([]string{"-q", "-s", "-i", "--max-time", "60"}, args...)...)
-		if out, err := cmd.Output(); err == nil && !strings.Contains(string(out), " 400 ") {
-			t.Errorf("curl %v was answered:\n%s", args, out)
-		}
-	}
-	s.end(t)
 }

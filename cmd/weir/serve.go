@@ -11,7 +11,8 @@ Start-up prints two blocks to paste into a shell; each ends in a 429.
 With --upstream URL Weir stands in front of your own backend instead. Sessions (--jwt-key, --jwks) and API
 tokens (--token-file, or those of 'weir token create') are verified here; what cannot be verified is counted
 by IP address and passed on, and start-up says so. Of several addresses (--upstream http://a:80,http://b:80) each
-request goes to the least busy one, and those that do not answer are left alone for a while.
+request goes to the least busy one, and those that do not answer are left alone for a while. HTTP/1.1 is read
+strictly there, by an engine of Weir's own; --engine std gives it to Go's net/http, as start-up says.
 
 With --store several nodes share one budget, in Redis or Valkey: one server, a cluster (it asks), or Sentinels.
 A URL in the variable WEIR_STORE keeps its password out of the process list.
