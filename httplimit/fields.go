@@ -113,36 +113,37 @@ func memberName(standings []weir.Standing, s *weir.Standing) string {
 // handler's response is sent with. Vary is to be added to what the response has, all others replace it.
 func (a *Answer) Fields() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		if a.values == nil || a.Outcome == Unlimited {
-			return
-		}
-		for i, v := range a.values {
-			if !yield(fieldNames[i], v) {
-				return
-			}
-		}
-		if a.retryAfter != "" && !yield(headers.RetryAfter, a.retryAfter) {
-			return
-		}
-		if a.ietf != nil {
-			for i, v := range a.ietf {
-				if !yield(fieldNames[fieldRateLimit+i], v) {
-					return
-				}
-			}
-		}
-		if a.denial != "" && !yield(headers.Denial, a.denial) {
-			return
-		}
-		if a.refusal == nil {
-			return
-		}
-		for _, f := range a.refusal.fields {
+		for _, f := range a.AppendFields(nil) {
 			if !yield(f.Name, f.Value) {
 				return
 			}
 		}
 	}
+}
+
+// AppendFields appends what Fields yields.
+func (a *Answer) AppendFields(dst []Field) []Field {
+	if a.values == nil || a.Outcome == Unlimited {
+		return dst
+	}
+	for i, v := range a.values {
+		dst = append(dst, Field{fieldNames[i], v})
+	}
+	if a.retryAfter != "" {
+		dst = append(dst, Field{headers.RetryAfter, a.retryAfter})
+	}
+	if a.ietf != nil {
+		for i, v := range a.ietf {
+			dst = append(dst, Field{fieldNames[fieldRateLimit+i], v})
+		}
+	}
+	if a.denial != "" {
+		dst = append(dst, Field{headers.Denial, a.denial})
+	}
+	if a.refusal != nil {
+		dst = append(dst, a.refusal.fields...)
+	}
+	return dst
 }
 
 // Owns reports whether a handler's field of that name, however spelled, gives way to ours (D19): the contract's three,

@@ -12,7 +12,7 @@ import (
 )
 
 // A fieldList is the header of an answer.
-type fieldList []wire.Field
+type fieldList []httplimit.Field
 
 func (l *fieldList) values(name string) (values []string) {
 	for i := range *l {
@@ -26,7 +26,7 @@ func (l *fieldList) values(name string) (values []string) {
 func (l *fieldList) put(name string, values []string) {
 	l.remove(name)
 	for _, v := range values {
-		*l = append(*l, wire.Field{Name: name, Value: v})
+		*l = append(*l, httplimit.Field{Name: name, Value: v})
 	}
 }
 
@@ -34,7 +34,7 @@ func (l *fieldList) remove(name string) {
 	if !l.has(name) {
 		return
 	}
-	*l = slices.DeleteFunc(*l, func(f wire.Field) bool { return len(f.Name) == len(name) && strings.EqualFold(f.Name, name) })
+	*l = slices.DeleteFunc(*l, func(f httplimit.Field) bool { return len(f.Name) == len(name) && strings.EqualFold(f.Name, name) })
 }
 
 // complete makes the header of an answer what it must be: with the limiter's fields in place of the backend's own, with what
@@ -43,7 +43,7 @@ func (x *fastExchange) complete(status int) {
 	if x.limited {
 		x.stamp(status)
 	} else if !x.fields.has("Date") {
-		x.fields = append(x.fields, wire.Field{Name: "Date", Value: x.c.engine.dates.At(time.Now().Unix())})
+		x.fields = append(x.fields, httplimit.Field{Name: "Date", Value: x.c.engine.dates.At(time.Now().Unix())})
 	}
 	if x.cors != nil && !x.preflight {
 		x.cors.complete(&x.fields, x.origin)
@@ -69,9 +69,7 @@ func (x *fastExchange) stamp(status int) {
 	if own && status == http.StatusTooManyRequests {
 		x.answer.BackendRefused(retryAfter)
 	}
-	for name, value := range x.answer.Fields() {
-		x.fields = append(x.fields, wire.Field{Name: name, Value: value})
-	}
+	x.fields = x.answer.AppendFields(x.fields)
 }
 
 func (l *fieldList) has(name string) bool {
@@ -131,7 +129,7 @@ func (x *fastExchange) handleAs(f *failure) {
 	httplimit.WriteError(w, f.status, f.code, f.message)
 	x.fields = x.fields[:0]
 	for name, values := range w.header {
-		x.fields = append(x.fields, wire.Field{Name: name, Value: values[0]})
+		x.fields = append(x.fields, httplimit.Field{Name: name, Value: values[0]})
 	}
 	x.complete(w.status)
 	x.send(w.status, w.body.Bytes())

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -137,6 +138,7 @@ func (c *fastConn) Read(p []byte) (int, error) {
 
 // serve answers one request after another.
 func (c *fastConn) serve() {
+	yielded := false
 	for now, first := (time.Time{}), true; ; first = false {
 		head, err := c.next(now, first)
 		if err != nil {
@@ -148,10 +150,16 @@ func (c *fastConn) serve() {
 		}
 		x := c.engine.exchanges.Get().(*fastExchange)
 		more := x.serve(c, head)
+		waited := x.reached
 		now = x.over
 		x.release()
 		if !more {
 			return
+		}
+		// The next request of a busy caller is there, mostly, once others have run. Not each time: who never waits for a
+		// connection keeps the runtime from looking at any (it looks when there is nothing else to do).
+		if yielded = !waited && !yielded; yielded {
+			runtime.Gosched()
 		}
 	}
 }

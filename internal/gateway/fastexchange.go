@@ -258,7 +258,7 @@ func (x *fastExchange) handle(h http.HandlerFunc) {
 			continue
 		}
 		for _, v := range values {
-			x.fields = append(x.fields, wire.Field{Name: name, Value: v})
+			x.fields = append(x.fields, httplimit.Field{Name: name, Value: v})
 		}
 	}
 	x.complete(w.status)

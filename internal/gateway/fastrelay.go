@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
@@ -40,7 +41,7 @@ func (x *fastExchange) takeFields() {
 		if isHop(f.Name) || len(f.Name) == len("Content-Length") && strings.EqualFold(f.Name, "Content-Length") || named && x.res.Names(f.Name) {
 			continue
 		}
-		x.fields = append(x.fields, f)
+		x.fields = append(x.fields, httplimit.Field(f))
 	}
 }
 
