@@ -152,7 +152,7 @@ func (b *Body) most() int {
 	if b.state == trailer {
 		return MostTrailerBytes
 	}
-	return smallSize
+	return size0
 }
 
 // step goes one step on with what is buffered, and tells how many bytes of the body that gave. It is hungry where it needs more

@@ -10,27 +10,24 @@ import (
 // ErrFull says that as many bytes are buffered as may be.
 var ErrFull = errors.New("as many bytes as allowed are buffered already")
 
-// A Reader holds what came in on one connection and is not used yet. It holds a buffer only while there is something in it,
-// so that connections between two requests cost little: the first bytes come into a small one of its own, longer heads into
-// buffers that all Readers share. It is not safe for concurrent use, and must not be copied once it was used.
+// A Reader holds what came in on one connection and is not used yet. It holds a buffer only while there is something in it, or
+// while Fill waits, so that connections between two requests cost little: buffers go from Reader to Reader, and who waits for the
+// rest of something long gets a longer one. It is not safe for concurrent use, and must not be copied once it was used.
 type Reader struct {
 	_     noCopy
 	src   io.Reader
-	large []byte // what is there is in it, or in small where it is nil
-	r, w  int    // from r to w
+	buf   []byte // nil while nothing is there
+	r, w  int    // what is there is buf[r:w]
 	seen  int    // of what is there, so much holds no end of a head
 	after bool   // the empty line before a request line was there
 	err   error  // came with the last bytes, and is told of when more are asked for
-	small [smallSize]byte
 }
 
-const smallSize = 2 << 10
-
-// The larger buffers, which go from Reader to Reader: only who waits for the rest of something long holds one. What is beyond
-// the largest of these is not shared.
-const size1, size2, size3 = 4 << 10, 16 << 10, 64 << 10
+// What is beyond the largest of these is not shared.
+const size0, size1, size2, size3 = 2 << 10, 4 << 10, 16 << 10, 64 << 10
 
 var (
+	pool0 = sync.Pool{New: func() any { return new([size0]byte) }}
 	pool1 = sync.Pool{New: func() any { return new([size1]byte) }}
 	pool2 = sync.Pool{New: func() any { return new([size2]byte) }}
 	pool3 = sync.Pool{New: func() any { return new([size3]byte) }}
@@ -49,7 +46,7 @@ func (r *Reader) Reset(src io.Reader) {
 }
 
 // Buffered returns what came in and is not used yet: valid until the next call.
-func (r *Reader) Buffered() []byte { return r.space()[r.r:r.w] }
+func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 
 // Len returns how many bytes are buffered.
 func (r *Reader) Len() int { return r.w - r.r }
@@ -61,9 +58,11 @@ func (r *Reader) Fill(most int) error {
 		return ErrFull
 	}
 	r.room(most)
-	space := r.space()
-	n, err := r.read(space[r.w:min(len(space), r.r+most)])
+	n, err := r.read(r.buf[r.w:min(len(r.buf), r.r+most)])
 	r.w += n
+	if r.w == 0 {
+		r.release()
+	}
 	return err
 }
 
@@ -172,36 +171,35 @@ func (r *Reader) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-func (r *Reader) space() []byte {
-	if r.large != nil {
-		return r.large
-	}
-	return r.small[:]
-}
-
 // room makes room behind what is buffered. The caller has seen that less than most bytes are.
 func (r *Reader) room(most int) {
-	space, n := r.space(), r.Len()
+	n := r.Len()
+	var other []byte
 	switch {
-	case r.large != nil && r.r > 0 && n <= smallSize/2: // the rest of a burst
-		copy(r.small[:], r.Buffered())
-		r.release()
-	case r.r > 0 && len(space)-r.w < len(space)/4:
-		copy(space, r.Buffered())
-	case r.w == len(space):
-		larger := buffer(len(space), most)
-		copy(larger, r.Buffered())
-		r.release()
-		r.large = larger
+	case r.buf == nil:
+		r.buf = buffer(0, most)
+		return
+	case len(r.buf) > size0 && r.r > 0 && n <= size0/2: // the rest of a burst
+		other = buffer(0, most)
+	case r.r > 0 && len(r.buf)-r.w < len(r.buf)/4:
+		copy(r.buf, r.Buffered())
+		r.r, r.w = 0, n
+		return
+	case r.w == len(r.buf):
+		other = buffer(len(r.buf), most)
 	default:
 		return
 	}
-	r.r, r.w = 0, n
+	copy(other, r.Buffered())
+	r.release()
+	r.buf, r.r, r.w = other, 0, n
 }
 
 // buffer returns a buffer larger than one of so many bytes, where at most so many are wanted.
 func buffer(than, most int) []byte {
 	switch {
+	case than < size0:
+		return pool0.Get().(*[size0]byte)[:]
 	case than < size1:
 		return pool1.Get().(*[size1]byte)[:]
 	case than < size2:
@@ -212,15 +210,17 @@ func buffer(than, most int) []byte {
 	return make([]byte, min(2*than, most))
 }
 
-// release gives a large buffer back.
+// release gives the buffer back.
 func (r *Reader) release() {
-	switch large := r.large; len(large) {
+	switch buf := r.buf; len(buf) {
+	case size0:
+		pool0.Put((*[size0]byte)(buf))
 	case size1:
-		pool1.Put((*[size1]byte)(large))
+		pool1.Put((*[size1]byte)(buf))
 	case size2:
-		pool2.Put((*[size2]byte)(large))
+		pool2.Put((*[size2]byte)(buf))
 	case size3:
-		pool3.Put((*[size3]byte)(large))
+		pool3.Put((*[size3]byte)(buf))
 	}
-	r.large = nil
+	r.buf = nil
 }

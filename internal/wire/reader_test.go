@@ -71,7 +71,7 @@ func TestOneEmptyLineBeforeEachRequest(t *testing.T) {
 }
 
 func TestFillBuffersAtMostWhatIsAllowed(t *testing.T) {
-	for _, most := range []int{1, 100, smallSize, smallSize + 1, size1, 10_000, size2, size3, size3 + 1, 300_000} {
+	for _, most := range []int{1, 100, size0, size0 + 1, size1, 10_000, size2, size3, size3 + 1, 300_000} {
 		r := fed(&endless{text: strings.Repeat("x", 777)})
 		var err error
 		for err == nil {
@@ -80,18 +80,18 @@ func TestFillBuffersAtMostWhatIsAllowed(t *testing.T) {
 		if !errors.Is(err, ErrFull) || r.Len() != most {
 			t.Errorf("at most %d: %d bytes are buffered, and Fill returns %v", most, r.Len(), err)
 		}
-		if limit := max(smallSize, 4*most); len(r.space()) > limit {
-			t.Errorf("at most %d: the buffer has %d bytes", most, len(r.space()))
+		if limit := max(size0, 4*most); len(r.buf) > limit {
+			t.Errorf("at most %d: the buffer has %d bytes", most, len(r.buf))
 		}
 		r.Discard(r.Len())
-		if r.large != nil {
-			t.Errorf("at most %d: an empty Reader holds a buffer of %d bytes", most, len(r.large))
+		if r.buf != nil {
+			t.Errorf("at most %d: an empty Reader holds a buffer of %d bytes", most, len(r.buf))
 		}
 	}
 }
 
 func TestAnIdleReaderCostsItselfAlone(t *testing.T) {
-	if size := unsafe.Sizeof(Reader{}); size > smallSize+256 {
+	if size := unsafe.Sizeof(Reader{}); size > 160 {
 		t.Errorf("a Reader has %d bytes", size)
 	}
 	r := fed(strings.NewReader(strings.Repeat("a", 40_000) + "\r\n\r\n" + "the next one"))
@@ -103,15 +103,15 @@ func TestAnIdleReaderCostsItselfAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r.large != nil && r.Len() > 0 && r.r > 0 {
-		if err := r.Fill(100_000); err != io.EOF || r.large != nil {
-			t.Errorf("with %d bytes of the next head a Reader still holds %d (%v)", r.Len(), len(r.large), err)
+	if len(r.buf) > size0 && r.r > 0 {
+		if err := r.Fill(100_000); err != io.EOF || len(r.buf) > size0 {
+			t.Errorf("with %d bytes of the next head a Reader still holds %d (%v)", r.Len(), len(r.buf), err)
 		}
 	}
 	if string(r.Buffered()) != "the next one" {
 		t.Errorf("%q is buffered", r.Buffered())
 	}
-	if r.Reset(nil); r.Len() != 0 || r.large != nil {
+	if r.Reset(nil); r.Len() != 0 || r.buf != nil {
 		t.Errorf("a Reset leaves %d bytes", r.Len())
 	}
 }
@@ -210,7 +210,7 @@ func TestBodiesAreReadIntoTheCallersBytes(t *testing.T) {
 	}
 	chunks := &sizes{src: strings.NewReader(string(AppendChunk(nil, len(data))) + string(data) + "\r\n0\r\n\r\n")}
 	b.Reset(fed(chunks), Chunked)
-	if n, err := b.Read(p); err != nil || n < smallSize-10 || len(chunks.n) != 1 {
+	if n, err := b.Read(p); err != nil || n < size0-10 || len(chunks.n) != 1 {
 		t.Errorf("the first read of a chunk: %d bytes, %v, after reads of %d", n, err, chunks.n)
 	}
 	if n, err := b.Read(p); err != nil || n != len(p) || chunks.into[1] != &p[0] {
