@@ -79,8 +79,11 @@ func (c *pacedConn) SetDeadline(t time.Time) error {
 
 // CloseWrite closes the sending half where the connection has halves, which a proxied upgrade makes use of.
 func (c *pacedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
+	if err := closeWrite(c.Conn); err == nil || !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if behind, ok := c.Conn.(*proxyproto.Conn); ok { // which has taken off the PROXY header
+		return closeWrite(behind.Raw())
 	}
 	return errors.ErrUnsupported
 }

@@ -1,51 +1,74 @@
 package gateway
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// A copyBuffer is what a body is copied through, with room for a chunk's framing around it. Bodies that come in large pieces get a
-// large one: a system call for each piece is most of what copying costs. A stream of events waits in a small one.
+// A copyBuffer is what a body is copied through, with room for a chunk's framing around it. System calls are most of what copying
+// costs, so that bodies which come in large pieces get a larger one. A stream of events waits in a small one.
 type copyBuffer struct {
-	all  []byte
-	pool *sync.Pool
+	all   []byte
+	class copyClass
+	of    *copyBuffers
 }
 
-const (
-	smallCopy = 4 << 10
-	largeCopy = 128 << 10
+type copyClass int8
 
-	chunkHead = 7 // five hexadecimal digits, enough for a large one, and the end of the line
+const (
+	smallCopy copyClass = iota
+	largeCopy
+	hugeCopy // of which there are few
+	copyClasses
+)
+
+// The room of each class.
+var copySizes = [copyClasses]int{4 << 10, 64 << 10, 512 << 10}
+
+const (
+	mostHuge = 16 // at a time
+
+	chunkHead = 7 // five hexadecimal digits, enough for a huge one, and the end of the line
 	chunkTail = 2
 )
 
-var smallCopies, largeCopies sync.Pool
-
-// borrow returns a buffer for a body of that length; a negative one is not known.
-func borrow(length int64) *copyBuffer {
-	if length > smallCopy {
-		return borrowOf(&largeCopies, largeCopy)
-	}
-	return borrowOf(&smallCopies, smallCopy)
+// copyBuffers lends them.
+type copyBuffers struct {
+	pools [copyClasses]sync.Pool
+	huge  atomic.Int32 // that are lent
 }
 
-func borrowOf(pool *sync.Pool, size int) *copyBuffer {
-	if p, ok := pool.Get().(*copyBuffer); ok {
+// borrow returns a small buffer, whatever is to come: who waits holds no more.
+func (b *copyBuffers) borrow() *copyBuffer { return b.lend(smallCopy) }
+
+func (b *copyBuffers) lend(class copyClass) *copyBuffer {
+	if class == hugeCopy && b.huge.Add(1) > mostHuge {
+		b.huge.Add(-1)
+		class = largeCopy
+	}
+	if p, ok := b.pools[class].Get().(*copyBuffer); ok {
 		return p
 	}
-	return &copyBuffer{all: make([]byte, chunkHead+size+chunkTail), pool: pool}
+	return &copyBuffer{all: make([]byte, chunkHead+copySizes[class]+chunkTail), class: class, of: b}
 }
 
-func (p *copyBuffer) giveBack() { p.pool.Put(p) }
+func (p *copyBuffer) giveBack() {
+	if p.class == hugeCopy {
+		p.of.huge.Add(-1)
+	}
+	p.of.pools[p.class].Put(p)
+}
 
 // room is where to read to.
 func (p *copyBuffer) room() []byte { return p.all[chunkHead : len(p.all)-chunkTail] }
 
 // after returns the buffer to go on with when n bytes came at once.
 func (p *copyBuffer) after(n int) *copyBuffer {
-	if p.pool == &largeCopies || n < len(p.room()) {
+	if n < len(p.room()) || p.class == hugeCopy || p.class == largeCopy && p.of.huge.Load() >= mostHuge {
 		return p
 	}
 	p.giveBack()
-	return borrowOf(&largeCopies, largeCopy)
+	return p.of.lend(p.class + 1)
 }
 
 // piece returns the n bytes in room as they are sent.

@@ -42,10 +42,12 @@ type fastEngine struct {
 	basePath  string // of the upstream, escaped; put before every path
 	secure    *tls.Config
 	exchanges sync.Pool // of *fastExchange
+	copies    copyBuffers
 	handed    *handedListener
 
 	serving sync.WaitGroup // connections, and what belongs to them
 	tick    atomic.Int64   // of the look at waiting connections
+	cutting atomic.Bool    // everything is closed
 	ending  atomic.Bool    // idle connections are closed, those under way after their answer
 
 	mu    sync.Mutex
@@ -61,6 +63,7 @@ func (g *Gateway) newFastEngine(ctx context.Context) (*fastEngine, error) {
 		return nil, err
 	}
 	e := &fastEngine{Gateway: g, base: ctx, basePath: strings.TrimSuffix(base, "/"), alive: make(map[*fastConn]struct{})}
+	e.now.Store(time.Now().UnixNano())
 	e.exchanges.New = func() any { return new(fastExchange) }
 	e.handed = &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	if g.cert != nil {
@@ -128,6 +131,7 @@ func (e *fastEngine) watchClients(ctx context.Context) {
 		e.now.Store(time.Now().UnixNano())
 		e.mu.Lock()
 		for c := range e.alive {
+			c.rest(tick)
 			if c.isWaitingSince(tick) {
 				waiting = append(waiting, c)
 			}
@@ -155,11 +159,15 @@ func (e *fastEngine) drain() {
 
 // cut closes everything that is left.
 func (e *fastEngine) cut() {
+	e.cutting.Store(true)
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	for c := range e.alive {
 		_ = c.raw.Close()
+		if u := c.up.Load(); u != nil {
+			_ = u.Close()
+		}
 	}
-	e.mu.Unlock()
 }
 
 // wait waits for the end of what was cut.

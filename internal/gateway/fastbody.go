@@ -28,10 +28,14 @@ type callerBody struct {
 var continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
 func (b *callerBody) reset(c *fastConn, head *wire.Request) {
-	b.Body.Reset(&c.in, head.Length)
-	b.c, b.length, b.expects = c, head.Length, head.Expect
-	b.most, b.taken = max(c.engine.limits.Body, 0), 0
+	b.c, b.length, b.expects, b.most, b.taken = c, head.Length, head.Expect, 0, 0
 	b.seen, b.seenAt, b.err = b.seen[:0], 0, nil
+	if c == nil {
+		b.Body.Reset(nil, 0)
+		return
+	}
+	b.Body.Reset(&c.in, head.Length)
+	b.most = max(c.engine.limits.Body, 0)
 }
 
 // isUnasked reports whether the client still waits to be asked for the body.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -10,6 +9,7 @@ import (
 
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,8 +26,7 @@ type fastConn struct {
 	raw      net.Conn // under TLS
 	net.Conn          // what is spoken through: raw, or TLS
 	peer     string
-	ctx      context.Context // ends with the connection
-	cancel   context.CancelFunc
+	ctx      connContext // ends with the connection
 
 	in    wire.Reader // of the connection itself, see Read
 	phase atomic.Int32
@@ -43,9 +42,17 @@ type fastConn struct {
 	up    atomic.Pointer[upstream.Conn]
 	gone  atomic.Bool // the client went away during an exchange
 	done  chan struct{}
-	ahead [1]byte // read by the watch
-	held  bool    // ahead is to be read first
+	ahead []byte // read by the watch, or by who waits long; to be read first
+
+	resting atomic.Int32 // how a wait for the next request goes
 }
+
+// How a wait for the next request goes. It begins with a buffer to read into, and goes on without one where it takes long.
+const (
+	restOff   int32 = iota
+	restBegun       // with a buffer, for less than two ticks
+	restLong        // told to go on without
+)
 
 // The phases of a connection, as a drain sees them.
 const (
@@ -67,7 +74,7 @@ var longAgo = time.Unix(1, 0)
 // serveConn serves one connection to its end.
 func (e *fastEngine) serveConn(raw net.Conn) {
 	c := &fastConn{engine: e, raw: raw, Conn: raw}
-	c.ctx, c.cancel = context.WithCancel(e.base)
+	c.ctx.base = e.base
 	e.add(c)
 	defer c.end()
 	c.moveDeadline(time.Now().Add(e.limits.Header))
@@ -84,7 +91,7 @@ func (c *fastConn) end() {
 	if failure := recover(); failure != nil {
 		c.engine.log.Error("serving a connection panicked", "peer", c.peer, "panic", failure, "stack", string(debug.Stack()))
 	}
-	c.cancel()
+	c.ctx.cancel()
 	c.engine.remove(c)
 	if c.taken {
 		return
@@ -96,7 +103,7 @@ func (c *fastConn) end() {
 // handshake speaks TLS. It is false where that was all: the handshake failed, or HTTP/2 was agreed on.
 func (c *fastConn) handshake() bool {
 	secured := tls.Server(c.raw, c.engine.secure)
-	if err := secured.HandshakeContext(c.ctx); err != nil {
+	if err := secured.HandshakeContext(&c.ctx); err != nil {
 		var record tls.RecordHeaderError
 		if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
 			_, _ = io.WriteString(record.Conn, "HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nThis port speaks HTTPS. Use https:// in the URL.\n")
@@ -129,9 +136,12 @@ func (c *fastConn) hand(as net.Conn) {
 
 // Read is where the engine's Reader reads.
 func (c *fastConn) Read(p []byte) (int, error) {
-	if c.held && len(p) > 0 {
-		p[0], c.held = c.ahead[0], false
-		return 1, nil
+	if len(c.ahead) > 0 {
+		n := copy(p, c.ahead)
+		if c.ahead = c.ahead[n:]; len(c.ahead) == 0 {
+			c.ahead = nil
+		}
+		return n, nil
 	}
 	return c.Conn.Read(p)
 }
@@ -184,7 +194,7 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 				return "", nil
 			}
 		}
-		err := c.in.Fill(c.engine.limits.HeaderBytes)
+		err := c.fill(idle)
 		if idle && !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
 			return "", nil
 		}
@@ -208,6 +218,42 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 			begun = true
 			c.moveDeadline(time.Now().Add(c.engine.limits.Header))
 		}
+	}
+}
+
+// fill reads what comes next. Who waits for long gives the buffer away meanwhile: most connections of a server are idle.
+func (c *fastConn) fill(idle bool) error {
+	most := c.engine.limits.HeaderBytes
+	if !idle {
+		return c.in.Fill(most)
+	}
+	c.since.Store(c.engine.tick.Load())
+	c.resting.Store(restBegun)
+	err := c.in.Fill(most)
+	if c.resting.Swap(restOff) == restBegun {
+		return err
+	}
+	c.moveDeadline(c.deadline) // as it was
+	if !isTimeout(err) || c.phase.Load() != phaseIdle {
+		return err
+	}
+	var begin [1]byte
+	if _, err := c.Conn.Read(begin[:]); err != nil {
+		return err
+	}
+	c.ahead = append(c.ahead, begin[0])
+	return c.in.Fill(most)
+}
+
+// rest has a connection that has waited for a while go on without a buffer.
+func (c *fastConn) rest(tick int64) {
+	if c.resting.Load() != restBegun || tick-c.since.Load() < 2 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.resting.CompareAndSwap(restBegun, restLong) {
+		_ = c.raw.SetReadDeadline(longAgo)
 	}
 }
 
@@ -303,21 +349,27 @@ func (c *fastConn) watchClient() {
 }
 
 func (c *fastConn) awaitClient() {
+	defer func() {
+		if failure := recover(); failure != nil {
+			c.engine.log.Error("watching a client panicked", "panic", failure, "stack", string(debug.Stack()))
+		}
+	}()
 	for {
 		c.moveDeadline(time.Time{})
 		if c.isInterrupted() {
 			return
 		}
-		n, err := c.Conn.Read(c.ahead[:])
-		if n == 1 {
-			c.held = true
-			return
+		if len(c.ahead) == mostAhead {
+			return // whoever sends so many requests ahead is not missed
 		}
-		if isTimeout(err) {
+		c.ahead = slices.Grow(c.ahead, 1)
+		n, err := c.Conn.Read(c.ahead[len(c.ahead):min(cap(c.ahead), mostAhead)])
+		c.ahead = c.ahead[:len(c.ahead)+n]
+		if err == nil || isTimeout(err) {
 			continue
 		}
 		c.gone.Store(true)
-		c.cancel()
+		c.ctx.cancel()
 		if u := c.up.Load(); u != nil {
 			_ = u.Close()
 		}
@@ -325,11 +377,20 @@ func (c *fastConn) awaitClient() {
 	}
 }
 
+// mostAhead is the most that is read of the next requests while one is under way.
+const mostAhead = 16 << 10
+
 func (c *fastConn) isInterrupted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.interrupted
 }
+
+// isGone reports whether the client went away during an exchange, or everything is being cut off: there is nobody to answer.
+func (c *fastConn) isGone() bool { return c.gone.Load() || c.engine.cutting.Load() }
+
+// CloseWrite closes the sending half, where there are halves.
+func (c *fastConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // endWatch is called before anything else reads from the client, and before the upstream's connection is given back.
 func (c *fastConn) endWatch() {

@@ -86,12 +86,17 @@ func (x *fastExchange) begin(c *fastConn) {
 	x.limited, x.cors, x.origin, x.preflight, x.closes = false, nil, "", false, false
 	x.fields, x.out = x.fields[:0], x.out[:0]
 	x.relayed = relayed{}
+	x.head.Reset()
+	x.body.reset(c, &x.head)
 }
 
 // release gives the exchange back.
 func (x *fastExchange) release() {
 	e := x.c.engine
-	x.c = nil
+	x.head.Reset()
+	x.res.Reset()
+	x.body.reset(nil, &x.head)
+	x.caller, x.c = identity.Caller{}, nil
 	if cap(x.out) > mostKept {
 		x.out = nil
 	}
@@ -106,6 +111,8 @@ const mostKept = 16 << 10
 func (x *fastExchange) end(more *bool) {
 	c := x.c
 	failure := recover()
+	defer x.close(more)
+	defer c.engine.active.add(-1)
 	if failure != nil {
 		c.engine.log.Error("serving a request panicked", "method", x.method, "path", x.path, "panic", failure, "stack", string(debug.Stack()))
 		x.abandon()
@@ -120,19 +127,21 @@ func (x *fastExchange) end(more *bool) {
 	if x.over.IsZero() {
 		x.over = time.Now()
 	}
-	switch {
-	case x.tunnelled, x.aborted, x.gone:
-	case x.closes && x.body.Done() && len(c.in.Buffered()) == 0:
-	case x.closes || !x.body.dispose():
-		c.linger()
-	default:
-		*more = true
-	}
 	if x.path != "" && c.engine.options.AccessLog != nil {
 		x.client = x.caller.Addr()
 		x.addTo(c.engine.options.AccessLog, x.over)
 	}
-	c.engine.active.add(-1)
+}
+
+// close sees to the connection, once the exchange is over and logged: whether another request may follow.
+func (x *fastExchange) close(more *bool) {
+	switch {
+	case x.tunnelled, x.aborted, x.gone:
+	case x.closes || !x.body.dispose():
+		x.c.linger()
+	default:
+		*more = true
+	}
 }
 
 var failed = failure{http.StatusInternalServerError, "internal", internalMessage}
@@ -220,7 +229,7 @@ func (x *fastExchange) answerPreflight(w http.ResponseWriter, r *http.Request) {
 // judge asks the limiter, and answers where it does not admit the request.
 func (x *fastExchange) judge(public bool) (admitted bool) {
 	x.coverBy(x.choice.Match)
-	err := x.c.engine.limit.Judge(x.c.ctx, httplimit.Question{
+	err := x.c.engine.limit.Judge(&x.c.ctx, httplimit.Question{
 		Request: x, Method: x.head.Method, Path: x.asked.Path, Match: x.choice.Match, Chosen: true, Public: public, Arrival: x.start,
 	}, &x.caller, &x.answer)
 	if err != nil {
@@ -250,7 +259,7 @@ func (x *fastExchange) handle(h http.HandlerFunc) {
 	for _, f := range x.head.Fields {
 		r.Header.Add(f.Name, f.Value)
 	}
-	h(w, r.WithContext(x.c.ctx))
+	h(w, r.WithContext(&x.c.ctx))
 	x.fields = x.fields[:0]
 	for name, values := range w.header {
 		if name == "Connection" {

@@ -102,7 +102,7 @@ func (x *fastExchange) relayBody(chunked bool) (whole bool, err error) {
 	if body.Done() {
 		return true, nil
 	}
-	p := borrow(res.Length)
+	p := c.engine.copies.borrow()
 	defer func() { p.giveBack() }()
 	for {
 		if res.Length > 0 {
@@ -141,7 +141,16 @@ func (x *fastExchange) relayBody(chunked bool) (whole bool, err error) {
 
 // tellBroken says in the log that an answer broke off, unless the client had gone.
 func (x *fastExchange) tellBroken(err error) {
-	if !x.c.gone.Load() {
+	if x.upload != nil {
+		select {
+		case <-x.upload.done:
+			if x.upload.sent != nil {
+				return // the client has gone, and so the upstream was left
+			}
+		default:
+		}
+	}
+	if !x.c.isGone() {
 		x.c.engine.log.Warn("the upstream's answer broke off", "method", x.head.Method, "upstream", x.conn.Address().Host, "error", err)
 	}
 }
@@ -155,12 +164,18 @@ func (x *fastExchange) finishUpstream(whole bool) {
 	x.c.up.Store(nil)
 	u := x.conn
 	x.conn = nil
-	if whole && x.sent && !x.res.Close && !x.c.gone.Load() {
+	if whole && x.sent && !x.res.Close && !x.c.isGone() && !x.mayHaveBody() {
 		x.over = time.Now()
 		u.Keep(x.over)
 	} else {
 		u.Drop(nil)
 	}
+}
+
+// mayHaveBody reports whether the upstream could still send what it announced to HEAD, as some do by mistake: the next request's answer
+// would begin with it.
+func (x *fastExchange) mayHaveBody() bool {
+	return x.head.Method == http.MethodHead && (x.res.Declared > 0 || len(x.res.Values("Transfer-Encoding")) > 0)
 }
 
 // switchProtocols passes a 101 on, and then every byte, either way, until both sides have ended.
@@ -189,8 +204,8 @@ func (x *fastExchange) switchProtocols() {
 	c, u := x.c, x.conn
 	c.endWatch()
 	x.tunnelled = true
-	c.engine.open.add(-1) // a drain does not wait for it, but closes it
 	c.engine.conns.add(c.raw)
+	c.engine.open.add(-1) // a drain does not wait for it, but closes it
 	defer func() {
 		c.engine.conns.remove(c.raw)
 		c.engine.open.add(1) // end takes it away again
@@ -208,14 +223,14 @@ func (c *fastConn) tunnel(u *upstream.Conn) {
 	c.moveDeadline(time.Time{})
 	u.AwaitStream()
 	var both sync.WaitGroup
-	both.Go(func() { copyOneWay(u, &c.in, u, c) })
-	copyOneWay(c.Conn, &u.Reader, c, u)
+	both.Go(func() { c.engine.copies.oneWay(u, &c.in, u, c) })
+	c.engine.copies.oneWay(c.Conn, &u.Reader, c, u)
 	both.Wait()
 }
 
-// copyOneWay copies until from ends, which it passes on, or fails, which ends both ways.
-func copyOneWay(to io.Writer, from io.Reader, toConn, fromConn interface{ Close() error }) {
-	p := borrow(wire.UntilClose)
+// oneWay copies until from ends, which it passes on, or fails, which ends both ways.
+func (b *copyBuffers) oneWay(to io.Writer, from io.Reader, toConn, fromConn interface{ Close() error }) {
+	p := b.borrow()
 	defer func() { p.giveBack() }()
 	for {
 		n, err := from.Read(p.room())

@@ -5,9 +5,11 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/internal/upstream"
@@ -17,7 +19,7 @@ import (
 // relayed is the part of an exchange that is with the upstream.
 type relayed struct {
 	conn      *upstream.Conn
-	heard     bool // some of its answer came
+	begun     bool // some of the request went out
 	sent      bool // the request went out whole
 	websocket bool // is asked for
 	tunnelled bool
@@ -47,7 +49,7 @@ func (x *fastExchange) forward() {
 	switch {
 	case err == nil:
 		x.relay()
-	case x.c.gone.Load():
+	case x.c.isGone():
 		x.gone = true
 		x.giveUp(nil)
 	default:
@@ -80,13 +82,17 @@ func (x *fastExchange) gather() (streams bool, err error) {
 // bodyFailed answers a request whose body did not arrive whole.
 func (x *fastExchange) bodyFailed(err error) {
 	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	var refusal *wire.Refusal
+	switch {
+	case errors.As(err, &large):
 		f := bodyTooLarge(large.Limit)
 		x.fail(&f)
-		return
+	case errors.As(err, &refusal), isTimeout(err), errors.Is(err, io.ErrUnexpectedEOF): // who has ended its half may still listen
+		x.closes = true
+		x.fail(&bodyBroken)
+	default: // the client went away in the middle of it
+		x.gone = true
 	}
-	x.closes = true
-	x.fail(&bodyBroken)
 }
 
 // appendRequest appends the head that the upstream receives: the target that was counted, the fields that are meant for it, and
@@ -97,13 +103,14 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", head.Host)
 	named := x.namesMore()
 	var announced string
+	trailers := false
 	for i := range head.Fields {
 		f := &head.Fields[i]
-		if strings.EqualFold(f.Name, "Te") && listed(f.Value, "trailers") {
-			b = append(b, "Te: trailers\r\n"...)
+		if !trailers && len(f.Name) == len("Te") && strings.EqualFold(f.Name, "Te") && listed(f.Value, "trailers") {
+			b, trailers = append(b, "Te: trailers\r\n"...), true
 		}
-		if strings.EqualFold(f.Name, "Trailer") {
-			announced = f.Value
+		if len(f.Name) == len("Trailer") && strings.EqualFold(f.Name, "Trailer") {
+			announced += f.Value + ","
 		}
 		if isHop(f.Name) || isFraming(f.Name) || isForgedSpelling(f.Name) || named && head.Names(f.Name) {
 			continue
@@ -212,25 +219,33 @@ func appendAnnounced(b []byte, list string, drops func(string) bool) []byte {
 }
 
 // converse sends the request and reads the head of its answer. A connection that was kept may have been closed by the other side
-// just now: then, before any of an answer came, a request that may be repeated and has no body goes to another.
+// just now: a request that may be repeated, and of which not a byte went out, goes to another then. One that went out may have been
+// read, whatever became of the answer, and was counted once.
 func (x *fastExchange) converse(streams bool) error {
 	c := x.c
-	for want := (upstream.Want{Now: x.start}); ; want.Fresh = true {
-		u, err := c.engine.pool.Take(c.ctx, want)
+	now := x.start
+	if x.head.Length != 0 {
+		now = time.Now() // the body may have been awaited
+	}
+	for want := (upstream.Want{Now: now}); ; want.Fresh = true {
+		u, err := c.engine.pool.Take(&c.ctx, want)
 		if err != nil {
 			return err
 		}
 		x.conn = u
 		c.up.Store(u)
-		if c.gone.Load() {
+		if c.isGone() {
 			return errGone
 		}
-		err = x.talk(u, streams)
+		if !u.Reused() {
+			now = time.Now() // connecting took a while
+		}
+		err = x.talk(u, streams, now)
 		if err == nil {
 			return nil
 		}
 		c.endWatch()
-		if c.gone.Load() || !u.Reused() || x.heard || x.head.Length != 0 || !isIdempotent(x.head.Method) || isTimeout(err) {
+		if c.isGone() || !u.Reused() || x.begun || x.head.Length != 0 || !isIdempotent(x.head.Method) || isTimeout(err) {
 			return err
 		}
 		x.giveUp(nil) // kept connections end: nothing is wrong with the address
@@ -247,27 +262,33 @@ func isIdempotent(method string) bool {
 	return false
 }
 
-// talk sends the request on u and reads the head of the answer.
-func (x *fastExchange) talk(u *upstream.Conn, streams bool) error {
-	if _, err := u.Write(x.out); err != nil {
+// talk sends the request on u, now, and reads the head of the answer.
+func (x *fastExchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
+	n, err := u.Write(x.out)
+	x.begun = x.begun || n > 0
+	if err != nil {
 		return err
 	}
 	switch {
 	case streams && x.body.expects:
-		u.AwaitContinue(time.Now())
+		u.AwaitContinue(now)
 	case streams:
-		x.startUpload(u)
+		if err := x.startUpload(u); err != nil {
+			return err
+		}
 	default:
 		x.sent = true
-		u.AwaitHead(x.start)
+		u.AwaitHead(now)
 		x.c.beginWatch()
 		runtime.Gosched() // others run first: then the answer is likely there, and need not be waited for
 	}
 	for {
 		err := x.hear(u)
 		if err != nil && isTimeout(err) && streams && x.upload == nil {
-			x.startUpload(u) // the upstream does not say whether it wants the body
-			continue
+			err = x.startUpload(u) // the upstream does not say whether it wants the body
+			if err == nil {
+				continue
+			}
 		}
 		if err != nil {
 			return err
@@ -276,11 +297,15 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool) error {
 		switch status := x.res.Status; {
 		case status == http.StatusContinue:
 			if streams && x.upload == nil {
-				x.startUpload(u)
+				if err := x.startUpload(u); err != nil {
+					return err
+				}
 			}
 		case status == http.StatusSwitchingProtocols || status >= 200:
 			if x.upload != nil {
 				x.upload.answered()
+			} else if streams { // the body will never be asked for
+				x.c.beginWatch()
 			}
 			return nil
 		case x.head.Minor == 1:
@@ -302,7 +327,6 @@ func (x *fastExchange) hear(u *upstream.Conn) error {
 			return x.res.Parse(head, x.head.Method)
 		}
 		err := u.Reader.Fill(mostAnswerHead)
-		x.heard = x.heard || len(u.Reader.Buffered()) > 0
 		if errors.Is(err, io.EOF) {
 			return errNoAnswer
 		}
@@ -369,8 +393,9 @@ func (x *fastExchange) abandon() { x.giveUp(nil) }
 // An upload sends the body of a request while its answer is awaited.
 type upload struct {
 	done  chan struct{}
-	sent  error // why the body did not arrive whole here
-	stuck error // why it did not go out
+	read  atomic.Bool // the body has arrived, and its last piece is on its way
+	sent  error       // why the body did not arrive whole here
+	stuck error       // why it did not go out
 
 	mu   sync.Mutex
 	head bool // the answer's is there
@@ -383,7 +408,12 @@ func (l *upload) answered() {
 	l.head = true
 }
 
-func (x *fastExchange) startUpload(u *upstream.Conn) {
+// startUpload asks for the body, where the client waits for that, and has it sent. Only the connection's goroutine writes to the
+// client, so that nothing comes in the middle of an answer.
+func (x *fastExchange) startUpload(u *upstream.Conn) error {
+	if err := x.body.ask(); err != nil {
+		return err
+	}
 	l := &upload{done: make(chan struct{})}
 	x.upload = l
 	u.AwaitStream() // the time for an answer runs from the end of the request
@@ -392,12 +422,19 @@ func (x *fastExchange) startUpload(u *upstream.Conn) {
 			_ = u.Close() // ends the wait for an answer, which must find out why
 		}
 	})
+	return nil
 }
 
 // sendBody sends the body of the request. It reports false where there is nothing more to wait for.
 func (x *fastExchange) sendBody(u *upstream.Conn, l *upload) bool {
 	defer close(l.done)
-	if l.sent, l.stuck = x.pass(u); l.sent != nil || isTimeout(l.stuck) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			x.c.engine.log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
+			l.sent = errors.New("the gateway failed")
+		}
+	}()
+	if l.sent, l.stuck = x.pass(u, l); l.sent != nil || isTimeout(l.stuck) {
 		return false
 	}
 	x.sent = l.stuck == nil
@@ -415,26 +452,41 @@ func (x *fastExchange) sendBody(u *upstream.Conn, l *upload) bool {
 // endUpload waits for the upload to end, and ends it where it goes on.
 func (x *fastExchange) endUpload() (sent, stuck error) {
 	l := x.upload
+	x.upload = nil
+	if l.read.Load() { // what is left is one write
+		last := time.NewTimer(lastPiece)
+		defer last.Stop()
+		select {
+		case <-l.done:
+		case <-last.C:
+		}
+	}
 	select {
 	case <-l.done:
+		return l.sent, l.stuck
 	default:
-		x.c.interrupt()
-		_ = x.conn.Close()
-		<-l.done
-		x.c.resume()
-		l.sent = nil // that was us
 	}
-	x.upload = nil
-	return l.sent, l.stuck
+	x.c.interrupt()
+	_ = x.conn.Close()
+	<-l.done
+	x.c.resume()
+	x.sent = false
+	return nil, nil // whatever it met was us
 }
 
+// lastPiece is how long an upstream that has answered may take to read the last of a request.
+const lastPiece = 100 * time.Millisecond
+
 // pass copies the body of the request to the upstream.
-func (x *fastExchange) pass(u *upstream.Conn) (received, sent error) {
+func (x *fastExchange) pass(u *upstream.Conn, l *upload) (received, sent error) {
 	chunked := x.head.Length == wire.Chunked
-	p := borrow(x.head.Length)
+	p := x.c.engine.copies.borrow()
 	defer func() { p.giveBack() }()
 	for {
 		n, err := x.body.Read(p.room())
+		if errors.Is(err, io.EOF) {
+			l.read.Store(true)
+		}
 		if n > 0 {
 			if _, err := u.Write(p.piece(n, chunked)); err != nil {
 				return nil, err

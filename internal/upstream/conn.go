@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,8 @@ type Conn struct {
 	raw   syscall.RawConn  // of the socket; nil: unknown
 	peek  func(fd uintptr) // of raw; made once, so that trying a connection allocates nothing
 	gone  bool             // what peek found
+
+	closed atomic.Bool // by Close
 }
 
 // use makes c the connection of an exchange that begins.
@@ -109,7 +112,10 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 
 // Close breaks the connection off, so that whoever reads or writes sees an end at once; any goroutine may. Keep or Drop is still
 // to follow.
-func (c *Conn) Close() error { return c.plain.Close() }
+func (c *Conn) Close() error {
+	c.closed.Store(true)
+	return c.plain.Close()
+}
 
 // CloseWrite closes the sending half where the connection has halves, as TCP and TLS do.
 func (c *Conn) CloseWrite() error {
@@ -128,7 +134,7 @@ func (c *Conn) Answered() { c.pool.answered(&c.turn) }
 func (c *Conn) Keep(now time.Time) {
 	p, a := c.pool, c.turn.at
 	c.since = now
-	good := len(c.Reader.Buffered()) == 0
+	good := len(c.Reader.Buffered()) == 0 && !c.closed.Load()
 	p.mu.Lock()
 	if !c.mine {
 		p.mu.Unlock()
