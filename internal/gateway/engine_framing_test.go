@@ -192,8 +192,12 @@ func TestAnswersWithoutABody(t *testing.T) {
 			if te := h.Get("Transfer-Encoding"); te != "" && test.method != "HEAD" || h.Get("Connection") != "" {
 				t.Errorf("%s, %q: %v", test.method, test.answer, h)
 			}
-			if n, m := o.requests.Load(), int64(n+1); n != m || o.conns.Load() != 1 {
-				t.Errorf("%s, %q: %d requests on %d connections, want %d on 1", test.method, test.answer, n, o.conns.Load(), m)
+			conns := int64(1)
+			if e.gateway.Fast() && test.method == "HEAD" && test.answer != "200 OK" {
+				conns = int64(n + 1) // an announced body could come all the same, and be taken for the next answer
+			}
+			if n, m := o.requests.Load(), int64(n+1); n != m || o.conns.Load() != conns {
+				t.Errorf("%s, %q: %d requests on %d connections, want %d on %d", test.method, test.answer, n, o.conns.Load(), m, conns)
 			}
 		}
 	}

@@ -82,8 +82,8 @@ func TestAConnectionThatIsClosedIsSeenBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// A kept connection may end while a request is on its way. One that may be repeated, and was not answered, is asked once more on a
-// new connection; any other is not, and nobody is asked a third time.
+// A kept connection may end while a request is on its way. The fast engine sends no request again that went out: it may have been
+// read, and was counted once. net/http asks once more where the request may be repeated, and never a third time.
 func TestARequestIsRepeatedOnceAtMostAndOnlyIfItMayBe(t *testing.T) {
 	for _, test := range []struct {
 		line, body string
@@ -123,6 +123,9 @@ func TestARequestIsRepeatedOnceAtMostAndOnlyIfItMayBe(t *testing.T) {
 		c.hears("GET")
 		method, _, _ := strings.Cut(test.line, " ")
 		if e.gateway.Fast() || test.body == "" && test.partial == "" && method != "PUT" {
+			if e.gateway.Fast() {
+				test.status, test.asked = 502, 1
+			}
 			c.asks(test.line, fmt.Sprintf("Content-Length: %d", len(test.body)))
 			c.say("%s", test.body)
 			for {
