@@ -56,11 +56,11 @@ func runOnBothEngines(m *testing.M) int {
 	return code
 }
 
-// engineOf is the start-up line of the engine in use.
-var engineOf = map[string]*regexp.Regexp{
-	engineAuto: regexp.MustCompile(`(?m)^engine +Weir's own for HTTP/1\.1, net/http for HTTP/2$`),
-	engineStd:  regexp.MustCompile(`(?m)^engine +net/http, since --engine is std$`),
-}
+// engineLine is the line of the start-up block that says who speaks HTTP.
+var engineLine = regexp.MustCompile(`(?m)^engine +(.*)$`)
+
+// servedBy is what it says before an upstream, by engine.
+var servedBy = map[string]string{engineAuto: "Weir's own for HTTP/1.1, net/http for HTTP/2", engineStd: "net/http, since --engine is std"}
 
 // engineFor returns the variable for a server of the named test that is started with args; none where that has no upstream, or an
 // engine of its own.
@@ -76,8 +76,8 @@ func engineFor(test string, args []string) (env []string) {
 // mustBeServedBy wants a server that stands before an upstream to say that it has the engine.
 func (s *server) mustBeServedBy(t *testing.T, engine string) {
 	t.Helper()
-	if _, err := s.stdout.await(engineOf[engine]); err != nil {
-		t.Fatalf("it is not served by --engine %s: %v", engine, err)
+	if said, err := s.stdout.await(engineLine); err != nil || said[1] != servedBy[engine] {
+		t.Fatalf("it is not served by --engine %s: %q, %v", engine, said, err)
 	}
 }
 
