@@ -45,11 +45,12 @@ func (c *pacedConn) pace() error {
 	if c.explicit.Load() {
 		return nil
 	}
-	if c.recent != nil && c.recent.Load()-c.moved.Load() < int64(c.patience/4) {
+	moved := c.moved.Load()
+	if c.recent != nil && moved != 0 && c.recent.Load()-moved < int64(c.patience/4) {
 		return nil
 	}
 	now := time.Now()
-	if now.UnixNano()-c.moved.Load() < int64(c.patience/4) {
+	if now.UnixNano()-moved < int64(c.patience/4) {
 		return nil
 	}
 	c.moved.Store(now.UnixNano())

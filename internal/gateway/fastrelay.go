@@ -70,8 +70,8 @@ func (x *fastExchange) appendHead() (chunked bool) {
 			x.out = appendAnnounced(x.out, announced, x.dropsTrailer)
 		}
 	}
-	if x.body.isUnasked() {
-		x.closes = true
+	if x.body.isUnasked() || x.upload != nil && !x.upload.read.Load() {
+		x.closes = true // nobody will read the rest
 	}
 	x.appendConnection()
 	x.out = append(x.out, "\r\n"...)
