@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The phases of a request in which its client goes away, and what the access log says of each.
+var goneIn = []struct {
+	name, logs string // one of these, with a | between
+	leave      func(e *edge, c *caller, arrived <-chan bool)
+}{
+	{"before the answer", "status=499", func(_ *edge, c *caller, arrived <-chan bool) {
+		c.asks("GET /v1/wp/quiet")
+		<-arrived
+	}},
+	{"before the answer, with a body", "status=499", func(_ *edge, c *caller, arrived <-chan bool) {
+		c.asks("POST /v1/wp/quiet", "Content-Length: 4")
+		c.say("body")
+		<-arrived
+	}},
+	{"in a streamed upload", "status=499|status=400", func(_ *edge, c *caller, arrived <-chan bool) {
+		c.asks("POST /v1/wp/quiet", "Transfer-Encoding: chunked")
+		c.say("4\r\nbody\r\n")
+		<-arrived
+	}},
+	{"in a long upload", "status=499|status=400", func(_ *edge, c *caller, arrived <-chan bool) {
+		c.asks("POST /v1/wp/quiet", "Content-Length: 1000000000")
+		c.say("%s", strings.Repeat("x", 1<<20))
+		<-arrived
+	}},
+	{"in an answer", "aborted=true", func(_ *edge, c *caller, _ <-chan bool) {
+		c.asks("GET /v1/wp/flood")
+		c.head()
+	}},
+	{"in a quiet event stream", "aborted=true", func(_ *edge, c *caller, _ <-chan bool) {
+		c.asks("GET /v1/wp/events")
+		c.head()
+	}},
+	{"in a websocket", "status=101", func(_ *edge, c *caller, _ <-chan bool) {
+		c.asks("GET /v1/wp/socket", "Connection: Upgrade", "Upgrade: websocket")
+		c.head()
+	}},
+}
+
+// A client that goes away takes its request upstream with it, within a second, whatever it was about; the log says so, and says nothing
+// of an upstream's failure; and nothing stays: no goroutine, no file, no kept connection that is in the middle of something.
+func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
+	for _, in := range goneIn {
+		for _, how := range []string{"ends", "resets"} {
+			arrived := make(chan bool, 1)
+			o := newOrigin(t, func(s *served) {
+				r := s.request()
+				if r == nil {
+					return
+				}
+				arrived <- true
+				switch r.URL.Path {
+				case "/v1/wp/socket":
+					s.answers(switching)
+				case "/v1/wp/events":
+					s.answers("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n:\n\n\r\n")
+				case "/v1/wp/flood":
+					s.answers("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+					_, _ = io.Copy(s.Conn, zeros{})
+				}
+				_, _ = io.Copy(io.Discard, s)
+			})
+			e := open(t, nil, o.use)
+			c := e.caller()
+			in.leave(e, c, arrived)
+			if how == "resets" {
+				_ = c.Conn.(*net.TCPConn).SetLinger(0)
+			}
+			left := time.Now()
+			c.Close()
+			eventually(t, in.name+": the upstream's request ends", func() bool { return o.open.Load() == 0 })
+			if took := time.Since(left); took > 3*time.Second { // a second, and much for a busy machine
+				t.Errorf("%s, %s: its request upstream ends after %v", in.name, how, took)
+			}
+			e.stop()
+			line := e.access.String()
+			said := false
+			for _, logs := range strings.Split(in.logs, "|") {
+				said = said || strings.Contains(line, logs)
+			}
+			if !said || strings.Count(line, "\n") != 1 {
+				t.Errorf("%s, %s: access log %q, want %s", in.name, how, line, in.logs)
+			}
+			if log := e.log.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
+				t.Errorf("%s, %s: log %q", in.name, how, log)
+			}
+			if n := e.gateway.InFlight(); n != 0 || e.gateway.open.n.Load() != 0 {
+				t.Errorf("%s, %s: %d requests and %d connections are left", in.name, how, n, e.gateway.open.n.Load())
+			}
+		}
+	}
+}
+
+// files counts the files that this process has open; 0 where the system does not tell.
+func files() int {
+	names, _ := os.ReadDir("/proc/self/fd")
+	return len(names)
+}
+
+// Clients that go away in every phase, many times over, leave nothing behind while the gateway serves on.
+func TestNothingStaysOfClientsThatWent(t *testing.T) {
+	arrived := make(chan bool, 1)
+	o := newOrigin(t, func(s *served) {
+		r := s.request()
+		if r == nil {
+			return
+		}
+		arrived <- true
+		if r.URL.Path == "/v1/wp/socket" {
+			s.answers(switching)
+		} else if r.URL.Path != "/v1/wp/quiet" {
+			s.answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n:\n\n\r\n")
+		}
+		_, _ = io.Copy(io.Discard, s)
+	})
+	e := open(t, nil, o.use)
+	round := func(many int) (goroutines, open int) {
+		for _, in := range goneIn {
+			for range many {
+				c := e.caller()
+				in.leave(e, c, arrived)
+				select {
+				case <-arrived: // a phase that does not wait for it
+				default:
+				}
+				c.Close()
+			}
+		}
+		settled := func() bool {
+			return e.gateway.InFlight() == 0 && e.gateway.open.n.Load() == 0 && o.open.Load() == 0
+		}
+		eventually(t, "all have gone", settled)
+		return runtime.NumGoroutine(), files()
+	}
+	goroutines, open := round(1)
+	round(8)
+	eventually(t, "goroutines and files are as many as after one round", func() bool {
+		runtime.GC() // client connections of the test
+		return runtime.NumGoroutine() <= goroutines+2 && files() <= open+2
+	})
+}
+
+// A client that went away says nothing of its address: the next caller is served there, on a connection that is not in the middle of
+// anything.
+func TestAClientThatWentHarmsNobodyElse(t *testing.T) {
+	arrived := make(chan bool, 1)
+	o := newOrigin(t, func(s *served) {
+		for r := s.request(); r != nil; r = s.request() {
+			if r.URL.Path == "/v1/wp/quiet" {
+				arrived <- true
+				_, _ = io.Copy(io.Discard, s)
+				s.answers("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			s.answers(ok200)
+		}
+	})
+	e := open(t, nil, o.use)
+	other := e.caller()
+	for _, in := range goneIn[:4] {
+		c := e.caller()
+		in.leave(e, c, arrived)
+		c.Close()
+		eventually(t, "its request ends", func() bool { return e.gateway.InFlight() == 0 })
+		for range 3 {
+			other.asks("GET /v1/wp/status")
+			if res, body := other.hears("GET"); res.StatusCode != http.StatusOK || body != "ok" {
+				t.Errorf("after one went %s: %d %q", in.name, res.StatusCode, body)
+			}
+		}
+	}
+	e.stop()
+	if log := e.log.String(); log != "" {
+		t.Errorf("log %q", log)
+	}
+}
+
+// Each step has its time: who lets one pass is told, where he can be, and let go.
+func TestEveryStepHasItsTime(t *testing.T) {
+	const short = 200 * time.Millisecond
+	stuck := func(s *served) { s.request(); _, _ = io.Copy(io.Discard, s) }
+	half := func(s *served) {
+		s.request()
+		s.answers("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+		_, _ = io.Copy(io.Discard, s)
+	}
+	halfHead := func(s *served) {
+		s.request()
+		s.answers("HTTP/1.1 200 OK\r\nContent-Le")
+		_, _ = io.Copy(io.Discard, s)
+	}
+	flood := func(s *served) {
+		s.request()
+		s.answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for {
+			if _, err := fmt.Fprintf(s.Conn, "%x\r\n%s\r\n", 1<<16, make([]byte, 1<<16)); err != nil {
+				return
+			}
+		}
+	}
+	for _, test := range []struct {
+		name     string
+		upstream func(*served)
+		limit    func(*Limits)
+		say      string
+		status   string // empty: the connection ends without a word
+		unread   bool   // the client does not read
+	}{
+		{"nothing comes", nil, func(l *Limits) { l.Header = short }, "", "", false},
+		{"a header that trickles", nil, func(l *Limits) { l.Header = short }, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX", "", false},
+		{"a small body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nha", "400", false},
+		{"a large body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\nha", "400", false},
+		{"a chunked body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nha", "400", false},
+		{"an upstream without an answer", stuck, func(l *Limits) { l.Upstream = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "504", false},
+		{"an upstream with half a head", halfHead, func(l *Limits) { l.Upstream = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "504", false},
+		{"an upstream with half a body", half, func(l *Limits) { l.Stall = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", false},
+		{"a client that does not read", flood, func(l *Limits) { l.Stall = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "", true},
+		{"a kept connection without a request", nil, func(l *Limits) { l.Idle = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", false},
+	} {
+		if test.upstream == nil {
+			test.upstream = func(s *served) {
+				for r := s.request(); r != nil; r = s.request() {
+					s.answers(ok200)
+				}
+			}
+		}
+		o := newOrigin(t, test.upstream)
+		e := open(t, nil, func(options *Options) { o.use(options); test.limit(&options.Limits) })
+		c := e.caller()
+		began := time.Now()
+		c.say("%s", test.say)
+		if test.unread {
+			eventually(t, "it is let go", func() bool { return o.conns.Load() == 1 && o.open.Load() == 0 && e.gateway.open.n.Load() == 0 })
+			continue
+		}
+		if test.status == "504" || test.name == "a small body that stalls" {
+			if status, h := c.head(); !strings.HasPrefix(status, test.status) || limitOf(http.Header(h)) != wpPlugin {
+				t.Errorf("%s: %s %v", test.name, status, h)
+			}
+		} else {
+			b, err := io.ReadAll(c)
+			if len(b) == 0 && !e.gateway.Fast() && test.status == "200" {
+				test.status = "" // net/http holds an answer's beginning back, and then has nothing to say
+			}
+			if isTimeout(err) || !strings.HasPrefix(string(b), strings.TrimSuffix("HTTP/1.1 "+test.status, "HTTP/1.1 ")) {
+				t.Errorf("%s: %q, %v", test.name, b, err)
+			}
+		}
+		if took := time.Since(began); took < short/2 {
+			t.Errorf("%s: over after %v, want %v", test.name, took, short)
+		}
+	}
+}

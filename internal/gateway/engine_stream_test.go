@@ -1,0 +1,302 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime/metrics"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An answer may begin, and go on, while the request still comes in.
+func TestBothWaysStreamAtOnce(t *testing.T) {
+	o := newOrigin(t, func(s *served) {
+		r := s.request()
+		if r == nil {
+			return
+		}
+		s.answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		b := make([]byte, 1)
+		for {
+			if _, err := r.Body.Read(b); err != nil {
+				break
+			}
+			s.answers("1\r\n%s\r\n", b)
+		}
+		s.answers("0\r\n\r\n")
+	})
+	e := open(t, nil, o.use)
+	if !e.gateway.Fast() {
+		return // net/http's server reads a body to its end before it answers, unless the handler asks for the other; httputil does not
+	}
+	c := e.caller()
+	c.asks("POST /v1/wp/status", "Transfer-Encoding: chunked")
+	if status, h := c.head(); status != "200 OK" || h.Get("Transfer-Encoding") != "chunked" {
+		t.Fatalf("%s %v before the body", status, h)
+	}
+	for _, b := range []string{"a", "b", "c"} {
+		c.say("1\r\n%s\r\n", b)
+		c.reads("1\r\n" + b + "\r\n")
+	}
+	c.say("0\r\n\r\n")
+	c.reads("0\r\n\r\n")
+}
+
+// Who is answered before his upload is complete gets that answer whole, is told that the connection ends, and it does.
+func TestAnEarlyAnswerArrivesWhole(t *testing.T) {
+	for _, framing := range []string{"Content-Length: 100000000", "Transfer-Encoding: chunked"} {
+		o := newOrigin(t, func(s *served) {
+			for r := s.request(); r != nil; r = s.request() {
+				s.answers("HTTP/1.1 413 Content Too Large\r\nContent-Length: 20\r\n\r\n%s", strings.Repeat("x", 20))
+			}
+		})
+		e := open(t, nil, o.use)
+		if !e.gateway.Fast() {
+			return // net/http's server waits for the next 256 KiB of the body before it answers
+		}
+		c := e.caller()
+		c.asks("POST /v1/wp/status", framing)
+		piece := strings.Repeat("a", 1000)
+		if strings.HasPrefix(framing, "T") {
+			piece = "3e8\r\n" + piece + "\r\n"
+		}
+		c.say("%s", piece)
+		res, body := c.hears("POST")
+		if res.StatusCode != 413 || len(body) != 20 || !res.Close {
+			t.Errorf("%s: %d %q, close %v", framing, res.StatusCode, body, res.Close)
+		}
+		c.ends()
+		// The upstream's connection, on which half a body stands, is not used again.
+		c = e.caller()
+		c.asks("GET /v1/wp/status")
+		c.hears("GET")
+		if n := o.conns.Load(); n != 2 {
+			t.Errorf("%s: %d connections to the upstream, want 2", framing, n)
+		}
+	}
+}
+
+// An upload that is complete when it is answered leaves both connections as they should be.
+func TestACompleteUploadKeepsBothConnections(t *testing.T) {
+	o := newOrigin(t, func(s *served) {
+		for r := s.request(); r != nil; r = s.request() {
+			n, _ := io.Copy(io.Discard, r.Body)
+			s.answers("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n%07d", n)
+		}
+	})
+	e := open(t, nil, o.use)
+	c := e.caller()
+	for range 20 {
+		c.asks("POST /v1/wp/status", "Content-Length: 100000")
+		c.say("%s", strings.Repeat("a", 100000))
+		if res, body := c.hears("POST"); body != "0100000" || res.Close {
+			t.Errorf("%q, close %v", body, res.Close)
+		}
+		c.asks("POST /v1/wp/status", "Transfer-Encoding: chunked")
+		c.say("186a0\r\n%s\r\n0\r\n\r\n", strings.Repeat("a", 100000))
+		if res, body := c.hears("POST"); body != "0100000" || res.Close {
+			t.Errorf("chunked: %q, close %v", body, res.Close)
+		}
+	}
+	if n := o.conns.Load(); n != 1 {
+		t.Errorf("%d connections to the upstream, want 1", n)
+	}
+}
+
+// Bodies of any length pass through little memory, both ways, whatever their framing.
+func TestHugeBodiesPassThroughLittleMemory(t *testing.T) {
+	const size, most = 256 << 20, 32 << 20
+	o := newOrigin(t, func(s *served) {
+		piece := make([]byte, 128<<10)
+		for r := s.request(); r != nil; r = s.request() {
+			n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, piece)
+			if r.Method == "PUT" {
+				s.answers("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%d", len(fmt.Sprint(n)), n)
+				continue
+			}
+			chunked := r.URL.Path == "/v1/wp/chunked"
+			if s.answers("HTTP/1.1 200 OK\r\n"); chunked {
+				s.answers("Transfer-Encoding: chunked\r\n\r\n")
+			} else {
+				s.answers("Content-Length: %d\r\n\r\n", size)
+			}
+			for sent := 0; sent < size && err == nil; sent += len(piece) {
+				if chunked {
+					s.answers("%x\r\n", len(piece))
+				}
+				_, err = s.Conn.Write(piece)
+				if chunked {
+					s.answers("\r\n")
+				}
+			}
+			if chunked {
+				s.answers("0\r\n\r\n")
+			}
+		}
+	})
+	e := open(t, nil, o.use)
+	before, stop := heap(), make(chan bool)
+	highest := make(chan uint64)
+	go func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for high := uint64(0); ; high = max(high, heap()) {
+			select {
+			case <-stop:
+				highest <- high
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, path := range []string{"/v1/wp/known", "/v1/wp/chunked"} {
+		req, err := http.NewRequest("PUT", e.url(path), io.LimitReader(struct{ io.Reader }{zeros{}}, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/v1/wp/known" {
+			req.ContentLength = size
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := text(t, res); body != fmt.Sprint(size) {
+			t.Errorf("%s: %q arrived", path, body)
+		}
+		res, err = client.Get(e.url(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{res.Body}, make([]byte, 128<<10))
+		res.Body.Close()
+		if n != size || err != nil {
+			t.Errorf("%s: %d bytes came back, %v", path, n, err)
+		}
+	}
+	close(stop)
+	if high := <-highest; high > before+most {
+		t.Errorf("the heap grew by %d MiB, more than %d", (high-before)>>20, most>>20)
+	}
+}
+
+// heap is how many bytes of it are in use, garbage included.
+func heap() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// socket opens a websocket through e.
+func (e *edge) socket() *caller {
+	e.t.Helper()
+	c := e.caller()
+	c.asks("GET /api/v1/widget/events", "Connection: Upgrade", "Upgrade: websocket")
+	if status, _ := c.head(); status != "101 Switching Protocols" {
+		e.t.Fatal(status)
+	}
+	return c
+}
+
+const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+// Each side of a websocket may end its half: what the other still has to say arrives.
+func TestAWebsocketEndsOneHalfAtATime(t *testing.T) {
+	heard := make(chan string, 1)
+	o := newOrigin(t, func(s *served) {
+		if s.request() == nil {
+			return
+		}
+		s.answers(switching + "all of it")
+		_ = s.Conn.(*net.TCPConn).CloseWrite()
+		b, _ := io.ReadAll(s)
+		heard <- string(b)
+	})
+	e := open(t, nil, o.use)
+	c := e.socket()
+	if b, err := io.ReadAll(c); string(b) != "all of it" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	c.say("and all of that")
+	_ = c.Conn.(*net.TCPConn).CloseWrite()
+	if got := within(t, 10*time.Second, "the upstream hears the end", heard); got != "and all of that" && e.gateway.Fast() {
+		t.Errorf("the upstream hears %q after its own end", got)
+	}
+
+	o = newOrigin(t, func(s *served) {
+		if s.request() == nil {
+			return
+		}
+		s.answers(switching)
+		b, _ := io.ReadAll(s) // until the client has ended its half
+		s.answers("heard %s", b)
+	})
+	e = open(t, nil, o.use)
+	c = e.socket()
+	c.say("all of it")
+	_ = c.Conn.(*net.TCPConn).CloseWrite()
+	if b, err := io.ReadAll(c); string(b) != "heard all of it" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// Large frames pass, both ways at once; and whichever side breaks off, the other is let go, and nothing is left.
+func TestAWebsocketCarriesMuchAndEndsWithEitherSide(t *testing.T) {
+	ended := make(chan bool, 1)
+	o := newOrigin(t, func(s *served) {
+		if s.request() == nil {
+			return
+		}
+		s.answers(switching)
+		_, _ = io.Copy(s.Conn, s.Reader)
+		ended <- true
+	})
+	e := open(t, nil, o.use)
+	c := e.socket()
+	frame := bytes.Repeat([]byte("0123456789abcdef"), 256<<10)
+	go func() { _, _ = c.Conn.Write(frame) }()
+	got := make([]byte, len(frame))
+	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, frame) {
+		t.Errorf("a frame of %d bytes comes back changed, %v", len(frame), err)
+	}
+	_ = c.Conn.(*net.TCPConn).SetLinger(0)
+	c.Close()
+	within(t, 10*time.Second, "the upstream's end", ended)
+	c = e.socket()
+	o.hangUp()
+	c.ends()
+	c.Close()
+	within(t, 10*time.Second, "the upstream's end", ended)
+	eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 && o.open.Load() == 0 })
+}
+
+// Who is refused behind a balancer that speaks the PROXY protocol gets the answer, though his body was not read: the connection
+// lingers over it.
+func TestARefusalSurvivesAnUnreadBody(t *testing.T) {
+	for _, proxied := range []string{"", "PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"} {
+		o := answering(t, ok200)
+		e := open(t, nil, func(options *Options) {
+			o.use(options)
+			allowing(t, "1 per hour by ip")(options)
+			options.ProxyProtocol, options.TrustedProxies = proxied != "", loopback
+		})
+		ask := func() *caller { c := e.caller(); c.say("%s", proxied); return c }
+		c := ask()
+		c.asks("GET /")
+		c.hears("GET")
+		for range 20 {
+			c := ask()
+			c.asks("POST /", "Content-Length: 10000000")
+			c.say("%s", strings.Repeat("x", 100000))
+			if res, _ := c.hears("POST"); res.StatusCode != 429 || !res.Close {
+				t.Fatalf("%q: %d, close %v", proxied, res.StatusCode, res.Close)
+			}
+			c.Close()
+		}
+	}
+}
