@@ -86,11 +86,9 @@ func (x *fastExchange) begin(c *fastConn) {
 	x.limited, x.cors, x.origin, x.preflight, x.closes = false, nil, "", false, false
 	x.fields, x.out = x.fields[:0], x.out[:0]
 	x.relayed = relayed{}
-	x.head.Reset()
-	x.body.reset(c, &x.head)
 }
 
-// release gives the exchange back.
+// release gives the exchange back, with nothing in it of the connection, or of the one that it was for.
 func (x *fastExchange) release() {
 	e := x.c.engine
 	x.head.Reset()

@@ -11,6 +11,20 @@
 //	record.go     what is known of a request when it is over
 //	accesslog.go  one line of it
 //	serve.go      start, readiness, drain
+//
+// Before an upstream HTTP/1.1 is served by the fast engine instead, which asks the same rules:
+//
+//	fast.go          who serves what; accepting, watching, draining connections
+//	fastconn.go      one connection of a caller
+//	conncontext.go   its context
+//	fastexchange.go  one request: its target, its limiter, who answers
+//	fastbody.go      its body
+//	fastanswer.go    answers of our own, and the fields of all
+//	fastupstream.go  the request to the upstream
+//	fastupload.go    its body, while the answer is awaited
+//	fastrelay.go     the upstream's answer, and upgrades
+//	copy.go          what bodies are copied through
+//	upstreams.go     the addresses of the upstream, for both engines
 package gateway
 
 import (
