@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/httplimit"
@@ -34,8 +35,8 @@ type AccessLog struct {
 	mu      sync.Mutex
 	lines   []byte
 	dropped int64 // lines, since that was last said
-	second  int64 // the Unix second that stamp spells
-	stamp   []byte
+
+	stamp atomic.Pointer[logStamp] // of the last second that was asked for
 
 	wake chan struct{} // the memory is half full
 	stop chan struct{}
@@ -148,20 +149,13 @@ type entry struct {
 // add takes one line.
 func (l *AccessLog) add(e *entry) {
 	var room [768]byte // on the stack for all but absurd lines
-	// The stamp of the second is shared; the rest of the line is built outside the lock.
-	l.mu.Lock()
-	if s := e.start.Unix(); s != l.second || len(l.stamp) == 0 {
-		l.second, l.stamp = s, e.start.UTC().AppendFormat(l.stamp[:0], "2006-01-02T15:04:05.")
-	}
-	var stamp [20]byte
-	copy(stamp[:], l.stamp)
-	l.mu.Unlock()
+	stamp := l.stampOf(e.start)
 
 	var line []byte
 	if l.format == LogJSON {
-		line = e.appendJSON(room[:0], stamp[:])
+		line = e.appendJSON(room[:0], stamp)
 	} else {
-		line = e.appendText(room[:0], stamp[:])
+		line = e.appendText(room[:0], stamp)
 	}
 
 	l.mu.Lock()
@@ -182,7 +176,23 @@ func (l *AccessLog) add(e *entry) {
 	}
 }
 
-func (e *entry) appendTime(b, stamp []byte) []byte {
+// A logStamp is how lines spell one second.
+type logStamp struct {
+	unix int64
+	text string
+}
+
+// stampOf returns how the second of t is spelled, which is the same for many lines.
+func (l *AccessLog) stampOf(t time.Time) string {
+	if s := l.stamp.Load(); s != nil && s.unix == t.Unix() {
+		return s.text
+	}
+	s := &logStamp{t.Unix(), t.UTC().Format("2006-01-02T15:04:05.")}
+	l.stamp.Store(s)
+	return s.text
+}
+
+func (e *entry) appendTime(b []byte, stamp string) []byte {
 	b = append(b, stamp...)
 	ms := e.start.Nanosecond() / 1e6
 	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
@@ -195,7 +205,7 @@ func (e *entry) appendDuration(b []byte) []byte {
 	return append(b, '.', byte('0'+us/100%10), byte('0'+us/10%10), byte('0'+us%10))
 }
 
-func (e *entry) appendText(b, stamp []byte) []byte {
+func (e *entry) appendText(b []byte, stamp string) []byte {
 	b = append(b, "time="...)
 	b = e.appendTime(b, stamp)
 	b = append(b, " client="...)
@@ -217,7 +227,7 @@ func (e *entry) appendText(b, stamp []byte) []byte {
 	return append(b, '\n')
 }
 
-func (e *entry) appendJSON(b, stamp []byte) []byte {
+func (e *entry) appendJSON(b []byte, stamp string) []byte {
 	b = append(b, `{"time":"`...)
 	b = e.appendTime(b, stamp)
 	b = append(b, `","client":"`...)
