@@ -195,8 +195,12 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 			}
 		}
 		err := c.fill(idle)
-		if idle && !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
-			return "", nil
+		if idle && !c.phase.CompareAndSwap(phaseIdle, phaseBusy) && err != nil {
+			wait := keptGrace
+			if first {
+				wait = freshGrace
+			}
+			err = c.lookAgain(err, wait)
 		}
 		idle = false
 		if err != nil {
@@ -219,6 +223,27 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 			c.moveDeadline(time.Now().Add(c.engine.limits.Header))
 		}
 	}
+}
+
+// How long a connection that a drain finds idle may still take to bring a request: one on which there was none yet has most likely been
+// opened for one, and on others it may have come just now.
+const (
+	freshGrace = time.Second
+	keptGrace  = time.Millisecond
+)
+
+// lookAgain is for a wait that a drain has ended.
+func (c *fastConn) lookAgain(err error, wait time.Duration) error {
+	if !isTimeout(err) {
+		return err
+	}
+	now := time.Now()
+	c.moveDeadline(now.Add(wait))
+	if err := c.in.Fill(c.engine.limits.HeaderBytes); err != nil {
+		return err
+	}
+	c.moveDeadline(now.Add(c.engine.limits.Header))
+	return nil
 }
 
 // fill reads what comes next. Who waits for long gives the buffer away meanwhile: most connections of a server are idle.
