@@ -75,9 +75,13 @@ var longAgo = time.Unix(1, 0)
 func (e *fastEngine) serveConn(raw net.Conn) {
 	c := &fastConn{engine: e, raw: raw, Conn: raw}
 	c.ctx.base = e.base
+	c.phase.Store(phaseIdle) // until it has asked for something, a drain need not wait for it
 	e.add(c)
 	defer c.end()
 	c.moveDeadline(time.Now().Add(e.limits.Header))
+	if e.ending.Load() {
+		return
+	}
 	c.peer = raw.RemoteAddr().String() // waits for a PROXY header
 	if e.secure != nil && !c.handshake() {
 		return
@@ -387,7 +391,7 @@ func (c *fastConn) awaitClient() {
 		if len(c.ahead) == mostAhead {
 			return // whoever sends so many requests ahead is not missed
 		}
-		c.ahead = slices.Grow(c.ahead, 1)
+		c.ahead = slices.Grow(c.ahead, 256)
 		n, err := c.Conn.Read(c.ahead[len(c.ahead):min(cap(c.ahead), mostAhead)])
 		c.ahead = c.ahead[:len(c.ahead)+n]
 		if err == nil || isTimeout(err) {
