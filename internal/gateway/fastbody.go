@@ -90,11 +90,6 @@ func (b *callerBody) look(limit int) []byte {
 	return b.seen[:min(len(b.seen), limit)]
 }
 
-// isHere reports whether the whole body has come in, so that reading it waits for nobody.
-func (b *callerBody) isHere() bool {
-	return b.length >= 0 && b.length-b.taken <= int64(len(b.c.in.Buffered()))
-}
-
 // The most that is read of a body that nobody wants, for the connection's sake.
 const mostDisposed = 256 << 10
 
