@@ -134,20 +134,25 @@ func (c *Caller) Addr() netip.Addr {
 }
 
 // Chain returns what a backend is told in X-Forwarded-For: the decided client, then each trusted hop up to the peer.
-func (c *Caller) Chain() string {
+func (c *Caller) Chain() string { return string(c.AppendChain(nil)) }
+
+// AppendChain appends what Chain returns.
+func (c *Caller) AppendChain(dst []byte) []byte {
 	if len(c.resolver.options.TrustedProxies) == 0 {
-		a := c.Addr()
-		if !a.IsValid() {
-			return ""
+		if a := c.Addr(); a.IsValid() {
+			dst = a.AppendTo(dst)
 		}
-		return a.String()
+		return dst
 	}
-	var hops []string
-	c.resolver.clientAddr(c.request, func(hop netip.Addr) { hops = append(hops, hop.String()) })
-	for i, j := 0, len(hops)-1; i < j; i, j = i+1, j-1 {
-		hops[i], hops[j] = hops[j], hops[i]
+	var hops []netip.Addr
+	c.resolver.clientAddr(c.request, func(hop netip.Addr) { hops = append(hops, hop) })
+	for i := len(hops) - 1; i >= 0; i-- {
+		dst = hops[i].AppendTo(dst)
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
 	}
-	return strings.Join(hops, ", ")
+	return dst
 }
 
 // Agent returns the id of the assistant that the widget embeds, or the User-Agent where none is named; it may be empty.

@@ -43,7 +43,8 @@ type fastExchange struct {
 	out    []byte    // on its way out, either side
 
 	relayed
-	res        wire.Response
+	heard      []byte        // the head of the upstream's answer
+	res        wire.Response // its parts; they are gone with the exchange, and nobody else is shown them
 	answerBody wire.Body
 }
 
@@ -95,8 +96,12 @@ func (x *fastExchange) release() {
 	x.res.Reset()
 	x.body.reset(nil, &x.head)
 	x.caller, x.c = identity.Caller{}, nil
+	x.fields = x.fields[:0]
 	if cap(x.out) > mostKept {
 		x.out = nil
+	}
+	if cap(x.heard) > mostKept {
+		x.heard, x.fields = nil, nil
 	}
 	e.exchanges.Put(x)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
@@ -115,7 +116,7 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 		b = wire.AppendField(b, f.Name, f.Value)
 	}
 	proto := x.c.engine.forwardedProto(head.Values(forwardedProto), x.c.peer, x.c.engine.secure != nil)
-	b = wire.AppendField(b, forwardedFor, x.caller.Chain())
+	b = append(x.caller.AppendChain(append(b, forwardedFor+": "...)), "\r\n"...)
 	b = wire.AppendField(b, forwardedProto, proto)
 	b = wire.AppendField(b, forwardedHost, head.Host)
 	if upgrade := head.Values("Upgrade"); upgrade != nil && head.Minor == 1 && head.Length == 0 && head.Names("Upgrade") && isWebsocket(head.Method, upgrade) {
@@ -317,11 +318,11 @@ const mostAnswerHead = 256 << 10
 // hear reads one head.
 func (x *fastExchange) hear(u *upstream.Conn) error {
 	for {
-		if head := u.Reader.ResponseHead(); head != "" {
-			if x.heads += len(head); x.heads > mostAnswerHead {
+		if x.heard = u.Reader.AppendResponseHead(x.heard[:0]); len(x.heard) > 0 {
+			if x.heads += len(x.heard); x.heads > mostAnswerHead {
 				return errManyHeads
 			}
-			return x.res.Parse(head, x.head.Method)
+			return x.res.Parse(unsafe.String(&x.heard[0], len(x.heard)), x.head.Method)
 		}
 		err := u.Reader.Fill(mostAnswerHead)
 		if errors.Is(err, io.EOF) {

@@ -94,6 +94,17 @@ func (r *Reader) ResponseHead() string {
 	return head
 }
 
+// AppendResponseHead is ResponseHead into a buffer of the caller's: it appends the head to dst, or nothing where it has not come.
+func (r *Reader) AppendResponseHead(dst []byte) []byte {
+	n := r.section()
+	if n == 0 {
+		return dst
+	}
+	dst = append(dst, r.Buffered()[:n]...)
+	r.Discard(n)
+	return dst
+}
+
 // section returns how long what is buffered is to the first empty line, that included; 0 where that has not come. It looks at
 // no byte more than a few times, however slowly they come.
 func (r *Reader) section() int {
