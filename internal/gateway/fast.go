@@ -68,7 +68,7 @@ func (g *Gateway) newFastEngine(ctx context.Context) (*fastEngine, error) {
 	e.handed = &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	if g.cert != nil {
 		e.secure = g.cert.config()
-		e.secure.NextProtos = []string{"h2", "http/1.1"}
+		e.secure.NextProtos = []string{"h2", "http/1.1", "http/1.0"}
 	}
 	return e, nil
 }

@@ -435,16 +435,32 @@ func (c *fastConn) endWatch() {
 // Closing a connection on which something is unread can destroy the answer on its way (RFC 9112, section 9.6), so it is read
 // for a moment.
 const (
-	lingerTime  = 500 * time.Millisecond
-	lingerBytes = 1 << 20
+	lingerPause = 500 * time.Millisecond // nothing came for so long
+	lingerMost  = 10 * time.Second       // for a client that goes on sending what nobody wants
 )
 
 func (c *fastConn) linger() {
 	if closeWrite(c.Conn) != nil {
 		return
 	}
-	c.moveDeadline(time.Now().Add(lingerTime))
-	_, _ = io.CopyN(io.Discard, c.raw, lingerBytes)
+	until := time.Now().Add(lingerMost)
+	if c.engine.ending.Load() {
+		until = time.Now().Add(lingerPause)
+	}
+	p := c.engine.copies.borrow()
+	defer func() { p.giveBack() }()
+	for now := time.Now(); now.Before(until); now = time.Now() {
+		by := now.Add(lingerPause)
+		if by.After(until) {
+			by = until
+		}
+		c.moveDeadline(by)
+		n, err := c.raw.Read(p.room())
+		if err != nil {
+			return
+		}
+		p = p.after(n)
+	}
 }
 
 // refuse answers what is no request, if there is anybody to tell, and ends the connection: nobody knows where the next

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -39,5 +41,29 @@ func TestADrainWaitsForNobodyWhoHasNotAsked(t *testing.T) {
 				t.Error("the connection is still open")
 			}
 		})
+	}
+}
+
+// Who writes a whole large body before reading still gets the answer that refuses it.
+func TestTheRefusalOfALargeBodyArrives(t *testing.T) {
+	if testEngine != EngineAuto {
+		return
+	}
+	e := open(t, nil, behind(t, func(http.ResponseWriter, *http.Request) {}))
+	c := e.dial()
+	const size = 20 << 20
+	if _, err := fmt.Fprintf(c, "POST /api/v1/widget/%%5c HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.CopyN(c, zeros{}, size); err != nil {
+		t.Fatalf("after %d bytes: %v", n, err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, res, http.StatusBadRequest, "invalid_request", other)
+	if !res.Close {
+		t.Error("it does not say that the connection ends")
 	}
 }
