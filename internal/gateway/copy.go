@@ -62,8 +62,13 @@ func (p *copyBuffer) giveBack() {
 // room is where to read to.
 func (p *copyBuffer) room() []byte { return p.all[chunkHead : len(p.all)-chunkTail] }
 
-// after returns the buffer to go on with when n bytes came at once.
+// after returns the buffer to go on with when n bytes came at once: a larger one when it was full, a small one when it was nearly
+// empty, since who waits should not hold much.
 func (p *copyBuffer) after(n int) *copyBuffer {
+	if p.class != smallCopy && n < len(p.room())/16 {
+		p.giveBack()
+		return p.of.lend(smallCopy)
+	}
 	if n < len(p.room()) || p.class == hugeCopy || p.class == largeCopy && p.of.huge.Load() >= mostHuge {
 		return p
 	}

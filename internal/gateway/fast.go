@@ -159,6 +159,7 @@ func (e *fastEngine) drain() {
 
 // cut closes everything that is left.
 func (e *fastEngine) cut() {
+	e.ending.Store(true)
 	e.cutting.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,6 +178,9 @@ func (e *fastEngine) add(c *fastConn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.alive[c] = struct{}{}
+	if e.cutting.Load() { // it was accepted a moment too late
+		_ = c.raw.Close()
+	}
 }
 
 func (e *fastEngine) remove(c *fastConn) {

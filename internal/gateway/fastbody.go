@@ -68,7 +68,7 @@ func (b *callerBody) read(p []byte) (int, error) {
 	if err := b.ask(); err != nil {
 		return 0, err
 	}
-	if len(b.c.in.Buffered()) == 0 {
+	if b.length < 0 || b.length-b.taken > int64(b.c.in.Len()) { // it may have to wait
 		b.c.allow(time.Now(), b.c.engine.limits.Stall)
 	}
 	n, err := b.Body.Read(p)

@@ -21,6 +21,7 @@ type fastExchange struct {
 	record
 	c    *fastConn
 	over time.Time // when the answer was complete
+	tick int64     // of the engine, when the request began
 
 	head   wire.Request
 	asked  target.Request
@@ -87,6 +88,7 @@ func (x *fastExchange) begin(c *fastConn) {
 	x.limited, x.cors, x.origin, x.preflight, x.closes = false, nil, "", false, false
 	x.fields, x.out = x.fields[:0], x.out[:0]
 	x.relayed = relayed{}
+	x.tick = c.engine.tick.Load()
 }
 
 // release gives the exchange back, with nothing in it of the connection, or of the one that it was for.
@@ -96,6 +98,9 @@ func (x *fastExchange) release() {
 	x.res.Reset()
 	x.body.reset(nil, &x.head)
 	x.caller, x.c = identity.Caller{}, nil
+	x.answerBody.Reset(nil, 0)
+	x.record, x.asked, x.query, x.onward = record{}, target.Request{}, "", ""
+	clear(x.fields[:cap(x.fields)])
 	x.fields = x.fields[:0]
 	if cap(x.out) > mostKept {
 		x.out = nil
@@ -107,7 +112,7 @@ func (x *fastExchange) release() {
 }
 
 // mostKept is the largest buffer that an exchange keeps for the next one.
-const mostKept = 16 << 10
+const mostKept = gathered + 8<<10
 
 // end is the last thing of an exchange: what was read in vain is done away with, the line is logged, and nothing gets out that
 // a handler or a bug threw.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -223,7 +224,15 @@ func (c *fastConn) tunnel(u *upstream.Conn) {
 	c.moveDeadline(time.Time{})
 	u.AwaitStream()
 	var both sync.WaitGroup
-	both.Go(func() { c.engine.copies.oneWay(u, &c.in, u, c) })
+	both.Go(func() {
+		defer func() {
+			if failure := recover(); failure != nil {
+				c.engine.log.Error("copying for a websocket panicked", "panic", failure, "stack", string(debug.Stack()))
+				_ = u.Close()
+			}
+		}()
+		c.engine.copies.oneWay(u, &c.in, u, c)
+	})
 	c.engine.copies.oneWay(c.Conn, &u.Reader, c, u)
 	both.Wait()
 }

@@ -48,13 +48,15 @@ func (x *fastExchange) startUpload(u *upstream.Conn) error {
 	return nil
 }
 
+var errPanicked = errors.New("sending the body panicked")
+
 // sendBody sends the body of the request. It reports false where there is nothing more to wait for.
 func (x *fastExchange) sendBody(u *upstream.Conn, l *upload) bool {
 	defer close(l.done)
 	defer func() {
 		if failure := recover(); failure != nil {
 			x.c.engine.log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
-			l.sent = errors.New("the gateway failed")
+			l.stuck = errPanicked
 		}
 	}()
 	if l.sent, l.stuck = x.pass(u, l); l.sent != nil || isTimeout(l.stuck) {
@@ -93,7 +95,7 @@ func (x *fastExchange) endUpload() (sent, stuck error) {
 	_ = x.conn.Close()
 	<-l.done
 	x.c.resume()
-	x.sent = false
+	x.sent, x.closes = false, true
 	return nil, nil // whatever it met was us
 }
 

@@ -222,8 +222,8 @@ func appendAnnounced(b []byte, list string, drops func(string) bool) []byte {
 func (x *fastExchange) converse(streams bool) error {
 	c := x.c
 	now := x.start
-	if x.head.Length != 0 {
-		now = time.Now() // the body may have been awaited
+	if x.head.Length != 0 || c.engine.tick.Load() != x.tick {
+		now = time.Now() // the body, or the limiter's store, may have been awaited
 	}
 	for want := (upstream.Want{Now: now}); ; want.Fresh = true {
 		u, err := c.engine.pool.Take(&c.ctx, want)

@@ -52,6 +52,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	}
 	if s.fast != nil {
 		_ = l.Close()
+		<-ended // all that was accepted is known
 		s.fast.drain()
 	}
 	g.drain(s, cut)
