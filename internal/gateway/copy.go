@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
+
+	"github.com/weirlimit/weir/internal/wire"
 )
 
 // A copyBuffer is what a body is copied through, with room for a chunk's framing around it. System calls are most of what copying
@@ -76,9 +80,51 @@ func (p *copyBuffer) after(n int) *copyBuffer {
 	return p.of.lend(p.class + 1)
 }
 
+// copy copies until from ends, in chunks where that is asked for, without the last one. It says how many bytes went out, and which
+// side failed.
+func (b *copyBuffers) copy(to io.Writer, from io.Reader, how framing) (written int64, received, sent error) {
+	p := b.borrow()
+	defer func() { p.giveBack() }()
+	for {
+		n, err := from.Read(p.room())
+		if n > 0 {
+			written += int64(n)
+			if _, err := to.Write(p.piece(n, how)); err != nil {
+				return written, nil, err
+			}
+			p = p.after(n)
+		}
+		if errors.Is(err, io.EOF) {
+			return written, nil, nil
+		}
+		if err != nil {
+			return written, err, nil
+		}
+	}
+}
+
+// A framing is how a body is sent.
+type framing uint8
+
+const (
+	plain framing = iota
+	chunked
+)
+
+// appendLastChunk appends the end of a chunked body, with those of its trailers that pass.
+func appendLastChunk(b []byte, trailers []wire.Field, passes func(name string) bool) []byte {
+	b = append(b, "0\r\n"...)
+	for _, f := range trailers {
+		if passes(f.Name) {
+			b = wire.AppendField(b, f.Name, f.Value)
+		}
+	}
+	return append(b, "\r\n"...)
+}
+
 // piece returns the n bytes in room as they are sent.
-func (p *copyBuffer) piece(n int, chunked bool) []byte {
-	if !chunked {
+func (p *copyBuffer) piece(n int, how framing) []byte {
+	if how == plain {
 		return p.all[chunkHead : chunkHead+n]
 	}
 	const digits = "0123456789abcdef"

@@ -110,13 +110,18 @@ func listed(list, name string) bool {
 }
 
 // isPreflight reports whether a browser asks for leave rather than for the thing itself.
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+// field returns the first value of a field of the request.
+func isPreflight(method string, field func(name string) string) bool {
+	return method == http.MethodOptions && field("Origin") != "" && field("Access-Control-Request-Method") != ""
 }
 
 // answer writes a preflight's answer. Every known method is allowed, and the headers asked for: what a request may do is
-// for the backend to say, once it is sent.
+// for the backend to say, once it is sent. A nil c allows nothing.
 func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request) {
+	if c == nil { // not a surface that browsers call
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	h := w.Header()
 	allowed := c.allow(r.Header.Get("Origin"))
 	c.writeOrigin(httpHeader(h), allowed)

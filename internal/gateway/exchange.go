@@ -203,12 +203,7 @@ func (c *hijackedConn) Close() error {
 }
 
 // CloseWrite closes the sending half, where there are halves.
-func (c *hijackedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (c *hijackedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // identify finds out who is calling, from the writer that the innermost handler was given or, where none was reached,
 // anew. It returns what an upstream is told in X-Forwarded-For.

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/httplimit"
@@ -16,11 +15,20 @@ type fieldList []httplimit.Field
 
 func (l *fieldList) values(name string) (values []string) {
 	for i := range *l {
-		if f := &(*l)[i]; len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
+		if f := &(*l)[i]; wire.EqualFold(f.Name, name) {
 			values = append(values, f.Value)
 		}
 	}
 	return values
+}
+
+func (l *fieldList) has(name string) bool {
+	for i := range *l {
+		if f := &(*l)[i]; wire.EqualFold(f.Name, name) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *fieldList) put(name string, values []string) {
@@ -34,7 +42,7 @@ func (l *fieldList) remove(name string) {
 	if !l.has(name) {
 		return
 	}
-	*l = slices.DeleteFunc(*l, func(f httplimit.Field) bool { return len(f.Name) == len(name) && strings.EqualFold(f.Name, name) })
+	*l = slices.DeleteFunc(*l, func(f httplimit.Field) bool { return wire.EqualFold(f.Name, name) })
 }
 
 // complete makes the header of an answer what it must be: with the limiter's fields in place of the backend's own, with what
@@ -60,7 +68,7 @@ func (x *fastExchange) stamp(status int) {
 	for _, f := range x.fields {
 		if !x.answer.Owns(f.Name) {
 			kept = append(kept, f)
-		} else if status == http.StatusTooManyRequests && strings.EqualFold(f.Name, "Retry-After") {
+		} else if status == http.StatusTooManyRequests && wire.EqualFold(f.Name, "Retry-After") {
 			retryAfter = append(retryAfter, f.Value)
 		}
 	}
@@ -72,26 +80,11 @@ func (x *fastExchange) stamp(status int) {
 	x.fields = x.answer.AppendFields(x.fields)
 }
 
-func (l *fieldList) has(name string) bool {
-	for i := range *l {
-		if f := &(*l)[i]; len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // send writes an answer of our own, whose header is complete.
 func (x *fastExchange) send(status int, body []byte) {
 	x.status = status
-	x.out = wire.AppendStatus(x.out[:0], status, "")
-	sized := false
-	for i := range x.fields {
-		f := &x.fields[i]
-		sized = sized || len(f.Name) == len("Content-Length") && strings.EqualFold(f.Name, "Content-Length")
-		x.out = wire.AppendField(x.out, f.Name, f.Value)
-	}
-	if !sized && status != http.StatusNoContent {
+	x.beginHead(status, "")
+	if !x.fields.has("Content-Length") && status != http.StatusNoContent {
 		x.out = append(strconv.AppendInt(append(x.out, "Content-Length: "...), int64(len(body)), 10), "\r\n"...)
 	}
 	if x.body.isTooMuch() {
@@ -108,6 +101,14 @@ func (x *fastExchange) send(status int, body []byte) {
 	}
 }
 
+// beginHead begins what goes out with the status line and the fields of the answer.
+func (x *fastExchange) beginHead(status int, reason string) {
+	x.out = wire.AppendStatus(x.out[:0], status, reason)
+	for i := range x.fields {
+		x.out = wire.AppendField(x.out, x.fields[i].Name, x.fields[i].Value)
+	}
+}
+
 // appendConnection says whether the connection goes on.
 func (x *fastExchange) appendConnection() {
 	switch {
@@ -121,16 +122,5 @@ func (x *fastExchange) appendConnection() {
 // refuse answers what HTTP does not allow.
 func (x *fastExchange) refuse(r *wire.Refusal) {
 	x.closes, x.limited, x.cors = true, false, nil
-	x.handleAs(&failure{r.Status, "invalid_request", "This is no request that HTTP/1.1 allows: " + r.Reason + "."})
-}
-
-func (x *fastExchange) handleAs(f *failure) {
-	w := &ownAnswer{header: make(http.Header)}
-	httplimit.WriteError(w, f.status, f.code, f.message)
-	x.fields = x.fields[:0]
-	for name, values := range w.header {
-		x.fields = append(x.fields, httplimit.Field{Name: name, Value: values[0]})
-	}
-	x.complete(w.status)
-	x.send(w.status, w.body.Bytes())
+	x.fail(&failure{r.Status, "invalid_request", "This is no request that HTTP/1.1 allows: " + r.Reason + "."})
 }

@@ -69,7 +69,7 @@ func (x *fastExchange) serve(c *fastConn, head string) (more bool) {
 	x.closes = x.head.Close
 	x.body.reset(c, &x.head)
 	for i := range x.head.Fields {
-		if len(x.head.Fields[i].Name) == len(forwardedFor) && strings.EqualFold(x.head.Fields[i].Name, forwardedFor) {
+		if wire.EqualFold(x.head.Fields[i].Name, forwardedFor) {
 			e.tellForwarded(c.peer)
 			break
 		}
@@ -123,7 +123,7 @@ func (x *fastExchange) end(more *bool) {
 	defer c.engine.active.add(-1)
 	if failure != nil {
 		c.engine.log.Error("serving a request panicked", "method", x.method, "path", x.path, "panic", failure, "stack", string(debug.Stack()))
-		x.abandon()
+		x.giveUp(nil)
 		if x.status == 0 {
 			x.closes = true
 			x.fail(&failed)
@@ -158,7 +158,7 @@ var failed = failure{http.StatusInternalServerError, "internal", internalMessage
 func (x *fastExchange) readTarget() bool {
 	raw := x.head.Target
 	x.asked = target.Request{Method: x.head.Method}
-	if x.asksForLeave() {
+	if isPreflight(x.head.Method, x.field) {
 		x.asked.Asks = target.ForLeave
 	}
 	path, query, _ := strings.Cut(raw, "?")
@@ -182,16 +182,12 @@ func (x *fastExchange) readTarget() bool {
 	return true
 }
 
-// asksForLeave is isPreflight.
-func (x *fastExchange) asksForLeave() bool {
-	return x.head.Method == http.MethodOptions && first(x.head.Values("Origin")) != "" && first(x.head.Values("Access-Control-Request-Method")) != ""
-}
-
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
+// field returns the first value of a field of the request; empty where there is none.
+func (x *fastExchange) field(name string) string {
+	if values := x.head.Values(name); len(values) > 0 {
+		return values[0]
 	}
-	return values[0]
+	return ""
 }
 
 // route finds out what is asked for, and who answers.
@@ -199,7 +195,7 @@ func (x *fastExchange) route() {
 	e := x.c.engine
 	target.Choose(e.options.Decider, &x.asked, &x.choice)
 	if x.choice.Surface == target.Widget {
-		x.cors, x.origin = e.cors, e.cors.allow(first(x.head.Values("Origin")))
+		x.cors, x.origin = e.cors, e.cors.allow(x.field("Origin"))
 	}
 	e.options.Identity.Start(&x.caller, x)
 	switch x.choice.Kind {
@@ -211,7 +207,7 @@ func (x *fastExchange) route() {
 		x.handle(e.serveHealth)
 	case target.Preflight:
 		x.preflight = true
-		x.charge(x.answerPreflight)
+		x.charge(x.cors.answer)
 	case target.UnknownMethod:
 		x.charge(refuseMethod)
 	default:
@@ -219,19 +215,6 @@ func (x *fastExchange) route() {
 			x.forward()
 		}
 	}
-}
-
-func allowAll(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Allow", allMethods)
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func (x *fastExchange) answerPreflight(w http.ResponseWriter, r *http.Request) {
-	if x.cors != nil { // only on the widget surface
-		x.cors.answer(w, r)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 // judge asks the limiter, and answers where it does not admit the request.
@@ -268,6 +251,18 @@ func (x *fastExchange) handle(h http.HandlerFunc) {
 		r.Header.Add(f.Name, f.Value)
 	}
 	h(w, r.WithContext(&x.c.ctx))
+	x.answerAs(w)
+}
+
+// fail answers with an error of ours.
+func (x *fastExchange) fail(f *failure) {
+	w := &ownAnswer{header: make(http.Header)}
+	f.write(w)
+	x.answerAs(w)
+}
+
+// answerAs answers what was written to w.
+func (x *fastExchange) answerAs(w *ownAnswer) {
 	x.fields = x.fields[:0]
 	for name, values := range w.header {
 		if name == "Connection" {
@@ -280,11 +275,6 @@ func (x *fastExchange) handle(h http.HandlerFunc) {
 	}
 	x.complete(w.status)
 	x.send(w.status, w.body.Bytes())
-}
-
-// fail answers with an error of ours.
-func (x *fastExchange) fail(f *failure) {
-	x.handle(func(w http.ResponseWriter, _ *http.Request) { f.write(w) })
 }
 
 // An ownAnswer collects what a handler says.

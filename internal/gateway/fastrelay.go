@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,9 +24,9 @@ func (x *fastExchange) relay() {
 	}
 	x.takeFields()
 	x.complete(x.res.Status)
-	chunked := x.appendHead()
+	how := x.appendHead()
 	x.status = x.res.Status
-	whole, err := x.relayBody(chunked)
+	whole, err := x.relayBody(how)
 	if err != nil {
 		x.aborted = true
 		x.giveUp(nil)
@@ -39,20 +40,17 @@ func (x *fastExchange) takeFields() {
 	x.fields = x.fields[:0]
 	named := len(x.res.Values("Connection")) > 0
 	for _, f := range x.res.Fields {
-		if isHop(f.Name) || len(f.Name) == len("Content-Length") && strings.EqualFold(f.Name, "Content-Length") || named && x.res.Names(f.Name) {
+		if isHop(f.Name) || wire.EqualFold(f.Name, "Content-Length") || named && x.res.Names(f.Name) {
 			continue
 		}
 		x.fields = append(x.fields, httplimit.Field(f))
 	}
 }
 
-// appendHead appends the answer's head. It reports whether the body is sent in chunks.
-func (x *fastExchange) appendHead() (chunked bool) {
+// appendHead appends the answer's head, and says how its body is sent.
+func (x *fastExchange) appendHead() (how framing) {
 	res := &x.res
-	x.out = wire.AppendStatus(x.out[:0], res.Status, res.Reason)
-	for i := range x.fields {
-		x.out = wire.AppendField(x.out, x.fields[i].Name, x.fields[i].Value)
-	}
+	x.beginHead(res.Status, res.Reason)
 	length := res.Length
 	if length == 0 {
 		length = res.Declared // of a HEAD or a 304, or 0
@@ -65,7 +63,7 @@ func (x *fastExchange) appendHead() (chunked bool) {
 	case x.head.Minor == 0:
 		x.closes = true
 	default:
-		chunked = true
+		how = chunked
 		x.out = append(x.out, "Transfer-Encoding: chunked\r\n"...)
 		if announced := strings.Join(res.Values("Trailer"), ","); announced != "" {
 			x.out = appendAnnounced(x.out, announced, x.dropsTrailer)
@@ -76,7 +74,7 @@ func (x *fastExchange) appendHead() (chunked bool) {
 	}
 	x.appendConnection()
 	x.out = append(x.out, "\r\n"...)
-	return chunked
+	return how
 }
 
 // dropsTrailer reports whether a trailer would say what only the limiter may.
@@ -85,7 +83,7 @@ func (x *fastExchange) dropsTrailer(name string) bool {
 }
 
 // relayBody writes the head and copies the body. whole says that the upstream's connection is where the next answer begins.
-func (x *fastExchange) relayBody(chunked bool) (whole bool, err error) {
+func (x *fastExchange) relayBody(how framing) (whole bool, err error) {
 	c, u, res := x.c, x.conn, &x.res
 	body := &x.answerBody
 	body.ResetAnswer(&u.Reader, res.Length)
@@ -103,41 +101,33 @@ func (x *fastExchange) relayBody(chunked bool) (whole bool, err error) {
 	if body.Done() {
 		return true, nil
 	}
-	p := c.engine.copies.borrow()
-	defer func() { p.giveBack() }()
-	for {
-		if res.Length > 0 {
-			u.AwaitBody(time.Now())
-		} else {
-			u.AwaitStream()
-		}
-		n, err := body.Read(p.room())
-		if n > 0 {
-			x.written += int64(n)
-			if _, err := c.Write(p.piece(n, chunked)); err != nil {
-				return false, err
-			}
-			p = p.after(n)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			x.tellBroken(err)
-			return false, err
-		}
+	n, received, sent := c.engine.copies.copy(c, &awaited{body, u, res.Length}, how)
+	x.written += n
+	if received != nil {
+		x.tellBroken(received)
+		return false, received
 	}
-	if !chunked {
-		return true, nil
+	if sent != nil || how == plain {
+		return sent == nil, sent
 	}
-	end := append(p.all[:0], "0\r\n"...)
-	for _, f := range body.Trailers() {
-		if !x.dropsTrailer(f.Name) {
-			end = wire.AppendField(end, f.Name, f.Value)
-		}
-	}
-	_, err = c.Write(append(end, "\r\n"...))
+	_, err = c.Write(appendLastChunk(nil, body.Trailers(), func(name string) bool { return !x.dropsTrailer(name) }))
 	return true, err
+}
+
+// awaited is the body of an upstream's answer with the time that each read may take.
+type awaited struct {
+	*wire.Body
+	from   *upstream.Conn
+	length int64
+}
+
+func (b *awaited) Read(p []byte) (int, error) {
+	if b.length > 0 {
+		b.from.AwaitBody(time.Now())
+	} else {
+		b.from.AwaitStream()
+	}
+	return b.Body.Read(p)
 }
 
 // tellBroken says in the log that an answer broke off, unless the client had gone.
@@ -187,19 +177,10 @@ func (x *fastExchange) switchProtocols() {
 		return
 	}
 	x.takeFields()
-	for i := 0; i < len(x.fields); {
-		if x.c.engine.isOurs(x.fields[i].Name) {
-			x.fields = append(x.fields[:i], x.fields[i+1:]...)
-			continue
-		}
-		i++
-	}
+	x.fields = slices.DeleteFunc(x.fields, func(f httplimit.Field) bool { return x.c.engine.isOurs(f.Name) })
 	x.complete(x.res.Status)
 	x.closes = false
-	x.out = wire.AppendStatus(x.out[:0], x.res.Status, x.res.Reason)
-	for i := range x.fields {
-		x.out = wire.AppendField(x.out, x.fields[i].Name, x.fields[i].Value)
-	}
+	x.beginHead(x.res.Status, x.res.Reason)
 	x.out = append(x.out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"...)
 	x.status = x.res.Status
 	c, u := x.c, x.conn
@@ -239,24 +220,9 @@ func (c *fastConn) tunnel(u *upstream.Conn) {
 
 // oneWay copies until from ends, which it passes on, or fails, which ends both ways.
 func (b *copyBuffers) oneWay(to io.Writer, from io.Reader, toConn, fromConn interface{ Close() error }) {
-	p := b.borrow()
-	defer func() { p.giveBack() }()
-	for {
-		n, err := from.Read(p.room())
-		if n > 0 {
-			if _, err := to.Write(p.piece(n, false)); err != nil {
-				break
-			}
-			p = p.after(n)
-		}
-		if errors.Is(err, io.EOF) {
-			if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-				return
-			}
-			break
-		}
-		if err != nil {
-			break
+	if _, received, sent := b.copy(to, from, plain); received == nil && sent == nil {
+		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+			return
 		}
 	}
 	_ = toConn.Close()

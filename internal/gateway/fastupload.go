@@ -104,37 +104,29 @@ const lastPiece = 100 * time.Millisecond
 
 // pass copies the body of the request to the upstream.
 func (x *fastExchange) pass(u *upstream.Conn, l *upload) (received, sent error) {
-	chunked := x.head.Length == wire.Chunked
-	p := x.c.engine.copies.borrow()
-	defer func() { p.giveBack() }()
-	for {
-		n, err := x.body.Read(p.room())
-		if errors.Is(err, io.EOF) {
-			l.read.Store(true)
-		}
-		if n > 0 {
-			if _, err := u.Write(p.piece(n, chunked)); err != nil {
-				return nil, err
-			}
-			p = p.after(n)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err, nil
-		}
+	how := plain
+	if x.head.Length == wire.Chunked {
+		how = chunked
 	}
-	if !chunked {
-		return nil, nil
+	_, received, sent = x.c.engine.copies.copy(u, &uploaded{&x.body, l}, how)
+	if received != nil || sent != nil || how == plain {
+		return received, sent
 	}
 	announced := strings.Join(x.head.Values("Trailer"), ",")
-	end := append(p.all[:0], "0\r\n"...)
-	for _, f := range x.body.Trailers() {
-		if listed(announced, f.Name) && !isForgedSpelling(f.Name) {
-			end = wire.AppendField(end, f.Name, f.Value)
-		}
-	}
-	_, err := u.Write(append(end, "\r\n"...))
+	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return listed(announced, name) && !isForged(name) }))
 	return nil, err
+}
+
+// uploaded is a request's body that tells when it has come in whole.
+type uploaded struct {
+	*callerBody
+	*upload
+}
+
+func (b *uploaded) Read(p []byte) (int, error) {
+	n, err := b.callerBody.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.upload.read.Store(true)
+	}
+	return n, err
 }

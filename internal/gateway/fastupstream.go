@@ -104,13 +104,13 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 	trailers := false
 	for i := range head.Fields {
 		f := &head.Fields[i]
-		if !trailers && len(f.Name) == len("Te") && strings.EqualFold(f.Name, "Te") && listed(f.Value, "trailers") {
+		if !trailers && wire.EqualFold(f.Name, "Te") && listed(f.Value, "trailers") {
 			b, trailers = append(b, "Te: trailers\r\n"...), true
 		}
-		if len(f.Name) == len("Trailer") && strings.EqualFold(f.Name, "Trailer") {
+		if wire.EqualFold(f.Name, "Trailer") {
 			announced += f.Value + ","
 		}
-		if isHop(f.Name) || isFraming(f.Name) || isForgedSpelling(f.Name) || named && head.Names(f.Name) {
+		if isHop(f.Name) || isFraming(f.Name) || isForged(f.Name) || named && head.Names(f.Name) {
 			continue
 		}
 		b = wire.AppendField(b, f.Name, f.Value)
@@ -127,7 +127,7 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 	case head.Length == wire.Chunked:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 		if announced != "" {
-			b = appendAnnounced(b, announced, isForgedSpelling)
+			b = appendAnnounced(b, announced, isForged)
 		}
 	case head.Length > 0 || saysLength(head.Method):
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)
@@ -147,7 +147,7 @@ func saysLength(method string) bool {
 func (x *fastExchange) namesMore() bool {
 	for i := range x.head.Fields {
 		f := &x.head.Fields[i]
-		if len(f.Name) == len("Connection") && strings.EqualFold(f.Name, "Connection") &&
+		if wire.EqualFold(f.Name, "Connection") &&
 			!strings.EqualFold(f.Value, "keep-alive") && !strings.EqualFold(f.Value, "close") {
 			return true
 		}
@@ -185,15 +185,6 @@ func isFraming(name string) bool {
 		return strings.EqualFold(name, "Expect")
 	case 14:
 		return strings.EqualFold(name, "Content-Length")
-	}
-	return false
-}
-
-// isForgedSpelling is isForged for names in any case.
-func isForgedSpelling(name string) bool {
-	switch name[0] | 0x20 {
-	case 'x', 'f', 't', 'c', 'h':
-		return isForged(http.CanonicalHeaderKey(name))
 	}
 	return false
 }
@@ -384,6 +375,3 @@ func (x *fastExchange) giveUp(failure error) {
 		x.conn = nil
 	}
 }
-
-// abandon is giveUp for an exchange that broke off inside the gateway.
-func (x *fastExchange) abandon() { x.giveUp(nil) }

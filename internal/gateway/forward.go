@@ -21,19 +21,23 @@ const (
 // ones that were counted (D10, D12). A backend may read an underscore for a dash (CGI does), so that spelling goes too.
 func stripForged(h http.Header) {
 	for name := range h {
-		switch name[0] {
-		case 'X', 'x', 'F', 'f', 'T', 't', 'C', 'c', 'H', 'h':
-			if isForged(name) {
-				delete(h, name)
-			}
+		if isForged(name) {
+			delete(h, name)
 		}
 	}
 }
 
+// isForged reports whether a field, however spelled, is one of those.
 func isForged(name string) bool {
-	if strings.IndexByte(name, '_') >= 0 {
-		name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	switch name[0] | 0x20 {
+	case 'x', 'f', 't', 'c', 'h': // what nearly all names do not begin with
+	default:
+		return false
 	}
+	if strings.IndexByte(name, '_') >= 0 {
+		name = strings.ReplaceAll(name, "_", "-")
+	}
+	name = http.CanonicalHeaderKey(name)
 	if strings.HasPrefix(name, "X-Forwarded") {
 		return true
 	}

@@ -200,7 +200,7 @@ func (x *exchange) log() {
 // route finds out what is asked for, and who answers.
 func (g *Gateway) route(x *exchange, r *http.Request) {
 	asked := target.Request{Method: r.Method}
-	if isPreflight(r) {
+	if isPreflight(r.Method, r.Header.Get) {
 		asked.Asks = target.ForLeave
 	}
 	asked.Read(r.URL)
@@ -212,8 +212,7 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 	}
 	switch choice.Kind {
 	case target.Asterisk:
-		x.Header().Set("Allow", allMethods)
-		x.WriteHeader(http.StatusNoContent)
+		allowAll(x, r)
 	case target.Unreadable:
 		g.charge(x, r, choice.Match, g.refuse)
 	case target.Health:
@@ -254,6 +253,12 @@ func refusePath(w http.ResponseWriter, _ *http.Request) {
 
 const allMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
+// allowAll answers OPTIONS for the server as a whole.
+func allowAll(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", allMethods)
+	w.WriteHeader(http.StatusNoContent)
+}
+
 func refuseMethod(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", allMethods)
 	writeError(w, http.StatusMethodNotAllowed, "method_not_allowed",
@@ -261,11 +266,7 @@ func refuseMethod(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (g *Gateway) answerPreflight(w http.ResponseWriter, r *http.Request) {
-	if cors := exchangeOf(w).cors; cors != nil { // only on the widget surface
-		cors.answer(w, r)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	exchangeOf(w).cors.answer(w, r)
 }
 
 // serveBackend passes on what is admitted.
