@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // The names of figures.
@@ -81,15 +82,7 @@ func ratio(a, b []float64) (float64, bool) {
 	for i := range a {
 		ratios[i] = a[i] / b[i]
 	}
-	return median(ratios), true
-}
-
-func median(xs []float64) float64 { return quantile(xs, 0.5) }
-
-// quantile returns the value below which a part of xs is.
-func quantile(xs []float64, part float64) float64 {
-	s := slices.Sorted(slices.Values(xs))
-	return s[min(len(s)-1, int(part*float64(len(s))))]
+	return page.Median(ratios), true
 }
 
 // readResults reads what -save has kept.

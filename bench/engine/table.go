@@ -3,15 +3,11 @@ package main
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/bench/page"
 )
-
-// none stands where nothing was measured.
-const none = "–"
 
 // names are all that may be in a table, in their order.
 func names() []string {
@@ -31,7 +27,7 @@ func (r *results) String() string {
 	requests := []string{"", "CPU, µs a request", "× nginx", "requests/s", "of its core", "p99, ms", "× nginx's"}
 	for _, c := range []struct{ name, title string }{
 		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections that always ask", connections)},
-		{steadyCase, fmt.Sprintf("The same, but %s requests a second for everybody, on %d connections", digits(r.Rate), connections)},
+		{steadyCase, fmt.Sprintf("The same, but %s requests a second for everybody, on %d connections", page.Digits(r.Rate), connections)},
 		{sessionCase, "Served, a limiter by session, one that was seen before"},
 		{refusedCase, "Refused with 429"},
 		{tlsCase, "Served by TLS 1.3, on kept connections"},
@@ -41,7 +37,7 @@ func (r *results) String() string {
 	transfers := []string{"", "MiB/s", "× nginx", "CPU, µs a MiB", "× nginx's", "of its core", "peak, MiB resident"}
 	say(fmt.Sprintf("Bodies of 10 MiB to the upstream, %d at a time", bodyConnections), transfers, r.transferRows(uploadCase))
 	say(fmt.Sprintf("Bodies of 10 MiB from the upstream, %d at a time", bodyConnections), transfers, r.transferRows(downloadCase))
-	say(fmt.Sprintf("%s idle connections, each of which was served once", digits(float64(r.Idle))),
+	say(fmt.Sprintf("%s idle connections, each of which was served once", page.Digits(float64(r.Idle))),
 		[]string{"", "MiB resident before", "with all of them", "KiB each"}, r.idleRows())
 	for _, name := range slices.Sorted(maps.Keys(r.Problems)) {
 		fmt.Fprintf(&b, "Not measured: %s: %s\n\n", name, r.Problems[name])
@@ -55,8 +51,8 @@ func (r *results) requestRows(name string) (rows [][]string) {
 		if len(r.of(name, cpuFigure, c)) == 0 {
 			continue
 		}
-		rows = append(rows, []string{bold(c), spread(r.of(name, cpuFigure, c)), r.times(name, cpuFigure, c), one(r.of(name, rateFigure, c)),
-			percent(r.of(name, busyFigure, c)), spread(r.of(name, p99Figure, c)), r.times(name, p99Figure, c)})
+		rows = append(rows, []string{bold(c), page.Spread(r.of(name, cpuFigure, c)), r.times(name, cpuFigure, c), one(r.of(name, rateFigure, c)),
+			percent(r.of(name, busyFigure, c)), page.Spread(r.of(name, p99Figure, c)), r.times(name, p99Figure, c)})
 	}
 	return rows
 }
@@ -66,8 +62,8 @@ func (r *results) transferRows(name string) (rows [][]string) {
 		if len(r.of(name, mibFigure, c)) == 0 {
 			continue
 		}
-		rows = append(rows, []string{bold(c), spread(r.of(name, mibFigure, c)), r.times(name, mibFigure, c), one(r.of(name, cpuFigure, c)),
-			r.times(name, cpuFigure, c), percent(r.of(name, busyFigure, c)), digits(slices.Max(r.of(name, peakFigure, c)))})
+		rows = append(rows, []string{bold(c), page.Spread(r.of(name, mibFigure, c)), r.times(name, mibFigure, c), one(r.of(name, cpuFigure, c)),
+			r.times(name, cpuFigure, c), percent(r.of(name, busyFigure, c)), page.Digits(slices.Max(r.of(name, peakFigure, c)))})
 	}
 	return rows
 }
@@ -77,7 +73,7 @@ func (r *results) idleRows() (rows [][]string) {
 		if len(r.of(idleCase, heldFigure, c)) == 0 {
 			continue
 		}
-		rows = append(rows, []string{bold(c), one(r.of(idleCase, restFigure, c)), spread(r.of(idleCase, heldFigure, c)), one(r.of(idleCase, eachFigure, c))})
+		rows = append(rows, []string{bold(c), one(r.of(idleCase, restFigure, c)), page.Spread(r.of(idleCase, heldFigure, c)), one(r.of(idleCase, eachFigure, c))})
 	}
 	return rows
 }
@@ -86,7 +82,7 @@ func (r *results) idleRows() (rows [][]string) {
 func (r *results) times(name, figure, contestant string) string {
 	v, ok := ratio(r.of(name, figure, contestant), r.of(name, figure, nginxName))
 	if !ok || contestant == nginxName {
-		return none
+		return page.None
 	}
 	return fmt.Sprintf("%.2f", v)
 }
@@ -138,7 +134,7 @@ func (r *results) aims() (weir string, rows [][]string) {
 	least("bodies of 10 MiB to the upstream", "at least 0.9× nginx's throughput", uploadCase, mibFigure, weir, nginxName, 0.9)
 	least("bodies of 10 MiB from the upstream", "at least 0.9× nginx's throughput", downloadCase, mibFigure, weir, nginxName, 0.9)
 	if xs := r.of(idleCase, heldFigure, weir); len(xs) > 0 {
-		judge(fmt.Sprintf("%s idle connections", digits(float64(r.Idle))), "under 100 MiB resident", digits(median(xs)), median(xs) < 100)
+		judge(fmt.Sprintf("%s idle connections", page.Digits(float64(r.Idle))), "under 100 MiB resident", page.Digits(page.Median(xs)), page.Median(xs) < 100)
 	}
 	for i := range rows {
 		rows[i][0] = strings.ToUpper(rows[i][0][:1]) + rows[i][0][1:]
@@ -155,36 +151,14 @@ func bold(name string) string {
 
 func one(xs []float64) string {
 	if len(xs) == 0 {
-		return none
+		return page.None
 	}
-	return digits(median(xs))
+	return page.Digits(page.Median(xs))
 }
 
 func percent(xs []float64) string {
 	if len(xs) == 0 {
-		return none
+		return page.None
 	}
-	return fmt.Sprintf("%.0f %%", median(xs))
-}
-
-// digits writes a figure with three significant ones.
-func digits(v float64) string {
-	switch {
-	case v < 9.995:
-		return fmt.Sprintf("%.2f", v)
-	case v < 99.95:
-		return fmt.Sprintf("%.1f", v)
-	}
-	whole := fmt.Sprintf("%.0f", math.Round(v))
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	return whole
-}
-
-func spread(xs []float64) string {
-	if len(xs) == 0 {
-		return none
-	}
-	return fmt.Sprintf("%s (%s–%s)", digits(median(xs)), digits(quantile(xs, 0.25)), digits(quantile(xs, 0.75)))
+	return fmt.Sprintf("%.0f %%", page.Median(xs))
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/weirlimit/weir/bench/page"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/text"
@@ -134,7 +135,7 @@ func (c chart) plot(p panel, named bool) *plot.Plot {
 			ticks = append(ticks, plot.Tick{Value: at, Label: name})
 		}
 		if xs := p.samples(name); len(xs) > 0 {
-			bars.all = append(bars.all, bar{at: at, value: median(xs), low: quantile(xs, p.low), high: quantile(xs, p.high), fill: colourOf(name)})
+			bars.all = append(bars.all, bar{at: at, value: page.Median(xs), low: page.Quantile(xs, p.low), high: page.Quantile(xs, p.high), fill: colourOf(name)})
 		}
 	}
 	pl.Y.Tick.Marker = plot.ConstantTicks(ticks)
@@ -183,6 +184,6 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 		c.StrokeLine2(line, low, middle, high, middle)
 		c.StrokeLine2(line, low, middle-half/2, low, middle+half/2)
 		c.StrokeLine2(line, high, middle-half/2, high, middle+half/2)
-		c.FillText(b.style, vg.Point{X: max(right, high) + 4, Y: middle}, digits(one.value))
+		c.FillText(b.style, vg.Point{X: max(right, high) + 4, Y: middle}, page.Digits(one.value))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // What a store costs in memory is what the kernel says that the process has resident, pages shared with a file included,
@@ -83,6 +85,6 @@ func (c *child) collect(figures map[string]float64) error {
 		runtime.GC()
 		took = append(took, time.Since(start).Seconds()*1000)
 	}
-	figures["ms"] = median(took)
+	figures["ms"] = page.Median(took)
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // Results are all that was measured, every sample of it.
@@ -58,21 +60,13 @@ func ratio(a, b []float64) (float64, bool) {
 		return 0, false
 	}
 	if len(a) != len(b) {
-		return median(a) / median(b), true
+		return page.Median(a) / page.Median(b), true
 	}
 	ratios := make([]float64, len(a))
 	for i := range a {
 		ratios[i] = a[i] / b[i]
 	}
-	return median(ratios), true
-}
-
-func median(xs []float64) float64 { return quantile(xs, 0.5) }
-
-// quantile returns the value below which a part of xs is.
-func quantile(xs []float64, part float64) float64 {
-	s := slices.Sorted(slices.Values(xs))
-	return s[min(len(s)-1, int(part*float64(len(s))))]
+	return page.Median(ratios), true
 }
 
 // readResults reads what -save has kept.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -58,8 +57,8 @@ func (r *results) decisions(name, title string, columns ...column) table {
 		row := []string{bold(c.name)}
 		for _, col := range columns {
 			cell := withRatio(r.of(col.metric, "ns", c.name), r.of(col.metric, "ns", floorName), c.name == floorName)
-			if wrong := r.of(col.metric, "wrong", c.name); len(wrong) > 0 && median(wrong) >= 0.01 {
-				cell += fmt.Sprintf("; %.2g %% of answers wrong", median(wrong))
+			if wrong := r.of(col.metric, "wrong", c.name); len(wrong) > 0 && page.Median(wrong) >= 0.01 {
+				cell += fmt.Sprintf("; %.2g %% of answers wrong", page.Median(wrong))
 			}
 			row = append(row, cell)
 		}
@@ -71,7 +70,7 @@ func (r *results) decisions(name, title string, columns ...column) table {
 
 // add appends a row that has a figure.
 func (t *table) add(row []string) {
-	if slices.ContainsFunc(row[1:], func(s string) bool { return s != none && s != "" }) {
+	if slices.ContainsFunc(row[1:], func(s string) bool { return s != page.None && s != "" }) {
 		t.rows = append(t.rows, row)
 	}
 }
@@ -84,7 +83,7 @@ func (r *results) memoryTable() table {
 		t.add([]string{bold(c.name),
 			one(r.of("memory 1M", "steady", c.name), "%.0f"), one(r.of("memory 1M", "peak", c.name), "%.0f"),
 			one(r.of("memory "+many, "steady", c.name), "%.0f"), one(r.of("memory "+many, "peak", c.name), "%.0f"),
-			spread(r.of("memory "+many, "ms", c.name))})
+			page.Spread(r.of("memory "+many, "ms", c.name))})
 	}
 	return t
 }
@@ -125,8 +124,6 @@ func (r *results) oursTable() table {
 	return t
 }
 
-const none = "–"
-
 func bold(name string) string {
 	if strings.HasPrefix(name, weirName) {
 		return "**" + name + "**"
@@ -136,44 +133,22 @@ func bold(name string) string {
 
 func one(xs []float64, form string) string {
 	if len(xs) == 0 {
-		return none
+		return page.None
 	}
-	return fmt.Sprintf(form, median(xs))
-}
-
-// digits writes a figure with three significant ones.
-func digits(v float64) string {
-	switch {
-	case v < 9.995:
-		return fmt.Sprintf("%.2f", v)
-	case v < 99.95:
-		return fmt.Sprintf("%.1f", v)
-	}
-	whole := fmt.Sprintf("%.0f", math.Round(v))
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	return whole
-}
-
-func spread(xs []float64) string {
-	if len(xs) == 0 {
-		return none
-	}
-	return fmt.Sprintf("%s (%s–%s)", digits(median(xs)), digits(quantile(xs, 0.25)), digits(quantile(xs, 0.75)))
+	return fmt.Sprintf(form, page.Median(xs))
 }
 
 func extremes(xs []float64) string {
 	if len(xs) == 0 {
-		return none
+		return page.None
 	}
-	return fmt.Sprintf("%s (%s–%s)", digits(median(xs)), digits(slices.Min(xs)), digits(slices.Max(xs)))
+	return fmt.Sprintf("%s (%s–%s)", page.Digits(page.Median(xs)), page.Digits(slices.Min(xs)), page.Digits(slices.Max(xs)))
 }
 
 func withRatio(xs, base []float64, isBase bool) string {
 	times, ok := ratio(xs, base)
 	if isBase || !ok {
-		return spread(xs)
+		return page.Spread(xs)
 	}
-	return fmt.Sprintf("%s, %.2f×", spread(xs), times)
+	return fmt.Sprintf("%s, %.2f×", page.Spread(xs), times)
 }

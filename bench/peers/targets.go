@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+
+	"github.com/weirlimit/weir/bench/page"
 )
 
 // targetsTable holds what the embedded store aims at against what it reached.
@@ -22,7 +24,7 @@ func (r *results) targetsTable() table {
 			if own := ns(metric, weirName); len(own) > 0 {
 				times, _ := ratio(own, ns(metric, name))
 				t.judge(map[string]string{"hot 1": "hot key", "refused 1": "refused key", "million 1": "a million keys at random"}[metric]+", beside the fastest peer",
-					"faster than "+name+" ("+digits(v)+" ns)", fmt.Sprintf("%.2f×", times), times < 1)
+					"faster than "+name+" ("+page.Digits(v)+" ns)", fmt.Sprintf("%.2f×", times), times < 1)
 			}
 		}
 	}
@@ -41,7 +43,7 @@ func (r *results) targetsTable() table {
 	times("two windows, a million keys", "million 1", twoName, weirName, 2)
 	for _, metric := range []string{"hot 1", "million 1"} {
 		if xs := r.of(metric, "allocations", twoName); len(xs) > 0 {
-			t.judge("allocations of a decision, two windows", "0", fmt.Sprintf("%.0f", median(xs)), median(xs) < 0.01)
+			t.judge("allocations of a decision, two windows", "0", fmt.Sprintf("%.0f", page.Median(xs)), page.Median(xs) < 0.01)
 			break
 		}
 	}
@@ -70,7 +72,7 @@ func (t *table) judge(what, aim, here string, reached bool) {
 // most judges the median of figures that should be no more than a limit.
 func (t *table) most(what string, xs []float64, limit float64, unit string) {
 	if len(xs) > 0 {
-		t.judge(what, fmt.Sprintf("at most %g %s", limit, unit), digits(median(xs)), median(xs) <= limit)
+		t.judge(what, fmt.Sprintf("at most %g %s", limit, unit), page.Digits(page.Median(xs)), page.Median(xs) <= limit)
 	}
 }
 
@@ -78,8 +80,8 @@ func (t *table) most(what string, xs []float64, limit float64, unit string) {
 func (r *results) judgeWorst(t *table, what, metric, name string) {
 	own, worst, floors := r.of(metric+" own", "own", name), r.of(metric, "worst", name), r.of(metric, "worst", floorName)
 	if len(own) > 0 && len(worst) > 0 && len(floors) > 0 {
-		here := fmt.Sprintf("%s ms of its own (by the clock %s, the floor's %s)", digits(median(own)), digits(median(worst)), digits(median(floors)))
-		t.judge(what, "under 1 ms", here, median(own) < 1)
+		here := fmt.Sprintf("%s ms of its own (by the clock %s, the floor's %s)", page.Digits(page.Median(own)), page.Digits(page.Median(worst)), page.Digits(page.Median(floors)))
+		t.judge(what, "under 1 ms", here, page.Median(own) < 1)
 	}
 }
 
@@ -87,7 +89,7 @@ func (r *results) judgeWorst(t *table, what, metric, name string) {
 func (r *results) fastestPeer(metric string) (name string, ns float64, ok bool) {
 	for _, c := range contestants() {
 		if xs := r.of(metric, "ns", c.name); c.name != floorName && c.name != weirName && len(xs) > 0 {
-			if v := median(xs); !ok || v < ns {
+			if v := page.Median(xs); !ok || v < ns {
 				name, ns, ok = c.name, v, true
 			}
 		}
