@@ -170,9 +170,9 @@ func (c *fastConn) serve() {
 		if !more {
 			return
 		}
-		// The next request of a busy caller is there, mostly, once others have run. Not each time: who never waits for a
-		// connection keeps the runtime from looking at any (it looks when there is nothing else to do).
-		if yielded = !waited && !yielded; yielded {
+		// The next request of a busy caller is there, mostly, once others have run. Not each time for who never waits for an
+		// upstream: the runtime looks at connections when there is nothing else to do, and must not be kept from it.
+		if yielded = waited || !yielded; yielded {
 			runtime.Gosched()
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -208,15 +207,15 @@ func appendAnnounced(b []byte, list string, drops func(string) bool) []byte {
 }
 
 // converse sends the request and reads the head of its answer. A connection that was kept may have been closed by the other side
-// just now: a request that may be repeated, and of which not a byte went out, goes to another then. One that went out may have been
-// read, whatever became of the answer, and was counted once.
+// just now: a request of which not a byte was tried goes to another then, and so does one that may be repeated and of which not a byte
+// went out. One that went out may have been read, whatever became of the answer, and was counted once.
 func (x *fastExchange) converse(streams bool) error {
 	c := x.c
 	now := x.start
 	if x.head.Length != 0 || c.engine.tick.Load() != x.tick {
 		now = time.Now() // the body, or the limiter's store, may have been awaited
 	}
-	for want := (upstream.Want{Now: now}); ; want.Fresh = true {
+	for want := (upstream.Want{Now: now, Ask: !streams}); ; {
 		u, err := c.engine.pool.Take(&c.ctx, want)
 		if err != nil {
 			return err
@@ -234,11 +233,18 @@ func (x *fastExchange) converse(streams bool) error {
 			return nil
 		}
 		c.endWatch()
-		if c.isGone() || !u.Reused() || x.begun || x.head.Length != 0 || !isIdempotent(x.head.Method) || isTimeout(err) {
+		stale := errors.Is(err, upstream.ErrStale)
+		if c.isGone() || !stale && !x.mayGoElsewhere(u, err) {
 			return err
 		}
 		x.giveUp(nil) // kept connections end: nothing is wrong with the address
+		want.Fresh = !stale
 	}
+}
+
+// mayGoElsewhere reports whether a request whose exchange on u has failed may be sent on another connection.
+func (x *fastExchange) mayGoElsewhere(u *upstream.Conn, err error) bool {
+	return u.Reused() && !x.begun && x.head.Length == 0 && isIdempotent(x.head.Method) && !isTimeout(err)
 }
 
 var errGone = errors.New("the client went away")
@@ -253,10 +259,12 @@ func isIdempotent(method string) bool {
 
 // talk sends the request on u, now, and reads the head of the answer.
 func (x *fastExchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
-	n, err := u.Write(x.out)
-	x.begun = x.begun || n > 0
-	if err != nil {
-		return err
+	if streams {
+		n, err := u.Write(x.out)
+		x.begun = x.begun || n > 0
+		if err != nil {
+			return err
+		}
 	}
 	switch {
 	case streams && x.body.expects:
@@ -266,13 +274,15 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool, now time.Time) error
 			return err
 		}
 	default:
-		x.sent = true
+		u.Ask(x.out)
 		u.AwaitHead(now)
 		x.c.beginWatch()
-		runtime.Gosched() // others run first: then the answer is likely there, and need not be waited for
 	}
 	for {
 		err := x.hear(u)
+		if !streams {
+			x.begun, x.sent = u.Asked() > 0, u.Asked() == len(x.out)
+		}
 		if err != nil && isTimeout(err) && streams && x.upload == nil {
 			err = x.startUpload(u) // the upstream does not say whether it wants the body
 			if err == nil {

@@ -32,6 +32,7 @@ type Conn struct {
 	raw   syscall.RawConn  // of the socket; nil: unknown
 	peek  func(fd uintptr) // of raw; made once, so that trying a connection allocates nothing
 	gone  bool             // what peek found
+	ask   inquiry          // what the next read sends first
 
 	closed atomic.Bool // by Close
 }

@@ -37,6 +37,7 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	if socket, ok := plain.(syscall.Conn); ok {
 		if raw, err := socket.SyscallConn(); err == nil {
 			c.raw, c.peek = raw, func(fd uintptr) { c.gone = !isQuiet(fd) }
+			c.ask.step = c.newStep()
 		}
 	}
 	if a.tls != nil {
@@ -47,7 +48,7 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 		}
 		c.Conn = secure
 	}
-	c.Reader.Reset(c.Conn)
+	c.Reader.Reset(answers{c})
 	return c, nil
 }
 

@@ -5,6 +5,7 @@
 //	upstream.go   Options, Pool: taking a connection, and closing those that nobody uses
 //	address.go    one address: which is chosen, how it is doing
 //	conn.go       one connection, and the time its reads and writes get
+//	ask*.go       a request sent, and its answer awaited, at one go
 //	dial.go       a new connection, with TLS where it is wanted
 //	peek_*.go     whether the other side of a kept connection is gone
 //	transport.go  the same choice for net/http
@@ -152,11 +153,12 @@ func (p *Pool) Close() error {
 // Want says what connection is wanted.
 type Want struct {
 	Fresh bool      // no kept one
+	Ask   bool      // the exchange begins with Ask, which tries a kept connection
 	Now   time.Time // the caller's clock, time.Now() moments ago; zero: Take reads its own
 }
 
 // Take returns a connection to use for one exchange: a kept one, tried for signs that the other side closed it, or a new one.
-// Fresh asks for a new one (after a kept one failed). An address that does not connect is marked, and the next is tried, each at
+// Fresh asks for a new one (after a kept one failed); with Ask a kept one is not tried yet, and the exchange must begin with Conn.Ask. An address that does not connect is marked, and the next is tried, each at
 // most once. The error wraps ErrUnavailable, or is ctx's; of a pool that is closed it wraps net.ErrClosed.
 func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	now := want.Now
@@ -182,7 +184,7 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 			c = a.pop()
 		}
 		p.mu.Unlock()
-		if c = p.usable(c, a, now); c != nil {
+		if c = p.usable(c, a, now, want.Ask); c != nil {
 			c.use(turn, now)
 			return c, nil
 		}
@@ -200,12 +202,12 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	}
 }
 
-// usable returns c, or the next kept connection of a that is good for another exchange; nil where there is none. Each is tried, however
-// short it lay: bytes that nobody asked for, such as a body behind the answer to a HEAD, would be taken for the next request's answer,
+// usable returns c, or the next kept connection of a that is good for another exchange; nil where there is none. Each is tried, here or
+// by Ask, however short it lay: bytes that nobody asked for, such as a body behind the answer to a HEAD, would be taken for the next request's answer,
 // which may be another caller's.
-func (p *Pool) usable(c *Conn, a *address, now time.Time) *Conn {
+func (p *Pool) usable(c *Conn, a *address, now time.Time, asks bool) *Conn {
 	for c != nil {
-		if now.Sub(c.since) < p.options.Idle && c.quiet() {
+		if now.Sub(c.since) < p.options.Idle && (asks || c.quiet()) {
 			return c
 		}
 		_ = c.Conn.Close()
