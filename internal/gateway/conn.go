@@ -17,10 +17,11 @@ import (
 type pacedConn struct {
 	net.Conn
 	patience time.Duration
-	moved    atomic.Int64 // when the write deadline was last moved, in Unix nanoseconds; 0: it must be, at the next write
+	began    time.Time    // what nanoseconds are counted from here: a clock that is set meanwhile moves nothing
+	moved    atomic.Int64 // when the write deadline was last moved, in nanoseconds; 0: it must be, at the next write
 	explicit atomic.Bool  // whether somebody else has set it
 
-	recent *atomic.Int64 // a clock that is a little late, in Unix nanoseconds, for who writes often; nil: the machine's
+	recent *atomic.Int64 // a clock that is a little late, in nanoseconds, for who writes often; nil: the machine's
 }
 
 // writePiece is the most that one deadline covers.
@@ -50,10 +51,11 @@ func (c *pacedConn) pace() error {
 		return nil
 	}
 	now := time.Now()
-	if now.UnixNano()-moved < int64(c.patience/4) {
+	passed := max(1, int64(now.Sub(c.began)))
+	if moved != 0 && passed-moved < int64(c.patience/4) {
 		return nil
 	}
-	c.moved.Store(now.UnixNano())
+	c.moved.Store(passed)
 	return c.Conn.SetWriteDeadline(now.Add(c.patience))
 }
 
@@ -93,6 +95,7 @@ func (c *pacedConn) CloseWrite() error {
 type pacedListener struct {
 	net.Listener
 	patience time.Duration
+	began    time.Time
 	recent   *atomic.Int64
 }
 
@@ -101,7 +104,7 @@ func (l pacedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pacedConn{Conn: c, patience: l.patience, recent: l.recent}, nil
+	return &pacedConn{Conn: c, patience: l.patience, began: l.began, recent: l.recent}, nil
 }
 
 // listener puts the layers around l: the PROXY protocol, then the pace of writing. TLS comes above, by net/http.
@@ -114,7 +117,7 @@ func (g *Gateway) listener(l net.Listener) net.Listener {
 			ReadHeaderTimeout: g.limits.ProxyHeader,
 		}
 	}
-	return pacedListener{l, g.limits.Stall, g.recent()}
+	return pacedListener{l, g.limits.Stall, g.began, g.recent()}
 }
 
 // proxyPolicy requires the header from trusted peers and refuses it from all others (D12).

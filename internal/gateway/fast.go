@@ -63,7 +63,7 @@ func (g *Gateway) newFastEngine(ctx context.Context) (*fastEngine, error) {
 		return nil, err
 	}
 	e := &fastEngine{Gateway: g, base: ctx, basePath: strings.TrimSuffix(base, "/"), alive: make(map[*fastConn]struct{})}
-	e.now.Store(time.Now().UnixNano())
+	e.now.Store(int64(time.Since(e.began)))
 	e.exchanges.New = func() any { return new(fastExchange) }
 	e.handed = &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	if g.cert != nil {
@@ -128,7 +128,7 @@ func (e *fastEngine) watchClients(ctx context.Context) {
 		case <-ticker.C:
 		}
 		tick := e.tick.Add(1)
-		e.now.Store(time.Now().UnixNano())
+		e.now.Store(int64(time.Since(e.began)))
 		e.mu.Lock()
 		for c := range e.alive {
 			c.rest(tick)

@@ -64,7 +64,8 @@ type Gateway struct {
 	cert      *certificate   // nil: cleartext
 
 	dates headers.DateCache // of answers that no limiter covers
-	now   atomic.Int64      // when the fast engine last looked around, in Unix nanoseconds
+	began time.Time         // when the gateway was made
+	now   atomic.Int64      // when the fast engine last looked around, in nanoseconds after that
 
 	draining      atomic.Bool
 	lingering     atomic.Bool
@@ -87,7 +88,7 @@ func New(o Options) (*Gateway, error) {
 	if o.ProxyProtocol && len(o.TrustedProxies) == 0 {
 		return nil, errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
-	g := &Gateway{options: o, limits: o.Limits.withDefaults(o.Upstream != nil), log: o.Log}
+	g := &Gateway{options: o, limits: o.Limits.withDefaults(o.Upstream != nil), log: o.Log, began: time.Now()}
 	if g.log == nil {
 		g.log = slog.Default()
 	}

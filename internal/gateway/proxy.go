@@ -53,7 +53,7 @@ func (g *Gateway) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return &pacedConn{Conn: c, patience: g.limits.Stall}, nil
+			return &pacedConn{Conn: c, patience: g.limits.Stall, began: g.began}, nil
 		},
 		Protocols:              protocols,
 		DisableCompression:     true,
