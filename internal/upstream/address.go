@@ -48,7 +48,7 @@ type address struct {
 	until    time.Time // left alone until then, while failures > 0
 	trial    uint64    // the number of the exchange that is trying it again; 0: none is
 	trials   uint64    // how many such exchanges there were
-	epoch    uint64    // of failures that counted: what began in an earlier one says nothing new
+	epoch    uint64    // how many failures have counted: what began before the last of them says nothing new
 	answers  uint64    // exchanges that were answered
 
 	told   bool      // the log knows that it is down

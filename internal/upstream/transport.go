@@ -12,8 +12,7 @@ import (
 
 // Transport returns a RoundTripper over base that sends each request to an address of the pool, passing on to the next one
 // where no connection can be made, each at most once, and that judges addresses by the outcome as the pool does. The connections
-// are base's own. A request keeps its Host; its URL's scheme and host are replaced in a copy. With one address there is nothing to
-// judge. base must report its connections to net/http/httptrace, as http.Transport does: else nothing is passed on.
+// are base's own. A request keeps its Host; its URL's scheme and host are replaced in a copy. base must report its connections to net/http/httptrace, as http.Transport does: else nothing is passed on.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
 type transport struct {
@@ -24,9 +23,6 @@ type transport struct {
 // RoundTrip is http.RoundTripper's.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p := t.pool
-	if len(p.addresses) == 1 {
-		return t.base.RoundTrip(p.addresses[0].aimed(req))
-	}
 	body := hold(req)
 	defer body.release()
 	var tried set

@@ -270,15 +270,36 @@ func TestAnUpgradeGoesThroughTheTransport(t *testing.T) {
 	}
 }
 
-func TestWithOneAddressTheTransportOnlyAimsTheRequest(t *testing.T) {
-	good := serving(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host) })
+func TestTheTransportJudgesAnOnlyAddressToo(t *testing.T) {
+	release := make(chan struct{})
+	good := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Host)
+		w.(http.Flusher).Flush()
+		<-release
+	})
 	p := open(t, options(good))
 	res, err := ask(t, p.Transport(base(t)), "GET", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
+	if got, want := p.States()[0], (State{Address: good, Well: true, Busy: 1}); got != want {
+		t.Errorf("with its answer under way it is %+v, want %+v", got, want)
+	}
+	close(release)
 	if got, _ := io.ReadAll(res.Body); string(got) != "shop.example.com" {
 		t.Errorf("the upstream was asked for host %q", got)
+	}
+	if got, want := p.States()[0], (State{Address: good, Well: true}); got != want {
+		t.Errorf("after its answer it is %+v, want %+v", got, want)
+	}
+
+	bad := refusing(t)
+	p = open(t, options(bad))
+	if _, err := ask(t, p.Transport(base(t)), "GET", nil); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v: want ErrUnavailable", err)
+	}
+	if got, want := p.States()[0], (State{Address: bad, Failures: 1}); got != want {
+		t.Errorf("an only address that refuses is %+v, want %+v", got, want)
 	}
 }

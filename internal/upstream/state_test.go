@@ -1,0 +1,70 @@
+package upstream
+
+import (
+	"context"
+	"io"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTheStatesSayHowEachAddressIsDoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{fails: map[string]error{"b:80": syscall.ECONNREFUSED}}
+		p := poolOf(t, n, io.Discard, "a:80", "b:80")
+		want := func(when string, a, b State) {
+			t.Helper()
+			a.Address.Host, b.Address.Host = "a:80", "b:80"
+			if got := p.States(); len(got) != 2 || got[0] != a || got[1] != b {
+				t.Errorf("%s: %+v, want %+v and %+v", when, got, a, b)
+			}
+		}
+		want("before anything", State{Well: true}, State{Well: true})
+		one, two, three := take(t, p), take(t, p), take(t, p) // the second is refused by b, and goes to a
+		want("three exchanges", State{Well: true, Busy: 3}, State{Failures: 1})
+		one.Keep(time.Now())
+		two.Keep(time.Now())
+		want("two of them over", State{Well: true, Busy: 1, Kept: 2}, State{Failures: 1})
+
+		for range 3 { // b's pause is not over: nobody tries it
+			take(t, p).Keep(time.Now())
+		}
+		want("while b is left alone", State{Well: true, Busy: 1, Kept: 2}, State{Failures: 1})
+		time.Sleep(2 * firstPause)
+		four := take(t, p) // tries b first, in vain
+		want("when it was tried again", State{Well: true, Busy: 2, Kept: 1}, State{Failures: 2})
+		four.Keep(time.Now())
+
+		n.set("b:80", nil)
+		time.Sleep(4 * firstPause)
+		four = take(t, p)
+		want("while it is tried", State{Well: true, Busy: 1, Kept: 2}, State{Busy: 1, Failures: 2})
+		four.Answered()
+		want("when it has answered", State{Well: true, Busy: 1, Kept: 2}, State{Well: true, Busy: 1, Failures: 2})
+		four.Drop(nil)
+		three.Drop(io.EOF) // began before two others were answered: it says nothing of a
+		want("at the end", State{Well: true, Kept: 2}, State{Well: true, Failures: 2})
+	})
+}
+
+// A scrape may come at any time.
+func TestTheStatesMayBeAskedForMeanwhile(t *testing.T) {
+	p := poolOf(t, new(network), io.Discard, "a:80")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if s := p.States()[0]; s.Busy < 0 || s.Busy > 1 || s.Busy+s.Kept > 1 || !s.Well {
+				t.Errorf("one exchange after the other: %+v", s)
+				return
+			}
+		}
+	}()
+	for range 2000 {
+		take(t, p).Keep(time.Now())
+	}
+	cancel()
+	<-done
+}
