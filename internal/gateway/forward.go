@@ -120,14 +120,15 @@ var (
 
 func (f *failure) write(w http.ResponseWriter) { writeError(w, f.status, f.code, f.message) }
 
-// noUpstream says in the log that the upstream did not answer, and returns what the client is told.
+// noUpstream says in the log that the upstream did not answer, counts it, and returns what the client is told.
 func (g *Gateway) noUpstream(method, at string, err error) *failure {
+	said, answer := "the upstream is not available", &upstreamUnavailable
 	if isTimeout(err) {
-		g.log.Warn("the upstream did not answer in time", "method", method, "upstream", at, "error", err)
-		return &upstreamTimeout
+		said, answer = "the upstream did not answer in time", &upstreamTimeout
 	}
-	g.log.Warn("the upstream is not available", "method", method, "upstream", at, "error", err)
-	return &upstreamUnavailable
+	g.log.Warn(said, "method", method, "upstream", at, "error", err)
+	g.unanswered.add(answer.status)
+	return answer
 }
 
 // bodyTooLarge is what is said of a request whose body is longer than limit.

@@ -11,6 +11,7 @@
 //	record.go     what is known of a request when it is over
 //	accesslog.go  one line of it
 //	serve.go      start, readiness, drain
+//	figures.go    what operators are told
 //
 // Before an upstream HTTP/1.1 is served by the fast engine instead, which asks the same rules:
 //
@@ -75,6 +76,8 @@ type Gateway struct {
 	active        tally // requests
 	open          tally // connections, but for those that were taken over
 	accepted      atomic.Int64
+	malformed     statusTally // what was no request
+	unanswered    statusTally // what the upstream did not answer
 }
 
 // New checks the options and returns a Gateway that does not listen yet.

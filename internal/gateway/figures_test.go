@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWhatIsNoRequestIsCountedByItsAnswerAlone(t *testing.T) {
+	o := answering(t, ok200)
+	e := open(t, nil, func(op *Options) { o.use(op); op.Limits.HeaderBytes = 8 << 10 })
+	want := map[int]int64{400: 0, 417: 0, 431: 0, 501: 0, 505: 0}
+	is := func(when string) {
+		t.Helper()
+		if got := e.gateway.Malformed(); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	is("before anything")
+	for _, c := range []struct {
+		raw    string
+		status int
+		fast   int64 // what the fast engine counts of it
+	}{
+		{"GET /x HTTP/1.1\r\n\r\n", 400, 1},
+		{"GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, 1},
+		{"GET /v1/wp/% HTTP/1.1\r\nHost: h\r\n\r\n", 400, 1},
+		{"GET /x HTTP/1.1\r\nHost: h\r\nExpect: much\r\n\r\n", 417, 1},
+		{"GET /x HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", 431, 1},
+		{"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501, 1},
+		{"GET /x HTTP/3.0\r\nHost: h\r\n\r\n", 505, 1},
+		// These are requests: they were counted as such, and logged.
+		{"GET /a%2fb HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 400, 0},
+		{"BREW /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 405, 0},
+		{"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n\r\n", 400, 0},
+		{"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 200, 0},
+	} {
+		if got := e.send(c.raw).StatusCode; got != c.status {
+			t.Errorf("%.60q: %d, want %d", c.raw, got, c.status)
+		}
+		if e.gateway.Fast() && c.fast > 0 {
+			want[c.status] += c.fast
+		}
+		is(c.raw[:min(60, len(c.raw))])
+	}
+	e.dial().Close() // who says nothing is told nothing
+	is("after a connection without a byte")
+}
+
+func TestWhatTheUpstreamDoesNotAnswerIsCountedByStatus(t *testing.T) {
+	o := newOrigin(t, func(s *served) {
+		for r := s.request(); r != nil; r = s.request() {
+			switch _, _ = io.Copy(io.Discard, r.Body); r.URL.Path {
+			case "/late":
+				_, _ = s.ReadByte() // until the gateway has had enough
+				return
+			case "/ends":
+				return
+			case "/own":
+				s.answers("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+			default:
+				s.answers(ok200)
+			}
+		}
+	})
+	e := open(t, nil, func(op *Options) { o.use(op); op.Limits.Upstream = 50 * time.Millisecond })
+	want := map[int]int64{502: 0, 504: 0}
+	for _, c := range []struct {
+		path   string
+		status int
+		own    bool // the upstream's answer
+	}{{"/fine", 200, true}, {"/ends", 502, false}, {"/late", 504, false}, {"/own", 502, true}, {"/ends", 502, false}} {
+		if got := e.ask("POST " + c.path).StatusCode; got != c.status {
+			t.Errorf("%s: %d, want %d", c.path, got, c.status)
+		}
+		if !c.own {
+			want[c.status]++
+		}
+		if got := e.gateway.Unanswered(); !maps.Equal(got, want) {
+			t.Errorf("after %s: %v, want %v", c.path, got, want)
+		}
+	}
+}
+
+func TestAnUpstreamIsToldOfOnBothEngines(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	e := open(t, nil, before(t, "http://"+l.Addr().String()+"/base"))
+	if s := e.gateway.Upstreams(); len(s) != 1 || s[0].Address.String() != "http://"+l.Addr().String() || !s[0].Well || s[0].Failures != 0 {
+		t.Errorf("before anything: %+v", s)
+	}
+	if got := e.ask("GET /x").StatusCode; got != http.StatusBadGateway {
+		t.Errorf("status %d, want 502", got)
+	}
+	if s := e.gateway.Upstreams(); s[0].Well || s[0].Failures != 1 || s[0].Busy != 0 {
+		t.Errorf("after a request that nobody answered: %+v", s)
+	}
+	if s := open(t, new(recorder), nil).gateway.Upstreams(); s != nil {
+		t.Errorf("before a backend of its own: %+v, want none", s)
+	}
+}
