@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,4 +102,72 @@ func TestARunningServersMetricsAreTrueAndNameNobody(t *testing.T) {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 	s.end(t)
+}
+
+// Before an upstream a server tells how its addresses are doing, and what was no request, by either engine as far as that knows it.
+func TestAServersMetricsTellOfItsUpstream(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	defer backend.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := "http://" + l.Addr().String()
+	l.Close() // nobody listens there now
+	s := serveWeir(t, "--access-log=off", "--upstream", down)
+	several := serveWeir(t, "--access-log=off", "--upstream", backend.URL+","+down)
+	ask := func(s *server, raw string, want int) {
+		t.Helper()
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, raw); err != nil {
+			t.Fatal(err)
+		}
+		answer, _ := io.ReadAll(c)
+		if !strings.HasPrefix(string(answer), fmt.Sprintf("HTTP/1.1 %d ", want)) {
+			t.Errorf("%q is answered %q, want %d", raw, answer, want)
+		}
+	}
+	const whole, noHost = "GET /elsewhere HTTP/1.1\r\nHost: weir.example.com\r\nConnection: close\r\n\r\n", "GET / HTTP/1.1\r\nConnection: close\r\n\r\n"
+	for range 2 {
+		ask(s, whole, http.StatusBadGateway)
+		ask(several, whole, http.StatusOK) // one of them by way of the address that is down
+	}
+	ask(s, noHost, http.StatusBadRequest)
+	for at, want := range map[*server][]string{
+		s: {
+			`weir_upstream_up{upstream="` + down + `"} 0`,
+			`weir_upstream_failures_total{upstream="` + down + `"} 2`,
+			`weir_upstream_requests_in_flight{upstream="` + down + `"} 0`,
+			`weir_upstream_unanswered_total{status="502"} 2`,
+			`weir_upstream_unanswered_total{status="504"} 0`,
+		},
+		several: {
+			`weir_upstream_up{upstream="` + backend.URL + `"} 1`,
+			`weir_upstream_up{upstream="` + down + `"} 0`,
+			`weir_upstream_failures_total{upstream="` + backend.URL + `"} 0`,
+			`weir_upstream_failures_total{upstream="` + down + `"} 1`,
+			`weir_upstream_unanswered_total{status="502"} 0`,
+		},
+	} {
+		if testEngine == engineAuto {
+			kept, malformed := map[bool]string{true: down + `"} 0`, false: backend.URL + `"} 1`}[at == s], map[bool]int{true: 1}[at == s]
+			want = append(want, `weir_upstream_connections_kept{upstream="`+kept, fmt.Sprintf(`weir_malformed_requests_total{status="400"} %d`, malformed))
+		}
+		told := operator(t, at).get(t, "/metrics")
+		for _, line := range want {
+			if !strings.Contains(told, line+"\n") {
+				t.Errorf("%s is missing in:\n%s", line, strings.Join(regexp.MustCompile(`(?m)^weir_(?:upstream|malformed).*`).FindAllString(told, -1), "\n"))
+			}
+		}
+		if testEngine == engineStd && regexp.MustCompile(`weir_upstream_connections_kept|weir_malformed`).MatchString(told) {
+			t.Error("net/http is said to tell what it does not")
+		}
+		at.end(t)
+	}
 }

@@ -79,6 +79,12 @@ func tableOf(s *memstore.Store) func() telemetry.Table {
 func (e *edge) bindMetrics(policy *live.Policy) {
 	s := &e.figures
 	s.Policy, s.Health, s.InFlight = e.decider.Policy, e.decider.Health, e.gateway.InFlight
+	if e.gateway.Fast() {
+		s.Malformed = e.gateway.Malformed
+	}
+	if e.gateway.Upstreams() != nil {
+		s.Unanswered, s.Upstreams = e.gateway.Unanswered, e.upstreams
+	}
 	s.PolicyState = func() telemetry.PolicyState { return policyState(policy.State()) }
 	s.Candidate = func() (weir.Policy, bool) {
 		state, ok := policy.Candidate()
@@ -89,6 +95,19 @@ func (e *edge) bindMetrics(policy *live.Policy) {
 		return policyState(state), ok
 	}
 	e.metrics.Bind(*s)
+}
+
+// upstreams tells metrics how the upstream's addresses are doing.
+func (e *edge) upstreams() []telemetry.Upstream {
+	states := e.gateway.Upstreams()
+	all := make([]telemetry.Upstream, len(states))
+	for i, s := range states {
+		all[i] = telemetry.Upstream{Address: s.Address.String(), Well: s.Well, Busy: s.Busy, Kept: s.Kept, Failures: s.Failures}
+		if !e.gateway.Fast() {
+			all[i].Kept = -1 // net/http does not say
+		}
+	}
+	return all
 }
 
 func policyState(s live.State) telemetry.PolicyState {

@@ -33,6 +33,15 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 		Table:     func() telemetry.Table { return telemetry.Table(s.Stats()) },
 		Shared:    func() telemetry.Shared { return telemetry.Shared{Asked: 3, Remembered: 1} },
 		InFlight:  func() int64 { return 2 },
+
+		Malformed:  func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },
+		Unanswered: func() map[int]int64 { return map[int]int64{502: 1, 504: 0} },
+		Upstreams: func() []telemetry.Upstream {
+			return []telemetry.Upstream{
+				{Address: "http://backend.example.com:3000", Well: true, Busy: 3, Kept: 2},
+				{Address: "http://backend.example.com:3001", Kept: -1, Failures: 5},
+			}
+		},
 		PolicyState: func() telemetry.PolicyState {
 			return telemetry.PolicyState{Version: "0123abcd", Source: "file", Loaded: loaded, Tried: loaded.Add(time.Hour)}
 		},
@@ -57,6 +66,27 @@ func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
 	want(t, m, `weir_policy_info{source="file",version="0123abcd"}`, 1)
 	want(t, m, "weir_candidate_last_reload_successful", 1)
 	want(t, m, "weir_candidate_last_reload_timestamp_seconds", 0)
+}
+
+func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
+	m, _ := everything(t)
+	const one, two = `{upstream="http://backend.example.com:3000"}`, `{upstream="http://backend.example.com:3001"}`
+	for series, value := range map[string]float64{
+		"weir_upstream_up" + one: 1, "weir_upstream_up" + two: 0,
+		"weir_upstream_requests_in_flight" + one: 3, "weir_upstream_requests_in_flight" + two: 0,
+		"weir_upstream_connections_kept" + one: 2,
+		"weir_upstream_failures_total" + one:   0, "weir_upstream_failures_total" + two: 5,
+		`weir_upstream_unanswered_total{status="502"}`: 1, `weir_upstream_unanswered_total{status="504"}`: 0,
+		`weir_malformed_requests_total{status="400"}`: 7, `weir_malformed_requests_total{status="431"}`: 0,
+	} {
+		want(t, m, series, value)
+	}
+	absent(t, m, "weir_upstream_connections_kept"+two) // nobody knows: that is not 0
+	for name := range gather(t, telemetry.New(telemetry.Options{})) {
+		if strings.Contains(name, "upstream") || strings.Contains(name, "malformed") {
+			t.Errorf("%s is told where there is no upstream", name)
+		}
+	}
 }
 
 // promtool runs Debian's, which judges as the Prometheus of the same version does.

@@ -65,6 +65,9 @@ func (m asked) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered} {
 		to <- d
 	}
+	for _, d := range ways() {
+		to <- d
+	}
 	for i := range descPolicy {
 		to <- descPolicy[i]
 		to <- descCandidate[i]
@@ -100,6 +103,7 @@ func (m asked) Collect(to chan<- prometheus.Metric) {
 		counter(descAsked, s.Asked)
 		counter(descRemembered, s.Remembered)
 	}
+	ask.collectWays(to)
 	policy := func(d [4]*prometheus.Desc, p PolicyState) {
 		gauge(d[0], 1, p.Version, p.Source)
 		gauge(d[1], unix(p.Loaded))

@@ -1,6 +1,6 @@
 // Package telemetry tells operators' tools what the edge does: metrics for Prometheus, traces for a collector of OpenTelemetry.
-// Neither ever names a caller, and the values of labels come from the policy or from fixed sets: nothing that a caller sends can
-// make a series.
+// Neither ever names a caller, and the values of labels come from the policy, from the command line or from fixed sets: nothing that
+// a caller sends can make a series.
 //
 //	telemetry.go  Metrics: what people call
 //	observe.go    a decision, a shadow, a comparison → counts
@@ -8,6 +8,7 @@
 //	latency.go    the histogram of decisions
 //	store.go      what a store that can fail does
 //	state.go      figures that are asked for when somebody scrapes
+//	upstream.go   likewise: of the backend's addresses, and of what is no request
 //	listener.go   connections
 //	trace.go      spans around the gateway      redact.go  what of them is told      otlp.go  to whom
 package telemetry
@@ -49,6 +50,10 @@ type Sources struct {
 	Table     func() Table               // of the embedded store, or the one that counts while a shared one does not answer
 	Shared    func() Shared              // of a shared store
 	InFlight  func() int64               // requests under way
+
+	Malformed  func() map[int]int64 // what was no request, so far, by the status of the answer
+	Unanswered func() map[int]int64 // requests that the upstream did not answer, so far, likewise
+	Upstreams  func() []Upstream    // its addresses, each once
 
 	PolicyState    func() PolicyState         // where the policy in force comes from
 	CandidateState func() (PolicyState, bool) // likewise; false: there is none
