@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // newProxy returns the reverse proxy before upstream, and the transport it owns.
@@ -53,7 +54,7 @@ func (g *Gateway) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return &pacedConn{Conn: c, patience: g.limits.Stall, began: g.began}, nil
+			return &upstream.CountedConn{Conn: &pacedConn{Conn: c, patience: g.limits.Stall, began: g.began}}, nil
 		},
 		Protocols:              protocols,
 		DisableCompression:     true,

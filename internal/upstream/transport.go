@@ -12,7 +12,9 @@ import (
 
 // Transport returns a RoundTripper over base that sends each request to an address of the pool, passing on to the next one
 // where no connection can be made, each at most once, and that judges addresses by the outcome as the pool does. The connections
-// are base's own. A request keeps its Host; its URL's scheme and host are replaced in a copy. base must report its connections to net/http/httptrace, as http.Transport does: else nothing is passed on.
+// are base's own. A request goes out once at most; one of which nothing went out, because a kept connection ended, goes to another where
+// base's Dial makes CountedConns. It keeps its Host; its URL's scheme and host are replaced in a copy. base must report its connections to
+// net/http/httptrace, as http.Transport does: else nothing is passed on.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
 type transport struct {
@@ -84,17 +86,21 @@ const (
 type link struct {
 	stage  atomic.Int32
 	reused atomic.Bool
+	conn   atomic.Pointer[CountedConn] // nil: not known
+	before atomic.Int64                // what had been sent on it
 }
 
 // attempt returns a copy of req for one attempt at a.
 func (a *address) attempt(req *http.Request, l *link, body *heldBody) *http.Request {
 	r := a.aimed(req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		GetConn: func(string) { l.stage.Store(asking) },
-		GotConn: func(got httptrace.GotConnInfo) { l.reused.Store(got.Reused); l.stage.Store(sending) },
+		GotConn: func(got httptrace.GotConnInfo) { l.reused.Store(got.Reused); l.got(got.Conn); l.stage.Store(sending) },
 	})))
 	if body != nil {
 		body.unwant()
 		r.Body, r.GetBody = body, nil
+	} else {
+		l.sendOnce(r)
 	}
 	return r
 }

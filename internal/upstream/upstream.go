@@ -9,6 +9,7 @@
 //	dial.go       a new connection, with TLS where it is wanted
 //	peek_*.go     whether the other side of a kept connection is gone
 //	transport.go  the same choice for net/http
+//	once.go       that net/http sends nothing twice
 //	state.go      how each address is doing, for operators
 package upstream
 

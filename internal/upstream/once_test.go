@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A brittleConn takes nothing once it is broken: what a kept connection does whose end nobody has seen.
+type brittleConn struct {
+	net.Conn
+	broken atomic.Bool
+}
+
+func (c *brittleConn) Write(p []byte) (int, error) {
+	if !c.broken.Load() {
+		return c.Conn.Write(p)
+	}
+	return 0, errors.New("broken")
+}
+
+func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, field string
+		heard         bool // the request arrives, and the connection ends; else nothing of it goes out
+		counted       bool // base's connections are
+		again         bool // the request is sent on another connection
+	}{
+		"GET, heard":                  {"GET", "", true, true, false},
+		"HEAD, heard":                 {"HEAD", "", true, true, false},
+		"OPTIONS, heard":              {"OPTIONS", "", true, true, false},
+		"DELETE, heard":               {"DELETE", "", true, true, false},
+		"POST, heard":                 {"POST", "", true, true, false},
+		"GET with a key, heard":       {"GET", "Idempotency-Key", true, true, false},
+		"DELETE with a key, heard":    {"DELETE", "Idempotency-Key", true, true, false},
+		"POST with a key, heard":      {"POST", "Idempotency-Key", true, true, false},
+		"POST with another, heard":    {"POST", "X-Idempotency-Key", true, true, false},
+		"GET, not gone out":           {"GET", "", false, true, true},
+		"HEAD, not gone out":          {"HEAD", "", false, true, true},
+		"POST, not gone out":          {"POST", "", false, true, true},
+		"POST with a key, not out":    {"POST", "Idempotency-Key", false, true, true},
+		"GET, and nobody can tell":    {"GET", "", false, false, false},
+		"GET, heard, nobody can tell": {"GET", "", true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			var key atomic.Value
+			a := serving(t, func(w http.ResponseWriter, r *http.Request) {
+				if n := asked.Add(1); n > 1 && test.heard {
+					c, _, _ := w.(http.Hijacker).Hijack()
+					c.Close()
+				}
+				key.Store(r.Header.Get("Idempotency-Key") + r.Header.Get("X-Idempotency-Key"))
+				if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
+					t.Errorf("a body of %d, in %v", r.ContentLength, r.TransferEncoding)
+				}
+			})
+			var dialled []*brittleConn
+			b := &http.Transport{ResponseHeaderTimeout: 5 * time.Second, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				brittle := &brittleConn{Conn: c}
+				dialled = append(dialled, brittle)
+				if test.counted {
+					return &CountedConn{Conn: brittle}, nil
+				}
+				return brittle, nil
+			}}
+			t.Cleanup(b.CloseIdleConnections)
+			p := open(t, options(a))
+			through := p.Transport(b)
+			send := func() error {
+				r, err := http.NewRequestWithContext(context.Background(), test.method, "http://example.com/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if test.field != "" {
+					r.Header.Set(test.field, "1")
+				}
+				res, err := through.RoundTrip(r)
+				if err != nil {
+					return err
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				if test.field != "" && r.Header.Get(test.field) != "1" {
+					t.Errorf("the caller's header was changed: %v", r.Header)
+				}
+				return res.Body.Close()
+			}
+			if err := send(); err != nil {
+				t.Fatal(err)
+			}
+			if test.field != "" && key.Load() != "1" {
+				t.Errorf("%s arrived as %q", test.field, key.Load())
+			}
+			dialled[0].broken.Store(!test.heard)
+			err, want, conns := send(), int64(1), 1
+			if test.again || test.heard {
+				want = 2
+			}
+			if test.again {
+				conns = 2
+			}
+			if (err == nil) != test.again || asked.Load() != want || len(dialled) != conns {
+				t.Errorf("%v, the upstream was asked %d times on %d connections: want %d on %d", err, asked.Load(), len(dialled), want, conns)
+			}
+		})
+	}
+}
