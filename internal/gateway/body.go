@@ -15,7 +15,8 @@ type requestBody struct {
 	http2    bool
 	armed    time.Time
 
-	mu       sync.Mutex // guards finished and err: a proxy reads in a goroutine of its own
+	reading  sync.Mutex // held while the body is read: a proxy reads in a goroutine of its own
+	mu       sync.Mutex // guards armed, finished and err
 	finished bool
 	err      error // what ended the body, but for its end
 }
@@ -53,6 +54,8 @@ func (b *requestBody) disarm() {
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
 	b.mu.Lock()
 	if b.finished {
 		b.mu.Unlock()
@@ -85,7 +88,37 @@ func (b *requestBody) finish() {
 	b.finished = true
 }
 
-// What an HTTP/2 client may still send after it was refused, and for how long it is awaited.
+// settle ends a body whose client will not be heard again, since the server closes the connection after this answer: what the client
+// still sends is awaited for patience at most, and a read that is under way is waited for. The server would break such a read off and
+// take the deadline away with that, so that what it then discards of the body would be awaited for ever. The body must be finished.
+func (b *requestBody) settle(patience time.Duration) {
+	b.mu.Lock()
+	if by := time.Now().Add(patience); !b.armed.IsZero() && by.Before(b.armed.Add(b.patience)) {
+		_ = b.deadline.SetReadDeadline(by)
+	}
+	b.mu.Unlock()
+	b.reading.Lock()
+	defer b.reading.Unlock()
+}
+
+// isLeft reports whether some of an HTTP/1 body has not been read. (HTTP/2's server ends a stream by itself.)
+func (b *requestBody) isLeft() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ReadCloser != nil && !b.http2 && !b.armed.IsZero()
+}
+
+// isRead reports whether a goroutine is reading the body just now.
+func (b *requestBody) isRead() bool {
+	if !b.reading.TryLock() {
+		return true
+	}
+	b.reading.Unlock()
+	return false
+}
+
+// What an HTTP/2 client may still send after it was refused, and for how long that is awaited; and so with HTTP/1 where the body is
+// not wanted any more.
 const (
 	mostDiscarded   = 256 << 10
 	discardPatience = time.Second

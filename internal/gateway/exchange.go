@@ -145,6 +145,26 @@ func (x *exchange) finish() {
 	}
 }
 
+// settle lets go of a body that is not wanted any more, once the access log has its line: the answer came before it, and the client
+// waits to be asked for it, or the proxy's transport reads on in a goroutine of its own.
+func (x *exchange) settle() {
+	if x.hijacked || !x.body.isLeft() {
+		return
+	}
+	read := x.body.isRead()
+	if read && !x.aborted {
+		// The server decides now whether it closes the connection. If not, it reads the body first.
+		_ = http.NewResponseController(x.ResponseWriter).Flush()
+		read = x.body.isRead()
+	}
+	switch {
+	case x.aborted:
+		x.body.settle(0)
+	case read || x.request.Header["Expect"] != nil && x.request.ProtoAtLeast(1, 1):
+		x.body.settle(discardPatience)
+	}
+}
+
 // exchangeOf finds the exchange under whatever has been wrapped around it.
 func exchangeOf(w http.ResponseWriter) *exchange {
 	for {

@@ -186,6 +186,7 @@ func (x *exchange) end() {
 	if g.options.AccessLog != nil {
 		x.log()
 	}
+	x.settle()
 	if x.aborted && !x.hijacked {
 		panic(http.ErrAbortHandler) // net/http's way to end the connection, or the stream, with nothing more said
 	}

@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whoever is answered before his body has come, and then sends nothing, does not keep his connection: neither while it is known that he
+// waits to be asked, nor once he was, nor in the middle of it, nor where the answer breaks off.
+func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
+	const final = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno"
+	const expects = "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
+	for _, framing := range []struct{ name, fields, begin string }{
+		{"length", "Content-Length: 20000\r\n\r\n", "b"},
+		{"a long length", "Content-Length: 1000000\r\n\r\n", "b"},
+		{"chunks", "Transfer-Encoding: chunked\r\n\r\n", "1\r\nb\r\n"},
+	} {
+		for _, c := range []struct {
+			name, request string
+			asks          bool // the upstream asks for the body
+			answer        string
+		}{
+			{"expects", expects, false, final},
+			{"expects, the upstream closes", expects, false, "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"},
+			{"was asked", expects, true, final},
+			{"was asked, an answer without end", expects, true, "HTTP/1.1 413 Content Too Large\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+			{"was asked, half an answer", expects, true, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\n\r\nno"},
+			{"sends, and closes", "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nConnection: close\r\n", false, final},
+			{"sends", "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\n", false, final},
+		} {
+			t.Run(c.name+", "+framing.name, func(t *testing.T) {
+				t.Parallel()
+				begun := make(chan bool, 1)
+				o := newOrigin(t, func(s *served) {
+					r := s.request()
+					if r == nil {
+						return
+					}
+					switch {
+					case c.asks:
+						s.answers("HTTP/1.1 100 Continue\r\n\r\n")
+						<-begun
+					case r.Header.Get("Expect") == "":
+						_, _ = r.Body.Read(make([]byte, 1)) // the gateway waits for the next byte, or nearly
+					}
+					if s.answers("%s", c.answer); c.answer == final {
+						_, _ = io.Copy(io.Discard, s.Conn)
+					}
+				})
+				e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Stall = 100 * time.Millisecond })
+				client := e.caller()
+				fmt.Fprint(client.Conn, c.request+framing.fields)
+				if c.asks {
+					if status, _ := client.head(); status != "100 Continue" {
+						t.Errorf("%q, want 100", status)
+					}
+					begun <- true
+				} else if c.request != expects {
+					fmt.Fprint(client.Conn, framing.begin)
+				}
+				if answer, err := io.ReadAll(client); isTimeout(err) { // which is far longer than it takes, and far shorter than for ever
+					t.Errorf("the connection stands after %q, want its end", answer)
+				} else if !strings.Contains(string(answer), "HTTP/1.1 413 ") && !strings.Contains(c.name, "half") {
+					t.Errorf("%q and %v, want the answer", answer, err)
+				}
+				eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 && e.gateway.open.n.Load() == 0 })
+			})
+		}
+	}
+}
