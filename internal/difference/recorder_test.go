@@ -133,6 +133,7 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 	m, err := readHead(in)
 	if err == nil {
 		err = checkRequest(m)
+		r.disguise(m)
 	}
 	length := int64(0)
 	if err == nil {
@@ -178,6 +179,15 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 		return false
 	}
 	return !a.ends
+}
+
+// disguise takes the port out of a request that is for the recorder itself: each subject's has another.
+func (r *recorder) disguise(m *message) {
+	for i := range m.fields {
+		if m.fields[i].value == r.addr() {
+			m.fields[i].value = "the upstream itself"
+		}
+	}
 }
 
 // nameOf returns the name of the answer that a target asks for: its path's last part, if there is such an answer.

@@ -97,7 +97,7 @@ func (x *fastExchange) bodyFailed(err error) {
 func (x *fastExchange) appendRequest(b []byte) []byte {
 	head := &x.head
 	b = append(append(append(b, head.Method...), ' '), x.onward...)
-	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", head.Host)
+	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", x.c.engine.hostFor(head.Host))
 	named := x.namesMore()
 	var announced string
 	trailers := false
@@ -117,7 +117,9 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 	proto := x.c.engine.forwardedProto(head.Values(forwardedProto), x.c.peer, x.c.engine.secure != nil)
 	b = append(x.caller.AppendChain(append(b, forwardedFor+": "...)), "\r\n"...)
 	b = wire.AppendField(b, forwardedProto, proto)
-	b = wire.AppendField(b, forwardedHost, head.Host)
+	if head.Host != "" {
+		b = wire.AppendField(b, forwardedHost, head.Host)
+	}
 	if upgrade := head.Values("Upgrade"); upgrade != nil && head.Minor == 1 && head.Length == 0 && head.Names("Upgrade") && isWebsocket(head.Method, upgrade) {
 		x.websocket = true
 		b = wire.AppendField(append(b, "Connection: Upgrade\r\n"...), "Upgrade", upgrade[0])

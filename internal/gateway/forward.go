@@ -17,6 +17,15 @@ const (
 	forwardedHost  = "X-Forwarded-Host"
 )
 
+// hostFor returns what the upstream is told as Host: what the client said. HTTP/1.0 may say nothing, and anybody may say it is empty
+// (RFC 9112, section 3.2); who asked for nobody is passed on to the upstream, which is told its own, of several the first's.
+func (g *Gateway) hostFor(said string) string {
+	if said == "" {
+		return g.host
+	}
+	return said
+}
+
 // stripForged removes the fields by which a client could tell a backend another path, method, address or scheme than the
 // ones that were counted (D10, D12). A backend may read an underscore for a dash (CGI does), so that spelling goes too.
 func stripForged(h http.Header) {

@@ -62,6 +62,7 @@ type Gateway struct {
 	proxy     *httputil.ReverseProxy // nil: Backend
 	transport *http.Transport
 	pool      *upstream.Pool // the addresses of the upstream; nil: Backend
+	host      string         // what the upstream is told as Host where a client says none
 	cert      *certificate   // nil: cleartext
 
 	dates headers.DateCache // of answers that no limiter covers
@@ -111,6 +112,7 @@ func New(o Options) (*Gateway, error) {
 		if g.pool, err = g.newPool(); err != nil {
 			return nil, fmt.Errorf("new gateway: %w", err)
 		}
+		g.host = hostOf(o.Upstream)
 		if g.proxy, g.transport, err = g.newProxy(o.Upstream); err != nil {
 			return nil, fmt.Errorf("new gateway: %w", err)
 		}

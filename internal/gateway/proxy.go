@@ -33,7 +33,7 @@ func (g *Gateway) newProxy(upstream *url.URL) (*httputil.ReverseProxy, *http.Tra
 	}
 	through = g.pool.Transport(through) // outside, so that a trace shows each address that was tried
 	return &httputil.ReverseProxy{
-		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, &target) },
+		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, &target, g.hostFor(p.In.Host)) },
 		Transport:      through,
 		BufferPool:     new(bufferPool),
 		ModifyResponse: g.receive,
@@ -69,7 +69,7 @@ func (g *Gateway) newTransport() *http.Transport {
 }
 
 // rewrite makes the request that the upstream receives. What arrives here is canonical already.
-func rewrite(p *httputil.ProxyRequest, target *url.URL) {
+func rewrite(p *httputil.ProxyRequest, target *url.URL, host string) {
 	in, out := p.In, p.Out
 	u := out.URL
 	path, raw := target.Path+in.URL.Path, ""
@@ -77,7 +77,7 @@ func rewrite(p *httputil.ProxyRequest, target *url.URL) {
 		raw = target.RawPath + in.URL.EscapedPath()
 	}
 	*u = url.URL{Scheme: target.Scheme, Host: target.Host, Path: path, RawPath: raw, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery}
-	out.Host = in.Host
+	out.Host = host
 	stripForged(out.Header)
 	passTrailers(p)
 	// Put there by serveUpstream, from what was decided; the client's own are gone by then.
@@ -128,7 +128,9 @@ func (g *Gateway) serveUpstream(w http.ResponseWriter, r *http.Request, chain st
 	values := [3]string{chain, proto, r.Host}
 	h[forwardedFor] = values[0:1:1]
 	h[forwardedProto] = values[1:2:2]
-	h[forwardedHost] = values[2:3:3]
+	if delete(h, forwardedHost); r.Host != "" {
+		h[forwardedHost] = values[2:3:3]
+	}
 	g.proxy.ServeHTTP(w, r)
 }
 

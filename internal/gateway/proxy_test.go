@@ -53,6 +53,61 @@ func readHead(c net.Conn) (head string, rest *bufio.Reader) {
 	}
 }
 
+// RFC 9112, section 3.2: HTTP/1.0 need not say for whom a request is, and an empty Host says nothing. The upstream is asked for
+// itself then, and told of no other host.
+func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
+	heads := make(chan string, 1)
+	o := newOrigin(t, func(s *served) {
+		head, _ := readHead(s.Conn)
+		heads <- head
+		s.answers("%s", ok200)
+	})
+	var own string
+	e := open(t, nil, func(options *Options) {
+		o.use(options)
+		own = options.Upstream.Host
+		nowhere := &url.URL{Scheme: "http", Host: "127.0.0.1:1"} // whichever is asked, it is the first's name
+		options.MoreUpstreams = []*url.URL{nowhere}
+	})
+	for request, want := range map[string]string{
+		"GET / HTTP/1.0\r\n": own,
+		"GET / HTTP/1.0\r\nX-Forwarded-Host: evil.test\r\n":          own,
+		"GET / HTTP/1.0\r\nHost:\r\n":                                own,
+		"GET / HTTP/1.1\r\nHost: \r\n":                               own,
+		"GET / HTTP/1.0\r\nHost: a.test\r\n":                         "a.test",
+		"GET / HTTP/1.1\r\nHost: a.test:81\r\nConnection: close\r\n": "a.test:81",
+	} {
+		c := e.caller()
+		c.say("%s\r\n", request)
+		head := within(t, 10*time.Second, "the upstream is asked", heads)
+		if c.hears("GET"); strings.Count(head, "\r\nHost: ") != 1 || !strings.Contains(head, "\r\nHost: "+want+"\r\n") {
+			t.Errorf("%q: the upstream hears\n%swant Host: %s", request, head, want)
+		}
+		said := strings.Contains(head, "\r\nX-Forwarded-Host: "+want+"\r\n")
+		if strings.Contains(head, "X-Forwarded-Host") != said || said != (want != own) {
+			t.Errorf("%q: the upstream hears of another host\n%s", request, head)
+		}
+	}
+}
+
+func TestAnUpstreamsOwnHostIsAsItsURLSays(t *testing.T) {
+	for upstream, want := range map[string]string{
+		"http://api.example.com":            "api.example.com",
+		"https://api.example.com:8443/base": "api.example.com:8443",
+		"http://[2001:db8::1]:80":           "[2001:db8::1]:80",
+		"http://[fe80::1%25eth0]:8080":      "[fe80::1]:8080",
+		"http://[fe80::1%25eth0]":           "[fe80::1]",
+	} {
+		u, err := url.Parse(upstream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := hostOf(u); got != want {
+			t.Errorf("%s is asked for as %q, want %q", upstream, got, want)
+		}
+	}
+}
+
 // D12: the backend hears one X-Forwarded-For, from the decided chain, and the original Host; D10: nothing by which a
 // client could give it another path or method.
 func TestTheUpstreamHearsWhatWasDecided(t *testing.T) {

@@ -37,6 +37,16 @@ func (g *Gateway) newPool() (*upstream.Pool, error) {
 	return upstream.New(o)
 }
 
+// hostOf returns the Host by which an upstream is asked for itself: its host and, where the URL has one, its port. A zone is this
+// machine's own name for a link (RFC 6874, section 1), and left out.
+func hostOf(u *url.URL) string {
+	zone, end := strings.IndexByte(u.Host, '%'), strings.IndexByte(u.Host, ']')
+	if zone < 0 || end < zone {
+		return u.Host
+	}
+	return u.Host[:zone] + u.Host[end:]
+}
+
 // addressOf returns where a URL leads.
 func addressOf(u *url.URL) upstream.Address {
 	a := upstream.Address{TLS: u.Scheme == "https", Host: u.Host}
