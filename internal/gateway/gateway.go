@@ -81,7 +81,8 @@ type Gateway struct {
 	unanswered    statusTally // what the upstream did not answer
 }
 
-// New checks the options and returns a Gateway that does not listen yet.
+// New checks the options and returns a Gateway that does not listen yet. An error about what operators set
+// names that and not this function, since they read it.
 func New(o Options) (*Gateway, error) {
 	if o.Decider == nil || o.Identity == nil {
 		return nil, errors.New("new gateway: Decider and Identity are required")
@@ -98,11 +99,11 @@ func New(o Options) (*Gateway, error) {
 	}
 	var err error
 	if g.cors, err = newCrossOrigin(o.CORSOrigins, o.ownFields()...); err != nil {
-		return nil, fmt.Errorf("new gateway: %w", err)
+		return nil, err
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
 		if g.cert, err = loadCertificate(o.CertFile, o.KeyFile, g.log, time.Now); err != nil {
-			return nil, fmt.Errorf("new gateway: %w", err)
+			return nil, err
 		}
 	}
 	if o.Upstream == nil && len(o.MoreUpstreams) > 0 {
@@ -110,11 +111,11 @@ func New(o Options) (*Gateway, error) {
 	}
 	if o.Upstream != nil {
 		if g.pool, err = g.newPool(); err != nil {
-			return nil, fmt.Errorf("new gateway: %w", err)
+			return nil, err
 		}
 		g.host = hostOf(o.Upstream)
 		if g.proxy, g.transport, err = g.newProxy(o.Upstream); err != nil {
-			return nil, fmt.Errorf("new gateway: %w", err)
+			return nil, err
 		}
 	}
 	if g.limit, err = httplimit.New(o.Decider, httplimit.Options{

@@ -109,7 +109,7 @@ type Pool struct {
 // New returns a pool without connections. The first one that is kept starts a goroutine that closes idle ones; Close ends it.
 func New(o Options) (*Pool, error) {
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("new pool: %w", err)
+		return nil, err
 	}
 	if o.MostKept == 0 {
 		o.MostKept = 1024
