@@ -55,7 +55,8 @@ type serveFlags struct {
 	// handOver, no flag, is not nil where a service manager holds the sockets: a process before this one may still be ending, and one
 	// after it takes over. It is closed when this one is to end.
 	handOver <-chan struct{}
-	operated bool // there is an admin listener, so that somebody may look
+	own      []ownListener // where this server listens, by now
+	operated bool          // there is an admin listener, so that somebody may look
 }
 
 // defaultServeFlags is the contract, the embedded store, the sample backend and ./weir-data.

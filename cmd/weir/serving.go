@@ -46,6 +46,9 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return err
 	}
 	defer s.front.close()
+	if err := f.occupy(s.running, s.front.public, s.front.by()); err != nil {
+		return err
+	}
 	if s.operators, err = openAdmin(s.running, f, s.front.admin, s.log); err != nil {
 		return s.unlessTold(err)
 	}

@@ -105,6 +105,14 @@ func (s *sockets) line(url string) string {
 	return url + " (held by the service manager; --listen is not opened)"
 }
 
+// by says what decided where the public socket listens.
+func (s *sockets) by() string {
+	if s.held {
+		return heldSocket
+	}
+	return "--listen"
+}
+
 // close closes this process's copies.
 func (s *sockets) close() {
 	for _, l := range []net.Listener{s.public, s.admin} {

@@ -67,7 +67,7 @@ func (u *upstreams) Type() string { return "URL,..." }
 
 // openUpstream puts the operator's backend behind the edge, with what its callers' credentials are verified by (D17).
 func (e *edge) openUpstream(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options, o *gateway.Options) error {
-	o.Upstream, o.MoreUpstreams = f.upstream[0], f.upstream[1:]
+	o.Upstream, o.MoreUpstreams, o.Avoid = f.upstream[0], f.upstream[1:], f.avoid
 	o.Credentials = map[string]string{
 		identity.Session: "Begin a session with the service behind this address; send its token as Authorization: Bearer <token>.",
 		identity.Token:   "Whoever runs this service hands them out; send yours as Authorization: Bearer <token>.",

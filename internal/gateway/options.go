@@ -27,6 +27,10 @@ type Options struct {
 	// to the least busy one; one that fails is left alone for a while.
 	MoreUpstreams []*url.URL
 
+	// Avoid, if set, says why no connection may be made to an address that the upstream's names lead to, such as one at which this
+	// gateway listens itself; nil: it may. It is asked of each before it is connected to, by several goroutines, and must not block.
+	Avoid func(netip.AddrPort) error
+
 	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any (D22).
 	CORSOrigins []string
 	// IETF adds the RateLimit and RateLimit-Policy fields (D23).

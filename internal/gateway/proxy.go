@@ -45,7 +45,7 @@ func (g *Gateway) newProxy(upstream *url.URL) (*httputil.ReverseProxy, *http.Tra
 // newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies untouched, no proxy from the
 // environment. The connections are paced, so that an upstream that stops reading cannot hold a request for ever.
 func (g *Gateway) newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: g.limits.Connect, KeepAlive: 30 * time.Second}
+	dialer := g.newDialer()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{

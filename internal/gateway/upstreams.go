@@ -3,8 +3,10 @@ package gateway
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirlimit/weir/internal/upstream"
@@ -21,6 +23,7 @@ func (g *Gateway) newPool() (*upstream.Pool, error) {
 		Header:  g.limits.Upstream,
 		Stall:   g.limits.Stall,
 		Idle:    keptFor,
+		Dial:    g.newDialer().DialContext,
 		Log:     g.log,
 	}
 	for _, u := range append([]*url.URL{first}, g.options.MoreUpstreams...) {
@@ -45,6 +48,21 @@ func hostOf(u *url.URL) string {
 		return u.Host
 	}
 	return u.Host[:zone] + u.Host[end:]
+}
+
+// newDialer returns what connects to the upstream, for both engines.
+func (g *Gateway) newDialer() *net.Dialer {
+	d := &net.Dialer{Timeout: g.limits.Connect, KeepAlive: 30 * time.Second}
+	if avoid := g.options.Avoid; avoid != nil {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("address %q: %w", address, err)
+			}
+			return avoid(to)
+		}
+	}
+	return d
 }
 
 // addressOf returns where a URL leads.

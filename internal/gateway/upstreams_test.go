@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,5 +87,45 @@ func TestTheAddressesOfOneUpstreamDifferInHostAndPortAlone(t *testing.T) {
 		if _, err := g.newPool(); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s beside %v: %v; want %q", bad, o.Upstream, err, why)
 		}
+	}
+}
+
+func TestAnAddressThatIsToBeAvoidedIsNotConnectedTo(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	go s.Serve(l)
+	defer s.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	var mu sync.Mutex
+	var asked []netip.AddrPort
+	avoided := true
+	e := open(t, nil, func(o *Options) {
+		before(t, fmt.Sprintf("http://localhost:%d", port))(o)
+		o.Avoid = func(to netip.AddrPort) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked = append(asked, to); avoided {
+				return errors.New("it is this server")
+			}
+			return nil
+		}
+	})
+	if got := e.ask("GET /x").StatusCode; got != http.StatusBadGateway {
+		t.Errorf("status %d, want 502", got)
+	}
+	mu.Lock()
+	if want := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)); !slices.Contains(asked, want) {
+		t.Errorf("asked about %v, want %v, which is what the name means", asked, want)
+	}
+	avoided = false // the name means another machine now
+	mu.Unlock()
+	if got := e.ask("GET /x").StatusCode; got != http.StatusOK {
+		t.Errorf("status %d, want 200", got)
+	}
+	if log := e.log.String(); !strings.Contains(log, "it is this server") {
+		t.Errorf("the log does not say why: %s", log)
 	}
 }
