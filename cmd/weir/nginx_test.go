@@ -4,80 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/nginxtest"
 )
-
-// nginx runs Debian's nginx with the servers of a configuration, in which LISTEN stands for its address, in a directory
-// of its own. It is given a socket that listens already, so there is no port to lose and no start to wait for.
-func nginx(t *testing.T, servers string) (addr string, p *process) {
-	t.Helper()
-	path, err := exec.LookPath("nginx")
-	if err != nil {
-		path = "/usr/sbin/nginx" // sbin is not on everybody's PATH
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	socket, err := listener.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	addr = listener.Addr().String()
-
-	dir := t.TempDir()
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;" // others may not look into a test's directory
-	}
-	conf := fmt.Sprintf(`
-%s
-daemon off;
-worker_processes 1;
-pid %[2]s/nginx.pid;
-error_log stderr warn;
-events { worker_connections 512; }
-http {
-	access_log %[2]s/access.log;
-	client_body_temp_path %[2]s/body;
-	proxy_temp_path %[2]s/proxy;
-	fastcgi_temp_path %[2]s/fastcgi;
-	uwsgi_temp_path %[2]s/uwsgi;
-	scgi_temp_path %[2]s/scgi;
-	keepalive_requests 100000;
-	%[3]s
-}
-`, user, dir, strings.ReplaceAll(servers, "LISTEN", addr))
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "-p", dir, "-c", file, "-e", "stderr")
-	cmd.ExtraFiles = []*os.File{socket} // descriptor 3
-	cmd.Env = append(cleanEnv(), "NGINX=3;")
-	if p, err = launch(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// Its master ends its worker; killed, it could not.
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
-		if _, err := p.wait(); err != nil {
-			t.Error(err)
-			p.kill()
-		}
-	})
-	return addr, p
-}
 
 // The backend of an operator's own: it says what it received, and writes fields that are not its to write.
 const nginxBackend = `
@@ -99,8 +33,8 @@ server {
 }`
 
 func TestWithNginxBehindIt(t *testing.T) {
-	addr, backend := nginx(t, nginxBackend)
-	s := serveWeir(t, "--upstream", "http://"+addr)
+	backend := nginxtest.Start(t, nginxBackend)
+	s := serveWeir(t, "--upstream", "http://"+backend.Addr)
 
 	t.Run("the limits are the contract's, and the fields ours", func(t *testing.T) { // D19
 		wantExactly(t, s.url, 60, call{method: http.MethodPost, path: "/api/v1/widget/satisfaction", body: "{}", foreign: true}, 200)
@@ -146,7 +80,7 @@ func TestWithNginxBehindIt(t *testing.T) {
 		wantUnavailable(t, curl(t, s.url+"/api/v1/widget/cut"))
 	})
 	t.Run("so is a backend that is gone", func(t *testing.T) {
-		if _, err := backend.signal(syscall.SIGTERM); err != nil {
+		if err := backend.Stop(); err != nil {
 			t.Fatal(err)
 		}
 		wantUnavailable(t, curl(t, s.url+"/api/v1/widget/anything"))
@@ -165,7 +99,7 @@ func wantUnavailable(t *testing.T, r reply) {
 // D12: behind a proxy that is trusted the client is who the proxy says it is, and nobody else is believed.
 func TestBehindNginx(t *testing.T) {
 	s := serveWeir(t, "--trusted-proxies", "127.0.0.1")
-	addr, _ := nginx(t, fmt.Sprintf(`
+	addr := nginxtest.Start(t, fmt.Sprintf(`
 server {
 	listen LISTEN;
 	location / {
@@ -173,7 +107,7 @@ server {
 		proxy_set_header Host $http_host;
 		proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
 	}
-}`, s.url))
+}`, s.url)).Addr
 	satisfaction := func(from, url string, more ...string) reply {
 		return curl(t, append([]string{"--interface", from, url + "/api/v1/widget/satisfaction", "-d", "{}"}, more...)...)
 	}
@@ -205,7 +139,7 @@ server {
 // reported, so that nothing else can have brought it.
 func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
 	s := serveWeir(t, "--trusted-proxies", "127.0.0.1")
-	addr, _ := nginx(t, fmt.Sprintf("server { listen LISTEN; location / { proxy_pass %s; } }", s.url))
+	addr := nginxtest.Start(t, fmt.Sprintf("server { listen LISTEN; location / { proxy_pass %s; } }", s.url)).Addr
 	visitor := session(t, s.url)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -13,12 +13,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/weirlimit/weir/internal/nginxtest"
 	"github.com/weirlimit/weir/internal/replay"
 )
 
@@ -57,13 +57,13 @@ limiters:
 func TestTheLogsOfNginxReplayAsTheyWereServed(t *testing.T) {
 	dir, policy := t.TempDir(), policyFile(t, nginxPolicy)
 	s := serveWeir(t, "--upstream", accepting(t), "--policy", policy, "--trusted-proxies", "127.0.0.1", "--log-format", "json")
-	addr, proxy := nginx(t, fmt.Sprintf(nginxBefore, dir, s.url))
-	sent := mixedLoad(t, addr)
-	sent += bursts(t, addr)
-	handshake(t, addr)
+	proxy := nginxtest.Start(t, fmt.Sprintf(nginxBefore, dir, s.url))
+	sent := mixedLoad(t, proxy.Addr)
+	sent += bursts(t, proxy.Addr)
+	handshake(t, proxy.Addr)
 	served := measuredTotals(t, s)
-	if code, err := proxy.signal(syscall.SIGTERM); err != nil || code != 0 { // its logs are whole then
-		t.Fatalf("nginx ended with %d, %v", code, err)
+	if err := proxy.Stop(); err != nil { // its logs are whole then
+		t.Fatal(err)
 	}
 	s.end(t)
 	own := filepath.Join(dir, "own.json")

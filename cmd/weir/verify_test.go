@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/nginxtest"
 	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/internal/verify"
 )
@@ -150,9 +151,9 @@ func TestOursKeepsEveryClause(t *testing.T) {
 		store, data := redistest.Start(t), t.TempDir()
 		args := append(serving, "--store", store.URL(), "--trusted-proxies", theProxy)
 		one, two := serveIn(t, data, args...), serveIn(t, data, args...)
-		addr, _ := nginx(t, fmt.Sprintf(`
+		addr := nginxtest.Start(t, fmt.Sprintf(`
 upstream nodes { server %s; server %s; }
-server { listen LISTEN; %s }`, strings.TrimPrefix(one.url, "http://"), strings.TrimPrefix(two.url, "http://"), passingOn("http://nodes")))
+server { listen LISTEN; %s }`, strings.TrimPrefix(one.url, "http://"), strings.TrimPrefix(two.url, "http://"), passingOn("http://nodes"))).Addr
 		v, _, code := verifyAt(t, "http://"+addr, twoTokens(t, data), verifying...)
 		wantKept(t, v, code, cannotBeSeen)
 		one.end(t)
@@ -161,7 +162,7 @@ server { listen LISTEN; %s }`, strings.TrimPrefix(one.url, "http://"), strings.T
 	t.Run("behind nginx", func(t *testing.T) {
 		t.Parallel()
 		s := serveWeir(t, append(serving, "--trusted-proxies", theProxy)...)
-		addr, _ := nginx(t, "server { listen LISTEN; "+passingOn(s.url)+" }")
+		addr := nginxtest.Start(t, "server { listen LISTEN; "+passingOn(s.url)+" }").Addr
 		v, _, code := verifyAt(t, "http://"+addr, twoTokens(t, s.data), verifying...)
 		wantKept(t, v, code, cannotBeSeen)
 		s.end(t)

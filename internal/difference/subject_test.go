@@ -1,18 +1,13 @@
 package difference
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/nginxtest"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -146,28 +142,16 @@ func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[st
 }
 
 // nginxConf is the ordinary way to put nginx before an upstream whose connections are kept, with websockets; bodies are passed
-// on as they come, as the gateway does.
+// on as they come, as the gateway does. It has one place, the recorder's address.
 const nginxConf = `
-%[1]s
-daemon off;
-worker_processes 1;
-pid %[2]s/nginx.pid;
-error_log stderr crit;
-events { worker_connections 512; }
-http {
 	access_log off;
-	client_body_temp_path %[2]s/body;
-	proxy_temp_path %[2]s/proxy;
-	fastcgi_temp_path %[2]s/fastcgi;
-	uwsgi_temp_path %[2]s/uwsgi;
-	scgi_temp_path %[2]s/scgi;
-	keepalive_requests 1000000;
+	error_log stderr crit;
 	large_client_header_buffers 4 64k;
 	client_max_body_size 0;
-	upstream recorder { server %[3]s; keepalive 16; }
+	upstream recorder { server %s; keepalive 16; }
 	map $http_upgrade $connection_upgrade { default upgrade; '' ''; }
 	server {
-		listen %[4]s;
+		listen LISTEN;
 		location / {
 			proxy_pass http://recorder;
 			proxy_http_version 1.1;
@@ -180,51 +164,13 @@ http {
 			proxy_set_header Connection $connection_upgrade;
 		}
 	}
-}
 `
 
-// newNginx returns Debian's nginx before a recorder. It is given a socket that listens already: there is no start to wait for.
+// newNginx returns Debian's nginx before a recorder.
 func newNginx(t testing.TB, answers map[string]answer) *subject {
 	t.Helper()
 	s := &subject{name: "nginx", upstream: newRecorder(t, answers), sent: map[string]int64{}}
-	path, err := exec.LookPath("nginx")
-	if err != nil {
-		path = "/usr/sbin/nginx" // sbin is not on everybody's PATH
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	socket, err := listener.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	s.addr = listener.Addr().String()
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;" // others may not look into a test's directory
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, nginxConf, user, dir, s.upstream.addr(), s.addr), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd := exec.Command(path, "-p", dir, "-c", file, "-e", "stderr")
-	cmd.ExtraFiles = []*os.File{socket} // descriptor 3
-	cmd.Env = append(os.Environ(), "NGINX=3;")
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), "[emerg]") {
-			t.Errorf("nginx: %v\n%s", err, &said)
-		}
-	})
+	s.addr = nginxtest.Start(t, fmt.Sprintf(nginxConf, s.upstream.addr())).Addr
 	if o := s.send(t, whole(farewell), patience); len(o.answers) != 1 {
 		t.Fatalf("nginx does not serve: %s", o.summary())
 	}
