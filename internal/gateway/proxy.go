@@ -54,7 +54,7 @@ func (g *Gateway) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return &upstream.CountedConn{Conn: &pacedConn{Conn: c, patience: g.limits.Stall, began: g.began}}, nil
+			return upstream.Count(&pacedConn{Conn: c, patience: g.limits.Stall, began: g.began}, c), nil
 		},
 		Protocols:              protocols,
 		DisableCompression:     true,

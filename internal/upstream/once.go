@@ -8,19 +8,50 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 )
 
 // errSentOnce is why net/http gives up a request whose kept connection ended.
 var errSentOnce = errors.New("the kept connection ended before an answer came, and the request went out")
 
-// A CountedConn counts what is written to it, so that Transport can tell a request that went out from one that did not.
+// A CountedConn counts what is written to it, so that Transport can tell a request that went out from one that did not. It takes
+// nothing where Transport has found that it is not as it was left.
 type CountedConn struct {
 	net.Conn
-	sent atomic.Int64
+	raw   syscall.RawConn // of the socket; nil: unknown
+	sent  atomic.Int64
+	stale atomic.Bool
+}
+
+// Count returns c counted. socket is what is below it all, and is tried before each request but the first; one that has no
+// syscall.RawConn is not.
+func Count(c, socket net.Conn) *CountedConn {
+	counted := &CountedConn{Conn: c}
+	if s, ok := socket.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			counted.raw = raw
+		}
+	}
+	return counted
+}
+
+// try has writes fail where the other side has ended the connection, or sent anything, and net/http does not know it yet. It sends
+// the request on another one then.
+func (c *CountedConn) try() {
+	if c.raw == nil {
+		return
+	}
+	quiet := true
+	if err := c.raw.Control(func(fd uintptr) { quiet = isQuiet(fd) }); err != nil || !quiet {
+		c.stale.Store(true)
+	}
 }
 
 // Write is net.Conn's.
 func (c *CountedConn) Write(p []byte) (int, error) {
+	if c.stale.Load() {
+		return 0, ErrStale
+	}
 	n, err := c.Conn.Write(p)
 	c.sent.Add(int64(n))
 	return n, err
@@ -38,6 +69,9 @@ func (c *CountedConn) CloseWrite() error {
 func (l *link) got(c net.Conn) {
 	for {
 		if counted, ok := c.(*CountedConn); ok {
+			if l.reused.Load() {
+				counted.try()
+			}
 			l.before.Store(counted.sent.Load())
 			l.conn.Store(counted)
 			return

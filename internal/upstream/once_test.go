@@ -69,7 +69,7 @@ func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
 				brittle := &brittleConn{Conn: c}
 				dialled = append(dialled, brittle)
 				if test.counted {
-					return &CountedConn{Conn: brittle}, nil
+					return Count(brittle, c), nil
 				}
 				return brittle, nil
 			}}
@@ -110,6 +110,45 @@ func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
 			}
 			if (err == nil) != test.again || asked.Load() != want || len(dialled) != conns {
 				t.Errorf("%v, the upstream was asked %d times on %d connections: want %d on %d", err, asked.Load(), len(dialled), want, conns)
+			}
+		})
+	}
+}
+
+// net/http sees the end of a kept connection a moment late.
+func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
+	for name, done := range map[string]func(net.Conn) error{
+		"closed":  func(c net.Conn) error { return c.Close() },
+		"unasked": func(c net.Conn) error { _, err := c.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := listen(t, nil)
+			socket, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer socket.Close()
+			far := <-l.accepted
+			defer far.Close()
+			c := Count(socket, socket)
+			var first, next link
+			next.reused.Store(true)
+			first.got(c)
+			next.got(c)
+			if n, err := c.Write([]byte("request")); n != 7 || err != nil || !next.wrote() {
+				t.Fatalf("%d bytes, %v, wrote %v: want all of it on a connection that is as it was left", n, err, next.wrote())
+			}
+			if err := done(far); err != nil {
+				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(5 * time.Second); !c.stale.Load(); c.try() {
+				if time.Now().After(deadline) {
+					t.Fatal("what the other side did does not show")
+				}
+			}
+			next.got(c)
+			if n, err := c.Write([]byte("request")); n != 0 || !errors.Is(err, ErrStale) || next.wrote() {
+				t.Errorf("%d bytes, %v, wrote %v: want ErrStale and none", n, err, next.wrote())
 			}
 		})
 	}

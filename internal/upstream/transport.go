@@ -13,7 +13,7 @@ import (
 // Transport returns a RoundTripper over base that sends each request to an address of the pool, passing on to the next one
 // where no connection can be made, each at most once, and that judges addresses by the outcome as the pool does. The connections
 // are base's own. A request goes out once at most; one of which nothing went out, because a kept connection ended, goes to another where
-// base's Dial makes CountedConns. It keeps its Host; its URL's scheme and host are replaced in a copy. base must report its connections to
+// base's Dial makes CountedConns, which are tried first. It keeps its Host; its URL's scheme and host are replaced in a copy. base must report its connections to
 // net/http/httptrace, as http.Transport does: else nothing is passed on.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
