@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -222,5 +223,97 @@ func BenchmarkTakeKeep(b *testing.B) {
 				c.Keep(now)
 			}
 		})
+	}
+}
+
+func TestIdleConnectionsAreClosedOldestFirstAndNoMoreThanMostAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := new(network)
+		o := options(Address{Host: "a:80"})
+		o.Dial, o.MostKept, o.Idle = n.dial, 2, 8*time.Second
+		p := open(t, o)
+		defer p.Close()
+		one, two, three := take(t, p), take(t, p), take(t, p)
+		one.Keep(time.Now())
+		time.Sleep(4 * time.Second)
+		two.Keep(time.Now())
+		three.Keep(time.Now())
+		if got := n.opened(); got != 2 {
+			t.Fatalf("%d connections are kept, want 2", got)
+		}
+		for _, step := range []struct {
+			wait time.Duration
+			open int
+		}{{4*time.Second - time.Millisecond, 2}, {time.Second + 2*time.Millisecond, 1}, {4 * time.Second, 0}} {
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if got := n.opened(); got != step.open {
+				t.Errorf("%v later %d connections are open, want %d", step.wait, got, step.open)
+			}
+		}
+	})
+}
+
+func TestClosingAPoolLeavesNothingBehind(t *testing.T) {
+	n := new(network)
+	p := poolOf(t, n, io.Discard, "a:80", "b:80")
+	late := take(t, p)
+	var exchanges sync.WaitGroup
+	for range 8 {
+		exchanges.Go(func() {
+			for i := range 200 {
+				c, err := p.Take(context.Background(), Want{})
+				if err != nil {
+					if !errors.Is(err, net.ErrClosed) {
+						t.Errorf("%v: want net.ErrClosed", err)
+					}
+					return
+				}
+				c.AwaitHead(time.Now())
+				switch i % 5 {
+				case 0:
+					c.Drop(nil)
+				case 1:
+					c.Drop(io.EOF)
+				default:
+					c.Keep(time.Now())
+				}
+			}
+		})
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	exchanges.Wait()
+	late.Keep(time.Now())
+	if got := n.opened(); got != 0 {
+		t.Errorf("%d connections are open", got)
+	}
+	for _, a := range p.addresses {
+		if a.busy != 0 {
+			t.Errorf("%v has %d exchanges under way", a, a.busy)
+		}
+	}
+}
+
+func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"1 to 64":       func(o *Options) { o.Addresses = nil },
+		"HOST:PORT":     func(o *Options) { o.Addresses[0].Host = "backend" },
+		"twice":         func(o *Options) { o.Addresses = append(o.Addresses, o.Addresses[0]) },
+		"Connect":       func(o *Options) { o.Connect = 0 },
+		"Header":        func(o *Options) { o.Header = -1 },
+		"Stall":         func(o *Options) { o.Stall = 0 },
+		"Idle":          func(o *Options) { o.Idle = 0 },
+		"zero, for the": func(o *Options) { o.MostKept = -1 },
+	} {
+		o := options(Address{Host: "a:80"})
+		change(&o)
+		if p, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %q", err, want)
+			if p != nil {
+				p.Close()
+			}
+		}
 	}
 }
