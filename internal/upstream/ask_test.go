@@ -208,3 +208,34 @@ func TestAskAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations an exchange", n)
 	}
 }
+
+// Who is full, or is about to end, says so to everybody who connects, and does not wait for the request. The poller may have told of it
+// before anybody waits, and does not tell twice.
+func TestAskHearsWhatWasSaidBeforeItAsked(t *testing.T) {
+	l := listen(t, nil)
+	o := options(Address{Host: l.Addr().String()})
+	o.Header = 10 * time.Second
+	p := open(t, o)
+	for range 20 {
+		c, other := takeToAsk(t, p), takeToAsk(t, p)
+		far, farOther := <-l.accepted, <-l.accepted
+		heard := make(chan error)
+		go func() {
+			_, err := io.ReadFull(&other.Reader, make([]byte, 1))
+			heard <- err
+		}()
+		_, err := far.Write([]byte("answer"))
+		settle(t, c)
+		_, errOther := farOther.Write([]byte("x")) // the poller tells of both at once, if not of the first before
+		if err := errors.Join(err, errOther, <-heard); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := asked(c, "request"); got != "answer" || err != nil {
+			t.Fatalf("%q, %v: want what was there", got, err)
+		}
+		c.Drop(nil)
+		other.Drop(nil)
+		far.Close()
+		farOther.Close()
+	}
+}

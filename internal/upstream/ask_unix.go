@@ -16,7 +16,12 @@ func (c *Conn) newStep() func(fd uintptr) bool {
 			k.err = ErrStale
 			return true
 		}
-		return k.send(int(fd)) // the answer is not there yet: to look would cost as much as a wait
+		if k.send(int(fd)) {
+			return true
+		}
+		// On a kept connection the answer is not there yet, and that anything comes will be told: to look would cost as much as a wait.
+		// On a fresh one the other side may have spoken before, of which the poller has told already, and nobody has looked.
+		return !c.turn.reused && k.receive(int(fd))
 	}
 }
 
