@@ -232,6 +232,8 @@ func TestAnAnswerThatIsNoneIs502(t *testing.T) {
 		"no status":          "HTTP/1.1 OK\r\nContent-Length: 4\r\n\r\nevil",
 		"gzip coding":        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n",
 		"HTTP/2":             "HTTP/2 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+		"status 000":         "HTTP/1.1 000 Evil\r\nContent-Length: 4\r\n\r\nevil",
+		"status 099":         "HTTP/1.1 099 Evil\r\nContent-Length: 4\r\n\r\nevil",
 		"101 unasked":        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nevil",
 		"a bomb of fields":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Evil: 1\r\n", 200<<10) + "\r\nevil",
 		"an endless head":    "HTTP/1.1 200 OK\r\nX-Evil: " + strings.Repeat("x", 1<<20),
@@ -257,6 +259,7 @@ func TestAnAnswerThatIsNoneIs502(t *testing.T) {
 		if n := o.conns.Load(); n != 2 {
 			t.Errorf("%s: %d connections for two requests", name, n)
 		}
+		eventually(t, name+": nothing of it is under way any more", func() bool { return o.open.Load() == 0 && e.gateway.Upstreams()[0].Busy == 0 })
 	}
 }
 

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"runtime/debug"
@@ -171,9 +170,8 @@ func (x *fastExchange) mayHaveBody() bool {
 
 // switchProtocols passes a 101 on, and then every byte, either way, until both sides have ended.
 func (x *fastExchange) switchProtocols() {
-	upgrade := x.res.Values("Upgrade")
-	if !x.websocket || len(upgrade) != 1 || !strings.EqualFold(upgrade[0], "websocket") {
-		x.upstreamFailed(errors.New("it switched to a protocol that nobody asked for"))
+	if err := checkAnswer(x.res.Status, x.websocket, x.res.Values("Upgrade")); err != nil {
+		x.upstreamFailed(err)
 		return
 	}
 	x.takeFields()

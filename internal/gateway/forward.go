@@ -80,6 +80,18 @@ func isWebsocket(method string, upgrade []string) bool {
 	return len(upgrade) == 1 && strings.EqualFold(strings.TrimSpace(upgrade[0]), "websocket") && method == http.MethodGet
 }
 
+// checkAnswer says what is wrong with an upstream's answer that reads well and means nothing here. asked says that the request asked for a
+// websocket, which a 101 may switch to; upgrade are the lines of the answer's Upgrade.
+func checkAnswer(status int, asked bool, upgrade []string) error {
+	switch {
+	case status < 100:
+		return fmt.Errorf("it answered with status %03d: there is none below 100", status)
+	case status == http.StatusSwitchingProtocols && (!asked || len(upgrade) != 1 || !strings.EqualFold(upgrade[0], "websocket")):
+		return errors.New("it switched to a protocol that nobody asked for")
+	}
+	return nil
+}
+
 // forwardedProto returns the scheme of the client's connection: this one's, unless a trusted proxy stands between and
 // says otherwise. said are the lines of X-Forwarded-Proto.
 func (g *Gateway) forwardedProto(said []string, peer string, secured bool) string {

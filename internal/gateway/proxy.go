@@ -161,6 +161,9 @@ func (g *Gateway) upstreamFailed(w http.ResponseWriter, r *http.Request, err err
 
 // receive is what happens to every answer of the upstream before it is passed on.
 func (g *Gateway) receive(r *http.Response) error {
+	if err := checkAnswer(r.StatusCode, len(r.Request.Header["Upgrade"]) > 0, r.Header["Upgrade"]); err != nil {
+		return err // httputil closes it then, as it does not where it finds that itself
+	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		g.forgetLimits(r.Header) // httputil copies this header last
 		return nil
