@@ -2,16 +2,13 @@ package upstream
 
 import (
 	"errors"
-	"io"
-	"maps"
 	"net"
-	"net/http"
-	"strings"
 	"sync/atomic"
 	"syscall"
 )
 
-// errSentOnce is why net/http gives up a request whose kept connection ended.
+// errSentOnce is why net/http gives up a request whose kept connection ended. It would send it again where its method says that it may
+// be repeated, or a field names a key for that; but it was counted once.
 var errSentOnce = errors.New("the kept connection ended before an answer came, and the request went out")
 
 // A CountedConn counts what is written to it, so that Transport can tell a request that went out from one that did not. It takes
@@ -65,56 +62,51 @@ func (c *CountedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// got remembers the connection of an attempt, under TLS too.
-func (l *link) got(c net.Conn) {
-	for {
-		if counted, ok := c.(*CountedConn); ok {
-			if l.reused.Load() {
-				counted.try()
-			}
-			l.before.Store(counted.sent.Load())
-			l.conn.Store(counted)
-			return
-		}
-		under, ok := c.(interface{ NetConn() net.Conn })
-		if !ok {
-			l.conn.Store(nil)
-			return
-		}
-		c = under.NetConn()
+// asks is called before net/http looks for a connection. The second time is one too many where something went out the first: the
+// attempt ends, and what connection it still gets is closed unused.
+func (l *link) asks() {
+	if l.stage.Load() == sending && l.wrote() {
+		l.over.Store(true)
+		l.end(errSentOnce)
+		return
 	}
+	l.stage.Store(asking)
 }
 
-// wrote reports whether anything may have gone out on the connection since the attempt has it.
+// got is called with the connection that net/http has found, which may be under TLS.
+func (l *link) got(c net.Conn, reused bool) {
+	if l.over.Load() {
+		_ = c.Close()
+		return
+	}
+	l.reused.Store(reused)
+	counted := countedUnder(c)
+	if counted != nil {
+		if reused {
+			counted.try()
+		}
+		l.before.Store(counted.sent.Load())
+	}
+	l.conn.Store(counted)
+	l.stage.Store(sending)
+}
+
+// wrote reports whether anything may have gone out on the connection that the attempt has got.
 func (l *link) wrote() bool {
 	c := l.conn.Load()
 	return c == nil || c.sent.Load() != l.before.Load()
 }
 
-// sendOnce keeps net/http from sending a request without a body again once something of it went out: it was counted once. net/http does
-// so where a kept connection ends, for methods that may be repeated, and for any where a field names a key for that.
-func (l *link) sendOnce(r *http.Request) {
-	switch r.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions: // of which net/http tries whether a body is none
-		r.Body, r.GetBody = nothing{}, func() (io.ReadCloser, error) {
-			if l.wrote() {
-				return nil, errSentOnce
-			}
-			return nothing{}, nil
+// countedUnder returns the CountedConn under c; nil where there is none.
+func countedUnder(c net.Conn) *CountedConn {
+	for {
+		if counted, ok := c.(*CountedConn); ok {
+			return counted
 		}
-	default:
-		for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
-			if values, ok := r.Header[name]; ok {
-				r.Header = maps.Clone(r.Header)
-				delete(r.Header, name)
-				r.Header[strings.ToLower(name)] = values // names are the same in any case, but net/http looks for this one
-			}
+		under, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
 		}
+		c = under.NetConn()
 	}
 }
-
-// nothing is a body without a byte. It is not http.NoBody, with which a request counts as one that may be sent again.
-type nothing struct{}
-
-func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
-func (nothing) Close() error             { return nil }

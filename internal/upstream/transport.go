@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -88,19 +89,21 @@ type link struct {
 	reused atomic.Bool
 	conn   atomic.Pointer[CountedConn] // nil: not known
 	before atomic.Int64                // what had been sent on it
+	end    context.CancelCauseFunc     // of the attempt
+	over   atomic.Bool                 // the attempt has ended: nothing is to go out any more
 }
 
 // attempt returns a copy of req for one attempt at a.
 func (a *address) attempt(req *http.Request, l *link, body *heldBody) *http.Request {
-	r := a.aimed(req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GetConn: func(string) { l.stage.Store(asking) },
-		GotConn: func(got httptrace.GotConnInfo) { l.reused.Store(got.Reused); l.got(got.Conn); l.stage.Store(sending) },
+	ctx, end := context.WithCancelCause(req.Context()) // ends with req's, and so with the answer's body
+	l.end = end
+	r := a.aimed(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { l.asks() },
+		GotConn: func(got httptrace.GotConnInfo) { l.got(got.Conn, got.Reused) },
 	})))
 	if body != nil {
 		body.unwant()
 		r.Body, r.GetBody = body, nil
-	} else {
-		l.sendOnce(r)
 	}
 	return r
 }
