@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -48,12 +49,18 @@ type edge struct {
 	closers []func() error // in the order of opening
 }
 
-// newLogger returns the log on standard error.
+// newLogger returns the log on standard error. Where that is the process's own, it is the default too: net/http's transport, for
+// one, tells package log and nobody else of an upstream that answers more than it was asked.
 func newLogger(f *serveFlags, stderr io.Writer) *slog.Logger {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
 	if f.logFormat.value == "json" {
-		return slog.New(slog.NewJSONHandler(stderr, nil))
+		log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
-	return slog.New(slog.NewTextHandler(stderr, nil))
+	if stderr == os.Stderr {
+		slog.SetLogLoggerLevel(slog.LevelWarn)
+		slog.SetDefault(log)
+	}
+	return log
 }
 
 // assemble opens and connects everything, by one clock; nil is the machine's. What it returns must be closed.
