@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -128,6 +129,9 @@ func (e *endpoint) Set(value string) error {
 	u, err := url.Parse(value)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return errors.New("want http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
+	}
+	if !utf8.ValidString(u.Host) { // it would be a label of metrics, and a Host
+		return fmt.Errorf("host %q is no text", u.Host)
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
