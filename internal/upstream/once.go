@@ -3,8 +3,10 @@ package upstream
 import (
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // errSentOnce is why net/http gives up a request whose kept connection ended. It would send it again where its method says that it may
@@ -18,6 +20,10 @@ type CountedConn struct {
 	raw   syscall.RawConn // of the socket; nil: unknown
 	sent  atomic.Int64
 	stale atomic.Bool
+
+	mu      sync.Mutex
+	reading bool          // a Read is under way
+	begun   chan struct{} // closed when one begins; nil: nobody waits
 }
 
 // Count returns c counted. socket is what is below it all, and is tried before each request but the first; one that has no
@@ -32,16 +38,59 @@ func Count(c, socket net.Conn) *CountedConn {
 	return counted
 }
 
+// handOver is how long net/http gets to hand over an answer whose connection it has put back already, where it has no body. It takes some
+// microseconds.
+const handOver = 10 * time.Millisecond
+
 // try has writes fail where the other side has ended the connection, or sent anything, and net/http does not know it yet. It sends
-// the request on another one then.
+// the request on another one then. That breaks the connection, and an answer that is still to be handed over with it: so net/http's
+// next look at it is awaited first.
 func (c *CountedConn) try() {
 	if c.raw == nil {
 		return
 	}
 	quiet := true
-	if err := c.raw.Control(func(fd uintptr) { quiet = isQuiet(fd) }); err != nil || !quiet {
-		c.stale.Store(true)
+	if err := c.raw.Control(func(fd uintptr) { quiet = isQuiet(fd) }); err == nil && quiet {
+		return
 	}
+	if begun := c.nextRead(); begun != nil {
+		late := time.NewTimer(handOver)
+		defer late.Stop()
+		select {
+		case <-begun:
+		case <-late.C:
+		}
+	}
+	c.stale.Store(true)
+}
+
+// nextRead returns what is closed when a Read begins; nil where one is under way.
+func (c *CountedConn) nextRead() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reading {
+		return nil
+	}
+	if c.begun == nil {
+		c.begun = make(chan struct{})
+	}
+	return c.begun
+}
+
+// Read is net.Conn's.
+func (c *CountedConn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	c.reading = true
+	if c.begun != nil {
+		close(c.begun)
+		c.begun = nil
+	}
+	c.mu.Unlock()
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	c.reading = false
+	c.mu.Unlock()
+	return n, err
 }
 
 // Write is net.Conn's.
