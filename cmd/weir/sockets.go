@@ -57,7 +57,7 @@ func openSockets(address string) (*sockets, error) {
 		}
 		return nil, no(fmt.Errorf("listen on %q: %w", address, err), hint)
 	}
-	return &sockets{public: listener}, nil
+	return &sockets{public: frugal{listener}}, nil
 }
 
 // heldSockets finds out by their names what the files of sockets are for. It closes them; the sockets live on in what it returns.
@@ -94,7 +94,24 @@ func heldSockets(names []string, files []*os.File) (_ *sockets, err error) {
 	if s.public == nil {
 		return nil, fmt.Errorf("none is named %q", publicSocket)
 	}
+	s.public = frugal{s.public}
 	return s, nil
+}
+
+// A frugal listener's connections keep the kernel from taking megabytes of an answer at once. Whether a client reads shows in writes that
+// return: with a buffer of 4 MB that may be once in half a minute for one that reads 40 KB a second, who would be taken for
+// stalled; and ten thousand such clients would hold 40 GB.
+type frugal struct{ net.Listener }
+
+// mostUnsent is how much of an answer the kernel takes ahead of what the client's window lets out.
+const mostUnsent = 256 << 10
+
+func (l frugal) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if tcp, ok := c.(*net.TCPConn); ok {
+		limitUnsent(tcp)
+	}
+	return c, err
 }
 
 // line is what start-up says of the public socket, which is reached by url.

@@ -137,7 +137,7 @@ func (s smuggler) attempts(t *testing.T) [][]string {
 }
 
 // parserSays is how the bodies begin that a parser of HTTP answers with, net/http's and the fast engine's.
-var parserSays = []string{"400 Bad Request", `{"error":{"code":"invalid_request","message":"This is no request that HTTP/1.1 allows: `}
+var parserSays = []string{"400 Bad Request", `{"error":{"code":"invalid_request","message":"This request cannot be taken: `}
 
 // wantSurfaceFields wants the three fields on every answer that is not the HTTP parser's own (D9).
 func wantSurfaceFields(t *testing.T, what string, r reply) {

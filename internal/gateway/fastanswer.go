@@ -123,5 +123,5 @@ func (x *fastExchange) appendConnection() {
 func (x *fastExchange) refuse(r *wire.Refusal) {
 	x.closes, x.limited, x.cors = true, false, nil
 	x.c.engine.malformed.add(r.Status)
-	x.fail(&failure{r.Status, "invalid_request", "This is no request that HTTP/1.1 allows: " + r.Reason + "."})
+	x.fail(&failure{r.Status, "invalid_request", "This request cannot be taken: " + r.Reason + "."})
 }

@@ -325,13 +325,20 @@ func (x *fastExchange) hear(u *upstream.Conn) error {
 			if x.heads += len(x.heard); x.heads > mostAnswerHead {
 				return errManyHeads
 			}
-			return x.res.Parse(unsafe.String(&x.heard[0], len(x.heard)), x.head.Method)
+			var refusal *wire.Refusal
+			err := x.res.Parse(unsafe.String(&x.heard[0], len(x.heard)), x.head.Method)
+			if errors.As(err, &refusal) {
+				return answerError{refusal}
+			}
+			return err
 		}
-		err := u.Reader.Fill(mostAnswerHead)
-		if errors.Is(err, io.EOF) {
+		switch err := u.Reader.Fill(mostAnswerHead); {
+		case err == nil:
+		case errors.Is(err, io.EOF):
 			return errNoAnswer
-		}
-		if err != nil {
+		case errors.Is(err, wire.ErrFull):
+			return errLongHead
+		default:
 			return err
 		}
 	}
@@ -339,8 +346,15 @@ func (x *fastExchange) hear(u *upstream.Conn) error {
 
 var (
 	errNoAnswer  = errors.New("the connection ended before an answer came")
-	errManyHeads = &wire.Refusal{Status: http.StatusBadGateway, Reason: "more interim answers than are allowed"}
+	errManyHeads = answerError{&wire.Refusal{Status: http.StatusBadGateway, Reason: "more interim answers than are allowed"}}
+	errLongHead  = answerError{&wire.Refusal{Status: http.StatusBadGateway, Reason: "a head of more than 256 KiB"}}
 )
+
+// An answerError says what is wrong with an upstream's answer.
+type answerError struct{ *wire.Refusal }
+
+func (e answerError) Error() string { return "its answer is none that HTTP/1.1 allows: " + e.Reason }
+func (e answerError) Unwrap() error { return e.Refusal }
 
 // inform passes an informational answer on, without what only a final one can say of the limit.
 func (x *fastExchange) inform() {
