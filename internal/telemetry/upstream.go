@@ -21,7 +21,7 @@ type Upstream struct {
 // The families of what stands before and behind the gateway.
 var (
 	descMalformed = prometheus.NewDesc("weir_malformed_requests_total",
-		"What the fast engine refused because HTTP/1.1 does not allow it, by the status of the answer: it was no request, counts against nobody and is in no access log. What net/http refuses so (HTTP/2, --engine std) is not in here.", []string{"status"}, nil)
+		"Heads that the fast engine did not take, because two readers could understand them differently or they are no HTTP/1.1, by the status of the answer: each was no request, counts against nobody and is in no access log. What net/http refuses so (HTTP/2, --engine std) is not in here.", []string{"status"}, nil)
 	descUnanswered = prometheus.NewDesc("weir_upstream_unanswered_total",
 		"Requests that the upstream gave no answer to, or none that could be passed on, by what they were answered instead: 504 where it took too long, 502 otherwise.", []string{"status"}, nil)
 	descUpstreamUp = prometheus.NewDesc("weir_upstream_up",
