@@ -2,9 +2,7 @@ package upstream
 
 import (
 	"errors"
-	"io"
 	"net"
-	"os"
 )
 
 // ErrStale says that a kept connection has ended, or has brought what nobody asked for. Nothing was written to it.
@@ -49,13 +47,8 @@ func (a answers) Read(p []byte) (int, error) {
 
 // askInTurn does what Ask says one thing after the other.
 func (c *Conn) askInTurn(request, p []byte) (int, error) {
-	if c.turn.reused {
-		by := c.readBy
-		if !c.quiet() {
-			return 0, ErrStale
-		}
-		c.readBy = by
-		_ = c.SetReadDeadline(by)
+	if c.turn.reused && !c.quiet() {
+		return 0, ErrStale
 	}
 	n, err := c.Write(request)
 	c.ask.sent = n
@@ -96,11 +89,3 @@ func plainly(err error) error {
 	}
 	return err
 }
-
-// failed keeps what the socket said, in the words of package net.
-func (k *inquiry) failed(op string, err error) {
-	k.err = &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, err)}
-}
-
-// ended keeps that the other side has ended.
-func (k *inquiry) ended() { k.err = io.EOF }

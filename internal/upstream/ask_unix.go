@@ -2,7 +2,12 @@
 
 package upstream
 
-import "syscall"
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
 
 // newStep returns the step of c's inquiries. It is made once, so that asking allocates nothing.
 func (c *Conn) newStep() func(fd uintptr) bool {
@@ -50,7 +55,7 @@ func (k *inquiry) receive(fd int) (done bool) {
 		switch err {
 		case nil:
 			if k.read = n; n == 0 {
-				k.ended()
+				k.err = io.EOF
 			}
 			return true
 		case syscall.EINTR:
@@ -61,4 +66,9 @@ func (k *inquiry) receive(fd int) (done bool) {
 			return true
 		}
 	}
+}
+
+// failed keeps what the socket said, in the words of package net.
+func (k *inquiry) failed(op string, err error) {
+	k.err = &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, err)}
 }

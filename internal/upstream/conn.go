@@ -120,7 +120,11 @@ func (c *Conn) Close() error {
 
 // CloseWrite closes the sending half where the connection has halves, as TCP and TLS do.
 func (c *Conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+	return closeWrite(c.Conn)
+}
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported
@@ -189,9 +193,9 @@ func (c *Conn) quiet() bool {
 		return true
 	}
 	// What TLS has read from the socket already shows in a read that must not wait.
-	c.readBy = time.Unix(1, 0)
-	_ = c.SetReadDeadline(c.readBy)
+	_ = c.SetReadDeadline(time.Unix(1, 0))
 	var one [1]byte
 	_, err := c.Conn.Read(one[:])
+	_ = c.SetReadDeadline(c.readBy) // as it was
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }

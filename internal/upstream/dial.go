@@ -33,12 +33,10 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %v: %w", a, err)
 	}
-	c := &Conn{Conn: plain, plain: plain, pool: p}
-	if socket, ok := plain.(syscall.Conn); ok {
-		if raw, err := socket.SyscallConn(); err == nil {
-			c.raw, c.peek = raw, func(fd uintptr) { c.gone = !isQuiet(fd) }
-			c.ask.step = c.newStep()
-		}
+	c := &Conn{Conn: plain, plain: plain, pool: p, raw: rawOf(plain)}
+	if c.raw != nil {
+		c.peek = func(fd uintptr) { c.gone = !isQuiet(fd) }
+		c.ask.step = c.newStep()
 	}
 	if a.tls != nil {
 		secure := tls.Client(plain, a.tls)
@@ -50,6 +48,16 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	}
 	c.Reader.Reset(answers{c})
 	return c, nil
+}
+
+// rawOf returns what reaches the socket of a connection; nil where there is none.
+func rawOf(c net.Conn) syscall.RawConn {
+	if socket, ok := c.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
 }
 
 var _ net.Conn = (*Conn)(nil)

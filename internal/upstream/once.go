@@ -28,15 +28,7 @@ type CountedConn struct {
 
 // Count returns c counted. socket is what is below it all, and is tried before each request but the first; one that has no
 // syscall.RawConn is not.
-func Count(c, socket net.Conn) *CountedConn {
-	counted := &CountedConn{Conn: c}
-	if s, ok := socket.(syscall.Conn); ok {
-		if raw, err := s.SyscallConn(); err == nil {
-			counted.raw = raw
-		}
-	}
-	return counted
-}
+func Count(c, socket net.Conn) *CountedConn { return &CountedConn{Conn: c, raw: rawOf(socket)} }
 
 // handOver is how long net/http gets to hand over an answer whose connection it has put back already, where it has no body. It takes some
 // microseconds.
@@ -104,12 +96,7 @@ func (c *CountedConn) Write(p []byte) (int, error) {
 }
 
 // CloseWrite closes the sending half where the connection has halves.
-func (c *CountedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (c *CountedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // asks is called before net/http looks for a connection. The second time is one too many where something went out the first: the
 // attempt ends, and what connection it still gets is closed unused.
