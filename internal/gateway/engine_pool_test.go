@@ -42,9 +42,14 @@ func TestUpstreamConnectionsAreUsedAgainTheLastFirst(t *testing.T) {
 	if first == second || o.conns.Load() != 2 {
 		t.Errorf("%s and %s, at a time; %d connections", first, second, o.conns.Load())
 	}
+	free := func() { // an answer may be heard before its connection is put back
+		eventually(t, "every connection is put back", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })
+	}
+	free()
 	c.asks("GET /v1/wp/one")
 	_, last := c.hears("GET")
 	for range 5 {
+		free()
 		other.asks("GET /v1/wp/one")
 		if _, body := other.hears("GET"); body != last {
 			t.Errorf("on connection %s, want the last used, %s", body, last)
