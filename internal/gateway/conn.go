@@ -10,6 +10,8 @@ import (
 	"time"
 
 	proxyproto "github.com/pires/go-proxyproto"
+
+	"github.com/weirlimit/weir/internal/poller"
 )
 
 // A pacedConn gives every write a deadline of its own, so that a peer that stops reading is let go while a long stream to
@@ -107,8 +109,12 @@ func (l pacedListener) Accept() (net.Conn, error) {
 	return &pacedConn{Conn: c, patience: l.patience, began: l.began, recent: l.recent}, nil
 }
 
-// listener puts the layers around l: the PROXY protocol, then the pace of writing. TLS comes above, by net/http.
+// listener puts the layers around l: for the fast engine who waits for its connections, the PROXY protocol, then the pace of writing.
+// TLS comes above.
 func (g *Gateway) listener(l net.Listener) net.Listener {
+	if g.Fast() {
+		l = poller.Listen(l)
+	}
 	if g.options.ProxyProtocol {
 		l = &proxyproto.Listener{
 			Listener:          l,

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirlimit/weir/internal/poller"
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
@@ -23,7 +24,7 @@ func (g *Gateway) newPool() (*upstream.Pool, error) {
 		Header:  g.limits.Upstream,
 		Stall:   g.limits.Stall,
 		Idle:    keptFor,
-		Dial:    g.newDialer().DialContext,
+		Dial:    poller.Dial(g.newDialer()),
 		Log:     g.log,
 	}
 	for _, u := range append([]*url.URL{first}, g.options.MoreUpstreams...) {
