@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	proxyproto "github.com/pires/go-proxyproto"
@@ -83,14 +84,22 @@ func (c *pacedConn) SetDeadline(t time.Time) error {
 }
 
 // CloseWrite closes the sending half where the connection has halves, which a proxied upgrade makes use of.
-func (c *pacedConn) CloseWrite() error {
-	if err := closeWrite(c.Conn); err == nil || !errors.Is(err, errors.ErrUnsupported) {
-		return err
+func (c *pacedConn) CloseWrite() error { return closeWrite(c.under()) }
+
+// SyscallConn returns what reaches the socket.
+func (c *pacedConn) SyscallConn() (syscall.RawConn, error) {
+	if socket, ok := c.under().(syscall.Conn); ok {
+		return socket.SyscallConn()
 	}
-	if behind, ok := c.Conn.(*proxyproto.Conn); ok { // which has taken off the PROXY header
-		return closeWrite(behind.Raw())
+	return nil, errors.ErrUnsupported
+}
+
+// under returns the connection itself, without the layer that has taken a PROXY header off it.
+func (c *pacedConn) under() net.Conn {
+	if layer, ok := c.Conn.(*proxyproto.Conn); ok {
+		return layer.Raw()
 	}
-	return errors.ErrUnsupported
+	return c.Conn
 }
 
 // A pacedListener paces the connections it accepts.

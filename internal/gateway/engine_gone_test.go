@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"runtime"
 	"strings"
@@ -101,6 +102,67 @@ func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
 				t.Errorf("%s, %s: %d requests and %d connections are left", in.name, how, n, e.gateway.open.n.Load())
 			}
 		}
+	}
+}
+
+// Who has sent more behind a request than is read meanwhile is missed all the same when he goes away, and is answered if he does not.
+func TestWhoSendsMuchAheadIsMissedToo(t *testing.T) {
+	for _, how := range []string{"ends", "resets", "ends his half", "stays"} {
+		more := make(chan bool)
+		o := newOrigin(t, func(s *served) {
+			if s.request() == nil {
+				return
+			}
+			s.answers("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n:\n\n\r\n")
+			if how != "stays" {
+				_, _ = io.Copy(io.Discard, s)
+				return
+			}
+			<-more
+			s.answers("0\r\n\r\n")
+			for s.request() != nil {
+				s.answers(ok200)
+			}
+		})
+		e := open(t, nil, o.use)
+		if !e.gateway.Fast() || runtime.GOOS != "linux" {
+			return // net/http reads one byte meanwhile
+		}
+		c := e.caller()
+		c.asks("GET /v1/wp/events")
+		c.head()
+		const behind = 400
+		for range behind {
+			c.asks("GET /v1/wp/one", "X-Long: "+strings.Repeat("x", 100))
+		}
+		eventually(t, "all that may be has been read", func() bool {
+			stacks := make([]byte, 1<<20)
+			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "gateway.awaitHangup")
+		})
+		switch how {
+		case "stays":
+			close(more)
+			if rest, err := io.ReadAll(httputil.NewChunkedReader(c.Reader)); string(rest) != ":\n\n" || err != nil {
+				t.Errorf("the stream: %q, %v", rest, err)
+			}
+			_, _ = c.Reader.Discard(2) // the end of its trailers
+			for n := range behind {
+				if res, body := c.hears("GET"); res.StatusCode != 200 || body != "ok" {
+					t.Fatalf("request %d behind it: %d %q", n, res.StatusCode, body)
+				}
+			}
+		case "resets":
+			_ = c.Conn.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		case "ends":
+			c.Close()
+		default:
+			_ = c.Conn.(*net.TCPConn).CloseWrite()
+		}
+		if how != "stays" {
+			eventually(t, how+": the upstream's request ends", func() bool { return o.open.Load() == 0 })
+		}
+		e.stop()
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,13 +58,6 @@ const (
 	phaseBusy    int32 = iota
 	phaseIdle          // no byte of a request has come
 	phaseClosing       // the drain closes it
-)
-
-// The states of the watch for a client that goes away.
-const (
-	watchOff int32 = iota
-	watchable
-	watching
 )
 
 // longAgo is a deadline that has passed.
@@ -348,89 +340,8 @@ func (c *fastConn) resume() {
 	c.interrupted, c.deadline = false, time.Time{}
 }
 
-// beginWatch says that nothing more is read from the client before the answer is complete.
-func (c *fastConn) beginWatch() {
-	c.since.Store(c.engine.tick.Load())
-	c.watch.Store(watchable)
-}
-
-// isWaitingSince reports whether an exchange has waited for a whole tick.
-func (c *fastConn) isWaitingSince(tick int64) bool {
-	return c.watch.Load() == watchable && tick-c.since.Load() >= 2
-}
-
-// watchClient begins to read from the client, whose next byte or end is thereby noticed.
-func (c *fastConn) watchClient() {
-	done := make(chan struct{})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.watch.Load() != watchable {
-		return
-	}
-	c.done = done
-	if !c.watch.CompareAndSwap(watchable, watching) {
-		return
-	}
-	c.engine.serving.Go(func() {
-		defer close(done)
-		c.awaitClient()
-	})
-}
-
-func (c *fastConn) awaitClient() {
-	defer func() {
-		if failure := recover(); failure != nil {
-			c.engine.log.Error("watching a client panicked", "panic", failure, "stack", string(debug.Stack()))
-		}
-	}()
-	for {
-		c.moveDeadline(time.Time{})
-		if c.isInterrupted() {
-			return
-		}
-		if len(c.ahead) == mostAhead {
-			return // whoever sends so many requests ahead is not missed
-		}
-		c.ahead = slices.Grow(c.ahead, 256)
-		n, err := c.Conn.Read(c.ahead[len(c.ahead):min(cap(c.ahead), mostAhead)])
-		c.ahead = c.ahead[:len(c.ahead)+n]
-		if err == nil || isTimeout(err) {
-			continue
-		}
-		c.gone.Store(true)
-		c.ctx.cancel()
-		if u := c.up.Load(); u != nil {
-			_ = u.Close()
-		}
-		return
-	}
-}
-
-// mostAhead is the most that is read of the next requests while one is under way.
-const mostAhead = 16 << 10
-
-func (c *fastConn) isInterrupted() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.interrupted
-}
-
-// isGone reports whether the client went away during an exchange, or everything is being cut off: there is nobody to answer.
-func (c *fastConn) isGone() bool { return c.gone.Load() || c.engine.cutting.Load() }
-
 // CloseWrite closes the sending half, where there are halves.
 func (c *fastConn) CloseWrite() error { return closeWrite(c.Conn) }
-
-// endWatch is called before anything else reads from the client, and before the upstream's connection is given back.
-func (c *fastConn) endWatch() {
-	if c.watch.CompareAndSwap(watchable, watchOff) || c.watch.Load() == watchOff {
-		return
-	}
-	c.interrupt()
-	<-c.done
-	c.watch.Store(watchOff)
-	c.resume()
-}
 
 // Closing a connection on which something is unread can destroy the answer on its way (RFC 9112, section 9.6), so it is read
 // for a moment.

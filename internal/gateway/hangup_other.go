@@ -1,0 +1,11 @@
+//go:build !linux
+
+package gateway
+
+import (
+	"errors"
+	"net"
+)
+
+// awaitHangup cannot tell here.
+func awaitHangup(net.Conn) error { return errors.ErrUnsupported }
