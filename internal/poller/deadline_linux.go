@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"math"
 	"net"
 	"time"
 )
@@ -16,10 +17,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, &c.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, &c.writes) }
 
 func (c *Conn) setDeadlines(t time.Time, sides ...*side) error {
-	var by time.Duration
-	if !t.IsZero() {
-		by = max(1, t.Sub(began))
-	}
+	by := after(t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.users.Load()&closing != 0 {
@@ -41,14 +39,26 @@ func (c *Conn) setDeadlines(t time.Time, sides ...*side) error {
 	return nil
 }
 
-// fireAt has the timer look at the deadlines at a time, which is after a while.
-func (c *Conn) fireAt(at, after time.Duration) {
+// after returns how long after began a time is, at least one nanosecond; 0 for the zero time.
+func after(t time.Time) time.Duration {
+	switch {
+	case t.IsZero():
+		return 0
+	case t == t.Round(0): // by the clock on the wall, which may have been set since
+		now := time.Now()
+		return max(1, now.Sub(began)+min(t.Sub(now), math.MaxInt64/2))
+	}
+	return max(1, t.Sub(began))
+}
+
+// fireAt has the timer look at the deadlines at a time, which comes after wait.
+func (c *Conn) fireAt(at, wait time.Duration) {
 	c.fires = at
 	if c.timer == nil {
-		c.timer = time.AfterFunc(after, c.look)
+		c.timer = time.AfterFunc(wait, c.look)
 		return
 	}
-	c.timer.Reset(after)
+	c.timer.Reset(wait)
 }
 
 // look sees which deadlines have passed.

@@ -4,22 +4,26 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Take returns a connection that has c's socket, c itself being closed; c must be in nobody's use. Options of the socket stay,
-// deadlines do not. It behaves as *net.TCPConn does, CloseWrite and SyscallConn included, and has none of its other methods. It must be
-// closed: nobody else does it. What is no *net.TCPConn, and one for which there is no descriptor left, is returned as it is.
+// deadlines do not. It behaves as *net.TCPConn does, CloseWrite and SyscallConn included, and has none of its other methods; Close does
+// not wait for those who are at it. It must be closed: nobody else does it. What is no *net.TCPConn, and one for which there is no
+// descriptor left, is returned as it is.
 func Take(c net.Conn) net.Conn {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return c
 	}
-	p, err := shared()
-	if err != nil {
+	p := shared()
+	if p == nil {
 		return c
 	}
 	taken, err := p.take(tcp)
@@ -30,8 +34,26 @@ func Take(c net.Conn) net.Conn {
 	return taken
 }
 
-// shared is the process's poller, which lasts as long as that: as the runtime's own does.
-var shared = sync.OnceValues(start)
+// process is this process's poller, which lasts as long as that: as the runtime's own does.
+var process struct {
+	started atomic.Pointer[poller]
+	mu      sync.Mutex // of who starts it
+}
+
+// shared returns the process's poller; nil where it cannot be started now, for want of a descriptor most likely.
+func shared() *poller {
+	if p := process.started.Load(); p != nil {
+		return p
+	}
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	if process.started.Load() == nil {
+		if p, err := start(); err == nil {
+			process.started.Store(p)
+		}
+	}
+	return process.started.Load()
+}
 
 // A poller has an epoll of its own. That is itself a file that the runtime waits for, so that one look at the runtime's
 // finds out that there is anything, and one at ours what: no thread waits for it.
@@ -57,14 +79,22 @@ func start() (*poller, error) {
 		_ = file.Close()
 		return nil, err
 	}
+	if err := file.SetDeadline(time.Time{}); err != nil { // the runtime does not wait for it
+		_ = file.Close()
+		return nil, err
+	}
 	p := &poller{epoll: fd}
 	go p.run(file, raw)
 	return p, nil
 }
 
+// atOnce is how many events one look takes. Who is found runs before the next: the queue of a processor has room for 256, and where it
+// overflows its older half goes behind everybody; the runtime looks at what is behind after each 61 (runtime.schedule).
+const atOnce = 64
+
 // run tells connections what happens to them, for ever. The file is the epoll's.
 func (p *poller) run(file *os.File, raw syscall.RawConn) {
-	events := make([]unix.EpollEvent, 256)
+	events := make([]unix.EpollEvent, atOnce)
 	err := raw.Read(func(fd uintptr) bool {
 		for {
 			n, err := unix.EpollWait(int(fd), events, 0)
@@ -78,6 +108,7 @@ func (p *poller) run(file *os.File, raw syscall.RawConn) {
 			if n < len(events) {
 				return false // the runtime's next word is waited for
 			}
+			runtime.Gosched()
 		}
 	})
 	panic(fmt.Sprintf("poller: wait for %s: %v", file.Name(), err)) // nobody closes it
@@ -111,11 +142,11 @@ func (p *poller) tell(events []unix.EpollEvent) {
 				first = s.side
 				continue
 			}
-			s.wake <- struct{}{}
+			s.wake <- true
 		}
 	}
 	if first != nil {
-		first.wake <- struct{}{}
+		first.wake <- true
 	}
 }
 

@@ -100,7 +100,7 @@ func TestDescriptorsAreUsedAgain(t *testing.T) {
 	dial := Dial(new(net.Dialer))
 	for caller := range byte(16) {
 		calling.Go(func() {
-			for n := range byte(100) {
+			for n := range byte(40) {
 				c, err := dial(context.Background(), "tcp", l.Addr().String())
 				if err != nil {
 					t.Error(err)
@@ -209,55 +209,61 @@ func TestAMovedDeadlineHolds(t *testing.T) {
 	}
 }
 
-// Events of one look wake in their order: first come, first served. The runtime's own would be in reverse.
+// Who came first is served first, also where there are more than a look takes, or a processor has room for: the runtime's own look has its 128
+// in reverse.
 func TestWhoCameFirstIsServedFirst(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // connections are the runtime's
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const callers = 50
-	near, far := make([]net.Conn, callers), make([]net.Conn, callers)
-	for i := range callers {
-		near[i], far[i] = pair(t)
-	}
-	inversions := 0
-	for range 20 {
-		var served []int
-		var order sync.Mutex
-		var all, waits sync.WaitGroup
-		for i, c := range near {
-			waits.Add(1)
-			all.Go(func() {
-				var one [1]byte
-				waits.Done()
-				if _, err := c.Read(one[:]); err != nil {
-					t.Error(err)
-				}
-				order.Lock()
-				defer order.Unlock()
-				served = append(served, i)
-			})
+	for _, test := range []struct{ callers, rounds, most int }{
+		{50, 20, 80}, // the runtime's own are 250 late, and 170 with the race detector, that runs whom it likes; these 0 and 20
+		{500, 3, 15}, // 60, 40; 1 and 3. All at one look: 227
+	} {
+		near, far := make([]net.Conn, test.callers), make([]net.Conn, test.callers)
+		for i := range near {
+			near[i], far[i] = pair(t)
 		}
-		waits.Wait()
-		for range 3 {
-			runtime.Gosched() // all wait
-		}
-		for _, c := range far {
-			if _, err := c.Write([]byte{1}); err != nil {
-				t.Fatal(err)
+		late := 0 // the sum of how many places each is behind his own
+		for range test.rounds {
+			for place, i := range serve(t, near, far) {
+				late += max(0, place-i)
 			}
 		}
-		all.Wait()
-		for i := range served[1:] {
-			if served[i] > served[i+1] {
-				inversions++
-			}
+		if late = late * 1000 / test.rounds / test.callers / test.callers; late > test.most {
+			t.Errorf("of %d callers each is served %d thousandths of them late, on average; want %d at most", test.callers, late, test.most)
 		}
 	}
-	// The runtime's own are 979 of 1000. The race detector runs whom it likes: about 500 there, and 260 here.
-	if inversions > 380 {
-		t.Errorf("%d of %d served before one that came earlier", inversions, 20*callers)
+}
+
+// serve returns the order in which who waits at near is woken, when something comes from far in the order of that.
+func serve(t *testing.T, near, far []net.Conn) (served []int) {
+	var order sync.Mutex
+	var all, waits sync.WaitGroup
+	for i, c := range near {
+		waits.Add(1)
+		all.Go(func() {
+			var one [1]byte
+			waits.Done()
+			if _, err := c.Read(one[:]); err != nil {
+				t.Error(err)
+			}
+			order.Lock()
+			defer order.Unlock()
+			served = append(served, i)
+		})
 	}
+	waits.Wait()
+	for range 3 {
+		runtime.Gosched() // all wait
+	}
+	for _, c := range far {
+		if _, err := c.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all.Wait()
+	return served
 }
 
 func rawOf(t testing.TB, c net.Conn) syscall.RawConn {
