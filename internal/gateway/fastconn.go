@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-
 	"runtime"
 	"runtime/debug"
 	"strings"

@@ -109,7 +109,7 @@ func (c *Conn) wait(s *side) error {
 	if err := c.failure(s); err != nil && s.state.CompareAndSwap(waiting, quiet) {
 		return err
 	}
-	if happened := <-s.wake; happened && c.users.Load()&closing == 0 {
+	if happened := <-s.wake; happened && !c.isClosing() {
 		return nil // what came before the deadline is in time, however long it took to get a processor; the next wait is not
 	}
 	return c.failure(s)
@@ -118,13 +118,16 @@ func (c *Conn) wait(s *side) error {
 // failure returns why nothing can be waited for.
 func (c *Conn) failure(s *side) error {
 	switch {
-	case c.users.Load()&closing != 0:
+	case c.isClosing():
 		return net.ErrClosed
 	case s.late.Load():
 		return os.ErrDeadlineExceeded
 	}
 	return nil
 }
+
+// isClosing reports whether Close was called.
+func (c *Conn) isClosing() bool { return c.users.Load()&closing != 0 }
 
 // enter keeps the descriptor open until leave. It is false where the connection was closed.
 func (c *Conn) enter() bool {

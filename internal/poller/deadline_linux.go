@@ -20,12 +20,16 @@ func (c *Conn) setDeadlines(t time.Time, sides ...*side) error {
 	by := after(t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.users.Load()&closing != 0 {
+	if c.isClosing() {
 		return c.failed("set", net.ErrClosed)
 	}
 	// Where the timer fires earlier it is the timer that sees what has passed.
 	sooner := by != 0 && (c.fires == 0 || by < c.fires)
-	late := sooner && by <= time.Since(began)
+	var wait time.Duration
+	if sooner {
+		wait = by - time.Since(began)
+	}
+	late := sooner && wait <= 0
 	for _, s := range sides {
 		s.by = by
 		s.late.Store(late)
@@ -34,7 +38,7 @@ func (c *Conn) setDeadlines(t time.Time, sides ...*side) error {
 		}
 	}
 	if sooner && !late {
-		c.fireAt(by, by-time.Since(began))
+		c.fireAt(by, wait)
 	}
 	return nil
 }
@@ -66,7 +70,7 @@ func (c *Conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fires = 0
-	if c.users.Load()&closing != 0 {
+	if c.isClosing() {
 		return
 	}
 	now := time.Since(began)

@@ -161,7 +161,8 @@ type Want struct {
 
 // Take returns a connection to use for one exchange: a kept one, tried for signs that the other side closed it, or a new one.
 // Fresh asks for a new one (after a kept one failed); with Ask a kept one is not tried yet, and the exchange must begin with
-// Conn.Ask. An address that does not connect is marked, and the next is tried, each at most once. The error wraps ErrUnavailable, or is ctx's; of a pool that is closed it wraps net.ErrClosed.
+// Conn.Ask. An address that does not connect is marked, and the next is tried, each at most once. The error wraps ErrUnavailable, or
+// is ctx's; of a pool that is closed it wraps net.ErrClosed.
 func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	now := want.Now
 	if now.IsZero() {
