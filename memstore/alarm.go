@@ -6,43 +6,43 @@ import (
 	"sync/atomic"
 )
 
-// An alarm tells the operator of a table that fills up, once each time.
+// An alarm logs that the table is filling up, once each time it does.
 type alarm struct {
 	log          *slog.Logger
-	nearly, full atomic.Bool  // told
-	failed       atomic.Int64 // the second in which the table last could not grow
+	nearly, full atomic.Bool  // logged already
+	failed       atomic.Int64 // the second in which the table last failed to grow
 }
 
 const (
-	alarmPerMille = 800 // of the bound at which it is told,
-	calmPerMille  = 600 // and below which it may be told again,
-	calmSeconds   = 60  // when it has not failed to grow for as long
+	alarmPerMille = 800 // share of the bound in use at which a warning is logged
+	clearPerMille = 600 // share below which the next warning may be logged,
+	clearSeconds  = 60  // if the table has not failed to grow for that long
 )
 
-// watch looks at how full the table is after a segment was rewritten, or could not be for err.
-func (s *Store) watch(err error, now int64) {
+// checkCapacity updates the alarm after a segment was rewritten, or could not be because of err.
+func (s *Store) checkCapacity(err error, now int64) {
 	used, _ := s.table.arena.state()
-	perMille := used * 1000 / s.table.arena.most
+	perMille := used * 1000 / s.table.arena.limit
 	if err != nil {
 		s.alarm.failed.Store(now)
 	}
 	switch {
 	case err != nil && !errors.Is(err, errBound):
 		if !s.alarm.full.Swap(true) {
-			s.alarm.log.Error("the table of counts cannot grow: new callers share budgets and may be refused early, nobody gets more than the limit",
+			s.alarm.log.Error("the table of counts cannot grow: new callers share budgets and may be refused early; no caller gets more than its limit",
 				"bytes", int64(used)*s.table.arena.segmentBytes, "error", err)
 		}
 	case err != nil:
 		if !s.alarm.full.Swap(true) {
-			s.alarm.log.Error("the table of counts is full: new callers share budgets and may be refused early, nobody gets more than the limit; more memory helps once the shared budgets have ended",
+			s.alarm.log.Error("the table of counts is full: new callers share budgets and may be refused early; no caller gets more than its limit. Raise --memory; it helps once the shared budgets have ended",
 				"memory", s.memory)
 		}
 	case perMille >= alarmPerMille:
 		if !s.alarm.nearly.Swap(true) {
-			s.alarm.log.Warn("the table of counts is over 80 % full; when it is full, new callers share budgets and may be refused early",
+			s.alarm.log.Warn("the table of counts is over 80 % full; once it is full, new callers share budgets and may be refused early",
 				"memory", s.memory)
 		}
-	case perMille < calmPerMille && now >= s.alarm.failed.Load()+calmSeconds:
+	case perMille < clearPerMille && now >= s.alarm.failed.Load()+clearSeconds:
 		s.alarm.nearly.Store(false)
 		s.alarm.full.Store(false)
 	}

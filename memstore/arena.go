@@ -7,23 +7,24 @@ import (
 	"unsafe"
 )
 
-// An arena hands out the memory of segments, all of one size, up to a bound. Segments are numbered from 0, and a number
-// always stands for the same place. It grows by a chunk of segments at a time and gives back what is no longer needed.
+// An arena allocates segments, all of one size, up to a bound. Segments are numbered from 0, and a
+// number is always the same place in memory. The arena grows by a chunk of segments at a time, and
+// returns memory to the system that is no longer needed.
 type arena struct {
-	ground       ground
+	backing      backing
 	segmentBytes int64
-	most         int // segments that the bound allows
+	limit        int // segments that the bound allows
 
-	mu     sync.Mutex
-	chunks int      // that there are
-	used   int      // segments handed out
-	ready  []uint32 // free ones with memory
-	bare   []uint32 // free ones without
-	full   error    // why the ground could not be extended the last time,
-	fullAt int64    // in this second
+	mu       sync.Mutex
+	chunks   int      // chunks that exist
+	used     int      // segments in use
+	ready    []uint32 // free segments with memory
+	unbacked []uint32 // free segments without memory
+	full     error    // why the backing could not be extended the last time
+	fullAt   int64    // the second in which that was
 }
 
-// adopt makes an arena of the chunks that a file has, with those segments in use.
+// adopt sets the arena up for the chunks of a file, with the found segments in use.
 func (a *arena) adopt(chunks int, found []record) {
 	use := make(map[uint32]bool, len(found))
 	for _, r := range found {
@@ -31,40 +32,44 @@ func (a *arena) adopt(chunks int, found []record) {
 	}
 	for id := chunks*chunkSegments - 1; id >= 0; id-- {
 		if !use[uint32(id)] {
-			a.bare = append(a.bare, uint32(id))
+			a.unbacked = append(a.unbacked, uint32(id))
 		}
 	}
 	a.chunks, a.used = chunks, len(found)
 }
 
-// chunkSegments is how many segments the ground is extended by.
+// chunkSegments is the number of segments by which the backing is extended.
 const chunkSegments = 32
 
-// A ground is where the memory comes from.
-type ground interface {
-	// extend makes the segments of one more chunk usable; they are all zero.
+// A backing provides the memory of segments.
+type backing interface {
+	// extend makes the segments of one more chunk usable. They are zeroed.
 	extend(chunk int) error
-	// lines returns where a segment is.
+	// lines returns the address of a segment.
 	lines(id uint32) unsafe.Pointer
-	// clear makes a free segment all zero.
+	// clear zeroes a free segment.
 	clear(id uint32)
-	// release gives back the memory of a free segment, or reports that it cannot. restore gets memory anew, all zero.
-	release(id uint32) bool
+	// discard returns the memory of a free segment to the system, or reports that it cannot.
+	discard(id uint32) bool
+	// restore allocates the memory of a discarded segment again, zeroed.
 	restore(id uint32) error
-	// publish records which positions a segment holds, so that a later process finds it; withdraw that it is free.
+	// publish records which positions a segment holds, so that a later process finds it.
 	publish(id uint32, s scope)
+	// withdraw records that a segment is free.
 	withdraw(id uint32)
-	// finish closes the file in good order, and lets another process have it; the memory stays. close lets that go too.
+	// finish marks the file as cleanly closed and unlocks it. The memory stays readable.
 	finish() error
+	// close does what finish does, and frees the memory.
 	close() error
 }
 
 var errBound = errors.New("the bound is reached")
 
-// allot hands out a segment, all zero. Where none is left the error says why: the bound, or what kept the ground from
-// growing, which is tried once a second. What makes the table larger leaves spare segments at hand; what makes it no larger
-// has none to spare, and may exceed the bound for the moment until it gives back the old ones.
-func (a *arena) allot(s scope, spare int, now int64) (*segment, error) {
+// acquire returns a zeroed segment. If there is none it returns errBound, or the error that kept
+// the backing from growing, which is retried once a second. A caller that makes the table larger
+// leaves spare segments in reserve. One that does not passes 0, and may exceed the bound for a
+// moment until it releases the old segments.
+func (a *arena) acquire(s scope, spare int, now int64) (*segment, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id, err := a.free(spare, now)
@@ -72,33 +77,33 @@ func (a *arena) allot(s scope, spare int, now int64) (*segment, error) {
 		return nil, err
 	}
 	a.used++
-	return &segment{id: id, lines: a.ground.lines(id), scope: s, checked: true}, nil
+	return &segment{id: id, lines: a.backing.lines(id), scope: s, checked: true}, nil
 }
 
 func (a *arena) free(spare int, now int64) (uint32, error) {
-	if spare > 0 && a.used >= a.most {
+	if spare > 0 && a.used >= a.limit {
 		return 0, errBound
 	}
 	if n := len(a.ready); n > spare {
 		id := a.ready[n-1]
 		a.ready = a.ready[:n-1]
-		a.ground.clear(id)
+		a.backing.clear(id)
 		return id, nil
 	}
 	if a.full != nil && a.fullAt == now {
 		return 0, a.full
 	}
 	a.full, a.fullAt = nil, now
-	if n := len(a.bare); n > 0 {
-		id := a.bare[n-1]
-		if err := a.ground.restore(id); err != nil {
-			a.full = fmt.Errorf("get back %d bytes for the table: %w", a.segmentBytes, err)
+	if n := len(a.unbacked); n > 0 {
+		id := a.unbacked[n-1]
+		if err := a.backing.restore(id); err != nil {
+			a.full = fmt.Errorf("restore %d bytes of the table: %w", a.segmentBytes, err)
 			return 0, a.full
 		}
-		a.bare = a.bare[:n-1]
+		a.unbacked = a.unbacked[:n-1]
 		return id, nil
 	}
-	if err := a.ground.extend(a.chunks); err != nil {
+	if err := a.backing.extend(a.chunks); err != nil {
 		a.full = fmt.Errorf("extend the table by %d bytes: %w", chunkSegments*a.segmentBytes, err)
 		return 0, a.full
 	}
@@ -110,32 +115,33 @@ func (a *arena) free(spare int, now int64) (uint32, error) {
 	return first, nil
 }
 
-// giveBack takes a segment back. A part of what is in use is kept at hand, the rest returns to the system.
-func (a *arena) giveBack(id uint32) {
-	a.ground.withdraw(id)
+// release takes a segment back. Some free segments keep their memory, in proportion to those in
+// use; the memory of the rest returns to the system.
+func (a *arena) release(id uint32) {
+	a.backing.withdraw(id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.used--
 	a.ready = append(a.ready, id)
-	for len(a.ready) > min(chunkSegments+a.used/8, max(a.most-a.used, 1)) {
+	for len(a.ready) > min(chunkSegments+a.used/8, max(a.limit-a.used, 1)) {
 		last := a.ready[len(a.ready)-1]
-		if !a.ground.release(last) {
+		if !a.backing.discard(last) {
 			return
 		}
 		a.ready = a.ready[:len(a.ready)-1]
-		a.bare = append(a.bare, last)
+		a.unbacked = append(a.unbacked, last)
 	}
 }
 
-// state returns the segments handed out, and those that hold memory.
+// state returns the number of segments in use, and of those that hold memory.
 func (a *arena) state() (used, held int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.used, a.used + len(a.ready)
 }
 
-// A heap is memory of the Go runtime's, which the race detector watches. It never writes to memory that it gave out before:
-// a take that was held up may still be reading it.
+// A heap is a backing in Go's heap, which the race detector can observe. It never clears memory
+// that was in use, since a delayed take may still read that; it allocates new memory instead.
 type heap struct {
 	segmentBytes int64
 	segments     [][]entry
@@ -158,7 +164,7 @@ func (h *heap) clear(id uint32) {
 func (h *heap) lines(id uint32) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(h.segments[id]))
 }
-func (h *heap) release(id uint32) bool  { h.segments[id] = nil; return true }
+func (h *heap) discard(id uint32) bool  { h.segments[id] = nil; return true }
 func (h *heap) restore(id uint32) error { h.clear(id); return nil }
 func (h *heap) publish(uint32, scope)   {}
 func (h *heap) withdraw(uint32)         {}

@@ -9,17 +9,18 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A floor is the least that a fixed window can cost: the same hash and clock, and one atomic add in a flat array.
+// A floor is the least that a fixed window can cost: the same hash and clock, and one atomic add in
+// a flat array.
 type floor struct {
-	seed  seed
-	clock *register
-	cells []entry
+	seed         seed
+	clock        *secondClock
+	sharedHashes []entry
 }
 
 func (f *floor) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	h := f.seed.hash(charges[0].Key)
 	now := f.clock.read()
-	n := f.cells[h&uint64(len(f.cells)-1)].word.Add(1)
+	n := f.sharedHashes[h&uint64(len(f.sharedHashes)-1)].word.Add(1)
 	r.Now, r.Allowed = now, int64(n&(1<<31-1)) <= charges[0].Limit
 	r.Used[0] = weir.Used{Count: int64(n & (1<<31 - 1)), Reset: now}
 	return nil
@@ -30,7 +31,7 @@ func newFloor(keys int) *floor {
 	for n < 2*keys {
 		n *= 2
 	}
-	return &floor{newSeed(), newRegister(nil), make([]entry, n)}
+	return &floor{newSeed(), newSecondClock(nil), make([]entry, n)}
 }
 
 // measure runs takes of 40-byte keys, drawn from as many as keys.
@@ -118,7 +119,8 @@ func BenchmarkNewKeys(b *testing.B) {
 	b.ReportMetric(float64(s.Stats().Bytes)/float64(n), "B/key")
 }
 
-// What it costs to ask whether two windows have a grant: where nobody has one, where others have, and where both have.
+// What it costs to ask whether two windows have a grant: where nobody has one, where others have,
+// and where both have.
 func BenchmarkGranted(b *testing.B) {
 	c := []weir.Charge{{Key: make([]byte, 40), Scope: 24, Subject: 40}, {Key: make([]byte, 41), Scope: 24, Subject: 41}}
 	others := []weir.Charge{{Key: make([]byte, 42), Scope: 24, Subject: 42}, {Key: make([]byte, 43), Scope: 24, Subject: 43}}
@@ -128,7 +130,7 @@ func BenchmarkGranted(b *testing.B) {
 		to   []weir.Charge
 	}{{"none", nil}, {"others", others}, {"both", c}} {
 		b.Run(test.name, func(b *testing.B) {
-			s, err := New(Options{Memory: LeastMemory})
+			s, err := New(Options{Memory: MinMemory})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -11,8 +11,9 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// A table that is always full, whose windows end all the time, so that places and shared budgets are taken over by others
-// within the takes that need them: no take waits for itself, and nobody gets more than the limit.
+// A table that is always full, whose windows end all the time, so that places and shared budgets
+// are taken over by others within the takes that need them: no take waits for itself, and nobody
+// gets more than the limit.
 func TestAtTheBoundNoTakeWaitsForItself(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Memory: 16 << 10, Now: clock.Now}, smallLines)
@@ -31,8 +32,8 @@ func TestAtTheBoundNoTakeWaitsForItself(t *testing.T) {
 	s.table.audit(t)
 }
 
-// Many callers, few places: each key's admissions within any one window of its own stay within its limit, whether it had an
-// entry, shared a budget, or went from one to the other.
+// Many callers, few places: each key's admissions within any one window of its own stay within its
+// limit, whether it had an entry, shared a budget, or went from one to the other.
 func TestAtTheBoundNobodyGetsMoreThanTheLimit(t *testing.T) {
 	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
 		clock := storetest.StartManualClock()

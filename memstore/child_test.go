@@ -19,11 +19,12 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// patience is how long a test waits for what must happen; it is never waited out by a test that passes.
+// patience is how long a test waits for what must happen; it is never waited out by a test that
+// passes.
 const patience = 60 * time.Second
 
-// An errand is what a child process is sent to do: Run names it. It is done by the test of that name, run again in a
-// process of its own.
+// An errand is what a child process is sent to do: Run names it. It is done by the test of that
+// name, run again in a process of its own.
 type errand struct {
 	Run    string
 	File   string
@@ -37,8 +38,8 @@ type errand struct {
 
 const errandVariable = "MEMSTORE_ERRAND"
 
-// sent says whether this process is a child that was sent on an errand, and what the errand is. A child tells its parent
-// through out.
+// sent says whether this process is a child that was sent on an errand, and what the errand is. A
+// child tells its parent through out.
 func sent(t *testing.T) (e errand, out *os.File, ok bool) {
 	text := os.Getenv(errandVariable)
 	if text == "" {

@@ -5,25 +5,28 @@ import (
 	"time"
 )
 
-// A register is the store's clock, and the second that a take last read from it.
+// A secondClock is the store's clock in whole seconds, and the second that a take last read from
+// it.
 //
-// A take reads the clock once, and before it counts it checks that the register still shows its second. So takes that spend
-// have, in the order in which they are counted, seconds that never run backwards, whichever processors they ran on, and the
-// clock is not read again while two of them contend for one word. A take that spends nothing may see the next second a moment
-// before one that is just being counted in the last: each is right at its own second, which was the clock's during the take.
-type register struct {
+// A take reads the clock once. Before it counts, it checks that no other take has read a different
+// second meanwhile (isAt). So the seconds of takes that spend never run backwards in the order in
+// which they are counted, on any number of processors, and the clock is not read again while takes
+// contend for one word. A take that spends nothing may see the next second just before another is
+// counted in the last one. Both are right: each second was the clock's during its take.
+type secondClock struct {
 	wall   int64     // Unix nanoseconds of start
 	start  time.Time // with the monotonic clock's reading
 	source func() time.Time
-	_      [64]byte // its own cache line: all read it, and it is written once a second
+	_      [64]byte // a cache line of its own: every take reads second, which changes once a second
 	second atomic.Int64
-	ticked atomic.Bool // a second has begun since somebody took note
+	ticked atomic.Bool // a second has begun since this was last reset
 	_      [52]byte
 }
 
-// newRegister returns the clock of source, or of the machine where that is nil: its wall clock now, then its monotonic one.
-func newRegister(source func() time.Time) *register {
-	r := &register{source: source}
+// newSecondClock returns a clock that starts at the wall clock of source and advances by the
+// difference of its readings. A nil source is time.Now, which advances by the monotonic clock.
+func newSecondClock(source func() time.Time) *secondClock {
+	r := &secondClock{source: source}
 	if source == nil {
 		r.start = time.Now()
 	} else {
@@ -34,8 +37,8 @@ func newRegister(source func() time.Time) *register {
 	return r
 }
 
-// read returns the whole Unix seconds, rounded down.
-func (r *register) read() int64 {
+// read returns the Unix time in whole seconds, rounded down.
+func (r *secondClock) read() int64 {
 	var passed time.Duration
 	if r.source == nil {
 		passed = time.Since(r.start) // cheaper than time.Now
@@ -46,21 +49,21 @@ func (r *register) read() int64 {
 	return min(max(now, 0), maxSecond-longest) // what a word can hold
 }
 
-// now reads the clock and has the register show it. A reading that is before what the register showed already when it was
-// made is that of a clock that was set back, and is taken for what it is (D6).
-func (r *register) now() int64 {
+// now reads the clock and stores the second. A second before the stored one means that the clock
+// was set back, and it is taken as it is: the store owns the clock (D6).
+func (r *secondClock) now() int64 {
 	for {
-		shown := r.second.Load()
+		last := r.second.Load()
 		now := r.read()
-		if now == shown {
+		if now == last {
 			return now
 		}
-		if r.second.CompareAndSwap(shown, now) {
+		if r.second.CompareAndSwap(last, now) {
 			r.ticked.Store(true)
 			return now
 		}
 	}
 }
 
-// shows reports whether now is still the second.
-func (r *register) shows(now int64) bool { return r.second.Load() == now }
+// isAt reports whether now is still the last second that any take has read.
+func (r *secondClock) isAt(now int64) bool { return r.second.Load() == now }

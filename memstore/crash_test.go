@@ -41,7 +41,7 @@ type file struct {
 
 func newFile(t *testing.T) *file {
 	t.Helper()
-	return &file{T: t, path: filepath.Join(t.TempDir(), "counters"), memory: memstore.LeastMemory, clock: storetest.StartManualClock()}
+	return &file{T: t, path: filepath.Join(t.TempDir(), "counters"), memory: memstore.MinMemory, clock: storetest.StartManualClock()}
 }
 
 func (f *file) options() memstore.Options {
@@ -106,7 +106,8 @@ func TestARestartKeepsCountsAndResets(t *testing.T) {
 	}
 }
 
-// Where the machine's clock was set back while no process ran, counts stay and a window ends at most one length from now.
+// Where the machine's clock was set back while no process ran, counts stay and a window ends at
+// most one length from now.
 func TestARestartOnAClockThatWasSetBackKeepsTheCount(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
@@ -143,7 +144,8 @@ func TestARestartAfterADayFindsEverythingRestored(t *testing.T) {
 	}
 }
 
-// Two processes would each count for themselves: the second one is told who the first is, until that one is gone.
+// Two processes would each count for themselves: the second one is told who the first is, until
+// that one is gone.
 func TestAFileThatIsHeldIsRefusedAndSaysByWhom(t *testing.T) {
 	if e, out, ok := sent(t); ok {
 		s, err := memstore.New(e.options())
@@ -263,7 +265,8 @@ func TestTheFileIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// written returns the bytes of a file in which 500 keys have spent 2 of 3, and the options it was written with.
+// written returns the bytes of a file in which 500 keys have spent 2 of 3, and the options it was
+// written with.
 func written(t *testing.T) (*file, []byte) {
 	t.Helper()
 	f := newFile(t)
@@ -283,7 +286,8 @@ func written(t *testing.T) (*file, []byte) {
 
 func threeADay(i int) weir.Charge { return charge("three", 3, day, fmt.Sprint("address ", i), "agent") }
 
-// What is not a file of counts, or no longer one, is set aside with a line about it or refused; never trusted, never lost.
+// What is not a file of counts, or no longer one, is set aside with a line about it or refused;
+// never trusted, never lost.
 func TestAFileThatIsNotOneIsSetAsideOrRefused(t *testing.T) {
 	valid, b := written(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -323,8 +327,8 @@ func (f *file) with(t *testing.T, b []byte) *file {
 	return other
 }
 
-// distrusted opens what is not a file of counts: an error that names it, or an empty store, a line in the log and the
-// bytes kept in another file.
+// distrusted opens what is not a file of counts: an error that names it, or an empty store, a line
+// in the log and the bytes kept in another file.
 func (f *file) distrusted(what string, b []byte) *memstore.Store {
 	f.Helper()
 	s, err := memstore.New(f.options())
@@ -373,7 +377,8 @@ func TestAnEmptyFileIsAsNone(t *testing.T) {
 	f.stands(f.open(), threeADay(1), 1, day)
 }
 
-// A flipped bit in what says how to read the counts is noticed. Where the counts are none the worse, it may be none there.
+// A flipped bit in what says how to read the counts is noticed. Where the counts are none the
+// worse, it may be none there.
 func TestAFlippedBitInTheHeaderIsNoticed(t *testing.T) {
 	valid, b := written(t)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -406,11 +411,12 @@ func TestAFlippedBitInTheHeaderIsNoticed(t *testing.T) {
 	}
 }
 
-// What was written under one bound opens under another: every count is there, and nobody has more than the limit.
+// What was written under one bound opens under another: every count is there, and nobody has more
+// than the limit.
 func TestAFileOpensUnderAnotherBound(t *testing.T) {
 	f := newFile(t)
 	const keys, limit = 70_000, 3 // more than fit into the least memory
-	for n, memory := range []int64{16 << 20, memstore.LeastMemory, 64 << 20, 2 * memstore.LeastMemory} {
+	for n, memory := range []int64{16 << 20, memstore.MinMemory, 64 << 20, 2 * memstore.MinMemory} {
 		f.memory = memory
 		s := f.open()
 		for i := range keys {
@@ -425,8 +431,8 @@ func TestAFileOpensUnderAnotherBound(t *testing.T) {
 	}
 }
 
-// Under a smaller bound than the file needs, newcomers take what places there are and then share. As windows end it
-// shrinks to what the bound allows, and everybody has a budget of its own again.
+// Under a smaller bound than the file needs, newcomers take what places there are and then share.
+// As windows end it shrinks to what the bound allows, and everybody has a budget of its own again.
 func TestAFileLargerThanTheBoundShrinksAsItsWindowsEnd(t *testing.T) {
 	f := newFile(t)
 	f.memory = 16 << 20
@@ -435,7 +441,7 @@ func TestAFileLargerThanTheBoundShrinksAsItsWindowsEnd(t *testing.T) {
 		take(t, s, charge("hour", 1, 3600, fmt.Sprint(i)))
 	}
 	f.close(s)
-	f.memory = memstore.LeastMemory
+	f.memory = memstore.MinMemory
 	s = f.open()
 	for i := range 20_000 {
 		if take(t, s, charge("minute", 1, 60, fmt.Sprint(i))); take(t, s, charge("minute", 1, 60, fmt.Sprint(i))).Allowed {

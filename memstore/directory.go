@@ -6,22 +6,22 @@ import (
 	"unsafe"
 )
 
-// A segment is a small hash table of its own: lines with open addressing, for one range of positions. Its memory holds
-// nothing but entries; this is what is known about it beside them.
+// A segment is a small hash table with open addressing for one range of positions. Its memory,
+// lines, holds entries only; the struct holds everything else.
 type segment struct {
 	id    uint32
 	lines unsafe.Pointer
 	scope scope
 
-	mu       sync.Mutex // held to add keys and to rewrite; in order of id where several are
-	gone     bool       // rewritten into others: look again
-	checked  bool       // nothing is left in it of a process that died
-	occupied int        // slots that are not vacant; -1: nobody has counted yet
-	live     int        // windows open when they were last counted,
-	counted  int64      // in this second
+	mu       sync.Mutex // held to add keys and to rewrite; several are locked in order of id
+	gone     bool       // rewritten into other segments: look the position up again
+	checked  bool       // check has repaired what a killed process left behind
+	occupied int        // slots that are not vacant; -1 if they were not counted yet
+	live     int        // open windows when they were last counted
+	counted  int64      // the second in which live was counted
 }
 
-// A scope is a range of positions: all whose first depth bits are those of prefix.
+// A scope is the range of positions whose first depth bits are those of prefix.
 type scope struct {
 	prefix uint64
 	depth  uint8
@@ -31,26 +31,26 @@ func (s scope) covers(position uint64) bool {
 	return s.depth == 0 || (position^s.prefix)>>(64-s.depth) == 0
 }
 
-// end returns the first position after s, or 0 where there is none.
+// end returns the first position after s, or 0 if s is the last.
 func (s scope) end() uint64 { return s.prefix + 1<<(64-s.depth) }
 
-// halves returns the two scopes that s consists of.
+// halves returns the two scopes into which s splits.
 func (s scope) halves() [2]scope {
 	return [2]scope{{s.prefix, s.depth + 1}, {s.prefix | 1<<(63-s.depth), s.depth + 1}}
 }
 
-// whole returns the scope that s is a half of, and buddy its other half.
-func (s scope) whole() scope {
+// parent returns the scope of which s is one half, and buddy the other half of that.
+func (s scope) parent() scope {
 	return scope{s.prefix &^ (1 << (64 - s.depth)), s.depth - 1}
 }
 
 func (s scope) buddy() scope { return scope{s.prefix ^ 1<<(64-s.depth), s.depth} }
 
-// A directory finds the segment of a position by its first bits. Its size never changes: a table that needs more bits makes
-// a new one. Takes read it without a lock; whoever changes it holds the table's.
+// A directory maps the first bits of a position to its segment. Its size is fixed: a table that
+// needs more bits makes a new one. Takes read it without a lock; a writer holds table.mu.
 type directory struct {
-	shift    uint             // 64 less the number of bits, of which there is one at least
-	lines    []unsafe.Pointer // what a hit needs, and nothing else
+	shift    uint             // 64 minus the number of bits, which is at least 1
+	lines    []unsafe.Pointer // of each segment: all that a hit needs
 	segments []atomic.Pointer[segment]
 }
 
@@ -72,7 +72,7 @@ func (d *directory) segmentOf(position uint64) *segment {
 	return d.segments[position>>(d.shift&63)].Load()
 }
 
-// put has all positions of seg's scope lead to seg.
+// put maps all positions of seg's scope to seg.
 func (d *directory) put(seg *segment) {
 	first := seg.scope.prefix >> (d.shift & 63)
 	for i := first; i < first+1<<(d.depth()-seg.scope.depth); i++ {
@@ -81,7 +81,7 @@ func (d *directory) put(seg *segment) {
 	}
 }
 
-// deeper returns a directory of at least depth bits that says the same.
+// deeper returns a directory with depth bits and the same segments.
 func (d *directory) deeper(depth uint8) *directory {
 	out := newDirectory(depth)
 	step := 1 << (depth - d.depth())
@@ -93,7 +93,7 @@ func (d *directory) deeper(depth uint8) *directory {
 	return out
 }
 
-// void returns d leading nowhere: to a segment without entries, which nobody can lock.
+// void maps all positions of d to lines without entries, and to no segment that could be locked.
 func (d *directory) void(segmentBytes int64) *directory {
 	lines := unsafe.Pointer(unsafe.SliceData(make([]line, segmentBytes/lineBytes)))
 	for i := range d.lines {

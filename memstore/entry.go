@@ -8,21 +8,23 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// An entry is one window of one key, in 16 bytes: who, and how much until when.
+// An entry is one window of one key, in 16 bytes.
 //
-// The word holds the count in its low 31 bits, the reset (Unix seconds) in the next 32, and on top whether it is frozen:
-// while it is, only whoever froze it writes it. The word is kept combined (XOR) with the hash, so that a compare-and-swap
-// of it also compares whose it is: a slot that has passed to another key is never charged for the former one, however
-// long a take was held up between its look and its swap.
+// The word holds the count in its low 31 bits, the reset (Unix seconds) in the next 32, and the
+// frozen bit on top. While it is frozen, only the take that froze it may write it. The word is
+// stored XORed with the hash, so that a compare-and-swap of the word also compares the key. A slot
+// that was reassigned to another key is therefore never charged for the former one, however long a
+// take was delayed between its read and its swap.
 type entry struct {
 	hash atomic.Uint64
 	word atomic.Uint64
 }
 
-// What the hash of a slot without an owner says; no key's hash is either.
+// The hash of a slot that no key owns. No key's hash has one of these values.
 const (
-	vacant uint64 = 0 // never used since the segment was made: a probe ends at a line with a vacant slot
-	passed uint64 = 1 // between two owners
+	// not used since the segment was made: a probe ends at a line with a vacant slot
+	vacant  uint64 = 0
+	claimed uint64 = 1 // claimed by a locked take, and not assigned yet
 )
 
 const frozen uint64 = 1 << 63
@@ -30,8 +32,7 @@ const frozen uint64 = 1 << 63
 // maxSecond is the latest reset that a word can hold, in the year 2106.
 const maxSecond = 1<<32 - 1
 
-// pack returns the word of a window. A count or a reset that no policy allows is brought down to the greatest there is: it must
-// not spill.
+// pack returns the word of a window. It clamps count and reset to what their bits can hold.
 func pack(u weir.Used, hash uint64) uint64 {
 	return (uint64(min(u.Reset, maxSecond))<<31 | uint64(min(u.Count, weir.MaxLimit))) ^ hash
 }
@@ -41,23 +42,25 @@ func unpack(word, hash uint64) weir.Used {
 	return weir.Used{Count: int64(word & (1<<31 - 1)), Reset: int64(word >> 31 & maxSecond)}
 }
 
-// isHeld reports whether a word may not be written: it is frozen, or the memory under it has been cleared for another use,
-// which a take that was held up can see happen. (No word in use is 0, but for odds of 1 in 2⁶⁴.)
-func isHeld(word, hash uint64) bool { return word == 0 || (word^hash)&frozen != 0 }
+// isBusy reports whether a word must not be written: it is frozen, or its memory has been cleared
+// for another use, which a delayed take can observe. (A word in use is 0 with a probability of
+// 2⁻⁶⁴.)
+func isBusy(word, hash uint64) bool { return word == 0 || (word^hash)&frozen != 0 }
 
-// spins is how often a take looks at an entry that another holds before it takes the locked path, which waits.
+// spins is how often a take reads an entry that another take has frozen before it falls back to the
+// locked path, which waits.
 const spins = 64
 
-// freeze keeps all others from writing the entry and returns its word as it was, or not ok where it is no longer hash's,
-// or was not let go in time.
+// freeze freezes the entry and returns its word before that. It returns false if the entry is no
+// longer that of hash, or if another take kept it frozen for too long.
 func (e *entry) freeze(hash uint64) (word uint64, ok bool) {
 	for n := range spins {
 		word = e.word.Load()
 		if e.hash.Load() != hash {
 			return 0, false
 		}
-		if isHeld(word, hash) {
-			yield(n)
+		if isBusy(word, hash) {
+			spinWait(n)
 			continue
 		}
 		if e.word.CompareAndSwap(word, word^frozen) {
@@ -67,24 +70,25 @@ func (e *entry) freeze(hash uint64) (word uint64, ok bool) {
 	return 0, false
 }
 
-// await freezes an entry whose segment the caller has locked: whoever holds it lets go soon.
+// await freezes an entry of a segment that the caller has locked, and waits until it can.
 func (e *entry) await(hash uint64) (word uint64) {
 	for n := 0; ; n++ {
 		if word, ok := e.freeze(hash); ok {
 			return word
 		}
-		yield(n)
+		spinWait(n)
 	}
 }
 
-// yield passes the time until an entry is let go: at first by looking again, then by letting others run.
-func yield(n int) {
+// spinWait is called in the nth turn of a loop that waits for an entry: every 16th turn it yields
+// the processor.
+func spinWait(n int) {
 	if n%16 == 15 {
 		runtime.Gosched()
 	}
 }
 
-// address orders entries for whoever freezes several.
+// address is the order in which a take freezes several entries.
 func address(e *entry) uintptr { return uintptr(unsafe.Pointer(e)) }
 
 const (
@@ -92,7 +96,7 @@ const (
 	lineBytes = perLine * int64(unsafe.Sizeof(entry{})) // one cache line
 )
 
-// A line is what one cache line holds. Its slots are filled in order.
+// A line is one cache line of slots, which are filled in order.
 type line [perLine]entry
 
 // at returns line i of a segment.
@@ -100,8 +104,8 @@ func at(lines unsafe.Pointer, i uint64) *line {
 	return (*line)(unsafe.Add(lines, int64(i)*lineBytes))
 }
 
-// probe returns the entry of hash in the segment of mask+1 lines, or nil where it has none. Without the segment's lock, nil
-// only means that one must look again with it.
+// probe returns the entry of hash in a segment of mask+1 lines, or nil if it has none. If the
+// caller does not hold the segment's lock, nil may be outdated: it must probe again with the lock.
 func probe(lines unsafe.Pointer, hash, mask uint64) *entry {
 	i := hash & mask
 	for range mask + 1 {

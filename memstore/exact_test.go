@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// The contract holds also where a take is interrupted between its reading of the clock and what it does then.
+// The contract holds also where a take is interrupted between its reading of the clock and what it
+// does then.
 func TestATakeThatIsInterruptedAtTheClockIsExact(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		clock := storetest.StartManualClock()
@@ -33,8 +34,8 @@ func TestATakeThatIsInterruptedAtTheClockIsExact(t *testing.T) {
 	})
 }
 
-// While the table grows from nothing, many times over, under everybody's hands, each key is admitted exactly its limit,
-// alone and together with another.
+// While the table grows from nothing, many times over, under everybody's hands, each key is
+// admitted exactly its limit, alone and together with another.
 func TestGrowthUnderLoadIsExact(t *testing.T) {
 	const keys, limit, callers = 30_000, 3, 4
 	clock := storetest.StartManualClock()

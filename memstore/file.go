@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// ErrNoMapping is why New refuses Options.File on a system on which counts are kept in memory only.
+// ErrNoMapping is wrapped by the error of New if Options.File is set on a system other than Linux.
 var ErrNoMapping = errors.New("counts in a file need Linux")
 
-// An InUseError says that another process holds the file.
+// An InUseError means that another process has locked the file.
 type InUseError struct {
 	File string
-	Name string // Options.Name of the holder; empty where it has not said yet
-	PID  int    // of the holder; 0 where it has not said yet
+	Name string // Options.Name of the other process; empty if it is not known
+	PID  int    // of the other process; 0 if it is not known
 }
 
-// Error names the holder.
+// Error names the file and the other process.
 func (e *InUseError) Error() string {
 	name := e.Name
 	if name == "" {
@@ -30,17 +30,17 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("the counts in %s are in use by %s, process %d", e.File, name, e.PID)
 }
 
-// A distrust is why a file is set aside and not read.
-type distrust struct{ why error }
+// A corruptError describes the damage of a file that is to be set aside.
+type corruptError struct{ reason error }
 
-func (d *distrust) Error() string { return d.why.Error() }
+func (e *corruptError) Error() string { return e.reason.Error() }
 
-// setAside renames a file that cannot be trusted, and says so.
-func setAside(file string, why *distrust, log *slog.Logger, says string) error {
+// setAside renames a damaged file and logs message.
+func setAside(file string, damage *corruptError, log *slog.Logger, message string) error {
 	to := fmt.Sprintf("%s.set-aside-%d", file, time.Now().UnixNano())
 	if err := os.Rename(file, to); err != nil {
-		return fmt.Errorf("set aside %s, which cannot be read (%w): %w", file, why, err)
+		return fmt.Errorf("set aside %s, which is damaged (%w): %w", file, damage, err)
 	}
-	log.Error(says, "file", file, "reason", why.Error(), "kept", to)
+	log.Error(message, "file", file, "reason", damage.Error(), "kept", to)
 	return nil
 }

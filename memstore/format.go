@@ -9,9 +9,10 @@ import (
 	"slices"
 )
 
-// The file: a page of header, then chunks, each a page that says what its 32 segments hold and then the segments. Nothing
-// is written but through the mapping; all integers are little-endian. What may not be trusted after a crash of the machine
-// has a checksum: the header's fixed part, and each segment's record.
+// The file has one page of header and then chunks. A chunk is one page of records, which describe
+// its 32 segments, and the segments. The file is written only through the mapping. Integers are
+// little-endian. The fixed part of the header and every record have a checksum, because a crash of
+// the machine can damage them.
 
 const (
 	magic       = "weircnt\n"
@@ -27,7 +28,7 @@ const (
 	atSeed         = 16 // two uint64
 	atChecksum     = 32 // uint32, CRC-32C of all before it
 	atState        = 64 // uint64
-	atBoot         = 72 // 16 bytes: which start of the machine wrote last
+	atBoot         = 72 // 16 bytes: the boot ID under which the file was last opened
 	atSharedUntil  = 128
 
 	stateOpen   = 1
@@ -36,7 +37,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// header returns the first bytes of a new file.
+// header returns the header of a new file.
 func header(segmentBytes int64, s seed) []byte {
 	b := make([]byte, headerBytes)
 	copy(b, magic)
@@ -49,18 +50,18 @@ func header(segmentBytes int64, s seed) []byte {
 	return b
 }
 
-// parseHeader reads what header wrote. An error says why the file cannot be trusted.
+// parseHeader reads what header wrote. The error describes how the file is damaged.
 func parseHeader(b []byte) (segmentBytes int64, s seed, err error) {
 	switch {
 	case len(b) < headerBytes:
 		return 0, s, fmt.Errorf("it has %d bytes, too few for a header", len(b))
 	case string(b[:len(magic)]) != magic:
-		return 0, s, errors.New("it is no file of counts")
+		return 0, s, errors.New("it is not a file of counts")
 	case binary.LittleEndian.Uint32(b[atChecksum:]) != crc32.Checksum(b[:atChecksum], castagnoli):
 		return 0, s, errors.New("its header is damaged")
 	}
 	if v := binary.LittleEndian.Uint32(b[atVersion:]); v != version {
-		return 0, s, fmt.Errorf("it has format %d, and format %d is known", v, version)
+		return 0, s, fmt.Errorf("its format is %d; only %d is supported", v, version)
 	}
 	segmentBytes = int64(binary.LittleEndian.Uint32(b[atSegmentBytes:]))
 	if segmentBytes < 2*lineBytes || segmentBytes > 1<<20 || bits.OnesCount64(uint64(segmentBytes)) != 1 {
@@ -69,19 +70,19 @@ func parseHeader(b []byte) (segmentBytes int64, s seed, err error) {
 	return segmentBytes, seed{binary.LittleEndian.Uint64(b[atSeed:]), binary.LittleEndian.Uint64(b[atSeed+8:])}, nil
 }
 
-// A record says which positions a segment holds. The serial grows with every segment that is published: of two that hold the
-// same position, the younger one is right.
+// A record describes which positions a segment holds. Every published segment has a greater serial
+// than the one before: if two hold the same position, the one with the greater serial counts.
 type record struct {
 	id     uint32
 	scope  scope
 	serial uint64
 }
 
-// greatestSerial leaves room for more; no store comes near.
-const greatestSerial = 1 << 39
+// maxSerial is the greatest serial that a record may have. No store comes near it.
+const maxSerial = 1 << 39
 
-// encode returns the record's two words. The first has the prefix and, after its last bit, a 1; the second is zero for a
-// free segment, and otherwise the serial and 24 bits of a checksum.
+// encode returns the record's two words. The first is the prefix with a 1 after its last bit. The
+// second is the serial and 24 bits of a checksum; that of a free segment is 0.
 func (r record) encode() (first, second uint64) {
 	first = r.scope.prefix | 1<<(63-r.scope.depth)
 	return first, r.serial<<24 | checksum(r.id, first, r.serial)
@@ -95,13 +96,13 @@ func checksum(id uint32, first, serial uint64) uint64 {
 	return uint64(crc32.Checksum(b[:], castagnoli) & (1<<24 - 1))
 }
 
-// decode reads a record; false where the segment is free.
+// decode reads a record. used is false if the segment is free.
 func decode(id uint32, first, second uint64) (r record, used bool, err error) {
 	if second == 0 {
 		return r, false, nil
 	}
 	r = record{id: id, serial: second >> 24}
-	if first == 0 || second&(1<<24-1) != checksum(id, first, r.serial) || r.serial > greatestSerial {
+	if first == 0 || second&(1<<24-1) != checksum(id, first, r.serial) || r.serial > maxSerial {
 		return r, false, fmt.Errorf("the record of segment %d is damaged", id)
 	}
 	low := bits.TrailingZeros64(first)
@@ -109,10 +110,11 @@ func decode(id uint32, first, second uint64) (r record, used bool, err error) {
 	return r, true, nil
 }
 
-// settle finds out which of the recorded segments hold what, by age: of those that were being rewritten when a process was
-// killed, both the old and the fresh ones may be recorded. It returns the segments in use, with the scope that is left to
-// them, the scopes that none has, which only a power cut explains, and the greatest serial.
-func settle(records []record) (use []record, gaps []scope, greatest uint64, err error) {
+// resolveRecords decides by serial which of the recorded segments hold which positions: if a
+// process was killed during a rewrite, both the old and the new segments may be recorded. It
+// returns the segments in use with the scope that is left to them, the scopes that no segment has,
+// which only a power cut can cause, and the greatest serial.
+func resolveRecords(records []record) (use []record, gaps []scope, serial uint64, err error) {
 	slices.SortFunc(records, func(a, b record) int {
 		if a.serial < b.serial {
 			return -1
@@ -122,12 +124,13 @@ func settle(records []record) (use []record, gaps []scope, greatest uint64, err 
 	depth := uint8(1)
 	for _, r := range records {
 		depth = max(depth, r.scope.depth)
-		greatest = max(greatest, r.serial)
+		serial = max(serial, r.serial)
 	}
-	if int(depth) > bits.Len(uint(len(records)))+8 { // splits follow the spread of a keyed hash
+	// impossible, since a keyed hash spreads evenly
+	if int(depth) > bits.Len(uint(len(records)))+8 {
 		return nil, nil, 0, fmt.Errorf("a segment is split %d times among %d", depth, len(records))
 	}
-	holder := make([]int32, 1<<depth) // the place in records, plus one
+	holder := make([]int32, 1<<depth) // index in records plus one
 	for i, r := range records {
 		first := r.scope.prefix >> (64 - depth)
 		for j := range uint64(1) << (depth - r.scope.depth) {
@@ -138,7 +141,8 @@ func settle(records []record) (use []record, gaps []scope, greatest uint64, err 
 	for i, h := range holder {
 		held[h].add(uint64(i))
 	}
-	lost := make([]bool, len(records)+1) // what leads nowhere: a place that nobody holds, or a left-over that is not one scope
+	// index 0: places without a record; others: what is left is not one scope
+	lost := make([]bool, len(records)+1)
 	lost[0] = true
 	for i, r := range records {
 		if held[i+1].n == 0 {
@@ -157,15 +161,15 @@ func settle(records []record) (use []record, gaps []scope, greatest uint64, err 
 			gaps = append(gaps, scope{uint64(i) << (64 - depth), depth})
 		}
 	}
-	return use, whole(gaps), greatest, nil
+	return use, mergeScopes(gaps), serial, nil
 }
 
-// whole puts scopes together, two halves at a time; they come in ascending order.
-func whole(scopes []scope) []scope {
+// mergeScopes joins scopes, which are in ascending order, with their buddies for as long as it can.
+func mergeScopes(scopes []scope) []scope {
 	var out []scope
 	for _, s := range scopes {
 		for len(out) > 0 && s.depth > 0 && out[len(out)-1] == s.buddy() && s.prefix > s.buddy().prefix {
-			s = s.whole()
+			s = s.parent()
 			out = out[:len(out)-1]
 		}
 		out = append(out, s)
@@ -173,7 +177,7 @@ func whole(scopes []scope) []scope {
 	return out
 }
 
-// A scopeSum collects places of a directory, in ascending order.
+// A scopeSum is a set of places in a directory, added in ascending order.
 type scopeSum struct {
 	first, last, n uint64
 }
@@ -186,7 +190,8 @@ func (s *scopeSum) add(place uint64) {
 	s.n++
 }
 
-// scope returns what was collected, if that is one scope: splits that a kill cut short leave the whole, a half, a quarter, …
+// scope returns the set as a scope, or false if it is not one. A split that was interrupted by a
+// kill leaves the whole scope, a half, a quarter, and so on.
 func (s *scopeSum) scope(depth uint8) (scope, bool) {
 	if s.last-s.first+1 != s.n || bits.OnesCount64(s.n) != 1 || s.first%s.n != 0 {
 		return scope{}, false

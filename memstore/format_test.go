@@ -16,7 +16,8 @@ import (
 
 var writeFormat = flag.Bool("write-format", false, "write testdata/counters-1.gz anew; only before a format is first released")
 
-// Whatever format comes next, the first one is read: 100 keys of a limit of 5 that have spent from none to 4.
+// Whatever format comes next, the first one is read: 100 keys of a limit of 5 that have spent from
+// none to 4.
 func TestTheFirstFormatIsRead(t *testing.T) {
 	const packed = "testdata/counters-1.gz"
 	file := filepath.Join(t.TempDir(), "counters")
@@ -52,7 +53,7 @@ func TestTheFirstFormatIsRead(t *testing.T) {
 }
 
 func writeFirstFormat(t *testing.T, packed, file string, clock *storetest.ManualClock) {
-	s, err := open(Options{File: file, Memory: LeastMemory, Now: clock.Now, Log: discard}, 8)
+	s, err := open(Options{File: file, Memory: MinMemory, Now: clock.Now, Log: discard}, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,8 @@ func writeFirstFormat(t *testing.T, packed, file string, clock *storetest.Manual
 	os.Remove(file)
 }
 
-// What kills in the middle of rewriting leave behind is put in order by age; what no kill can leave is distrusted.
+// What kills in the middle of rewriting leave behind is put in order by age; what no kill can leave
+// is distrusted.
 func TestSegmentsAreSettledByAge(t *testing.T) {
 	const half, quarter = 1 << 63, 1 << 62
 	for _, test := range []struct {
@@ -104,15 +106,15 @@ func TestSegmentsAreSettledByAge(t *testing.T) {
 		{"three quarters", []record{{0, scope{0, 0}, 1}, {1, scope{0, 2}, 2}}, []record{{1, scope{0, 2}, 2}}, []scope{{quarter, 2}, {half, 1}}},
 		{"splits without end", []record{{0, scope{0, 0}, 1}, {1, scope{0, 40}, 2}}, nil, nil},
 	} {
-		use, gaps, _, err := settle(test.records)
+		use, gaps, _, err := resolveRecords(test.records)
 		if (err == nil) != (test.want != nil) || err == nil && (!slices.Equal(use, test.want) || !slices.Equal(gaps, test.gaps)) {
 			t.Errorf("%s: %+v, gaps %+v, %v", test.name, use, gaps, err)
 		}
 	}
 }
 
-// A process that died in the middle of a take held entries. Whatever the file says about how it was closed, the next one lets
-// them go, with the count that they had.
+// A process that died in the middle of a take held entries. Whatever the file says about how it was
+// closed, the next one lets them go, with the count that they had.
 func TestEntriesThatTheDeadHeldAreLetGo(t *testing.T) {
 	for _, state := range []uint64{stateOpen, stateClosed} {
 		clock := storetest.StartManualClock()
@@ -153,7 +155,7 @@ func TestTheEndOfTimeHoldsNothingUp(t *testing.T) {
 
 // A watchedGround calls watch after every change of a record, as if the process were killed there.
 type watchedGround struct {
-	ground
+	backing
 	records map[uint32]record
 	serial  uint64
 	watch   func()
@@ -170,15 +172,15 @@ func (g *watchedGround) withdraw(id uint32) {
 	g.watch()
 }
 
-// Killed after any one change of the file's records, while segments are split, cleaned and merged, it has every key with its
-// count where the next process will look.
+// Killed after any one change of the file's records, while segments are split, cleaned and merged,
+// it has every key with its count where the next process will look.
 func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Now: clock.Now}, smallLines)
 	live := map[uint64]int64{} // hash to count
 	checks := 0
 	var taking uint64 // whose count may be one more already
-	g := &watchedGround{ground: s.table.arena.ground, records: map[uint32]record{}, watch: func() {}}
+	g := &watchedGround{backing: s.table.arena.backing, records: map[uint32]record{}, watch: func() {}}
 	for position := uint64(0); ; {
 		seg := s.table.segmentAt(position)
 		g.publish(seg.id, seg.scope)
@@ -186,14 +188,14 @@ func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
 			break
 		}
 	}
-	s.table.arena.ground = g
+	s.table.arena.backing = g
 	g.watch = func() {
 		checks++
 		var records []record
 		for _, r := range g.records {
 			records = append(records, r)
 		}
-		use, gaps, _, err := settle(records)
+		use, gaps, _, err := resolveRecords(records)
 		if err != nil || len(gaps) > 0 {
 			t.Fatalf("after %d changes: gaps %v, %v", checks, gaps, err)
 		}
@@ -240,10 +242,11 @@ func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
 	}
 }
 
-// Killed in its very first start, when the file had room and nothing was recorded yet, the next one uses that room.
+// Killed in its very first start, when the file had room and nothing was recorded yet, the next one
+// uses that room.
 func TestAFileThatWasOnlyExtendedIsUsed(t *testing.T) {
 	clock := storetest.StartManualClock()
-	o := Options{File: filepath.Join(t.TempDir(), "counters"), Memory: LeastMemory, Now: clock.Now}
+	o := Options{File: filepath.Join(t.TempDir(), "counters"), Memory: MinMemory, Now: clock.Now}
 	s := newStore(t, o, 64)
 	b := header(s.table.arena.segmentBytes, s.seed)
 	b = append(b, make([]byte, recordsPage+chunkSegments*s.table.arena.segmentBytes)...)
@@ -255,7 +258,7 @@ func TestAFileThatWasOnlyExtendedIsUsed(t *testing.T) {
 	for n := uint64(0); s.shared.Load() == 0; n++ { // up to the bound
 		s.mustTake(t, charge(n, 5))
 	}
-	if info, err := os.Stat(o.File); err != nil || info.Size() > 2*LeastMemory {
-		t.Errorf("the file has %d bytes (%v) under a bound of %d", info.Size(), err, LeastMemory)
+	if info, err := os.Stat(o.File); err != nil || info.Size() > 2*MinMemory {
+		t.Errorf("the file has %d bytes (%v) under a bound of %d", info.Size(), err, MinMemory)
 	}
 }

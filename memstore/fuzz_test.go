@@ -28,7 +28,7 @@ func damage(valid, data []byte) []byte {
 			b[at] ^= data[5]
 		case 1: // in the first page
 			b[at%min(4096, len(b))] ^= data[5]
-		case 2: // an entry's worth, from elsewhere
+		case 2: // an entry's worth, from remapped
 			copy(b[at&^15:], valid[from*16%len(valid):][:min(16, len(valid)-from*16%len(valid))])
 		case 3: // a line's worth
 			copy(b[at&^63:], valid[from*64%len(valid):][:min(64, len(valid)-from*64%len(valid))])
@@ -53,8 +53,8 @@ const (
 	kinds
 )
 
-// Whatever is in the file, opening it and counting in it neither panics nor hangs, and what a limit of 3 admits from then
-// on is never more than 3.
+// Whatever is in the file, opening it and counting in it neither panics nor hangs, and what a limit
+// of 3 admits from then on is never more than 3.
 func FuzzOpen(f *testing.F) {
 	var valid [kinds][]byte
 	valid[closed], valid[open] = smallFiles(f)
@@ -67,7 +67,8 @@ func FuzzOpen(f *testing.F) {
 			f.Add(kind, []byte{op, 0, 0x21, 0, 0, 128, 0, op + 1, 0, 0x80, 0, 0, 9, 0})
 		}
 	}
-	for _, what := range [][3]byte{{0, 128, 0}, {5, 8, 0}, {5, 16, 0}, {3, 1, 2}} { // what a line of the table may suffer
+	// what a line of the table may suffer
+	for _, what := range [][3]byte{{0, 128, 0}, {5, 8, 0}, {5, 16, 0}, {3, 1, 2}} {
 		var data []byte
 		for i := range uint32(100) {
 			data = append(data, what[0])
@@ -95,7 +96,8 @@ func FuzzOpen(f *testing.F) {
 		case <-done:
 		case <-time.After(patience):
 			stacks := make([]byte, 1<<16)
-			panic("it hangs:\n" + string(stacks[:runtime.Stack(stacks, true)])) // so that the goroutine that hangs goes too
+			// so that the goroutine that hangs goes too
+			panic("it hangs:\n" + string(stacks[:runtime.Stack(stacks, true)]))
 		}
 	})
 }
@@ -103,11 +105,12 @@ func FuzzOpen(f *testing.F) {
 // fuzzKeys are so many that a few hundred more make the table grow.
 const fuzzKeys = 5000
 
-// smallFiles returns a file in which each key has spent 2 of 3, as its process left it and as a kill would have.
+// smallFiles returns a file in which each key has spent 2 of 3, as its process left it and as a
+// kill would have.
 func smallFiles(tb testing.TB) (closed, open []byte) {
 	path := filepath.Join(tb.TempDir(), "counters")
 	clock := storetest.StartManualClock()
-	s, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory, Now: clock.Now, File: path})
+	s, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: clock.Now, File: path})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -134,7 +137,7 @@ func openAndTake(t *testing.T, path string) {
 	clock := storetest.StartManualClock()
 	var admitted [fuzzKeys + 100]int
 	for round := range 2 {
-		s, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory, Now: clock.Now, File: path})
+		s, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: clock.Now, File: path})
 		if err != nil {
 			return // refused, with an error
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,44 +14,46 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// mostGrants bounds the grants that are in force at a time: a map of about a megabyte.
-const mostGrants = weir.MaxGrants
+// maxGrants bounds the grants in force at a time. Their map takes about a megabyte.
+const maxGrants = weir.MaxGrants
 
-// A holder stands for one key that has a grant: 128 bits of its keyed hash, since grants are few and must meet nobody else.
-type holder struct{ hi, lo uint64 }
+// A grantKey identifies one key that has a grant by 128 bits of its keyed hash, which is enough
+// that no other key ever gets its grant.
+type grantKey struct{ hi, lo uint64 }
 
-func (s seed) holder(key []byte) holder {
+func (s seed) grantKey(key []byte) grantKey {
 	hi, lo := siphash.Hash128(s.k0, s.k1, key)
-	return holder{hi, lo}
+	return grantKey{hi, lo}
 }
 
-// grants are what an operator has granted. Who reads them loads one pointer; who writes replaces the whole, in the file first.
+// grants are the limits that an operator has granted. A reader loads one pointer. A writer replaces
+// the whole set, first in the file and then in memory.
 type grants struct {
-	now atomic.Pointer[granted] // nil: there are none
+	current atomic.Pointer[grantSet] // nil if there are none
 
 	mu   sync.Mutex // held to write
-	file string     // empty: they end with the process
+	file string     // empty if grants are kept in memory only
 }
 
-// close waits for whoever writes the file. The store is closed, so nobody does from then on.
+// close waits for a writer. The store is closed already, so none begins afterwards.
 func (g *grants) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.file = ""
 }
 
-// granted is the grants at one time. It is immutable.
-type granted struct {
-	of   map[holder]weir.Grant
+// A grantSet is an immutable set of grants.
+type grantSet struct {
+	of   map[grantKey]weir.Grant
 	last int64 // when the last of them ends
 }
 
-// newGranted keeps those of all that have not ended at now; nil where none is left.
-func newGranted(all map[holder]weir.Grant, now int64) *granted {
-	g := &granted{of: make(map[holder]weir.Grant, len(all))}
-	for who, grant := range all {
+// newGrantSet returns those of all that have not ended at now, or nil if none is left.
+func newGrantSet(all map[grantKey]weir.Grant, now int64) *grantSet {
+	g := &grantSet{of: make(map[grantKey]weir.Grant, len(all))}
+	for key, grant := range all {
 		if grant.Until > now {
-			g.of[who] = grant
+			g.of[key] = grant
 			g.last = max(g.last, grant.Until)
 		}
 	}
@@ -61,31 +64,31 @@ func newGranted(all map[holder]weir.Grant, now int64) *granted {
 }
 
 // all returns the grants; g may be nil.
-func (g *granted) all() map[holder]weir.Grant {
+func (g *grantSet) all() map[grantKey]weir.Grant {
 	if g == nil {
 		return nil
 	}
 	return g.of
 }
 
-// Granted implements weir.Keeper. While nobody has a grant it is one load.
+// Granted implements weir.Keeper. If there are no grants it costs one atomic load.
 func (s *Store) Granted(charges []weir.Charge, grants []weir.Grant) bool {
-	g := s.grants.now.Load()
+	g := s.grants.current.Load()
 	if g == nil {
 		return false
 	}
 	return s.lookUp(g, charges, grants)
 }
 
-func (s *Store) lookUp(g *granted, charges []weir.Charge, grants []weir.Grant) (found bool) {
+func (s *Store) lookUp(g *grantSet, charges []weir.Charge, grants []weir.Grant) (found bool) {
 	now := s.clock.now()
 	if now >= g.last {
-		s.grants.now.CompareAndSwap(g, nil) // else they have just been written anew
+		s.grants.current.CompareAndSwap(g, nil) // fails if a writer has just replaced the set
 		clear(grants[:len(charges)])
 		return false
 	}
 	for i := range charges {
-		grants[i] = g.of[s.seed.holder(charges[i].Key)]
+		grants[i] = g.of[s.seed.grantKey(charges[i].Key)]
 		if grants[i].Until <= now {
 			grants[i] = weir.Grant{}
 		}
@@ -94,11 +97,12 @@ func (s *Store) lookUp(g *granted, charges []weir.Charge, grants []weir.Grant) (
 	return found
 }
 
-// Grant implements weir.Keeper: all are given, or none. With Options.File they are on the disk when it returns, in a file of their
-// own beside that one, File + ".grants". A grant whose Until is not to come is the zero Grant. It errs where it has ErrClosed to
-// say, where more than weir.MaxGrants would be in force, where a grant cannot be one, and where the file cannot be written: then
-// nothing has changed, but where only its folder could not be synced a restart may find it given. It waits for the disk, and looks
-// at ctx before that.
+// Grant implements weir.Keeper: it applies all grants or none. With Options.File they are synced to
+// File + ".grants" when it returns. A grant whose Until has passed acts like the zero Grant, which
+// takes a grant back. Grant returns an error if the store is closed (ErrClosed), if a limit or a
+// time is out of range, if more than weir.MaxGrants would be in force, or if the file cannot be
+// written. After an error nothing has changed, except that if only syncing the directory failed,
+// the grants may be in force after a restart. Grant checks ctx once, before it waits for the disk.
 func (s *Store) Grant(ctx context.Context, charges []weir.Charge, given []weir.Grant) error {
 	err := s.grant(ctx, charges, given)
 	runtime.KeepAlive(s)
@@ -125,32 +129,30 @@ func (s *Store) grant(ctx context.Context, charges []weir.Charge, given []weir.G
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	old := s.grants.now.Load()
-	next := make(map[holder]weir.Grant, len(old.all())+len(charges))
-	for who, g := range old.all() {
-		next[who] = g
-	}
+	old := s.grants.current.Load()
+	next := make(map[grantKey]weir.Grant, len(old.all())+len(charges))
+	maps.Copy(next, old.all())
 	for i := range charges {
-		if who := s.seed.holder(charges[i].Key); given[i].Limit > 0 {
-			next[who] = given[i]
+		if key := s.seed.grantKey(charges[i].Key); given[i].Limit > 0 {
+			next[key] = given[i]
 		} else {
-			delete(next, who)
+			delete(next, key)
 		}
 	}
-	fresh := newGranted(next, s.clock.now())
-	if n := len(fresh.all()); n > mostGrants {
-		return fmt.Errorf("%d grants would be in force: at most %d are kept, take some back", n, mostGrants)
+	fresh := newGrantSet(next, s.clock.now())
+	if n := len(fresh.all()); n > maxGrants {
+		return fmt.Errorf("%d grants would be in force: at most %d are kept, take some back", n, maxGrants)
 	}
 	if s.grants.file != "" {
 		if err := writeGrants(s.grants.file, s.seed, fresh.all()); err != nil {
 			return err
 		}
 	}
-	s.grants.now.Store(fresh)
+	s.grants.current.Store(fresh)
 	return nil
 }
 
-// checkGrant says why a grant cannot be one.
+// checkGrant returns an error if a grant's limit or time is out of range.
 func checkGrant(g weir.Grant) error {
 	if g.Limit < 0 || g.Limit > weir.MaxLimit {
 		return fmt.Errorf("a limit of %d: 1 to %d is allowed, 0 takes a grant back", g.Limit, weir.MaxLimit)
@@ -161,13 +163,13 @@ func checkGrant(g weir.Grant) error {
 	return nil
 }
 
-// openGrants reads the grants that file has, of the counts that the store has opened.
+// openGrants reads the grants in file. The store's counts are open already.
 func (s *Store) openGrants(file string, log *slog.Logger) error {
 	all, err := readGrants(file, s.seed, log)
 	if err != nil {
 		return err
 	}
 	s.grants.file = file
-	s.grants.now.Store(newGranted(all, s.clock.now()))
+	s.grants.current.Store(newGrantSet(all, s.clock.now()))
 	return nil
 }

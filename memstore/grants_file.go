@@ -16,8 +16,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The file of grants: a header, a record for each grant, and a checksum of all before it; all integers are little-endian. It is
-// replaced whole, so it is as it was before a crash or as it is after.
+// The file of grants is a header, one record for each grant, and a checksum of all that. Integers
+// are little-endian. The file is always replaced whole, so after a crash it is either the old one
+// or the new one.
 
 const (
 	grantsMagic   = "weirgrt\n"
@@ -25,87 +26,90 @@ const (
 
 	grantsAtVersion = 8  // uint32
 	grantsAtCount   = 12 // uint32
-	grantsAtSeed    = 16 // uint64: which seed the hashes are made with, without telling it
+	grantsAtSeed    = 16 // uint64: fingerprint of the seed of the hashes
 	grantsHeader    = 24
 
-	grantBytes = 32 // the hash, two uint64; limit and until, int64
-	mostBytes  = grantsHeader + mostGrants*grantBytes + 4
+	grantBytes     = 32 // the hash, two uint64; limit and until, int64
+	maxGrantsBytes = grantsHeader + maxGrants*grantBytes + 4
 )
 
-// sign tells seeds apart. No key's hash is one: those have another seed.
-func (s seed) sign() uint64 { return siphash.Hash(s.k0, ^s.k1, []byte(grantsMagic)) }
+// fingerprint identifies a seed without revealing it. It is hashed with another seed than keys, so
+// it is no key's hash either.
+func (s seed) fingerprint() uint64 { return siphash.Hash(s.k0, ^s.k1, []byte(grantsMagic)) }
 
-// encodeGrants returns the bytes of a file.
-func encodeGrants(of seed, all map[holder]weir.Grant) []byte {
+// encodeGrants returns the content of a file of grants.
+func encodeGrants(of seed, all map[grantKey]weir.Grant) []byte {
 	b := make([]byte, grantsHeader, grantsHeader+len(all)*grantBytes+4)
 	copy(b, grantsMagic)
 	binary.LittleEndian.PutUint32(b[grantsAtVersion:], grantsVersion)
 	binary.LittleEndian.PutUint32(b[grantsAtCount:], uint32(len(all)))
-	binary.LittleEndian.PutUint64(b[grantsAtSeed:], of.sign())
-	for who, g := range all {
-		for _, word := range [...]uint64{who.hi, who.lo, uint64(g.Limit), uint64(g.Until)} {
+	binary.LittleEndian.PutUint64(b[grantsAtSeed:], of.fingerprint())
+	for key, g := range all {
+		for _, word := range [...]uint64{key.hi, key.lo, uint64(g.Limit), uint64(g.Until)} {
 			b = binary.LittleEndian.AppendUint64(b, word)
 		}
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// parseGrants reads what encodeGrants wrote, and the sign of its seed. An error says why the file cannot be trusted.
-func parseGrants(b []byte) (all map[holder]weir.Grant, sign uint64, err error) {
+// parseGrants reads what encodeGrants wrote, and the fingerprint of the seed. The error describes
+// how the file is damaged.
+func parseGrants(b []byte) (all map[grantKey]weir.Grant, fingerprint uint64, err error) {
 	switch {
 	case len(b) < grantsHeader+4:
 		return nil, 0, fmt.Errorf("it has %d bytes, too few for a header", len(b))
-	case len(b) > mostBytes:
-		return nil, 0, fmt.Errorf("it has %d bytes, more than the %d of %d grants", len(b), mostBytes, mostGrants)
+	case len(b) > maxGrantsBytes:
+		return nil, 0, fmt.Errorf("it has %d bytes, more than the %d of %d grants", len(b), maxGrantsBytes, maxGrants)
 	case string(b[:len(grantsMagic)]) != grantsMagic:
-		return nil, 0, errors.New("it is no file of grants")
+		return nil, 0, errors.New("it is not a file of grants")
 	}
 	end := len(b) - 4
 	if binary.LittleEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
 		return nil, 0, errors.New("its checksum is wrong")
 	}
 	if v := binary.LittleEndian.Uint32(b[grantsAtVersion:]); v != grantsVersion {
-		return nil, 0, fmt.Errorf("it has format %d, and format %d is known", v, grantsVersion)
+		return nil, 0, fmt.Errorf("its format is %d; only %d is supported", v, grantsVersion)
 	}
 	n := int(binary.LittleEndian.Uint32(b[grantsAtCount:]))
-	if n > mostGrants || end != grantsHeader+n*grantBytes {
-		return nil, 0, fmt.Errorf("it has %d bytes, and says that it has %d grants", len(b), n)
+	if n > maxGrants || end != grantsHeader+n*grantBytes {
+		return nil, 0, fmt.Errorf("it has %d bytes, which does not fit its count of %d grants", len(b), n)
 	}
-	all = make(map[holder]weir.Grant, n)
+	all = make(map[grantKey]weir.Grant, n)
 	for r := b[grantsHeader:end]; len(r) > 0; r = r[grantBytes:] {
 		word := func(i int) uint64 { return binary.LittleEndian.Uint64(r[8*i:]) }
 		g := weir.Grant{Limit: int64(word(2)), Until: int64(word(3))}
 		if err := checkGrant(g); err != nil || g.Limit == 0 {
 			return nil, 0, fmt.Errorf("it has a grant of %d until second %d", g.Limit, g.Until)
 		}
-		all[holder{word(0), word(1)}] = g
+		all[grantKey{word(0), word(1)}] = g
 	}
 	return all, binary.LittleEndian.Uint64(b[grantsAtSeed:]), nil
 }
 
-// readGrants returns the grants that a file has; none where there is no such file, where it cannot be trusted and is set aside, and
-// where it belongs to other counts and is removed. An error says that the system would not let it be read.
-func readGrants(file string, of seed, log *slog.Logger) (map[holder]weir.Grant, error) {
+// readGrants returns the grants in a file. It returns none if the file does not exist, if it is
+// damaged (then it is set aside), or if it belongs to other counts (then it is removed). It returns
+// an error if the file cannot be read.
+func readGrants(file string, of seed, log *slog.Logger) (map[grantKey]weir.Grant, error) {
 	b, err := grantsIn(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var all map[holder]weir.Grant
-	var sign uint64
+	var all map[grantKey]weir.Grant
+	var fingerprint uint64
 	if err == nil {
-		if all, sign, err = parseGrants(b); err != nil {
-			err = &distrust{err}
+		if all, fingerprint, err = parseGrants(b); err != nil {
+			err = &corruptError{err}
 		}
 	}
-	var bad *distrust
-	if errors.As(err, &bad) {
-		return nil, setAside(file, bad, log, "the file of grants cannot be trusted: it was set aside, and nobody has a grant")
+	var corrupt *corruptError
+	if errors.As(err, &corrupt) {
+		return nil, setAside(file, corrupt, log, "the file of grants is damaged: it was set aside, and no grant is in force")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read grants: %w", err)
 	}
-	if sign != of.sign() {
-		log.Warn("the grants were made for counts that are gone, and for nobody who is counted now: they are dropped", "file", file, "grants", len(all))
+	if fingerprint != of.fingerprint() {
+		log.Warn("the grants belong to counts that no longer exist: they are dropped", "file", file, "grants", len(all))
 		if err := os.Remove(file); err != nil {
 			return nil, fmt.Errorf("drop grants: %w", err)
 		}
@@ -114,25 +118,25 @@ func readGrants(file string, of seed, log *slog.Logger) (map[holder]weir.Grant, 
 	return all, nil
 }
 
-// grantsIn reads a file that may be a file of grants.
+// grantsIn reads a file, unless it cannot be a file of grants.
 func grantsIn(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // to open one might wait
-		return nil, &distrust{errors.New("it is no regular file")}
+	if !info.Mode().IsRegular() { // opening a pipe could block
+		return nil, &corruptError{errors.New("it is not a regular file")}
 	}
-	if info.Size() > mostBytes {
-		return nil, &distrust{fmt.Errorf("it has %d bytes, more than the %d of %d grants", info.Size(), mostBytes, mostGrants)}
+	if info.Size() > maxGrantsBytes {
+		return nil, &corruptError{fmt.Errorf("it has %d bytes, more than the %d of %d grants", info.Size(), maxGrantsBytes, maxGrants)}
 	}
 	return os.ReadFile(file)
 }
 
-// writeGrants replaces the file of grants; it is on the disk when that returns. An error says that it may be as it was. What a process
-// leaves behind that is killed meanwhile is FILE.new, which the next to write removes: the lock of the counts is held, so it is
-// nobody else's.
-func writeGrants(file string, of seed, all map[holder]weir.Grant) error {
+// writeGrants replaces the file of grants and syncs it. After an error the file may be unchanged. A
+// process that is killed meanwhile leaves FILE.new behind, which the next writer removes: it holds
+// the lock of the counts, so the file cannot be another process's.
+func writeGrants(file string, of seed, all map[grantKey]weir.Grant) error {
 	fresh := file + ".new"
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -153,7 +157,8 @@ func writeGrants(file string, of seed, all map[holder]weir.Grant) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(fresh))
 	}
-	if err := dir.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // where a folder cannot be synced the name is as safe as that system makes it
+	// EINVAL: this file system cannot sync directories
+	if err := dir.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return err
 	}
 	return nil

@@ -78,7 +78,8 @@ func TestGrantsOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// A process that was killed while it wrote has left a part of the next file: the present one holds, and the next write goes on.
+// A process that was killed while it wrote has left a part of the next file: the present one holds,
+// and the next write goes on.
 func TestAHalfWrittenFileOfGrantsDoesNoHarm(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
@@ -102,7 +103,8 @@ func TestAHalfWrittenFileOfGrantsDoesNoHarm(t *testing.T) {
 	}
 }
 
-// A file that is no whole file of grants is set aside, with a line that says so. The counts are as they were.
+// A file that is no whole file of grants is set aside, with a line that says so. The counts are as
+// they were.
 func TestAFileOfGrantsThatCannotBeTrustedIsSetAside(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
@@ -167,7 +169,8 @@ func (f *file) setAside(what string) *memstore.Store {
 	return s
 }
 
-// Grants name callers by a hash that is keyed with what is kept with the counts: without those they are nobody's.
+// Grants name callers by a hash that is keyed with what is kept with the counts: without those they
+// are nobody's.
 func TestGrantsOfOtherCountsAreDropped(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
@@ -217,7 +220,8 @@ func TestAGrantThatCannotBeWrittenIsNotGiven(t *testing.T) {
 
 const granters = 40 // callers who are granted something, in turn
 
-// Killed at any moment, also in the middle of writing: what Grant has said is given is there, and what is there was given.
+// Killed at any moment, also in the middle of writing: what Grant has said is given is there, and
+// what is there was given.
 func TestKilledWhileItGrants(t *testing.T) {
 	if e, out, ok := sent(t); ok {
 		s, err := memstore.New(e.options())
@@ -232,7 +236,7 @@ func TestKilledWhileItGrants(t *testing.T) {
 		}
 	}
 	random := rand.New(rand.NewPCG(*killSeed, 1))
-	e := errand{Run: "grant", File: filepath.Join(t.TempDir(), "counters"), Now: 1_800_000_000, Memory: memstore.LeastMemory}
+	e := errand{Run: "grant", File: filepath.Join(t.TempDir(), "counters"), Now: 1_800_000_000, Memory: memstore.MinMemory}
 	told := map[int64]int64{} // the last n by caller
 	for e.Round = range 8 {
 		c := start(t, e)
@@ -265,7 +269,7 @@ func TestKilledWhileItGrants(t *testing.T) {
 // Whatever the file of grants holds, the store opens, and what it grants is what can be.
 func FuzzGrants(f *testing.F) {
 	dir := f.TempDir()
-	o := memstore.Options{Memory: memstore.LeastMemory, File: filepath.Join(dir, "counters"), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }}
+	o := memstore.Options{Memory: memstore.MinMemory, File: filepath.Join(dir, "counters"), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }}
 	s, err := memstore.New(o)
 	if err != nil {
 		f.Fatal(err)

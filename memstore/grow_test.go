@@ -31,7 +31,8 @@ func TestAKeyNeedsNoMoreThan32BytesAtAnySize(t *testing.T) {
 	s.table.audit(t)
 }
 
-// After a flood has passed, what it took is given back by the takes of whoever is left, a little by each.
+// After a flood has passed, what it took is given back by the takes of whoever is left, a little by
+// each.
 func TestMemoryIsGivenBackAfterAPeak(t *testing.T) {
 	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
 		clock := storetest.StartManualClock()
@@ -51,7 +52,7 @@ func TestMemoryIsGivenBackAfterAPeak(t *testing.T) {
 		if after.Bytes > peak/8 {
 			t.Errorf("of %d bytes the table still holds %d", peak, after.Bytes)
 		}
-		if n := len(s.table.arena.bare); int64(n)*s.table.arena.segmentBytes < peak/2 {
+		if n := len(s.table.arena.unbacked); int64(n)*s.table.arena.segmentBytes < peak/2 {
 			t.Errorf("only %d segments have been given back to the system", n)
 		}
 		s.table.audit(t)
@@ -66,7 +67,7 @@ func TestMemoryIsGivenBackAfterAPeak(t *testing.T) {
 
 // A poorGround has no room on its disk for a while.
 type poorGround struct {
-	ground
+	backing
 	poor bool
 }
 
@@ -76,24 +77,24 @@ func (g *poorGround) extend(chunk int) error {
 	if g.poor {
 		return errNoRoom
 	}
-	return g.ground.extend(chunk)
+	return g.backing.extend(chunk)
 }
 
 func (g *poorGround) restore(id uint32) error {
 	if g.poor {
 		return errNoRoom
 	}
-	return g.ground.restore(id)
+	return g.backing.restore(id)
 }
 
-// Where the disk is full the table keeps its size, says so once, counts on exactly with newcomers sharing, and grows again when
-// there is room.
+// Where the disk is full the table keeps its size, says so once, counts on exactly with newcomers
+// sharing, and grows again when there is room.
 func TestAFullDiskKeepsTheOldSizeAndSaysSo(t *testing.T) {
 	var said bytes.Buffer
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Now: clock.Now, Log: slog.New(slog.NewTextHandler(&said, nil))}, 64)
-	g := &poorGround{ground: s.table.arena.ground}
-	s.table.arena.ground = g
+	g := &poorGround{backing: s.table.arena.backing}
+	s.table.arena.backing = g
 	const limit = 3
 	for n := range uint64(5000) {
 		s.mustTake(t, charge(n, limit))
@@ -133,15 +134,15 @@ func TestAFullDiskKeepsTheOldSizeAndSaysSo(t *testing.T) {
 // The operator hears that memory runs short, before it has and when it has, once each.
 func TestATableThatFillsUpSaysSoAt80PerCentAndAtTheBound(t *testing.T) {
 	var said bytes.Buffer
-	s := newStore(t, Options{Memory: LeastMemory, Log: slog.New(slog.NewTextHandler(&said, nil))}, 64)
+	s := newStore(t, Options{Memory: MinMemory, Log: slog.New(slog.NewTextHandler(&said, nil))}, 64)
 	told := func() (nearly, full int) {
 		return strings.Count(said.String(), "over 80 % full"), strings.Count(said.String(), "is full:")
 	}
 	for n := uint64(0); s.shared.Load() == 0; n++ {
 		s.mustTake(t, charge(n, 5))
 		used, _ := s.table.arena.state()
-		if nearly, full := told(); (nearly == 1) != (used*10 >= s.table.arena.most*8) || full > 0 && s.shared.Load() == 0 {
-			t.Fatalf("with %d of %d segments in use it said:\n%s", used, s.table.arena.most, said.String())
+		if nearly, full := told(); (nearly == 1) != (used*10 >= s.table.arena.limit*8) || full > 0 && s.shared.Load() == 0 {
+			t.Fatalf("with %d of %d segments in use it said:\n%s", used, s.table.arena.limit, said.String())
 		}
 	}
 	for n := range uint64(1000) {

@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// Who shares a budget with others, because the table was full, cannot have it reset; when it has ended there is nothing to reset.
+// Who shares a budget with others, because the table was full, cannot have it reset; when it has
+// ended there is nothing to reset.
 func TestABudgetThatIsSharedIsNotReset(t *testing.T) {
 	s := newSmall(t)
 	s.fill(3600)
@@ -18,7 +19,8 @@ func TestABudgetThatIsSharedIsNotReset(t *testing.T) {
 	if r := s.take(own); r.Allowed {
 		t.Fatalf("the first caller has no entry of its own: %+v", r)
 	}
-	for i, before := 0, s.Stats().Shared; s.Stats().Shared == before; i++ { // some part of the table has room for one more
+	// some part of the table has room for one more
+	for i, before := 0, s.Stats().Shared; s.Stats().Shared == before; i++ {
 		newcomer = charge("three", 3, 3600, fmt.Sprint("newcomer ", i))
 		s.take(newcomer)
 	}
@@ -64,7 +66,8 @@ func TestAClosedStoreKeepsNothing(t *testing.T) {
 	}
 }
 
-// The grants are bounded: one more is refused, and changes nothing. What has ended, or is taken back, makes room.
+// The grants are bounded: one more is refused, and changes nothing. What has ended, or is taken
+// back, makes room.
 func TestMoreGrantsThanThereCanBeAreRefused(t *testing.T) {
 	s := newSmall(t)
 	now := s.clock.Now().Unix()

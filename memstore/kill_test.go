@@ -27,14 +27,16 @@ var (
 )
 
 const (
-	agentLimit, addressLimit = 5, 40 // an address has 16 agents, so that either window can be the one that refuses
+	// an address has 16 agents, so that either window can be the one that refuses
+	agentLimit, addressLimit = 5, 40
 
 	visitors = 3   // goroutines that take as visitors do, on keys that others want too
 	openers  = 2   // goroutines that open ever new keys, so that the table grows all the time
 	block    = 512 // keys that are opened between two reports
 )
 
-// A report is what one goroutine says once a take has returned: what it was told, and what it takes next.
+// A report is what one goroutine says once a take has returned: what it was told, and what it takes
+// next.
 type report struct {
 	Who     uint32 // visitors first, openers behind them
 	Allowed bool
@@ -42,7 +44,8 @@ type report struct {
 	Next    visit
 }
 
-// A visit is one take: of the agent's window, its address's or both. An opener's visit is a block of keys from Agent on.
+// A visit is one take: of the agent's window, its address's or both. An opener's visit is a block
+// of keys from Agent on.
 type visit struct {
 	Agent           uint32
 	ByAgent, ByAddr bool
@@ -65,8 +68,9 @@ func makeNewKeys() newKeys {
 	return newKeys{one: []weir.Charge{once}, two: []weir.Charge{once, too}}
 }
 
-// of returns those of take i of a block, until it is called again: to make them costs nothing beside taking them, so that
-// a process that only opens keys spends a large part of its time on growing.
+// of returns those of take i of a block, until it is called again: to make them costs nothing
+// beside taking them, so that a process that only opens keys spends a large part of its time on
+// growing.
 func (k newKeys) of(first uint32, i int) []weir.Charge {
 	in := k.one
 	if i%3 == 0 {
@@ -79,8 +83,8 @@ func (k newKeys) of(first uint32, i int) []weir.Charge {
 	return in
 }
 
-// Whenever a process is killed, also in the middle of growth: what it had admitted stays counted, and nobody gets more
-// than the limit from all processes together.
+// Whenever a process is killed, also in the middle of growth: what it had admitted stays counted,
+// and nobody gets more than the limit from all processes together.
 func TestKilledAtAnyMomentItLosesNothingThatItAdmitted(t *testing.T) {
 	if e, out, ok := sent(t); ok {
 		takeUntilKilled(t, e, func(r report) { say(t, out, r) })
@@ -99,7 +103,8 @@ func TestKilledAtAnyMomentItLosesNothingThatItAdmitted(t *testing.T) {
 			while = time.Duration(random.IntN(1000)) * time.Millisecond // it kills itself before
 		}
 		b.follow(start(t, e), e.Round%9 == 0, while) // early: perhaps while it opens the file
-		if random.IntN(3) == 0 {                     // else the next process finds it as the kill has left it
+		// else the next process finds it as the kill has left it
+		if random.IntN(3) == 0 {
 			b.compare(e, 10)
 		}
 	}
@@ -132,8 +137,9 @@ func takeUntilKilled(t *testing.T, e errand, say func(report)) {
 	running.Wait()
 }
 
-// killInALongTake kills this process in the middle of a take that lasts, as one does that makes the table grow. It has
-// watched for a while how long those last, so that the kill is as likely to come at one moment of them as at another.
+// killInALongTake kills this process in the middle of a take that lasts, as one does that makes the
+// table grow. It has watched for a while how long those last, so that the kill is as likely to come
+// at one moment of them as at another.
 func killInALongTake(t *testing.T, e errand, taking *atomic.Uint64) {
 	random := rand.New(rand.NewPCG(e.Seed, uint64(e.Round)))
 	enough := 2 * uint64(5_000+random.IntN(5_000))
@@ -153,7 +159,8 @@ func killInALongTake(t *testing.T, e errand, taking *atomic.Uint64) {
 			slices.Sort(longest[:])
 		}
 		if fatal == 0 && n > enough {
-			fatal = 1 + time.Duration(random.Float64()*float64(longest[3])) // the longest ones have been held up
+			// the longest ones have been held up
+			fatal = 1 + time.Duration(random.Float64()*float64(longest[3]))
 		}
 	}
 }
@@ -227,8 +234,8 @@ type books struct {
 	takes, admitted   int
 }
 
-// follow lets a process take for a while after its first report, or run for a while if it is killed early, kills it, and
-// writes down what it has reported.
+// follow lets a process take for a while after its first report, or run for a while if it is killed
+// early, kills it, and writes down what it has reported.
 func (b *books) follow(c *child, early bool, while time.Duration) {
 	var next [visitors + openers]*visit
 	var r report
@@ -283,7 +290,8 @@ func (b *books) visited(v visit, r report) {
 	}
 }
 
-// tell writes down what one window was told to be. No unit is told to two takes: it would have been lost in between.
+// tell writes down what one window was told to be. No unit is told to two takes: it would have been
+// lost in between.
 func (b *books) tell(name string, k *tally, allowed bool, count, reset uint32) {
 	b.Helper()
 	if allowed && k.told[count] {
@@ -309,8 +317,8 @@ func (b *books) interrupted(v visit) {
 	}
 }
 
-// compare opens the file and holds its counts against the books; of the new keys that were opened it looks at the latest
-// blocks.
+// compare opens the file and holds its counts against the books; of the new keys that were opened
+// it looks at the latest blocks.
 func (b *books) compare(e errand, blocks int) {
 	b.Helper()
 	s, err := memstore.New(e.options())
@@ -348,7 +356,8 @@ func (b *books) compareKey(s *memstore.Store, c weir.Charge, k *tally) {
 	}
 }
 
-// counted says how many takes of a block are counted: the first so many, the one behind them perhaps half, and none later.
+// counted says how many takes of a block are counted: the first so many, the one behind them
+// perhaps half, and none later.
 func (b *books) counted(s *memstore.Store, first uint32) int {
 	b.Helper()
 	n, over, keys := 0, false, makeNewKeys()

@@ -6,10 +6,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// takeLocked is the take of a key that has no entry yet, or of several windows where the quick way was barred. It locks the
-// segments that it touches, so that keys are added and segments rewritten by one take at a time.
+// takeLocked is the slow path: for a key that has no entry yet, or if takeSeveral gave up. It locks
+// the segments it touches, so that only one take at a time adds keys to a segment or rewrites it.
 func (s *Store) takeLocked(charges []weir.Charge, hashes []uint64, receipt *weir.Receipt) error {
-	var full []*segment // no room can be made in them
+	var full []*segment // makeRoom failed for them
 	for !s.closed.Load() {
 		a := attempt{store: s, charges: charges, full: full}
 		if !a.lock(hashes) {
@@ -18,12 +18,12 @@ func (s *Store) takeLocked(charges []weir.Charge, hashes []uint64, receipt *weir
 		crowded := a.take(receipt)
 		a.unlock()
 		if crowded == nil {
-			s.table.keepHouse(receipt.Now, 1)
+			s.table.compact(receipt.Now, 1)
 			return nil
 		}
 		now := s.clock.now()
 		err := s.table.makeRoom(crowded, now)
-		s.watch(err, now)
+		s.checkCapacity(err, now)
 		if err != nil {
 			full = append(full, crowded)
 		}
@@ -31,50 +31,53 @@ func (s *Store) takeLocked(charges []weir.Charge, hashes []uint64, receipt *weir
 	return ErrClosed
 }
 
-// An attempt is one try of a locked take.
+// An attempt is one try of takeLocked.
 type attempt struct {
 	store   *Store
 	charges []weir.Charge
-	full    []*segment // where newcomers have to share
+	full    []*segment // segments in which new keys have to share budgets
 	now     int64
-	spots   [weir.MaxCharges]spot
-	cells   [weir.MaxCharges]uint64 // hashes of the budgets that newcomers share; 0: not looked at
+	refs    [weir.MaxCharges]slotRef
+
+	// sharedHashes are the hashes of the budgets that new keys share; 0 if no key shares now.
+	sharedHashes [weir.MaxCharges]uint64
 
 	locked  [2 * weir.MaxCharges]*segment // in order of id
 	nLocked int
 }
 
-// A spot is where one charge is counted.
-type spot struct {
+// A slotRef is the slot in which one charge is counted.
+type slotRef struct {
 	hash   uint64
 	seg    *segment
-	entry  *entry // nil: the key has none, and is not to get one
-	word   uint64 // as it was before the attempt froze it
-	twin   int    // an earlier charge that is counted in the same entry, or -1
-	shared bool   // a budget that newcomers share
+	entry  *entry // nil if the key has no entry and gets none
+	word   uint64 // before the attempt froze the entry
+	sameAs int    // index of an earlier charge that is counted in the same entry, or -1
+	shared bool   // the entry is a shared budget
 
-	claimed bool   // the slot was another's, or nobody's:
-	former  uint64 // its hash then
+	claimed bool   // the attempt claimed the slot, which was vacant or held an ended window
+	former  uint64 // the slot's hash before that
 
-	at, used weir.Used // before, and what it comes to
+	at, used weir.Used // the window before and after the take
 }
 
-// lock locks the segments of all keys, and of the budgets that newcomers share where there are any, in order of id. It fails
-// where one of them has just been rewritten, where sharing has just begun, or where the store is closed.
+// lock locks the segments of all keys in order of id, and those of shared budgets if there are any.
+// It returns false if one of them has just been rewritten, if sharing has just begun, or if the
+// store is closed.
 func (a *attempt) lock(hashes []uint64) bool {
 	a.now = a.store.clock.now()
 	d := a.store.table.directory.Load()
 	sharing := len(a.full) > 0 || a.store.sharedUntil.Load() > uint64(a.now)
 	for i, hash := range hashes {
-		a.spots[i] = spot{hash: hash, seg: d.segmentOf(position(hash)), twin: -1}
-		if a.spots[i].seg == nil { // closed
+		a.refs[i] = slotRef{hash: hash, seg: d.segmentOf(position(hash)), sameAs: -1}
+		if a.refs[i].seg == nil { // closed
 			a.nLocked = 0
 			return false
 		}
-		a.include(a.spots[i].seg)
+		a.include(a.refs[i].seg)
 		if sharing {
-			a.cells[i] = a.store.seed.cell(&a.charges[i])
-			a.include(d.segmentOf(position(a.cells[i])))
+			a.sharedHashes[i] = a.store.seed.sharedHash(&a.charges[i])
+			a.include(d.segmentOf(position(a.sharedHashes[i])))
 		}
 	}
 	for i, seg := range a.locked[:a.nLocked] {
@@ -84,14 +87,15 @@ func (a *attempt) lock(hashes []uint64) bool {
 			return false
 		}
 	}
-	if !sharing && a.store.sharedUntil.Load() > uint64(a.now) { // begun by a take that this one waited for
+	// a take that this one waited for has begun to share
+	if !sharing && a.store.sharedUntil.Load() > uint64(a.now) {
 		a.unlock()
 		return false
 	}
 	return true
 }
 
-// include adds a segment to those to lock, which are in order of id.
+// include adds a segment to those that lock locks, in order of id.
 func (a *attempt) include(seg *segment) {
 	i := a.nLocked
 	for i > 0 && a.locked[i-1].id >= seg.id {
@@ -111,7 +115,8 @@ func (a *attempt) unlock() {
 	}
 }
 
-// take does the take, or returns a segment that is too crowded for a new key, having changed nothing.
+// take performs the take. If a segment has no slot for a new key, take returns that segment and has
+// changed nothing.
 func (a *attempt) take(receipt *weir.Receipt) (crowded *segment) {
 	for i := range a.charges {
 		a.find(i)
@@ -119,82 +124,85 @@ func (a *attempt) take(receipt *weir.Receipt) (crowded *segment) {
 	a.freeze()
 	for i := range a.charges {
 		if crowded = a.place(i); crowded != nil {
-			a.leave()
+			a.rollBack()
 			return crowded
 		}
 	}
-	for !a.store.clock.shows(a.now) {
+	for !a.store.clock.isAt(a.now) {
 		a.now = a.store.clock.now()
 	}
 	receipt.Now = a.now
 	if receipt.Allowed = a.judge(receipt); receipt.Allowed {
 		a.commit(receipt)
 	} else {
-		a.leave()
+		a.rollBack()
 	}
 	return nil
 }
 
-// find looks for the entry of charge i: the key's own; else, while that is open, the budget that it shares as a newcomer:
-// it may have spent there already, so it stays until that budget's reset, also when room has come free.
+// find looks up the entry of charge i. That is the key's own entry, or else the shared budget of
+// the key if it is open: the key may already have spent from that, so it keeps sharing until the
+// budget's reset, even if a slot has become free meanwhile.
 func (a *attempt) find(i int) {
-	p := &a.spots[i]
+	p := &a.refs[i]
 	t := a.store.table
 	p.entry = probe(p.seg.lines, p.hash, t.mask)
-	if p.entry == nil && a.cells[i] != 0 {
-		seg := t.segmentOf(a.cells[i]) // locked, so it cannot have changed
-		if e := probe(seg.lines, a.cells[i], t.mask); e != nil && unpack(e.word.Load(), a.cells[i]).Reset > a.now {
-			*p = spot{hash: a.cells[i], seg: seg, entry: e, twin: -1, shared: true}
+	if p.entry == nil && a.sharedHashes[i] != 0 {
+		seg := t.segmentOf(a.sharedHashes[i]) // locked, so it cannot have changed
+		if e := probe(seg.lines, a.sharedHashes[i], t.mask); e != nil && unpack(e.word.Load(), a.sharedHashes[i]).Reset > a.now {
+			*p = slotRef{hash: a.sharedHashes[i], seg: seg, entry: e, sameAs: -1, shared: true}
 		}
 	}
-	a.findTwin(i)
+	a.findDuplicate(i)
 }
 
-// findTwin notes an earlier charge that is counted in the same place: by a budget that both share, or by equal hashes.
-func (a *attempt) findTwin(i int) {
+// findDuplicate sets sameAs if an earlier charge is counted in the same slot, because both share a
+// budget or because their hashes are equal.
+func (a *attempt) findDuplicate(i int) {
 	for j := range i {
-		if a.spots[j].twin < 0 && a.spots[j].hash == a.spots[i].hash {
-			a.spots[i].twin = j
+		if a.refs[j].sameAs < 0 && a.refs[j].hash == a.refs[i].hash {
+			a.refs[i].sameAs = j
 		}
 	}
 }
 
-// freeze keeps all entries that were found from changing, in order of address like every take of several windows.
+// freeze freezes all entries that were found, in order of address as takeSeveral does.
 func (a *attempt) freeze() {
 	var order [weir.MaxCharges]int
 	n := 0
 	for i := range a.charges {
-		e := a.spots[i].entry
-		if e == nil || a.spots[i].twin >= 0 {
+		e := a.refs[i].entry
+		if e == nil || a.refs[i].sameAs >= 0 {
 			continue
 		}
 		k := n
-		for ; k > 0 && address(a.spots[order[k-1]].entry) > address(e); k-- {
+		for ; k > 0 && address(a.refs[order[k-1]].entry) > address(e); k-- {
 			order[k] = order[k-1]
 		}
 		order[k] = i
 		n++
 	}
 	for _, i := range order[:n] {
-		p := &a.spots[i]
+		p := &a.refs[i]
 		p.word = p.entry.await(p.hash)
 	}
 }
 
-// root returns the spot that charge i is counted in.
-func (a *attempt) root(i int) *spot {
-	for a.spots[i].twin >= 0 {
-		i = a.spots[i].twin
+// root returns the slotRef in which charge i is counted.
+func (a *attempt) root(i int) *slotRef {
+	for a.refs[i].sameAs >= 0 {
+		i = a.refs[i].sameAs
 	}
-	return &a.spots[i]
+	return &a.refs[i]
 }
 
-// place claims a slot for charge i where its key has no entry: in its segment, or as a budget that newcomers share.
+// place claims a slot for charge i if its key has no entry: in the key's segment, or else for a
+// shared budget.
 func (a *attempt) place(i int) (crowded *segment) {
-	for a.spots[i].twin >= 0 {
-		i = a.spots[i].twin
+	for a.refs[i].sameAs >= 0 {
+		i = a.refs[i].sameAs
 	}
-	p, t := &a.spots[i], a.store.table
+	p, t := &a.refs[i], a.store.table
 	if p.entry != nil || a.charges[i].Cost == 0 {
 		return nil
 	}
@@ -205,12 +213,12 @@ func (a *attempt) place(i int) (crowded *segment) {
 	if !slices.Contains(a.full, p.seg) {
 		return p.seg
 	}
-	*p = spot{hash: a.cells[i], seg: t.segmentOf(a.cells[i]), twin: -1, shared: true}
-	if a.findTwin(i); p.twin >= 0 {
+	*p = slotRef{hash: a.sharedHashes[i], seg: t.segmentOf(a.sharedHashes[i]), sameAs: -1, shared: true}
+	if a.findDuplicate(i); p.sameAs >= 0 {
 		return nil
 	}
 	if p.entry = probe(p.seg.lines, p.hash, t.mask); p.entry != nil {
-		p.word = p.entry.await(p.hash) // only locked takes look for it, so nobody holds it
+		p.word = p.entry.await(p.hash) // never waits: only locked takes use shared budgets
 		return nil
 	}
 	p.entry, p.former, p.word = t.claim(p.seg, p.hash, a.now, t.slots-1)
@@ -218,12 +226,12 @@ func (a *attempt) place(i int) (crowded *segment) {
 	return nil
 }
 
-// judge says whether all charges fit, and fills in the receipt as it is where they do not.
+// judge reports whether all charges fit, and fills the receipt in as it is for a refusal.
 func (a *attempt) judge(receipt *weir.Receipt) (allowed bool) {
 	allowed = true
 	for i := range a.charges {
 		c, p := &a.charges[i], a.root(i)
-		if p == &a.spots[i] && p.entry != nil && !p.claimed {
+		if p == &a.refs[i] && p.entry != nil && !p.claimed {
 			p.used = unpack(p.word, p.hash).At(a.now, c.Per)
 			p.at = p.used
 		}
@@ -231,7 +239,8 @@ func (a *attempt) judge(receipt *weir.Receipt) (allowed bool) {
 		if p.shared {
 			a.store.shared.Add(1)
 		}
-		if p.entry == nil && p.shared { // not even a shared budget has room: nothing can be counted, so nothing is admitted
+		// no slot for a shared budget either: what cannot be counted is refused
+		if p.entry == nil && p.shared {
 			receipt.Used[i] = weir.Used{Count: c.Limit, Reset: a.now + 1}
 			allowed = false
 			continue
@@ -244,12 +253,12 @@ func (a *attempt) judge(receipt *weir.Receipt) (allowed bool) {
 	return allowed
 }
 
-// commit writes what was spent and lets go of everything.
+// commit writes all entries after the take, which unfreezes them.
 func (a *attempt) commit(receipt *weir.Receipt) {
 	for i := range a.charges {
 		p := a.root(i)
 		receipt.Used[i] = p.used
-		if p != &a.spots[i] || p.entry == nil {
+		if p != &a.refs[i] || p.entry == nil {
 			continue
 		}
 		if p.shared {
@@ -259,22 +268,22 @@ func (a *attempt) commit(receipt *weir.Receipt) {
 	}
 }
 
-// write writes what the spot comes to, and lets go of it.
-func (p *spot) write() {
+// write writes the entry after the take, which unfreezes it.
+func (p *slotRef) write() {
 	if p.claimed {
-		p.entry.pass(p.hash, pack(p.used, p.hash))
+		p.entry.assign(p.hash, pack(p.used, p.hash))
 	} else {
 		p.entry.word.Store(pack(p.used, p.hash))
 	}
 }
 
-// leave lets go of everything with nothing spent. A reset that a clock which was set back has brought nearer is kept: it must
-// not recede from a caller who waits for it.
-func (a *attempt) leave() {
+// rollBack unfreezes all entries with nothing spent. If a clock that was set back has brought a
+// reset nearer, the nearer one is kept: a caller may already be waiting for it.
+func (a *attempt) rollBack() {
 	for i := range a.charges {
-		p := &a.spots[i]
+		p := &a.refs[i]
 		switch {
-		case p.entry == nil || p.twin >= 0:
+		case p.entry == nil || p.sameAs >= 0:
 		case p.claimed:
 			a.store.table.unclaim(p.seg, p.entry, p.former, p.word)
 		case p.at.Reset != 0:

@@ -17,37 +17,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mapping is memory of the system's: that of a file, or anonymous.
+// A mapping is a backing in memory that is mapped from a file, or mapped anonymously.
 type mapping struct {
 	segmentBytes int64
-	data         []byte // the most there can be; a file may be shorter, and nothing is touched beyond its end
-	serial       atomic.Uint64
-	finishing    sync.Once
-	closing      sync.Once
+	// of the greatest size; never touched beyond the end of a file that is shorter
+	data      []byte
+	serial    atomic.Uint64
+	finishing sync.Once
+	closing   sync.Once
 
-	elsewhere int // segments with other memory in their place; the arena's lock is held to change it
+	remapped int // segments that are remapped to anonymous memory; guarded by arena.mu
 
-	file   *os.File // nil: anonymous; then there are no header and no records
+	file   *os.File // nil if anonymous; then there is no header and there are no records
 	lock   *os.File
 	seed   seed
-	most   int      // segments that the bound allows
-	chunks int      // that the file has
-	found  []record // what it held when it was opened,
-	gaps   []scope  // and what a power cut had taken from it
-	clean  bool     // whether it had been closed in good order
+	limit  int      // segments that the bound allows
+	chunks int      // chunks of the file when it was opened
+	found  []record // segments in use when it was opened
+	gaps   []scope  // scopes that a power cut destroyed
+	clean  bool     // the file was closed cleanly
 }
 
-// newMemory returns the ground of a store without a file.
-func newMemory(segmentBytes int64, most int) (ground, error) {
+// newMemory returns the backing of a store without a file.
+func newMemory(segmentBytes int64, limit int) (backing, error) {
 	if raceEnabled {
 		return newHeap(segmentBytes), nil
 	}
-	return newAnonymous(segmentBytes, most)
+	return newAnonymous(segmentBytes, limit)
 }
 
-func newAnonymous(segmentBytes int64, most int) (*mapping, error) {
+func newAnonymous(segmentBytes int64, limit int) (*mapping, error) {
 	m := &mapping{segmentBytes: segmentBytes}
-	size := m.chunkAt(chunksFor(most))
+	size := m.chunkAt(chunksFor(limit))
 	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("reserve %d bytes of addresses: %w", size, err)
@@ -56,10 +57,11 @@ func newAnonymous(segmentBytes int64, most int) (*mapping, error) {
 	return m, nil
 }
 
-// chunksFor returns how many chunks have room for as many segments, and one more.
-func chunksFor(most int) int { return most/chunkSegments + 1 }
+// chunksFor returns how many chunks hold the given number of segments and one more.
+func chunksFor(segments int) int { return segments/chunkSegments + 1 }
 
-// openMapping opens a file of counts, or creates it. The error is a distrust where there is a file that is not one.
+// openMapping opens a file of counts, or creates it. If the file is damaged the error is a
+// *corruptError.
 func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -72,7 +74,8 @@ func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 		return nil, err
 	}
 	m := &mapping{file: f}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // by another name, or the lock file was removed
+	// opened by another name, or after the lock file was removed
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, &InUseError{File: path}
@@ -86,7 +89,7 @@ func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 	return m, nil
 }
 
-// createFile makes a file without counts. It is complete when it gets its name.
+// createFile creates a file without counts. It writes a temporary file and renames it.
 func createFile(path string, segmentBytes int64) error {
 	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -99,7 +102,7 @@ func createFile(path string, segmentBytes int64) error {
 	return os.Rename(path+".new", path)
 }
 
-// read maps the file and finds out what it holds.
+// read maps the file and reads its header and records.
 func (m *mapping) read(memory int64) error {
 	first := make([]byte, headerBytes)
 	n, err := m.file.ReadAt(first, 0)
@@ -107,9 +110,9 @@ func (m *mapping) read(memory int64) error {
 		return fmt.Errorf("read %s: %w", m.file.Name(), err)
 	}
 	if m.segmentBytes, m.seed, err = parseHeader(first[:n]); err != nil {
-		return &distrust{err}
+		return &corruptError{err}
 	}
-	m.most = mostSegments(memory, m.segmentBytes)
+	m.limit = maxSegments(memory, m.segmentBytes)
 	info, err := m.file.Stat()
 	if err != nil {
 		return err
@@ -118,7 +121,7 @@ func (m *mapping) read(memory int64) error {
 	if err := m.checkTail(info.Size()); err != nil {
 		return err
 	}
-	size := m.chunkAt(max(chunksFor(m.most), m.chunks+1))
+	size := m.chunkAt(max(chunksFor(m.limit), m.chunks+1))
 	m.data, err = unix.Mmap(int(m.file.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("map %d bytes of %s: %w", size, m.file.Name(), err)
@@ -129,7 +132,7 @@ func (m *mapping) read(memory int64) error {
 		first, second := m.record(id)
 		r, used, err := decode(id, first.Load(), second.Load())
 		if err != nil {
-			return &distrust{err}
+			return &corruptError{err}
 		}
 		if used {
 			records = append(records, r)
@@ -137,27 +140,27 @@ func (m *mapping) read(memory int64) error {
 	}
 	if len(records) == 0 {
 		if boot := m.data[atBoot : atBoot+16]; !bytes.Equal(boot, make([]byte, 16)) {
-			return &distrust{errors.New("the counts that it had are gone")}
+			return &corruptError{errors.New("its counts are missing")}
 		}
 		return nil
 	}
-	use, gaps, serial, err := settle(records)
-	if err == nil && len(gaps) > 0 && !m.fromBefore() {
+	use, gaps, serial, err := resolveRecords(records)
+	if err == nil && len(gaps) > 0 && !m.fromPreviousBoot() {
 		err = errors.New("a part of the table is missing")
 	}
-	if err == nil && len(use)+len(gaps) > max(chunksFor(m.most), m.chunks+1)*chunkSegments {
-		err = errors.New("more is missing than there is room for")
+	if err == nil && len(use)+len(gaps) > max(chunksFor(m.limit), m.chunks+1)*chunkSegments {
+		err = errors.New("more of the table is missing than the file has room for")
 	}
 	if err != nil {
-		return &distrust{err}
+		return &corruptError{err}
 	}
 	m.found, m.gaps = use, gaps
 	m.serial.Store(serial)
-	return m.fill()
+	return m.allocateUsed()
 }
 
-// checkTail looks at what is behind the last chunk. A process that was killed while it extended the file may have left zeros;
-// anything else says that the file has been cut short.
+// checkTail checks the bytes after the last whole chunk. A process that was killed while it
+// extended the file leaves zeros there; anything else means that the file was truncated.
 func (m *mapping) checkTail(size int64) error {
 	end := m.chunkAt(m.chunks)
 	tail, err := io.ReadAll(io.NewSectionReader(m.file, end, size-end))
@@ -166,16 +169,16 @@ func (m *mapping) checkTail(size int64) error {
 	}
 	for _, b := range tail {
 		if b != 0 {
-			return &distrust{errors.New("it is shorter than it was")}
+			return &corruptError{errors.New("it was truncated")}
 		}
 	}
 	return nil
 }
 
-// fill makes sure that what is in use has its place on the disk: a copy may have been made with holes, and to write into one
-// when the disk is full ends the process.
-func (m *mapping) fill() error {
-	err := m.keep(0, headerBytes)
+// allocateUsed allocates disk blocks for all that is in use. A copy of the file may have holes, and
+// writing into a hole while the disk is full would end the process.
+func (m *mapping) allocateUsed() error {
+	err := m.allocateKeep(0, headerBytes)
 	inUse := make([]int, m.chunks)
 	for _, r := range m.found {
 		inUse[r.id/chunkSegments]++
@@ -185,22 +188,22 @@ func (m *mapping) fill() error {
 		if n == chunkSegments {
 			length = m.stride()
 		}
-		err = errors.Join(err, m.keep(m.chunkAt(chunk), length))
+		err = errors.Join(err, m.allocateKeep(m.chunkAt(chunk), length))
 	}
 	for _, r := range m.found {
 		if inUse[r.id/chunkSegments] < chunkSegments {
-			err = errors.Join(err, m.keep(m.offset(r.id), m.segmentBytes))
+			err = errors.Join(err, m.allocateKeep(m.offset(r.id), m.segmentBytes))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("allocate what %s uses of the disk: %w", m.file.Name(), err)
+		return fmt.Errorf("allocate disk space for %s: %w", m.file.Name(), err)
 	}
 	return nil
 }
 
-// keep gives a part of the file its place on the disk, with the bytes that it has.
-func (m *mapping) keep(at, length int64) error {
-	err := m.promise(at, length)
+// allocateKeep allocates disk blocks for a part of the file and keeps its content.
+func (m *mapping) allocateKeep(at, length int64) error {
+	err := m.fallocate(at, length)
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
@@ -208,8 +211,8 @@ func (m *mapping) keep(at, length int64) error {
 	return err
 }
 
-// promise has the file system promise room for a part of the file.
-func (m *mapping) promise(at, length int64) error {
+// fallocate allocates disk blocks for a part of the file, if the file system supports that.
+func (m *mapping) fallocate(at, length int64) error {
 	for {
 		if err := unix.Fallocate(int(m.file.Fd()), 0, at, length); !errors.Is(err, unix.EINTR) {
 			return err
@@ -217,10 +220,10 @@ func (m *mapping) promise(at, length int64) error {
 	}
 }
 
-// begin marks the file as in use by this process.
-func (m *mapping) begin(log *slog.Logger) {
-	if !m.clean && m.fromBefore() {
-		log.Warn("the machine went down while counts were kept: some of its last half minute may be missing",
+// markOpen marks the file as in use under this boot ID.
+func (m *mapping) markOpen(log *slog.Logger) {
+	if !m.clean && m.fromPreviousBoot() {
+		log.Warn("the machine stopped while counts were being kept: some of the last half minute may be missing",
 			"file", m.file.Name(), "parts_missing", len(m.gaps))
 	}
 	boot := bootID()
@@ -228,14 +231,14 @@ func (m *mapping) begin(log *slog.Logger) {
 	m.word(atState).Store(stateOpen)
 }
 
-// fromBefore reports whether the file was last written before this start of the machine: then what had not been written back
-// to the disk may be missing.
-func (m *mapping) fromBefore() bool {
+// fromPreviousBoot reports whether the file was last opened before the machine's last boot. Then
+// what had not been written to the disk may be missing.
+func (m *mapping) fromPreviousBoot() bool {
 	boot := bootID()
 	return !bytes.Equal(m.data[atBoot:atBoot+len(boot)], boot[:])
 }
 
-// bootID names this start of the machine.
+// bootID returns the kernel's ID of this boot, or zeros if there is none.
 func bootID() (id [16]byte) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil {
@@ -246,7 +249,7 @@ func bootID() (id [16]byte) {
 
 func (m *mapping) stride() int64 { return m.records() + chunkSegments*m.segmentBytes }
 
-// records is how long the records of a chunk are.
+// records returns the number of bytes of a chunk's records.
 func (m *mapping) records() int64 {
 	if m.file == nil {
 		return 0
@@ -265,7 +268,7 @@ func (m *mapping) offset(id uint32) int64 {
 	return m.chunkAt(int(id/chunkSegments)) + m.records() + int64(id%chunkSegments)*m.segmentBytes
 }
 
-// word returns a word of the header, or of a record.
+// word returns a word of the header or of a record.
 func (m *mapping) word(at int64) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&m.data[at])) }
 
 func (m *mapping) record(id uint32) (first, second *atomic.Uint64) {
@@ -287,36 +290,38 @@ func (m *mapping) extend(chunk int) error {
 	return m.allocate(m.chunkAt(chunk), m.stride())
 }
 
-// allocate gives a part of the file its place on the disk. Its bytes, if it had any, are of no use any more.
+// allocate allocates disk blocks for a part of the file. It may overwrite the content.
 func (m *mapping) allocate(at, length int64) error {
-	err := m.promise(at, length)
+	err := m.fallocate(at, length)
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
-	_, err = m.file.WriteAt(make([]byte, length), at) // a file system that cannot promise room must be given it
+	// a file system without fallocate allocates what is written
+	_, err = m.file.WriteAt(make([]byte, length), at)
 	return err
 }
 
 func (m *mapping) clear(id uint32) { clear(m.segment(id)) }
 
-func (m *mapping) release(id uint32) bool {
+func (m *mapping) discard(id uint32) bool {
 	if !m.wholePages(id) {
 		return false
 	}
 	if m.file == nil {
 		return unix.Madvise(m.segment(id), unix.MADV_DONTNEED) == nil
 	}
-	if m.elsewhere >= mostElsewhere {
+	if m.remapped >= maxRemapped {
 		return false
 	}
-	// A take that was held up may still look here, and a look at a hole in a file can end the process where the disk is full. So
-	// nothing of the file's stays here.
+	// A delayed take may still read here, and reading a hole of a file can end the process if the
+	// disk is full. So the segment is mapped to anonymous memory before the hole is punched.
 	if m.remap(id, -1, 0, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE) != nil {
 		return false
 	}
-	m.elsewhere++
+	m.remapped++
 	err := unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.offset(id), m.segmentBytes)
-	return err == nil || m.restore(id) != nil // what cannot be punched is not given back, but for what cannot be had again either
+	// if punching fails the segment stays, unless it cannot be mapped again
+	return err == nil || m.restore(id) != nil
 }
 
 func (m *mapping) restore(id uint32) error {
@@ -328,14 +333,15 @@ func (m *mapping) restore(id uint32) error {
 			if err := m.remap(id, int(m.file.Fd()), m.offset(id), unix.MAP_SHARED); err != nil {
 				return fmt.Errorf("map a segment: %w", err)
 			}
-			m.elsewhere = max(m.elsewhere-1, 0) // free ones of a file that was opened never left it
+			// segments that were free when the file was opened are not counted
+			m.remapped = max(m.remapped-1, 0)
 		}
 	}
 	m.clear(id)
 	return nil
 }
 
-// remap puts other memory where a segment is.
+// remap maps other memory to the address of a segment.
 func (m *mapping) remap(id uint32, fd int, offset int64, flags int) error {
 	segment := m.segment(id)
 	_, err := unix.MmapPtr(fd, offset, unsafe.Pointer(unsafe.SliceData(segment)), uintptr(len(segment)),
@@ -343,15 +349,14 @@ func (m *mapping) remap(id uint32, fd int, offset int64, flags int) error {
 	return err
 }
 
-// wholePages reports whether a segment shares no page of the system's with anything else.
+// wholePages reports whether a segment consists of whole memory pages.
 func (m *mapping) wholePages(id uint32) bool {
 	page := int64(os.Getpagesize())
 	return m.segmentBytes%page == 0 && m.offset(id)%page == 0
 }
 
-// mostElsewhere is how many segments may have other memory in their place: the system maps no more than 65,530 parts for all
-// that the process does.
-const mostElsewhere = 16384
+// maxRemapped bounds the remapped segments: Linux allows a process 65,530 mappings by default.
+const maxRemapped = 16384
 
 func (m *mapping) publish(id uint32, s scope) {
 	if m.file == nil {
@@ -359,7 +364,7 @@ func (m *mapping) publish(id uint32, s scope) {
 	}
 	first, second := m.record(id)
 	a, b := record{id, s, m.serial.Add(1)}.encode()
-	second.Store(0) // there may be the record of a rewrite that a kill cut short
+	second.Store(0) // an interrupted rewrite may have left a record
 	first.Store(a)
 	second.Store(b)
 }
@@ -383,9 +388,9 @@ func (m *mapping) finish() (err error) {
 	return err
 }
 
-// closeFiles lets go of the lock last: until then nobody else has the file.
+// closeFiles closes the file and then the lock, so that no other process opens the file before.
 func (m *mapping) closeFiles() error {
-	unix.Flock(int(m.file.Fd()), unix.LOCK_UN) // the mapping keeps the file open, and may outlive this
+	unix.Flock(int(m.file.Fd()), unix.LOCK_UN) // needed because the mapping keeps the file open
 	err := m.file.Close()
 	if m.lock != nil {
 		err = errors.Join(err, m.lock.Close())
@@ -407,7 +412,7 @@ func (m *mapping) close() (err error) {
 	return err
 }
 
-// lockFile takes the lock that path stands for until the file returned is closed, or the process ends however it ends.
+// lockFile locks the file at path until the returned file is closed or the process ends.
 func lockFile(path, name string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -420,7 +425,7 @@ func lockFile(path, name string) (*os.File, error) {
 		}
 		return nil, heldBy(f)
 	}
-	if f.Truncate(0) == nil { // a full disk may keep it from saying who it is, not from being it
+	if f.Truncate(0) == nil { // best effort: the disk may be full
 		fmt.Fprintf(f, "%d\n%s\n", os.Getpid(), name)
 	}
 	return f, nil

@@ -27,7 +27,7 @@ type small struct {
 func newSmall(t testing.TB) *small {
 	t.Helper()
 	clock := storetest.StartManualClock()
-	s, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory, Now: clock.Now})
+	s, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +53,13 @@ func (s *small) fill(per int64) {
 
 func (s *small) within() {
 	s.Helper()
-	if st := s.Stats(); st.Bytes > st.Memory || st.Memory != memstore.LeastMemory || st.Keys > st.Capacity+st.Capacity/8 {
+	if st := s.Stats(); st.Bytes > st.Memory || st.Memory != memstore.MinMemory || st.Keys > st.Capacity+st.Capacity/8 {
 		s.Errorf("the bound is exceeded: %+v", st)
 	}
 }
 
-// Trap 44: a flood of keys, from many at once, pushes no live count out, and nobody is admitted more often than the limit.
+// Trap 44: a flood of keys, from many at once, pushes no live count out, and nobody is admitted
+// more often than the limit.
 func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
 	s := newSmall(t)
 	const victims, limit, callers = 200, 5, 3
@@ -109,7 +110,8 @@ func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
 	}
 }
 
-// A caller that spent in a shared budget does not get a fresh one of its own when room comes free before the reset.
+// A caller that spent in a shared budget does not get a fresh one of its own when room comes free
+// before the reset.
 func TestRoomThatComesFreeDoesNotDoubleABudget(t *testing.T) {
 	s := newSmall(t)
 	const limit, late = 4, 60
@@ -125,7 +127,8 @@ func TestRoomThatComesFreeDoesNotDoubleABudget(t *testing.T) {
 		}
 	}
 	try()
-	for second := range 59 { // the short windows end and are reused, what the late callers share does not end
+	// the short windows end and are reused, what the late callers share does not end
+	for second := range 59 {
 		s.clock.Advance(time.Second)
 		for i := range 200 {
 			s.take(charge("fill", 1, 5, fmt.Sprint(second, "/", i)))
@@ -139,7 +142,8 @@ func TestRoomThatComesFreeDoesNotDoubleABudget(t *testing.T) {
 	}
 }
 
-// One address that invents agents spends what it shares with few others, and none of what the rest of the world shares.
+// One address that invents agents spends what it shares with few others, and none of what the rest
+// of the world shares.
 func TestAnAddressThatInventsAgentsLocksFewOthersOut(t *testing.T) {
 	s := newSmall(t)
 	s.fill(3600)
@@ -167,7 +171,8 @@ func TestAnAddressThatInventsAgentsLocksFewOthersOut(t *testing.T) {
 	}
 }
 
-// What a newcomer is told of a budget that it shares is true: it counts up to the limit, ends when it says, and no earlier.
+// What a newcomer is told of a budget that it shares is true: it counts up to the limit, ends when
+// it says, and no earlier.
 func TestASharedBudgetSaysWhatItIs(t *testing.T) {
 	s := newSmall(t)
 	s.fill(86400)
@@ -191,7 +196,8 @@ func TestASharedBudgetSaysWhatItIs(t *testing.T) {
 				t.Fatalf("a spent budget was read as %+v", r)
 			}
 		}
-		if n := s.Stats().Shared - shared; n != 0 && n != limit+6 { // 0: it found a free place of its own
+		// 0: it found a free place of its own
+		if n := s.Stats().Shared - shared; n != 0 && n != limit+6 {
 			t.Fatalf("%d takes in a shared budget were counted as %d", limit+6, n)
 		}
 		s.clock.Advance(time.Duration(end-s.clock.Now().Unix()-1) * time.Second)
@@ -291,7 +297,8 @@ func TestReclaimingUnderLoadLosesNoCount(t *testing.T) {
 	}
 }
 
-// Setting the clock back by a day keeps no room occupied: what had ended by the new time is reused as ever.
+// Setting the clock back by a day keeps no room occupied: what had ended by the new time is reused
+// as ever.
 func TestAClockThatWasSetBackBlocksNoReclaiming(t *testing.T) {
 	s := newSmall(t)
 	for i := range 1000 {
@@ -315,7 +322,7 @@ func TestAClockThatWasSetBackBlocksNoReclaiming(t *testing.T) {
 
 // Trap 46: too little memory is an error that says what is allowed; it is never read as no bound.
 func TestTooLittleMemoryIsRefused(t *testing.T) {
-	for _, memory := range []int64{-1, 1, memstore.LeastMemory - 1} {
+	for _, memory := range []int64{-1, 1, memstore.MinMemory - 1} {
 		if _, err := memstore.New(memstore.Options{Memory: memory}); err == nil || !strings.Contains(err.Error(), "1 MiB") {
 			t.Errorf("%d bytes gave error %v", memory, err)
 		}

@@ -1,17 +1,20 @@
-// Package memstore counts windows in this process's memory, exactly, within a bound, and keeps them in a file where it is
-// given one.
+// Package memstore counts windows in this process's memory, exactly and within a memory bound. It
+// can keep them in a file.
 //
-// The counts are in one flat table, 16 bytes a window and no pointer among them: a keyed hash of the key, and a word of count
-// and reset. A take finds its word, reads the clock, and swaps the word if it is still the same; only a new key locks
-// something, its segment of the table. Entries whose window has ended are used again where they lie: no goroutine sweeps, no
-// timer runs. A segment that is full is rewritten, alone, so the table grows and shrinks in steps of a few dozen microseconds.
+// The counts are one flat hash table with 16 bytes a window and no pointers: a keyed hash of the
+// key, and a word that holds count and reset. A take looks its word up, reads the clock, and
+// replaces the word with a compare-and-swap. Only a new key takes a lock, that of its segment of
+// the table. A slot whose window has ended is reused in place, so there is no sweeper goroutine
+// and no timer. If a segment is full it is rewritten on its own, so the table grows and shrinks in
+// steps of a few dozen microseconds.
 //
-// A flood of distinct keys cannot push a live count out. At the bound, keys that have no entry share budgets: they may be
-// refused early, and nobody ever gets more than the limit.
+// A flood of distinct keys cannot evict a live count. At the memory bound, keys that have no entry
+// share budgets: they may be refused early, but a caller never gets more than its limit.
 //
-// With Options.File the table is a mapping of that file: the kernel has every count the moment it is made, so the end of the
-// process, also by kill -9, loses none. What a power cut can lose is what the kernel had not written to the disk yet, the last
-// half minute or so: those windows may then admit again what they had admitted already.
+// With Options.File the table is a memory mapping of that file. The kernel has every count as soon
+// as it is made, so no count is lost if the process ends, even by kill -9. A power cut can lose
+// what the kernel had not yet written to the disk, about the last half minute: those windows may
+// admit again what they had already admitted.
 package memstore
 
 import (
@@ -27,69 +30,74 @@ import (
 )
 
 const (
-	// DefaultMemory bounds the table where Options.Memory is 0.
+	// DefaultMemory is the bound in bytes if Options.Memory is 0.
 	DefaultMemory = 256 << 20
-	// LeastMemory is the smallest bound that is accepted.
-	LeastMemory = 1 << 20
+	// MinMemory is the smallest bound that New accepts, in bytes.
+	MinMemory = 1 << 20
 )
 
 // Options are the store's settings; the zero value is useful.
 type Options struct {
-	// Memory bounds the table, in bytes; 0 means DefaultMemory. Less than LeastMemory is an error: no bound is never
-	// meant. A file that is larger already is read whole, and shrinks as its windows end.
+	// Memory bounds the table, in bytes. 0 means DefaultMemory; less than MinMemory is an error,
+	// so there is no way to ask for an unbounded table. A file that is already larger is read
+	// whole, and shrinks as its windows end.
 	Memory int64
 
-	// Now is the clock; nil means time.Now. It is anchored once, by New, and advanced by the difference of readings from
-	// then on, which for time.Now is the monotonic clock's: setting the wall clock moves no window (D6).
+	// Now is the clock; nil means time.Now. New reads the wall clock once and advances it by the
+	// difference of later readings, which for time.Now is the monotonic clock. Setting the wall
+	// clock therefore moves no window: the store owns the clock (D6).
 	Now func() time.Time
 
-	// File is where the counts are kept so that they outlive the process; it is created where there is none, for its owner
-	// alone. Empty means in memory only. The lock that keeps a second process out is a file beside it, File + ".lock"; grants are
-	// in another, File + ".grants".
-	// On systems other than Linux New returns an error that wraps ErrNoMapping.
+	// File keeps the counts so that they outlive the process. If it does not exist it is created,
+	// readable and writable by its owner only. Empty means in memory only. File + ".lock" keeps a
+	// second process out, and File + ".grants" holds the grants. On systems other than Linux, New
+	// returns an error that wraps ErrNoMapping.
 	File string
 
-	// Name says who holds File, to whoever finds it locked; empty means the name of the program.
+	// Name is reported to another process that finds File locked; empty means the program's name.
 	Name string
 
-	// Log hears of what an operator should know: a file that was set aside, a disk that is full, a table that is nearly
-	// full or has begun to share budgets. Nil means nobody does.
+	// Log receives what an operator should know: a file that was set aside, a full disk, a table
+	// that is nearly full or has begun to share budgets. Nil discards it.
 	Log *slog.Logger
 }
 
 // ErrClosed is what Take returns after Close.
 var ErrClosed = errors.New("the store is closed")
 
-// A Store is an in-process weir.Store. It is safe for concurrent use, and its Take returns no error but ErrClosed.
+// A Store is an in-process weir.Store. It is safe for concurrent use. The only error of its Take is
+// ErrClosed.
 type Store struct {
-	clock *register
+	clock *secondClock
 	seed  seed
 	table *table
 
-	sharedUntil *atomic.Uint64 // the last reset of a shared budget
-	shared      atomic.Int64   // takes counted in one
+	sharedUntil *atomic.Uint64 // the latest reset of any shared budget
+	shared      atomic.Int64   // charges counted in a shared budget
 
-	memory int64
-	alarm  alarm
-	closed atomic.Bool
-	stop   chan struct{} // ends the checking
-	done   sync.WaitGroup
-	ground ground
+	memory  int64
+	alarm   alarm
+	closed  atomic.Bool
+	stop    chan struct{} // ends table.checkAll
+	done    sync.WaitGroup
+	backing backing
 
 	grants grants
 }
 
 var _ weir.InProcess = (*Store)(nil)
 
-// New returns a store: empty, or with the counts that File has.
+// New returns a store that is empty, or that has the counts in File. It fails if Memory is below
+// MinMemory, if another process uses File (*InUseError), or if File cannot be opened or created. A
+// File that is damaged is renamed, reported to Log, and replaced by an empty one.
 func New(o Options) (*Store, error) {
 	memory := o.Memory
 	if memory == 0 {
 		memory = DefaultMemory
 	}
-	if memory < LeastMemory {
+	if memory < MinMemory {
 		return nil, fmt.Errorf("new memstore: %d bytes of memory are too few: at least %d (%d MiB) are needed, 0 means %d (%d MiB)",
-			memory, LeastMemory, LeastMemory>>20, DefaultMemory, DefaultMemory>>20)
+			memory, MinMemory, MinMemory>>20, DefaultMemory, DefaultMemory>>20)
 	}
 	o.Memory = memory
 	if o.Log == nil {
@@ -102,14 +110,15 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// defaultLines is how many lines a segment has: 32 KiB of them, so that rewriting one takes some dozen microseconds.
+// defaultLines is the number of lines of a segment. They take 32 KiB, so that a segment can be
+// rewritten in a few dozen microseconds.
 const defaultLines = 512
 
-// open is New with segments of any power of two of lines.
+// open is New with a given number of lines a segment, which must be a power of two.
 func open(o Options, lines int64) (*Store, error) {
 	segmentBytes := lines * lineBytes
 	s := &Store{
-		clock:       newRegister(o.Now),
+		clock:       newSecondClock(o.Now),
 		sharedUntil: new(atomic.Uint64),
 		memory:      o.Memory,
 		alarm:       alarm{log: o.Log},
@@ -121,35 +130,37 @@ func open(o Options, lines int64) (*Store, error) {
 		}
 		return s, nil
 	}
-	most := mostSegments(o.Memory, segmentBytes)
+	limit := maxSegments(o.Memory, segmentBytes)
 	s.seed = newSeed()
-	ground, err := newMemory(segmentBytes, most)
+	backing, err := newMemory(segmentBytes, limit)
 	if err != nil {
 		return nil, err
 	}
-	s.hold(ground)
-	s.table = newTable(&arena{ground: ground, segmentBytes: segmentBytes, most: most}, s.clock)
+	s.own(backing)
+	s.table = newTable(&arena{backing: backing, segmentBytes: segmentBytes, limit: limit}, s.clock)
 	return s, s.table.start()
 }
 
-// mostSegments returns how many segments there may be; one more there may be while some are rewritten. Beside its entries a
-// segment needs what is known about it, its part of the directory, and its record in the file.
-func mostSegments(memory, segmentBytes int64) int {
+// maxSegments returns how many segments fit into a memory bound. One more may exist while a segment
+// is rewritten. The overhead of a segment is its struct, its part of the directory and its record
+// in the file.
+func maxSegments(memory, segmentBytes int64) int {
 	const overhead = 384
 	return int(memory/(segmentBytes+overhead)) - 1
 }
 
-// hold has the ground let go when the store is forgotten: no earlier, since a take may be looking at it.
-func (s *Store) hold(g ground) {
-	s.ground = g
-	runtime.AddCleanup(s, func(g ground) { g.close() }, g)
+// own sets the store's backing, and closes it once the store is unreachable. It cannot be closed
+// earlier, because a take may still read it.
+func (s *Store) own(b backing) {
+	s.backing = b
+	runtime.AddCleanup(s, func(b backing) { b.close() }, b)
 }
 
 // InProcess marks the store as one that never waits.
 func (s *Store) InProcess() {}
 
-// Close lets the file go, marked as closed in good order; later takes return ErrClosed. A take that is running meanwhile is
-// counted, or returns ErrClosed. Closing again does nothing.
+// Close marks the file as cleanly closed and unlocks it. Later takes return ErrClosed. A take that
+// runs at the same time is counted, or returns ErrClosed. Closing again does nothing.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -162,23 +173,25 @@ func (s *Store) Close() error {
 	s.table.closed = true
 	s.table.directory.Store(newDirectory(1).void(s.table.arena.segmentBytes))
 	s.table.mu.Unlock()
-	return s.ground.finish() // the memory goes when the last take that may still look at it has gone
+	return s.backing.finish() // own's cleanup frees the memory, once no take can read it any more
 }
 
-// Stats says how full the store is.
+// Stats describes how full the store is.
 type Stats struct {
-	Keys     int64 // entries held, ended ones that nobody has reused yet included
-	Capacity int64 // entries that fit into Options.Memory, about
-	Bytes    int64 // memory that the table holds
-	Memory   int64 // Options.Memory
-	Shared   int64 // charges so far that were counted in a shared budget, because the table was full
+	Keys     int64 // entries held, including ended ones whose slot has not been reused yet
+	Capacity int64 // about how many entries fit into Options.Memory
+	Bytes    int64 // bytes of memory that the table holds
+	Memory   int64 // Options.Memory, or the default
+	// charges so far that were counted in a shared budget, because the table was full
+	Shared int64
 }
 
-// Stats returns the present figures. It looks at one segment after the other and is no snapshot.
+// Stats returns the current figures. It reads one segment after the other, so it is not a snapshot
+// of one instant.
 func (s *Store) Stats() Stats {
 	_, held := s.table.arena.state()
 	st := Stats{
-		Capacity: int64(s.table.arena.most) * int64(s.table.slots) * fillPerMille / 1000,
+		Capacity: int64(s.table.arena.limit) * int64(s.table.slots) * fillPerMille / 1000,
 		Bytes:    int64(held) * s.table.arena.segmentBytes,
 		Memory:   s.memory,
 		Shared:   s.shared.Load(),
@@ -200,5 +213,5 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// fillPerMille is how full segments are on average, between a split and the next.
+// fillPerMille is how full segments are on average, from one split to the next.
 const fillPerMille = 650

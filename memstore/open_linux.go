@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// openFile opens or creates the file, as the only process that has it.
+// openFile opens or creates the file, and locks it for this process.
 func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	name := o.Name
 	if name == "" {
@@ -22,9 +22,9 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 		return err
 	}
 	m, err := openMapping(o.File, segmentBytes, o.Memory)
-	var bad *distrust
-	if errors.As(err, &bad) {
-		if err = setAside(o.File, bad, o.Log, "the file of counts cannot be trusted: it was set aside, and counting begins anew"); err == nil {
+	var corrupt *corruptError
+	if errors.As(err, &corrupt) {
+		if err = setAside(o.File, corrupt, o.Log, "the file of counts is damaged: it was set aside, and all counts start at 0"); err == nil {
 			m, err = openMapping(o.File, segmentBytes, o.Memory)
 		}
 	}
@@ -33,9 +33,9 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 		return err
 	}
 	m.lock = lock
-	s.hold(m)
+	s.own(m)
 	s.seed, s.sharedUntil = m.seed, m.word(atSharedUntil)
-	a := &arena{ground: m, segmentBytes: m.segmentBytes, most: m.most}
+	a := &arena{backing: m, segmentBytes: m.segmentBytes, limit: m.limit}
 	a.adopt(m.chunks, m.found)
 	s.table = newTable(a, s.clock)
 	if len(m.found) == 0 {
@@ -54,10 +54,10 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 		s.sharedUntil.Store(latest)
 	}
 	if until := int64(s.sharedUntil.Load()); until > s.clock.now() {
-		o.Log.Warn("the table of counts had been full: callers that it does not know go on sharing budgets until those end, or they could spend twice",
+		o.Log.Warn("the table of counts was full: callers without an entry keep sharing budgets until those end, or they could spend twice",
 			"until", time.Unix(until, 0).UTC().Format(time.RFC3339))
 	}
-	m.begin(o.Log)
+	m.markOpen(o.Log)
 	if s.table.unchecked.Load() {
 		s.done.Go(func() { s.table.checkAll(s.stop) })
 	}

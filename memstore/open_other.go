@@ -4,5 +4,5 @@ package memstore
 
 func (s *Store) openFile(Options, int64) error { return ErrNoMapping }
 
-// newMemory returns the ground of a store without a file.
-func newMemory(segmentBytes int64, _ int) (ground, error) { return newHeap(segmentBytes), nil }
+// newMemory returns the backing of a store without a file: Go's heap.
+func newMemory(segmentBytes int64, _ int) (backing, error) { return newHeap(segmentBytes), nil }

@@ -13,8 +13,9 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// After a power cut a part of the table may not have reached the disk. What has is read, the rest begins anew, and the log says so.
-// Where the machine has not gone down, a part that is missing says that somebody else has been at the file.
+// After a power cut a part of the table may not have reached the disk. What has is read, the rest
+// begins anew, and the log says so. Where the machine has not gone down, a part that is missing
+// says that somebody else has been at the file.
 func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
 	for _, wentDown := range []bool{true, false} {
 		var said bytes.Buffer
@@ -25,7 +26,7 @@ func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
 		for n := range uint64(keys) {
 			s.mustTake(t, charge(n, 5))
 		}
-		m := s.ground.(*mapping)
+		m := s.backing.(*mapping)
 		m.withdraw(s.table.segmentAt(0).id) // which stays missing
 		if wentDown {
 			m.data[atBoot]++
@@ -53,7 +54,7 @@ func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
 		if wentDown != (kept > keys/2) || kept == keys {
 			t.Errorf("went down %v: %d of %d counts were kept", wentDown, kept, keys)
 		}
-		if want := map[bool]string{true: "the machine went down", false: "set aside"}[wentDown]; !strings.Contains(said.String(), want) {
+		if want := map[bool]string{true: "the machine stopped", false: "set aside"}[wentDown]; !strings.Contains(said.String(), want) {
 			t.Errorf("went down %v: it said\n%s", wentDown, said.String())
 		}
 		s.table.audit(t)

@@ -8,18 +8,19 @@ import (
 
 var _ weir.Raiser = (*Store)(nil)
 
-// Raise implements weir.Raiser. Each window is raised for itself. A key that has no entry, and gets none because the table is
-// full, is not raised: it shares its budget with others.
+// Raise implements weir.Raiser. It raises each window on its own. A key that has no entry, and gets
+// none because the table is full, is not raised: it shares its budget with others.
 func (s *Store) Raise(charges []weir.Charge, used []weir.Used) {
 	for i := range charges {
 		if used[i].Count > 0 {
 			s.raiseOne(charges[i:i+1], used[i])
 		}
 	}
-	runtime.KeepAlive(s) // its memory is unmapped with it
+	runtime.KeepAlive(s) // the memory is unmapped when s is collected
 }
 
-// raised returns the window kept as it stands at now once it is raised to another.
+// raised returns the window kept, at now, with at least the count of the window to and with its
+// reset.
 func raised(kept, to weir.Used, now, per int64) weir.Used {
 	kept, to = kept.At(now, per), to.At(now, per)
 	if to.Reset == 0 {
@@ -29,7 +30,7 @@ func raised(kept, to weir.Used, now, per int64) weir.Used {
 	return to
 }
 
-// raiseOne goes about it as takeOne does.
+// raiseOne raises one window in the way in which takeOne takes from it.
 func (s *Store) raiseOne(charges []weir.Charge, to weir.Used) {
 	per := charges[0].Per
 	hash := s.seed.hash(charges[0].Key)
@@ -37,10 +38,10 @@ func (s *Store) raiseOne(charges []weir.Charge, to weir.Used) {
 	e := s.table.find(hash)
 	for e != nil {
 		word := e.word.Load()
-		if e.hash.Load() != hash || isHeld(word, hash) {
+		if e.hash.Load() != hash || isBusy(word, hash) {
 			break
 		}
-		if !s.clock.shows(now) {
+		if !s.clock.isAt(now) {
 			now = s.clock.now()
 			continue
 		}
@@ -53,7 +54,7 @@ func (s *Store) raiseOne(charges []weir.Charge, to weir.Used) {
 	s.raiseLocked(charges, hash, to)
 }
 
-// raiseLocked raises a window whose key has no entry yet, or that others keep holding.
+// raiseLocked raises a window whose key has no entry yet, or whose entry other takes keep frozen.
 func (s *Store) raiseLocked(charges []weir.Charge, hash uint64, to weir.Used) {
 	for !s.closed.Load() {
 		a := attempt{store: s, charges: charges}
@@ -64,21 +65,22 @@ func (s *Store) raiseLocked(charges []weir.Charge, hash uint64, to weir.Used) {
 		a.unlock()
 		now := s.clock.now()
 		if crowded == nil {
-			s.table.keepHouse(now, 1)
+			s.table.compact(now, 1)
 			return
 		}
 		err := s.table.makeRoom(crowded, now)
-		s.watch(err, now)
+		s.checkCapacity(err, now)
 		if err != nil {
 			return
 		}
 	}
 }
 
-// raise raises the one window of the attempt, or returns a segment that is too crowded for its key.
+// raise raises the one window of the attempt. It returns the key's segment if that has no slot
+// left.
 func (a *attempt) raise(to weir.Used) (crowded *segment) {
 	a.find(0)
-	p, t, per := &a.spots[0], a.store.table, a.charges[0].Per
+	p, t, per := &a.refs[0], a.store.table, a.charges[0].Per
 	if p.shared || to.At(a.now, per).Reset == 0 {
 		return nil
 	}
@@ -89,7 +91,7 @@ func (a *attempt) raise(to weir.Used) (crowded *segment) {
 		}
 		p.claimed = true
 	}
-	for !a.store.clock.shows(a.now) {
+	for !a.store.clock.isAt(a.now) {
 		a.now = a.store.clock.now()
 	}
 	if !p.claimed {
@@ -97,7 +99,7 @@ func (a *attempt) raise(to weir.Used) (crowded *segment) {
 	}
 	p.used = raised(p.at, to, a.now, per)
 	if p.used.Reset == 0 {
-		a.leave()
+		a.rollBack()
 	} else {
 		p.write()
 	}

@@ -89,8 +89,8 @@ func TestRaiseAllocatesNothing(t *testing.T) {
 	}
 }
 
-// At the bound a key without an entry stays without one, and the budget that it shares is its neighbours' as well: that is not
-// raised. A key that has one is.
+// At the bound a key without an entry stays without one, and the budget that it shares is its
+// neighbours' as well: that is not raised. A key that has one is.
 func TestAtTheBoundRaiseLeavesSharedBudgetsAlone(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Memory: 16 << 10, Now: clock.Now}, smallLines)
@@ -172,8 +172,9 @@ func TestRandomRaisesFollowTheArithmetic(t *testing.T) {
 	}
 }
 
-// Everybody takes from windows that were raised, alone and together, while they are raised on, no higher, and the table is
-// rewritten under them: each admits what the raise left of its limit, exactly, and no count ever falls.
+// Everybody takes from windows that were raised, alone and together, while they are raised on, no
+// higher, and the table is rewritten under them: each admits what the raise left of its limit,
+// exactly, and no count ever falls.
 func TestWhileItIsRaisedNobodyGetsMoreThanIsLeft(t *testing.T) {
 	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
 		clock := storetest.StartManualClock()
@@ -238,7 +239,8 @@ func TestRaiseLosesNoTake(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := s.peek(t, c).Count; got != callers*takes && got != callers*takes+1 { // one more where a raise came first
+	// one more where a raise came first
+	if got := s.peek(t, c).Count; got != callers*takes && got != callers*takes+1 {
 		t.Errorf("after %d takes the window stands at %d", callers*takes, got)
 	}
 }

@@ -11,12 +11,13 @@ import (
 
 var _ weir.Keeper = (*Store)(nil)
 
-// ErrShared is wrapped by the error of a Reset of a window that shares its budget with others, because the table was full when it
-// was opened (Stats.Shared): it has nothing of its own that could be reset.
+// ErrShared is wrapped by the error of Reset if a window shares its budget with others because the
+// table was full when it was opened (Stats.Shared). Such a window has no count of its own.
 var ErrShared = errors.New("a budget that several callers share, because the table was full, cannot be reset for one of them")
 
-// Reset implements weir.Keeper: no take sees one of the windows reset and another not. It ignores ctx, since it never waits. Where
-// it errs nothing was reset: ErrClosed, ErrShared, or more charges than a take may have.
+// Reset implements weir.Keeper: no take sees some of the windows reset and others not. It never
+// waits, so it ignores ctx. If it returns an error, nothing was reset: ErrClosed, ErrShared, or
+// more charges than weir.MaxCharges.
 func (s *Store) Reset(_ context.Context, charges []weir.Charge) error {
 	if len(charges) > weir.MaxCharges {
 		return fmt.Errorf("reset %d windows: at most %d are allowed at once", len(charges), weir.MaxCharges)
@@ -26,7 +27,7 @@ func (s *Store) Reset(_ context.Context, charges []weir.Charge) error {
 		hashes[i] = s.seed.hash(charges[i].Key)
 	}
 	err := s.reset(charges, hashes)
-	runtime.KeepAlive(s) // its memory is unmapped with it
+	runtime.KeepAlive(s) // the memory is unmapped when s is collected
 	if err != nil {
 		return fmt.Errorf("reset %d windows: %w", len(charges), err)
 	}
@@ -46,19 +47,19 @@ func (s *Store) reset(charges []weir.Charge, hashes []uint64) error {
 	return ErrClosed
 }
 
-// reset has no entry of the attempt hold a window. All are held until the last is frozen, so a take finds all of them as they were
-// or waits.
+// reset empties all entries of the attempt. It freezes every one of them before it writes the
+// first, so a take either sees all of them unchanged or waits.
 func (a *attempt) reset() error {
 	for i := range a.charges {
 		a.find(i)
-		if a.spots[i].shared {
+		if a.refs[i].shared {
 			return ErrShared
 		}
 	}
 	a.freeze()
 	for i := range a.charges {
-		if p := &a.spots[i]; p.entry != nil && p.twin < 0 {
-			p.write() // the zero Used: the slot is free for whoever comes
+		if p := &a.refs[i]; p.entry != nil && p.sameAs < 0 {
+			p.write() // the zero Used, which marks the slot as reusable
 		}
 	}
 	return nil

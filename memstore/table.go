@@ -10,63 +10,65 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A table is all entries: segments, and the directory that leads to them.
+// A table is all segments and the directory of them.
 type table struct {
 	arena     *arena
-	clock     *register
+	clock     *secondClock
 	directory atomic.Pointer[directory]
 	mask      uint64 // lines of a segment, less one
 	slots     int    // entries of a segment
 
-	// unchecked says that the table is a file's, and that not all of its segments have been checked yet.
+	// unchecked is true while not all segments of an opened file have been checked.
 	unchecked atomic.Bool
 
 	mu     sync.Mutex // held to change the directory
 	closed bool
 
-	// tidying is held to rewrite segments without making the table larger, which takes one segment more for a moment.
-	tidying sync.Mutex
+	// rewriting is held to rewrite segments into as many or fewer, which needs one more for a
+	// moment.
+	rewriting sync.Mutex
 
-	// The rounds of keepHouse:
-	round  atomic.Int64  // when the next one begins,
-	cursor atomic.Uint64 // the position that this one has come to,
-	again  atomic.Bool   // and whether it has found something to do, so that the next begins at once
+	// The state of compact.
+	round  atomic.Int64  // the second in which the next round begins
+	cursor atomic.Uint64 // the next position of this round
+	again  atomic.Bool   // this round has merged segments, so the next begins at once
 }
 
 const (
-	leastDepth = 2 // a table has four segments at least
+	minDepth = 2 // a table has at least four segments
 
 	fullPerMille  = 900 // slots in use at which a segment is rewritten
-	splitPerMille = 700 // live ones from which that makes two of it,
-	tightPerMille = 850 // and up to which it is still cleaned where there is no memory for two
-	mergePerMille = 500 // live ones of two halves up to which they become one
+	splitPerMille = 700 // live entries from which rewriting splits it into two
+	// live entries up to which it is rewritten alone if there is no memory for two
+	tightPerMille = 850
+	mergePerMille = 500 // live entries in two buddies up to which they are merged
 
-	longest = int64(weir.MaxPer / time.Second) // that a window can be open
+	longest = int64(weir.MaxPer / time.Second) // seconds that a window can be open
 )
 
-func newTable(a *arena, clock *register) *table {
+func newTable(a *arena, clock *secondClock) *table {
 	lines := a.segmentBytes / lineBytes
 	return &table{arena: a, clock: clock, mask: uint64(lines - 1), slots: int(lines * perLine)}
 }
 
-// start gives an empty table its first segments.
+// start allocates the first segments of an empty table.
 func (t *table) start() error {
-	d := newDirectory(leastDepth)
-	for i := range uint64(1 << leastDepth) {
-		seg, err := t.arena.allot(scope{i << (64 - leastDepth), leastDepth}, 1, 0)
+	d := newDirectory(minDepth)
+	for i := range uint64(1 << minDepth) {
+		seg, err := t.arena.acquire(scope{i << (64 - minDepth), minDepth}, 1, 0)
 		if err != nil {
 			return err
 		}
-		t.arena.ground.publish(seg.id, seg.scope)
+		t.arena.backing.publish(seg.id, seg.scope)
 		d.put(seg)
 	}
 	t.directory.Store(d)
 	return nil
 }
 
-// adopt makes a table of the segments that a file has, with new ones where it has gaps.
+// adopt fills the table with the segments found in a file, and with new ones for the gaps.
 func (t *table) adopt(found []record, gaps []scope) error {
-	depth := uint8(leastDepth)
+	depth := uint8(minDepth)
 	for _, r := range found {
 		depth = max(depth, r.scope.depth)
 	}
@@ -75,14 +77,14 @@ func (t *table) adopt(found []record, gaps []scope) error {
 	}
 	d := newDirectory(depth)
 	for _, r := range found {
-		d.put(&segment{id: r.id, lines: t.arena.ground.lines(r.id), scope: r.scope, occupied: -1})
+		d.put(&segment{id: r.id, lines: t.arena.backing.lines(r.id), scope: r.scope, occupied: -1})
 	}
 	for _, s := range gaps {
-		seg, err := t.arena.allot(s, 0, 0)
+		seg, err := t.arena.acquire(s, 0, 0)
 		if err != nil {
 			return err
 		}
-		t.arena.ground.publish(seg.id, s)
+		t.arena.backing.publish(seg.id, s)
 		d.put(seg)
 	}
 	t.directory.Store(d)
@@ -90,7 +92,7 @@ func (t *table) adopt(found []record, gaps []scope) error {
 	return nil
 }
 
-// find returns the entry of a hash, or nil where a take must look again with the segment's lock.
+// find returns the entry of a hash, or nil if a take must look again with the segment's lock.
 func (t *table) find(hash uint64) *entry {
 	return probe(t.directory.Load().linesOf(position(hash)), hash, t.mask)
 }
@@ -99,10 +101,11 @@ func (t *table) segmentOf(hash uint64) *segment { return t.segmentAt(position(ha
 
 func (t *table) segmentAt(position uint64) *segment { return t.directory.Load().segmentOf(position) }
 
-// claim returns a slot for a key that the segment does not have: one of an ended window, and then whose it was and its word, or
-// a vacant one, unless as many as most are in use already; nil where there is none. From now on the slot has no owner, not
-// even for the claimant's other charges. The segment is locked.
-func (t *table) claim(seg *segment, hash uint64, now int64, most int) (e *entry, former, word uint64) {
+// claim claims a slot for a key that has none in the segment, which the caller has locked. That is
+// a slot whose window has ended, returned with its former hash and word, or a vacant slot if fewer
+// than limit are in use. It returns nil if there is neither. A claimed slot belongs to no key, not
+// even for other charges of the same take.
+func (t *table) claim(seg *segment, hash uint64, now int64, limit int) (e *entry, former, word uint64) {
 	i := hash & t.mask
 	for range t.mask + 1 {
 		l := at(seg.lines, i)
@@ -110,19 +113,19 @@ func (t *table) claim(seg *segment, hash uint64, now int64, most int) (e *entry,
 			e := &l[j]
 			former := e.hash.Load()
 			if former == vacant {
-				if seg.occupied >= most {
+				if seg.occupied >= limit {
 					return nil, 0, 0
 				}
-				e.hash.Store(passed)
+				e.hash.Store(claimed)
 				seg.occupied++
 				return e, vacant, 0
 			}
-			if former == passed {
+			if former == claimed {
 				continue
 			}
 			word := e.word.Load()
-			if !isHeld(word, former) && unpack(word, former).Reset <= now && e.word.CompareAndSwap(word, word^frozen) {
-				e.hash.Store(passed)
+			if !isBusy(word, former) && unpack(word, former).Reset <= now && e.word.CompareAndSwap(word, word^frozen) {
+				e.hash.Store(claimed)
 				return e, former, word
 			}
 		}
@@ -131,14 +134,14 @@ func (t *table) claim(seg *segment, hash uint64, now int64, most int) (e *entry,
 	return nil, 0, 0
 }
 
-// pass gives a claimed slot to the key with that hash, and its first window with it. Whoever looks meanwhile finds no key
-// there, or the new one whole.
-func (e *entry) pass(hash, word uint64) {
+// assign gives a claimed slot to a key, together with its first window. A concurrent reader finds
+// either no key there or the key with its window.
+func (e *entry) assign(hash, word uint64) {
 	e.word.Store(word)
 	e.hash.Store(hash)
 }
 
-// unclaim leaves a claimed slot as it was.
+// unclaim restores a claimed slot.
 func (t *table) unclaim(seg *segment, e *entry, former, word uint64) {
 	if former == vacant {
 		seg.occupied--
@@ -158,18 +161,18 @@ func (t *table) each(seg *segment, f func(e *entry, hash uint64)) {
 	}
 }
 
-// count notes how many slots of the segment are in use and how many of those are live. Its lock is held.
+// count updates occupied and live of a segment that the caller has locked.
 func (t *table) count(seg *segment, now int64) {
 	seg.occupied, seg.live, seg.counted = 0, 0, now
 	t.each(seg, func(e *entry, hash uint64) {
 		seg.occupied++
-		if hash != passed && unpack(e.word.Load(), hash).Reset > now {
+		if hash != claimed && unpack(e.word.Load(), hash).Reset > now {
 			seg.live++
 		}
 	})
 }
 
-// lock locks a segment that still has a part in the table; false where it has been rewritten.
+// lock locks a segment. It returns false, without the lock, if the segment has been rewritten.
 func (t *table) lock(seg *segment) bool {
 	seg.mu.Lock()
 	if seg.gone {
@@ -185,48 +188,50 @@ func (t *table) lock(seg *segment) bool {
 	return true
 }
 
-// freeze holds every entry of a locked segment, and counts those that are live.
+// freeze freezes every entry of a locked segment and returns how many are live.
 func (t *table) freeze(seg *segment, now int64) (live int) {
 	t.each(seg, func(e *entry, hash uint64) {
-		if hash != passed && unpack(e.await(hash), hash).Reset > now {
+		if hash != claimed && unpack(e.await(hash), hash).Reset > now {
 			live++
 		}
 	})
 	return live
 }
 
-// thaw lets go of every entry of a segment that the caller holds.
+// thaw unfreezes every entry of a segment that the caller has frozen.
 func (t *table) thaw(seg *segment) {
 	t.each(seg, func(e *entry, hash uint64) {
-		if word := e.word.Load(); hash != passed && isHeld(word, hash) {
+		if word := e.word.Load(); hash != claimed && isBusy(word, hash) {
 			e.word.Store(word ^ frozen)
 		}
 	})
 }
 
-// check repairs what a process that died, a disk, or a clock that went far ahead may have left in a segment: entries that are
-// held are let go, entries without a word are dropped, and no window ends later than the longest that there can be. Nobody of
-// this process holds anything there yet: until all segments are checked, whoever wants to must lock them.
+// check repairs what a killed process, a disk, or a clock far ahead may have left in a segment: it
+// unfreezes frozen entries, drops entries without a word, and shortens windows that would end later
+// than the longest window can. No take of this process has frozen anything there yet, because takes
+// of several windows lock every segment until all are checked.
 func (t *table) check(seg *segment) {
 	latest := t.clock.now() + longest
 	t.each(seg, func(e *entry, hash uint64) {
 		word := e.word.Load()
-		if hash == passed {
+		if hash == claimed {
 			return
 		}
 		if word == 0 {
-			e.hash.Store(passed)
+			e.hash.Store(claimed)
 			return
 		}
-		if used := unpack(word, hash); isHeld(word, hash) || used.Reset > latest {
+		if used := unpack(word, hash); isBusy(word, hash) || used.Reset > latest {
 			used.Reset = min(used.Reset, latest)
-			e.word.CompareAndSwap(word, pack(used, hash)) // else a take has changed it, and so much the better
+			// fails if a take has written it, which repairs it too
+			e.word.CompareAndSwap(word, pack(used, hash))
 		}
 	})
 	seg.checked = true
 }
 
-// checkAll checks every segment, until told to stop.
+// checkAll checks every segment. It returns early if stop is closed.
 func (t *table) checkAll(stop <-chan struct{}) {
 	for position := uint64(0); ; {
 		select {
@@ -249,7 +254,8 @@ func (t *table) checkAll(stop <-chan struct{}) {
 	}
 }
 
-// retire waits for everybody who has a segment locked, and lets nobody lock one again.
+// retire marks every segment as gone, waiting for those that are locked, so that none can be locked
+// again.
 func (t *table) retire() {
 	for position := uint64(0); ; {
 		seg := t.segmentAt(position)
@@ -257,7 +263,7 @@ func (t *table) retire() {
 		was := seg.gone
 		seg.gone = true
 		seg.mu.Unlock()
-		if was { // rewritten: its successor is there by now
+		if was { // rewritten: the directory has its successor by now
 			continue
 		}
 		if position = seg.scope.end(); position == 0 {
@@ -266,8 +272,9 @@ func (t *table) retire() {
 	}
 }
 
-// makeRoom rewrites a segment in which no new key found a place: without the windows that have ended, or as two halves.
-// An error says that there is no memory to do so; then the segment stays as it is.
+// makeRoom rewrites a segment that has no slot for a new key, without the windows that have ended,
+// or as two halves. If there is no memory for that it returns an error, and the segment is
+// unchanged.
 func (t *table) makeRoom(seg *segment, now int64) error {
 	if !t.lock(seg) {
 		return nil
@@ -282,26 +289,28 @@ func (t *table) makeRoom(seg *segment, now int64) error {
 			return err
 		}
 	}
-	t.tidying.Lock()
-	defer t.tidying.Unlock()
+	t.rewriting.Lock()
+	defer t.rewriting.Unlock()
 	return t.rewrite([]*segment{seg}, []scope{seg.scope}, now)
 }
 
-// errCrowded says that two segments do not fit into one.
-var errCrowded = errors.New("the segments are too full to be merged")
+// errTooFull means that two segments do not fit into one.
+var errTooFull = errors.New("the segments are too full to be merged")
 
-// rewrite moves what is live in the segments from, all locked, to fresh ones of the given scopes, which together are theirs.
+// rewrite moves the live entries of the segments from, which the caller has locked, to new segments
+// with the given scopes, which together cover the same positions.
 //
-// Whatever moment the process is killed at, the file has every count: the fresh segments are complete before the first of
-// them is published, nobody writes to the old ones any more, and where both are there the younger one holds.
+// The file has every count at whatever moment the process is killed: the new segments are complete
+// before the first of them is published, the old ones are no longer written then, and if the file
+// has both, the younger one counts.
 func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	var into [2]*segment
 	spare := len(scopes) - len(from)
 	for i, s := range scopes {
-		seg, err := t.arena.allot(s, max(spare, 0), now)
+		seg, err := t.arena.acquire(s, max(spare, 0), now)
 		if err != nil {
 			for _, seg := range into[:i] {
-				t.arena.giveBack(seg.id)
+				t.arena.release(seg.id)
 			}
 			return err
 		}
@@ -311,21 +320,23 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	for _, seg := range from {
 		live += t.freeze(seg, now)
 	}
-	if live > t.slots*fullPerMille/1000 && len(from) > 1 { // windows have been opened since they were counted
+	// windows were opened since they were counted
+	if live > t.slots*fullPerMille/1000 && len(from) > 1 {
 		for _, seg := range from {
 			t.thaw(seg)
 		}
-		t.arena.giveBack(into[0].id)
-		return errCrowded
+		t.arena.release(into[0].id)
+		return errTooFull
 	}
 	for _, seg := range from {
 		t.each(seg, func(e *entry, hash uint64) {
 			word, at := e.word.Load(), position(hash)
 			used := unpack(word, hash)
-			if hash == passed || used.Reset <= now || !seg.scope.covers(at) {
-				return // the last: left by a split that a kill cut short
+			if hash == claimed || used.Reset <= now || !seg.scope.covers(at) {
+				return // not covered: left by a split that was interrupted by a kill
 			}
-			if latest := now + longest; used.Reset > latest { // from a clock that went far ahead: it must end some day
+			// written when the clock was far ahead
+			if latest := now + longest; used.Reset > latest {
 				used.Reset = latest
 				word = pack(used, hash) ^ frozen
 			}
@@ -340,9 +351,9 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	fresh := into[:len(scopes)]
 	for _, seg := range fresh {
 		seg.live, seg.counted = seg.occupied, now
-		t.arena.ground.publish(seg.id, seg.scope)
+		t.arena.backing.publish(seg.id, seg.scope)
 	}
-	for _, seg := range fresh { // whoever finds them waits until everything in them has been let go
+	for _, seg := range fresh { // locked takes wait until all entries are thawed
 		seg.mu.Lock()
 	}
 	t.replace(fresh)
@@ -351,13 +362,13 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 		seg.mu.Unlock()
 	}
 	for _, seg := range from {
-		t.arena.giveBack(seg.id)
+		t.arena.release(seg.id)
 	}
 	return nil
 }
 
-// add files an entry in a segment that nobody else knows yet. A key has two entries only where a damaged file hid one of them;
-// then the one that has spent more holds.
+// add adds an entry to a segment that is not in the directory yet. A key can only have two entries
+// if a damaged file hid one of them; then the one with the higher count is kept.
 func (t *table) add(seg *segment, hash, word uint64) {
 	i := hash & t.mask
 	for {
@@ -380,7 +391,7 @@ func (t *table) add(seg *segment, hash, word uint64) {
 	}
 }
 
-// replace has the directory lead to fresh segments.
+// replace puts new segments into the directory.
 func (t *table) replace(fresh []*segment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

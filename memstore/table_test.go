@@ -47,9 +47,9 @@ func (t *table) audit(tb testing.TB) {
 		t.each(seg, func(e *entry, hash uint64) {
 			occupied++
 			switch {
-			case hash == passed:
+			case hash == claimed:
 				tb.Errorf("a slot has no owner")
-			case isHeld(e.word.Load(), hash):
+			case isBusy(e.word.Load(), hash):
 				tb.Errorf("an entry is held by nobody")
 			case seen[hash]:
 				tb.Errorf("a key has two entries")
@@ -69,8 +69,8 @@ func (t *table) audit(tb testing.TB) {
 	}
 }
 
-// Many goroutines open many keys, in tables that split, merge and are cleaned all the time, and each key is admitted exactly
-// as often as its limit says.
+// Many goroutines open many keys, in tables that split, merge and are cleaned all the time, and
+// each key is admitted exactly as often as its limit says.
 func TestEveryKeyGetsExactlyItsLimitWhileTheTableIsRewritten(t *testing.T) {
 	for _, file := range []bool{false, true} {
 		clock := storetest.StartManualClock()
@@ -127,8 +127,8 @@ func TestEveryKeyGetsExactlyItsLimitWhileTheTableIsRewritten(t *testing.T) {
 	}
 }
 
-// A store may be closed while it is asked: each take counts or says that it is closed, and the next holder of the file finds
-// every count that was told.
+// A store may be closed while it is asked: each take counts or says that it is closed, and the next
+// holder of the file finds every count that was told.
 func TestAStoreMayBeClosedWhileItIsAsked(t *testing.T) {
 	for round := range 20 {
 		o := Options{Memory: 16 << 20, File: filepath.Join(t.TempDir(), "counters"), Log: discard}

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Take implements weir.Store. It ignores ctx, since it never waits. The only error is ErrClosed.
+// Take implements weir.Store. It never waits, so it ignores ctx. The only error is ErrClosed.
 func (s *Store) Take(_ context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
 	var err error
 	if len(charges) == 1 {
@@ -16,16 +16,17 @@ func (s *Store) Take(_ context.Context, charges []weir.Charge, receipt *weir.Rec
 		err = s.takeSeveral(charges, receipt)
 	}
 	if s.clock.ticked.Load() && s.clock.ticked.Swap(false) {
-		s.table.keepHouse(s.clock.second.Load(), segmentsPerTick)
+		s.table.compact(s.clock.second.Load(), segmentsPerTick)
 	}
-	runtime.KeepAlive(s) // its memory is unmapped with it
+	runtime.KeepAlive(s) // the memory is unmapped when s is collected
 	return err
 }
 
-// takeOne is the take of one window whose key has an entry, as nearly always: a look, the clock, and one compare-and-swap.
+// takeOne takes from one window. If the key has an entry, which is nearly always the case, this is
+// a lookup, a clock reading and one compare-and-swap.
 //
-// Between the look at the word and the swap it makes sure that the clock's register still shows its second: then nobody who
-// counted before it, on this key or another, saw a later one.
+// Between reading the word and swapping it, takeOne checks that the clock is still at the second it
+// read. No take that was counted before it, on this key or another, can then have seen a later one.
 func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
 	c := &charges[0]
 	hash := s.seed.hash(c.Key)
@@ -33,10 +34,10 @@ func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
 	e := s.table.find(hash)
 	for e != nil {
 		word := e.word.Load()
-		if e.hash.Load() != hash || isHeld(word, hash) {
+		if e.hash.Load() != hash || isBusy(word, hash) {
 			break
 		}
-		if !s.clock.shows(now) {
+		if !s.clock.isAt(now) {
 			now = s.clock.now()
 			continue
 		}
@@ -44,7 +45,8 @@ func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
 		used := kept.At(now, c.Per)
 		allowed := used.Fits(c.Cost, c.Limit)
 		if !allowed || c.Cost == 0 {
-			if used.Reset != 0 && used.Reset != kept.Reset { // the clock was set back: the reset comes nearer, and stays
+			// the clock was set back: keep the earlier reset
+			if used.Reset != 0 && used.Reset != kept.Reset {
 				if !e.word.CompareAndSwap(word, pack(used, hash)) {
 					continue
 				}
@@ -61,25 +63,25 @@ func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
 		}
 		receipt.Allowed, receipt.Now, receipt.Used[0] = true, now, used
 		if opens {
-			s.table.keepHouse(now, 1)
+			s.table.compact(now, 1)
 		}
 		return nil
 	}
 	return s.takeLocked(charges, []uint64{hash}, receipt)
 }
 
-// takeSeveral is the take of several windows. It freezes their entries, all but the last, in order of address, so that no two
-// takes wait for each other, and swaps the last word: at that moment all are charged.
+// takeSeveral takes from several windows. It freezes all their entries but the last, in order of
+// address, so that two takes cannot deadlock. Swapping the last word charges all of them at once.
 func (s *Store) takeSeveral(charges []weir.Charge, receipt *weir.Receipt) error {
 	var hashes [weir.MaxCharges]uint64
 	for i := range charges {
 		hashes[i] = s.seed.hash(charges[i].Key)
 	}
 	if len(charges) > 0 && !s.table.unchecked.Load() {
-		var h holding
+		var h entrySet
 		if h.find(s.table, charges, hashes[:]) && h.take(s, receipt) {
 			if h.opens {
-				s.table.keepHouse(receipt.Now, 1)
+				s.table.compact(receipt.Now, 1)
 			}
 			return nil
 		}
@@ -87,14 +89,15 @@ func (s *Store) takeSeveral(charges []weir.Charge, receipt *weir.Receipt) error 
 	return s.takeLocked(charges, hashes[:len(charges)], receipt)
 }
 
-// A holding is the entries of one take, in order of address.
-type holding struct {
+// An entrySet is the entries of one take, in order of address.
+type entrySet struct {
 	n     int
-	opens bool // a window
-	of    [weir.MaxCharges]held
+	opens bool // the take opens a window
+	of    [weir.MaxCharges]heldEntry
 }
 
-type held struct {
+// A heldEntry is the entry of one charge, with its word before the take.
+type heldEntry struct {
 	entry  *entry
 	hash   uint64
 	word   uint64
@@ -103,8 +106,8 @@ type held struct {
 	index  int
 }
 
-// find fills in the entries of all charges, or reports that one has none.
-func (h *holding) find(t *table, charges []weir.Charge, hashes []uint64) bool {
+// find looks the entries of all charges up. It returns false if one of them has none.
+func (h *entrySet) find(t *table, charges []weir.Charge, hashes []uint64) bool {
 	for i := range charges {
 		e := t.find(hashes[i])
 		if e == nil {
@@ -112,25 +115,26 @@ func (h *holding) find(t *table, charges []weir.Charge, hashes []uint64) bool {
 		}
 		k := i
 		for ; k > 0 && address(h.of[k-1].entry) >= address(e); k-- {
-			if h.of[k-1].entry == e { // two keys with one hash
+			if h.of[k-1].entry == e { // two keys with the same hash
 				return false
 			}
 			h.of[k] = h.of[k-1]
 		}
-		h.of[k] = held{entry: e, hash: hashes[i], charge: &charges[i], index: i}
+		h.of[k] = heldEntry{entry: e, hash: hashes[i], charge: &charges[i], index: i}
 	}
 	h.n = len(charges)
 	return true
 }
 
-// take reports whether it could do the take.
-func (h *holding) take(s *Store, receipt *weir.Receipt) bool {
-	now := s.clock.now() // before anything is held: reading it is most of the time that all this takes
+// take charges the entries. It returns false, and has changed nothing, if another take kept one of
+// them frozen for too long or if one of them now belongs to another key.
+func (h *entrySet) take(s *Store, receipt *weir.Receipt) bool {
+	now := s.clock.now() // before anything is frozen: it is most of the cost of a take
 	first := h.of[:h.n-1]
 	for i := range first {
 		word, ok := first[i].entry.freeze(first[i].hash)
 		if !ok {
-			h.letGo(i)
+			h.thaw(i)
 			return false
 		}
 		first[i].word = word
@@ -141,11 +145,11 @@ func (h *holding) take(s *Store, receipt *weir.Receipt) bool {
 		if last.entry.hash.Load() != last.hash {
 			break
 		}
-		if isHeld(last.word, last.hash) {
-			yield(n)
+		if isBusy(last.word, last.hash) {
+			spinWait(n)
 			continue
 		}
-		if !s.clock.shows(now) {
+		if !s.clock.isAt(now) {
 			now = s.clock.now()
 			continue
 		}
@@ -162,12 +166,12 @@ func (h *holding) take(s *Store, receipt *weir.Receipt) bool {
 		}
 		return true
 	}
-	h.letGo(h.n - 1)
+	h.thaw(h.n - 1)
 	return false
 }
 
-// judge says whether all charges fit at now, and brings each used to what it will be.
-func (h *holding) judge(now int64) (allowed bool) {
+// judge reports whether all charges fit at now, and sets each used to its value after the take.
+func (h *entrySet) judge(now int64) (allowed bool) {
 	allowed, h.opens = true, false
 	for i := range h.of[:h.n] {
 		p := &h.of[i]
@@ -187,7 +191,8 @@ func (h *holding) judge(now int64) (allowed bool) {
 	return true
 }
 
-func (h *holding) letGo(n int) {
+// thaw unfreezes the first n entries, unchanged.
+func (h *entrySet) thaw(n int) {
 	for i := range h.of[:n] {
 		h.of[i].entry.word.Store(h.of[i].word)
 	}

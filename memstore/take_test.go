@@ -12,8 +12,8 @@ import (
 // Lengths in seconds.
 const day, week = 86400, 7 * 86400
 
-// charge asks for one unit of the window of per seconds that kind names, counted by the parts of who, the first of which
-// is the subject.
+// charge asks for one unit of the window of per seconds that kind names, counted by the parts of
+// who, the first of which is the subject.
 func charge(kind string, limit, per int64, who ...string) weir.Charge {
 	c := weir.Charge{Limit: limit, Per: per, Cost: 1}
 	c.Key = binary.BigEndian.AppendUint32(append([]byte{byte(len(kind))}, kind...), uint32(per))

@@ -43,7 +43,7 @@ func (f *serveFlags) checkCandidate(cmd *cobra.Command) error {
 	if f.candidate == "" {
 		return nil
 	}
-	if least := size(candidateShare * memstore.LeastMemory); f.memory < least {
+	if least := size(candidateShare * memstore.MinMemory); f.memory < least {
 		return misused(fmt.Sprintf("such as --memory %v, or leave the candidate out", &least),
 			"%s counts in a tenth of %s, and %v leaves it too little: want %v or more", spelled(cmd, "candidate"), spelled(cmd, "memory"), &f.memory, &least)
 	}

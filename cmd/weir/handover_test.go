@@ -273,7 +273,7 @@ func TestASocketIsTakenForWhatItsNameSays(t *testing.T) {
 
 // The next process waits for the counts that the last one still holds, and no longer than it is to run itself.
 func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
-	o := memstore.Options{Memory: memstore.LeastMemory, File: filepath.Join(t.TempDir(), "counters"), Log: slog.New(slog.DiscardHandler)}
+	o := memstore.Options{Memory: memstore.MinMemory, File: filepath.Join(t.TempDir(), "counters"), Log: slog.New(slog.DiscardHandler)}
 	last, err := memstore.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -158,8 +158,8 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return misused("give both or neither", "--tls-cert and --tls-key go together")
 	}
-	if f.memory < memstore.LeastMemory {
-		least := size(memstore.LeastMemory)
+	if f.memory < memstore.MinMemory {
+		least := size(memstore.MinMemory)
 		return misused("such as --memory 256MiB, the default: room for ten million callers at a time",
 			"%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
 	}

@@ -192,4 +192,4 @@ func (l quietLog) Write(line []byte) (int, error) {
 const loginLimit = 20
 
 // loginMemory bounds what is known of those who send wrong tokens.
-const loginMemory = memstore.LeastMemory
+const loginMemory = memstore.MinMemory

@@ -85,7 +85,7 @@ func newFixture(t *testing.T, change func(*admin.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory, Now: f.now})
+	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: f.now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ type served struct {
 func serve(t *rapid.T, p weir.Policy, all []asked, who ...identity.Options) served {
 	var out served
 	now := time.Unix(noon, 0)
-	store, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory, Now: func() time.Time { return now }})
+	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ type model struct {
 
 func newModel(t *rapid.T, p weir.Policy, patience time.Duration) *model {
 	m := &model{t: t, patience: int64(patience)}
-	store, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory, Now: func() time.Time { return time.Unix(0, m.now) }})
+	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: func() time.Time { return time.Unix(0, m.now) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 func testDecider(t testing.TB) *weir.Decider {
 	t.Helper()
-	store, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory})
+	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func newDeciderOf(t testing.TB, p weir.Policy, s weir.Store, o weir.Options) *we
 
 func newStore(t testing.TB) *memstore.Store {
 	t.Helper()
-	s, err := memstore.New(memstore.Options{Memory: memstore.LeastMemory})
+	s, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func openProduct(t *testing.T, p weir.Policy) *product {
 
 func decider(t testing.TB, p weir.Policy) *weir.Decider {
 	t.Helper()
-	store, err := memstore.New(memstore.Options{Now: time.Now, Memory: memstore.LeastMemory})
+	store, err := memstore.New(memstore.Options{Now: time.Now, Memory: memstore.MinMemory})
 	if err != nil {
 		t.Fatal(err)
 	}
