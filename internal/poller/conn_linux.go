@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A Conn is a connection that Take has taken. Any goroutine may call any method at any time; of several that read, or that write,
-// one does at a time.
+// A Conn is a connection that was taken by Take. Its methods may be called concurrently. Concurrent
+// reads run one at a time, and so do concurrent writes.
 type Conn struct {
 	poller        *poller
 	fd            int
-	users         atomic.Uint32 // who may be using fd: a count, and the two bits below
+	users         atomic.Uint32 // number of users of fd, and the two bits below
 	local, remote net.Addr
 
 	reads, writes side
 
-	mu    sync.Mutex // of what follows, and of the sides' deadlines
-	timer *time.Timer
-	fires time.Duration // when timer does, after began; 0: it does not
+	mu       sync.Mutex // guards the fields below and the deadlines of both sides
+	timer    *time.Timer
+	fireTime time.Duration // when timer fires, since epoch; 0 if it is stopped
 }
 
 const (
@@ -32,51 +32,53 @@ const (
 
 // A side is one direction of a connection.
 type side struct {
-	mu    sync.Mutex // of who reads, or writes
-	state atomic.Uint32
-	late  atomic.Bool   // the deadline has passed
-	wake  chan bool     // has room for one: true, something happened; false, see why not. Made by the first to wait
-	by    time.Duration // the deadline, after began; 0: none
+	mu      sync.Mutex // held by the reader, or the writer
+	state   atomic.Uint32
+	expired atomic.Bool // the deadline has passed
+	// buffers one value: true if the socket is ready, false to check for failure; made by the first
+	// wait
+	wake     chan bool
+	deadline time.Duration // since epoch; 0 if there is none
 }
 
-// The states of a side. Who moves one from waiting to quiet sends to wake, once; who has moved it to waiting receives from it, once, or
-// has moved it back.
+// The states of a side. Whoever changes it from waiting to idle sends one value to wake. The
+// goroutine that changed it to waiting either receives that value or changes the state back itself.
 const (
-	quiet   uint32 = iota
-	ready          // something happened, and nobody has looked since
-	waiting        // somebody waits for that
+	idle    uint32 = iota
+	ready          // the socket became ready, and no read or write was tried since
+	waiting        // a goroutine waits for that
 )
 
-// began is when this process's deadlines count from.
-var began = time.Now()
+// epoch is the instant from which deadlines are counted.
+var epoch = time.Now()
 
-// note says that something happened. Where it is true the caller is to send to wake.
-func (s *side) note() bool {
+// signal records that the socket became ready. If it returns true the caller must send to wake.
+func (s *side) signal() bool {
 	for {
 		switch s.state.Load() {
 		case ready:
 			return false
 		case waiting:
-			if s.state.CompareAndSwap(waiting, quiet) {
+			if s.state.CompareAndSwap(waiting, idle) {
 				return true
 			}
 		default:
-			if s.state.CompareAndSwap(quiet, ready) {
+			if s.state.CompareAndSwap(idle, ready) {
 				return false
 			}
 		}
 	}
 }
 
-// rouse has who waits look again.
-func (s *side) rouse() {
-	if s.note() {
+// recheck wakes a waiting goroutine so that it checks for failure.
+func (s *side) recheck() {
+	if s.signal() {
 		s.wake <- false
 	}
 }
 
-// begin makes the caller the one who uses a side of c; end must follow where it returns nil. From here on nothing that happens is
-// missed; what happened before is to be seen by looking.
+// begin locks a side of c; if it returns nil, end must follow. Readiness that is signalled from
+// here on is not missed. For readiness before that the caller must try to read or write.
 func (c *Conn) begin(s *side) error {
 	if !c.enter() {
 		return net.ErrClosed
@@ -87,7 +89,7 @@ func (c *Conn) begin(s *side) error {
 		c.end(s)
 		return err
 	}
-	s.state.CompareAndSwap(ready, quiet)
+	s.state.CompareAndSwap(ready, idle)
 	return nil
 }
 
@@ -96,31 +98,32 @@ func (c *Conn) end(s *side) {
 	_ = c.leave()
 }
 
-// wait waits until something happens, or has happened since begin or the last wait.
+// wait waits until the socket becomes ready, or returns at once if it has since begin or the last
+// wait.
 func (c *Conn) wait(s *side) error {
 	if s.wake == nil {
 		s.wake = make(chan bool, 1)
 	}
-	if !s.state.CompareAndSwap(quiet, waiting) {
-		s.state.Store(quiet)
+	if !s.state.CompareAndSwap(idle, waiting) {
+		s.state.Store(idle)
 		return c.failure(s)
 	}
-	// Who closes, or sees a deadline pass, says so before looking for somebody to wake.
-	if err := c.failure(s); err != nil && s.state.CompareAndSwap(waiting, quiet) {
+	// Close and checkDeadlines record the failure before they look for a goroutine to wake.
+	if err := c.failure(s); err != nil && s.state.CompareAndSwap(waiting, idle) {
 		return err
 	}
 	if happened := <-s.wake; happened && !c.isClosing() {
-		return nil // what came before the deadline is in time, however long it took to get a processor; the next wait is not
+		return nil // ready before the deadline, even if the deadline has passed by now
 	}
 	return c.failure(s)
 }
 
-// failure returns why nothing can be waited for.
+// failure returns the error of a closed connection or a passed deadline, or nil.
 func (c *Conn) failure(s *side) error {
 	switch {
 	case c.isClosing():
 		return net.ErrClosed
-	case s.late.Load():
+	case s.expired.Load():
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -129,7 +132,7 @@ func (c *Conn) failure(s *side) error {
 // isClosing reports whether Close was called.
 func (c *Conn) isClosing() bool { return c.users.Load()&closing != 0 }
 
-// enter keeps the descriptor open until leave. It is false where the connection was closed.
+// enter keeps the descriptor open until leave. It returns false if the connection is closed.
 func (c *Conn) enter() bool {
 	if c.users.Add(1)&closing == 0 {
 		return true
@@ -138,7 +141,7 @@ func (c *Conn) enter() bool {
 	return false
 }
 
-// leave closes the descriptor where the connection was closed and the caller is the last to use it.
+// leave closes the descriptor if the connection is closed and the caller is its last user.
 func (c *Conn) leave() error {
 	if c.users.Add(^uint32(0)) == closing && c.users.CompareAndSwap(closing, closing|closed) {
 		return c.poller.drop(c)
@@ -146,7 +149,7 @@ func (c *Conn) leave() error {
 	return nil
 }
 
-// Close closes the connection. Who reads or writes fails with net.ErrClosed.
+// Close closes the connection. Reads and writes under way return net.ErrClosed.
 func (c *Conn) Close() error {
 	for {
 		n := c.users.Load()
@@ -162,15 +165,15 @@ func (c *Conn) Close() error {
 		c.timer.Stop()
 	}
 	c.mu.Unlock()
-	c.reads.rouse()
-	c.writes.rouse()
+	c.reads.recheck()
+	c.writes.recheck()
 	if err := c.leave(); err != nil {
 		return c.failed("close", err)
 	}
 	return nil
 }
 
-// Read is net.Conn's.
+// Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	s := &c.reads
 	if err := c.begin(s); err != nil {
@@ -199,14 +202,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write is net.Conn's: it writes all of p, or fails.
+// Write implements net.Conn. It writes all of p or returns an error.
 func (c *Conn) Write(p []byte) (int, error) {
 	s := &c.writes
 	if err := c.begin(s); err != nil {
 		return 0, c.failed("write", err)
 	}
 	defer c.end(s)
-	for written := 0; ; { // once also for nothing, which tells what is wrong
+	for written := 0; ; { // an empty p is written too, to report a broken connection
 		n, err := syscall.Write(c.fd, p[written:])
 		if n > 0 {
 			written += n
@@ -225,7 +228,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 }
 
-// CloseWrite closes the sending half: the other side reads an end.
+// CloseWrite closes the sending half, so that the peer reads EOF.
 func (c *Conn) CloseWrite() error {
 	if !c.enter() {
 		return c.failed("close", net.ErrClosed)
@@ -237,24 +240,24 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// LocalAddr returns this side's address.
+// LocalAddr implements net.Conn.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the other side's address.
+// RemoteAddr implements net.Conn.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// failed says in package net's words what failed.
+// failed wraps an error as package net does.
 func (c *Conn) failed(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.local.Network(), Source: c.local, Addr: c.remote, Err: err}
 }
 
-// SyscallConn returns what reaches the socket.
+// SyscallConn implements syscall.Conn.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return (*rawConn)(c), nil }
 
-// A rawConn is a Conn's syscall.RawConn.
+// A rawConn is the syscall.RawConn of a Conn.
 type rawConn Conn
 
-// Control calls f with the descriptor.
+// Control implements syscall.RawConn.
 func (r *rawConn) Control(f func(fd uintptr)) error {
 	c := (*Conn)(r)
 	if !c.enter() {
@@ -265,12 +268,14 @@ func (r *rawConn) Control(f func(fd uintptr)) error {
 	return nil
 }
 
-// Read calls f until it returns true, and waits for something to read after each time that it does not.
+// Read implements syscall.RawConn: it calls f whenever the socket is readable, until f returns
+// true.
 func (r *rawConn) Read(f func(fd uintptr) bool) error {
 	return (*Conn)(r).do(&r.reads, "raw-read", f)
 }
 
-// Write calls f until it returns true, and waits for room to write after each time that it does not.
+// Write implements syscall.RawConn: it calls f whenever the socket is writable, until f returns
+// true.
 func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	return (*Conn)(r).do(&r.writes, "raw-write", f)
 }

@@ -29,7 +29,8 @@ func TestWhatCameInTimeIsRead(t *testing.T) {
 		if _, err := far.Write([]byte{1}); err != nil {
 			t.Fatal(err)
 		}
-		c.poller.tell([]unix.EpollEvent{{Fd: int32(c.fd), Events: unix.EPOLLIN}}) // as it does itself, some time
+		// as it does itself, some time
+		c.poller.dispatch([]unix.EpollEvent{{Fd: int32(c.fd), Events: unix.EPOLLIN}})
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 		if err := <-read; err != nil {
 			t.Fatalf("a read that was told of a byte before its deadline: %v", err)

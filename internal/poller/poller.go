@@ -1,9 +1,10 @@
-// Package poller waits for TCP connections in the order in which something happened to them.
+// Package poller wakes the goroutines of TCP connections in the order in which they became ready.
 //
-// Go's runtime looks at its connections when it has nothing else to run, and then runs those that it found in reverse: the last to
-// become ready first. A server with more to do than time serves a few of its callers a whole round later than the rest for that, and
-// these are its 99th percentile. A connection taken from the runtime by Take has its goroutines woken first come, first served.
-// On Linux; elsewhere Take leaves connections as they are.
+// Go's runtime polls the network when it has nothing else to run, and then runs the ready
+// goroutines in reverse order: the last to become ready runs first. On an overloaded server some
+// callers therefore wait a whole round longer than the rest, and they are its 99th percentile. The
+// goroutines of a connection that was taken from the runtime by Take are woken first come, first
+// served. This works on Linux; on other systems Take returns connections unchanged.
 package poller
 
 import (
@@ -11,7 +12,7 @@ import (
 	"net"
 )
 
-// Listen returns a listener whose connections are taken as Take does.
+// Listen returns a listener that passes each connection accepted by l through Take.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
 type listener struct{ net.Listener }
@@ -24,7 +25,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return Take(c), nil
 }
 
-// Dial returns what dials as d does and takes each connection.
+// Dial returns a function that dials with d and passes each connection through Take.
 func Dial(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := d.DialContext(ctx, network, address)

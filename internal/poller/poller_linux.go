@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Take returns a connection that has c's socket, c itself being closed; c must be in nobody's use. Options of the socket stay,
-// deadlines do not. It behaves as *net.TCPConn does, CloseWrite and SyscallConn included, and has none of its other methods; Close does
-// not wait for those who are at it. It must be closed: nobody else does it. What is no *net.TCPConn, and one for which there is no
-// descriptor left, is returned as it is.
+// Take returns a connection that owns c's socket, and closes c, which must not be in use. Socket
+// options are kept, deadlines are not. The connection behaves like *net.TCPConn with CloseWrite and
+// SyscallConn, but has none of its other methods, and its Close does not wait for reads and writes
+// under way. It has no finalizer, so it must be closed. If c is not a *net.TCPConn, or if the
+// process has no file descriptor left, Take returns c.
 func Take(c net.Conn) net.Conn {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -34,13 +35,14 @@ func Take(c net.Conn) net.Conn {
 	return taken
 }
 
-// process is this process's poller, which lasts as long as that: as the runtime's own does.
+// process is the poller of this process. Like the runtime's own it is never stopped.
 var process struct {
 	started atomic.Pointer[poller]
-	mu      sync.Mutex // of who starts it
+	mu      sync.Mutex // held to start it
 }
 
-// shared returns the process's poller; nil where it cannot be started now, for want of a descriptor most likely.
+// shared returns the process's poller, or nil if it cannot be started now, most likely because the
+// process has no file descriptor left.
 func shared() *poller {
 	if p := process.started.Load(); p != nil {
 		return p
@@ -55,13 +57,14 @@ func shared() *poller {
 	return process.started.Load()
 }
 
-// A poller has an epoll of its own. That is itself a file that the runtime waits for, so that one look at the runtime's
-// finds out that there is anything, and one at ours what: no thread waits for it.
+// A poller has an epoll of its own. The runtime waits for that epoll as for any file, so the poller
+// needs no thread: the runtime reports that something is ready, and the poller's epoll reports
+// what.
 type poller struct {
 	epoll int
 
-	mu    sync.Mutex // held while events are told of: a few microseconds
-	conns []*Conn    // by descriptor; nil where there is none
+	mu    sync.Mutex // held while events are dispatched: a few microseconds
+	conns []*Conn    // by file descriptor
 }
 
 func start() (*poller, error) {
@@ -69,7 +72,7 @@ func start() (*poller, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // has package os wait for it as for a socket
+	if err := unix.SetNonblock(fd, true); err != nil { // package os polls non-blocking files only
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -79,7 +82,7 @@ func start() (*poller, error) {
 		_ = file.Close()
 		return nil, err
 	}
-	if err := file.SetDeadline(time.Time{}); err != nil { // the runtime does not wait for it
+	if err := file.SetDeadline(time.Time{}); err != nil { // the runtime cannot poll it
 		_ = file.Close()
 		return nil, err
 	}
@@ -88,13 +91,14 @@ func start() (*poller, error) {
 	return p, nil
 }
 
-// atOnce is how many events one look takes. Who is found runs before the next: the queue of a processor has room for 256, and where it
-// overflows its older half goes behind everybody; the runtime looks at what is behind after each 61 (runtime.schedule).
-const atOnce = 64
+// maxEvents is how many events one epoll_wait returns. The goroutines that these wake run before
+// the next call. A processor's run queue has 256 places; if it overflows, its older half moves to
+// the global queue, which the runtime looks at only once in 61 rounds (runtime.schedule).
+const maxEvents = 64
 
-// run tells connections what happens to them, for ever. The file is the epoll's.
+// run dispatches the events of the epoll, file, and never returns.
 func (p *poller) run(file *os.File, raw syscall.RawConn) {
-	events := make([]unix.EpollEvent, atOnce)
+	events := make([]unix.EpollEvent, maxEvents)
 	err := raw.Read(func(fd uintptr) bool {
 		for {
 			n, err := unix.EpollWait(int(fd), events, 0)
@@ -104,14 +108,15 @@ func (p *poller) run(file *os.File, raw syscall.RawConn) {
 			if err != nil {
 				panic(fmt.Sprintf("poller: epoll_wait: %v", err))
 			}
-			p.tell(events[:n])
+			p.dispatch(events[:n])
 			if n < len(events) {
-				return false // the runtime's next word is waited for
+				return false // wait until the runtime reports the epoll ready
 			}
 			runtime.Gosched()
 		}
 	})
-	panic(fmt.Sprintf("poller: wait for %s: %v", file.Name(), err)) // nobody closes it
+	// unreachable: file is never closed
+	panic(fmt.Sprintf("poller: wait for %s: %v", file.Name(), err))
 }
 
 const (
@@ -119,23 +124,23 @@ const (
 	writable = unix.EPOLLOUT | unix.EPOLLHUP | unix.EPOLLERR
 )
 
-// tell wakes who waits for one of events, in their order. The scheduler runs first whom it was told of last, so the first is kept
-// for last.
-func (p *poller) tell(events []unix.EpollEvent) {
+// dispatch wakes the goroutines that wait for the events, in the order of the events. The scheduler
+// runs the goroutine first that was woken last, so dispatch wakes the first one last.
+func (p *poller) dispatch(events []unix.EpollEvent) {
 	var first *side
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range events {
 		c := p.conns[events[i].Fd]
 		if c == nil {
-			continue // closed since
+			continue // closed meanwhile
 		}
 		what := events[i].Events
 		for _, s := range [...]struct {
 			*side
 			mask uint32
 		}{{&c.reads, readable}, {&c.writes, writable}} {
-			if what&s.mask == 0 || !s.note() {
+			if what&s.mask == 0 || !s.signal() {
 				continue
 			}
 			if first == nil {
@@ -150,7 +155,8 @@ func (p *poller) tell(events []unix.EpollEvent) {
 	}
 }
 
-// take makes a connection of c's socket under another descriptor: the runtime's own is the runtime's as long as it is open.
+// take makes a connection of a duplicate of c's descriptor, since the runtime keeps polling the
+// original one for as long as it is open.
 func (p *poller) take(c *net.TCPConn) (*Conn, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -174,7 +180,7 @@ func (p *poller) take(c *net.TCPConn) (*Conn, error) {
 	return taken, nil
 }
 
-// put says whose descriptor fd is. It is for whoever owns fd.
+// put sets the connection of descriptor fd. The caller owns fd.
 func (p *poller) put(fd int, c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,9 +190,9 @@ func (p *poller) put(fd int, c *Conn) {
 	p.conns[fd] = c
 }
 
-// drop closes the descriptor of c, which nobody uses any more.
+// drop closes the descriptor of c, which is no longer in use.
 func (p *poller) drop(c *Conn) error {
-	p.put(c.fd, nil) // before another can have the number
+	p.put(c.fd, nil) // before the number can be reused
 	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, c.fd, nil)
 	return os.NewSyscallError("close", unix.Close(c.fd))
 }

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// pair returns the two ends of a connection, the first of a listener of Listen and the second dialled by Dial.
+// pair returns the two ends of a connection, the first of a listener of Listen and the second
+// dialled by Dial.
 func pair(t testing.TB) (near, far net.Conn) {
 	t.Helper()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +38,8 @@ func pair(t testing.TB) (near, far net.Conn) {
 	return near, far
 }
 
-// What package net's own connections are held to: deadlines in the past, in the future and moved, closing under way, many at a time.
+// What package net's own connections are held to: deadlines in the past, in the future and moved,
+// closing under way, many at a time.
 func TestConnectionsBehaveAsThoseOfPackageNet(t *testing.T) {
 	for range 5 {
 		nettest.TestConn(t, func() (near, far net.Conn, stop func(), err error) {
@@ -47,7 +49,8 @@ func TestConnectionsBehaveAsThoseOfPackageNet(t *testing.T) {
 	}
 }
 
-// Many connections carry megabytes both ways at a time, in pieces that the socket does not take at once, and every byte arrives.
+// Many connections carry megabytes both ways at a time, in pieces that the socket does not take at
+// once, and every byte arrives.
 func TestEveryByteArrives(t *testing.T) {
 	const length = 4 << 20
 	sent := make([]byte, length)
@@ -76,8 +79,8 @@ func TestEveryByteArrives(t *testing.T) {
 	all.Wait()
 }
 
-// Connections come and go while others are in use, so that descriptors are given out again while events for them are under way: nobody hears
-// what is another's, and nobody waits in vain.
+// Connections come and go while others are in use, so that descriptors are given out again while
+// events for them are under way: nobody hears what is another's, and nobody waits in vain.
 func TestDescriptorsAreUsedAgain(t *testing.T) {
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,7 +177,8 @@ func TestRawWaitsEnd(t *testing.T) {
 	}
 }
 
-// A deadline that is moved holds, whether to earlier or to later and however often: the timer that is late, or not moved, does not show.
+// A deadline that is moved holds, whether to earlier or to later and however often: the timer that
+// is late, or not moved, does not show.
 func TestAMovedDeadlineHolds(t *testing.T) {
 	near, far := pair(t)
 	var one [1]byte
@@ -209,15 +213,17 @@ func TestAMovedDeadlineHolds(t *testing.T) {
 	}
 }
 
-// Who came first is served first, also where there are more than a look takes, or a processor has room for: the runtime's own look has its 128
-// in reverse.
+// Who came first is served first, also where there are more than a look takes, or a processor has
+// room for: the runtime's own look has its 128 in reverse.
 func TestWhoCameFirstIsServedFirst(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // connections are the runtime's
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, test := range []struct{ callers, rounds, most int }{
-		{50, 20, 80}, // the runtime's own are 250 late, and 170 with the race detector, that runs whom it likes; these 0 and 20
+		// the runtime's own are 250 late, and 170 with the race detector, that runs whom it likes;
+		// these 0 and 20
+		{50, 20, 80},
 		{500, 3, 15}, // 60, 40; 1 and 3. All at one look: 227
 	} {
 		near, far := make([]net.Conn, test.callers), make([]net.Conn, test.callers)
@@ -236,7 +242,8 @@ func TestWhoCameFirstIsServedFirst(t *testing.T) {
 	}
 }
 
-// serve returns the order in which who waits at near is woken, when something comes from far in the order of that.
+// serve returns the order in which who waits at near is woken, when something comes from far in the
+// order of that.
 func serve(t *testing.T, near, far []net.Conn) (served []int) {
 	var order sync.Mutex
 	var all, waits sync.WaitGroup
