@@ -1,11 +1,12 @@
-// Package denial gives each refusal an id: an opaque word that holds the facts of the refusal, sealed. Nothing is stored, and
-// nothing is revealed to whoever holds the id; every node that knows the secret can open it, for as long as the secret lives.
+// Package denial gives each refusal an id, which holds the facts of the refusal in encrypted form.
+// Nothing is stored, and an id reveals nothing to a client. Every node that has the secret can
+// open it, for as long as the secret is in use.
 //
 //	denial.go  Sealer: from a decision to an id, and back
-//	facts.go   Facts, and the caller that they name
+//	facts.go   Facts, and the caller that they describe
 //	encode.go  facts as bytes
-//	seal.go    the keys, and what an id is made of
-//	recent.go  the ids of this second, for callers that hammer
+//	seal.go    keys, and the layout of an id
+//	recent.go  a cache of recent ids, for clients that retry in a loop
 package denial
 
 import (
@@ -23,33 +24,34 @@ type Sealer struct {
 	secret  func() []byte
 	version func() string
 	rand    io.Reader
-	own     []byte // seals while there is no shared secret
+	own     []byte // the secret of this process, used while there is no shared one
 
-	mu  sync.Mutex // held to put another epoch in force
-	now atomic.Pointer[epoch]
+	mu      sync.Mutex // held to replace current
+	current atomic.Pointer[epoch]
 }
 
-// An epoch is as long as neither the secret nor the policy changes.
+// An epoch is the time in which neither the secret nor the policy changes.
 type epoch struct {
 	*sealing
 	version string
 	recent  recent
 }
 
-// leastSecret is the length from which a secret is one, in bytes.
-const leastSecret = 32
+// minSecret is the minSealed secret that is accepted, in bytes.
+const minSecret = 32
 
-// New returns a Sealer. secret returns what all nodes share, 32 bytes or more; anything shorter, nil too, means that it is not
-// known yet: ids that are made meanwhile can be opened by this Sealer alone. version returns the version of the policy in force;
-// nil means none. Both are called for every id and must not block. rand is where salts come from, such as crypto/rand.Reader;
-// New errs where it does.
+// New returns a Sealer. secret returns the secret that all nodes share, of at least 32 bytes. If it
+// returns fewer, the secret is not known yet, and only this Sealer can open the ids it makes
+// meanwhile. version returns the version of the policy in force; nil means none. Both functions are
+// called for every id, from any goroutine, and must not block. rand is the source of salts, such as
+// crypto/rand.Reader. New returns the errors of rand.
 func New(secret func() []byte, version func() string, rand io.Reader) (*Sealer, error) {
 	if version == nil {
 		version = func() string { return "" }
 	}
-	s := &Sealer{secret: secret, version: version, rand: rand, own: make([]byte, leastSecret)}
+	s := &Sealer{secret: secret, version: version, rand: rand, own: make([]byte, minSecret)}
 	if _, err := io.ReadFull(rand, s.own); err != nil {
-		return nil, fmt.Errorf("new sealer: read %d random bytes: %w", leastSecret, err)
+		return nil, fmt.Errorf("new sealer: read %d random bytes: %w", minSecret, err)
 	}
 	if _, err := s.epoch(); err != nil {
 		return nil, fmt.Errorf("new sealer: %w", err)
@@ -57,42 +59,43 @@ func New(secret func() []byte, version func() string, rand io.Reader) (*Sealer, 
 	return s, nil
 }
 
-// shared returns the secret of all nodes, nil while it is not known.
+// shared returns the shared secret, or nil if it is not known yet.
 func (s *Sealer) shared() []byte {
-	if secret := s.secret(); len(secret) >= leastSecret {
+	if secret := s.secret(); len(secret) >= minSecret {
 		return secret
 	}
 	return nil
 }
 
-// epoch returns the present one.
+// epoch returns the current epoch, and starts a new one if the secret or the policy has changed.
 func (s *Sealer) epoch() (*epoch, error) {
 	secret, version := s.shared(), s.version()
-	if e := s.now.Load(); e != nil && e.version == version && bytes.Equal(e.secret, secret) {
+	if e := s.current.Load(); e != nil && e.version == version && bytes.Equal(e.secret, secret) {
 		return e, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := &epoch{version: version, recent: newRecent()}
-	switch e := s.now.Load(); {
+	switch e := s.current.Load(); {
 	case e == nil || !bytes.Equal(e.secret, secret):
 		var err error
 		if next.sealing, err = s.newSealing(secret); err != nil {
 			return nil, err
 		}
 	case e.version == version:
-		return e, nil // somebody else has seen it too
+		return e, nil // another goroutine was faster
 	default:
 		next.sealing = e.sealing
 	}
-	s.now.Store(next)
+	s.current.Store(next)
 	return next, nil
 }
 
-// ID returns the id of a refusal: of its binding window, and of whoever the windows of that limiter count. Within one second one
-// caller's refusals by the same window and count have the same id. scratch is the decision's; nil gives each refusal an id of
-// its own. It is empty where d has no window, or no salt could be read for a secret that has changed. Nothing of the arguments
-// is kept but the window.
+// ID returns the id of a refusal. It holds the binding window, and the keys by which that window's
+// limiter counts the caller. Refusals of one caller by the same window, with the same count and
+// within the same second, share an id. scratch is the one of the decision; if it is nil every
+// refusal gets its own id. ID returns an empty string if d has no window, or if no salt could be
+// read after the secret changed. It keeps no argument, except for a pointer to the window.
 func (s *Sealer) ID(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string {
 	binding := d.Binding()
 	if binding.Window == nil {
@@ -127,8 +130,9 @@ func (e *epoch) id(d *weir.Decision, binding *weir.Standing, caller weir.Keys) s
 	return e.seal(f.encode())
 }
 
-// Open returns the facts of the refusal that an id was given for. An error says why it cannot: what it is given is no id, or one
-// that was cut or altered, or that another secret sealed, or a process without a shared secret, or a later version of Weir.
+// Open returns the facts of the refusal with an id. It returns an error that describes the reason
+// if id is not an id, was truncated or altered, was made with another secret, by a process that had
+// no shared secret, or by a later version of Weir.
 func (s *Sealer) Open(id string) (Facts, error) {
 	f, err := s.open(id)
 	if err != nil {
@@ -144,7 +148,7 @@ func (s *Sealer) open(id string) (Facts, error) {
 	}
 	secret, refusal := s.own, errPrivate
 	if raw[0] == versionShared {
-		if secret, refusal = s.shared(), errRefused; secret == nil {
+		if secret, refusal = s.shared(), errUnsealed; secret == nil {
 			return Facts{}, errNoSecret
 		}
 	}
@@ -155,11 +159,11 @@ func (s *Sealer) open(id string) (Facts, error) {
 	return parseFacts(plain)
 }
 
-// brief is as much of an id as an error shows.
+// brief returns the part of an id that errors show.
 func brief(id string) string {
-	const most = 24
-	if len(id) > most {
-		return fmt.Sprintf("%q… (%d characters)", id[:most], len(id))
+	const limit = 24
+	if len(id) > limit {
+		return fmt.Sprintf("%q… (%d characters)", id[:limit], len(id))
 	}
 	return fmt.Sprintf("%q", id)
 }

@@ -103,7 +103,8 @@ func TestAnIDHoldsTheFacts(t *testing.T) {
 	caller := callerIs{"session": "v1:alice", "agent": "shop", "ip": "\xc0\x00\x02\x07", "token": "not counted"}
 	var scratch weir.Scratch
 	d := w.refuse(caller, &scratch)
-	got := w.open(w.sealer(), w.sealer().ID(d, caller, &scratch)) // another process with the same secret
+	// another process with the same secret
+	got := w.open(w.sealer(), w.sealer().ID(d, caller, &scratch))
 	now := w.clock.Now().Unix()
 	want := Facts{
 		Limiter: "messages", Window: "2 per minute by session or ip+agent", Limit: 2, Count: 2, Reset: now + 60, At: now, Policy: "0123abcd",
@@ -123,8 +124,9 @@ func TestTheFactsNameTheVeryWindows(t *testing.T) {
 		for _, caller := range []callerIs{
 			{"session": value, "agent": "a", "ip": "1", "everyone": ""},
 			{"agent": value, "ip": "2", "everyone": ""},
-			{"agent": string(sum[:]), "ip": "3", "everyone": ""}, // has a digest's length, and is none
-			{"agent": value, "everyone": ""},                     // no address either
+			// has a digest's length, and is none
+			{"agent": string(sum[:]), "ip": "3", "everyone": ""},
+			{"agent": value, "everyone": ""}, // no address either
 			{"agent": value, "token": value, "session": value, "ip": "4"},
 		} {
 			var scratch, again weir.Scratch
@@ -193,7 +195,7 @@ func TestOneSecondHasOneID(t *testing.T) {
 	want("alice a window later", ask(alice), func(f Facts) bool { return f.Reset == w.clock.Now().Unix()+60 })
 	w.secret = bytes.Repeat([]byte("S"), 32)
 	want("alice under another secret", ask(alice), func(Facts) bool { return true })
-	if _, err := s.Open(first); !errors.Is(err, errRefused) {
+	if _, err := s.Open(first); !errors.Is(err, errUnsealed) {
 		t.Errorf("an id under a secret that is gone: %v", err)
 	}
 }
@@ -262,19 +264,19 @@ func TestTheErrorSaysWhyAnIDCannotBeOpened(t *testing.T) {
 		by       *Sealer
 		want     error
 	}{
-		{"nothing", "", shared, errNoID},
-		{"a word", "hello", shared, errNoID},
-		{"a request id", "01890a5d-ac96-774b-bcce-b302099a8057", shared, errNoID},
-		{"a token", "wpt_abcdefghijklmnop_qrstuvwxyz234567abcdefghijklmnopqr", shared, errNoID},
-		{"an id and a line end", id + "\n", shared, errNoID},
-		{"an id with a line end inside", id[:40] + "\n" + id[40:], shared, errNoID},
-		{"two ids", id + id, shared, errCut},
-		{"far too long", strings.Repeat("A", 1<<20), shared, errNoID},
-		{"the first half", id[:len(id)/2], shared, errCut},
-		{"without its last character", id[:len(id)-1], shared, errCut},
-		{"with a full stop", id + ".", shared, errCut},
-		{"another character", id[:60] + another(id[60]) + id[61:], shared, errRefused},
-		{"one of another secret", id, stranger, errRefused},
+		{"nothing", "", shared, errNotID},
+		{"a word", "hello", shared, errNotID},
+		{"a request id", "01890a5d-ac96-774b-bcce-b302099a8057", shared, errNotID},
+		{"a token", "wpt_abcdefghijklmnop_qrstuvwxyz234567abcdefghijklmnopqr", shared, errNotID},
+		{"an id and a line end", id + "\n", shared, errNotID},
+		{"an id with a line end inside", id[:40] + "\n" + id[40:], shared, errNotID},
+		{"two ids", id + id, shared, errTruncated},
+		{"far too long", strings.Repeat("A", 1<<20), shared, errNotID},
+		{"the first half", id[:len(id)/2], shared, errTruncated},
+		{"without its last character", id[:len(id)-1], shared, errTruncated},
+		{"with a full stop", id + ".", shared, errTruncated},
+		{"another character", id[:60] + another(id[60]) + id[61:], shared, errUnsealed},
+		{"one of another secret", id, stranger, errUnsealed},
 		{"one of a process without a secret", private, stranger, errPrivate},
 		{"one of a later version", later, shared, errLater},
 	} {
@@ -296,7 +298,8 @@ func another(c byte) string {
 	return "A"
 }
 
-// What callers send makes no id long: that of a usual caller has less than 270 characters, none has 1.5 KiB.
+// What callers send makes no id long: that of a usual caller has less than 270 characters, none has
+// 1.5 KiB.
 func TestAnIDIsShort(t *testing.T) {
 	w := newWorld(t, "30 per minute by session or ip", "1000 per hour by ip+agent")
 	s := w.sealer()
@@ -329,13 +332,13 @@ func TestAnIDIsShort(t *testing.T) {
 	s = w.sealer()
 	id := s.ID(w.refuse(many, nil), many, nil)
 	f := w.open(s, id)
-	if len(id) >= 1536 || !f.Partial || len(f.Callers) < 2 || len(f.Window) > mostText {
+	if len(id) >= 1536 || !f.Partial || len(f.Callers) < 2 || len(f.Window) > maxText {
 		t.Errorf("an id of %d characters opens to %+v", len(id), f)
 	}
 }
 
 func TestWithoutRandomnessThereIsNoSealer(t *testing.T) {
-	for _, r := range []io.Reader{iotest.ErrReader(io.ErrClosedPipe), io.LimitReader(rand.Reader, leastSecret+3)} {
+	for _, r := range []io.Reader{iotest.ErrReader(io.ErrClosedPipe), io.LimitReader(rand.Reader, minSecret+3)} {
 		if _, err := New(func() []byte { return nil }, nil, r); err == nil {
 			t.Error("a sealer has no random salt")
 		}
@@ -352,7 +355,8 @@ func TestWithoutRandomnessThereIsNoSealer(t *testing.T) {
 	}
 }
 
-// Refusals on all processors while secrets come and go: every id opens to its own caller, and no nonce comes twice.
+// Refusals on all processors while secrets come and go: every id opens to its own caller, and no
+// nonce comes twice.
 func TestIDsAreMadeAtOnce(t *testing.T) {
 	w := newWorld(t, "1 per minute by ip")
 	secrets := [][]byte{bytes.Repeat([]byte("s"), 32), bytes.Repeat([]byte("S"), 32), nil}

@@ -21,15 +21,17 @@ import (
 const layout = 1
 
 const (
-	block = 16 // what the plaintext is padded to, so that an id's length tells little of who was refused
-	// mostPlain bounds the plaintext, in bytes: an id of it has 1,527 characters.
-	mostPlain = 1104
-	mostText  = 160 // of a limiter's name, a window's spelling or a policy's version, in bytes
-	mostName  = 64  // of a key source, as everywhere
-	longest   = 256 // of a value, in bytes: a longer one is a digest (D13)
+	// the plaintext is padded to a multiple, so that its length reveals little about the caller
+	block = 16
+	// maxPlain bounds the plaintext, in bytes. The maxValue id has 1,527 characters.
+	maxPlain = 1104
+	maxText  = 160 // bytes of a limiter's name, a window's text or a policy's version
+	maxName  = 64  // bytes of a key source's name, as everywhere
+	maxValue = 256 // bytes of a value; a longer one is replaced by its SHA-256
 )
 
-// encode returns the facts as bytes, padded. Callers that have no room are left out, and said to be.
+// encode returns the facts as padded bytes. If not all callers fit, the rest is left out and the
+// facts are marked as partial.
 func (f *Facts) encode() []byte {
 	dst := append(make([]byte, 0, 192), layout)
 	for _, s := range [...]string{f.Limiter, f.Window, f.Policy} {
@@ -38,7 +40,7 @@ func (f *Facts) encode() []byte {
 	for _, n := range [...]int64{f.Limit, f.Count, f.At, f.Reset - f.At} {
 		dst = binary.AppendVarint(dst, n)
 	}
-	fit, partial := f.fitting(mostPlain - len(dst) - 1)
+	fit, partial := f.fitting(maxPlain - len(dst) - 1)
 	head := uint64(len(fit)) << 1
 	if partial {
 		head |= 1
@@ -59,60 +61,60 @@ func (f *Facts) encode() []byte {
 	return dst
 }
 
-// fitting returns as many callers as fit into room bytes, and whether any are left out.
+// fitting returns the callers that fit into room bytes, and whether any are left out.
 func (f *Facts) fitting(room int) (fit []Caller, partial bool) {
-	const lengths = 1 + 2 // of a source, of a value
+	const lengths = 1 + 2 // bytes of the lengths of a source and of a value
 	for i := range f.Callers {
 		c := &f.Callers[i]
 		room -= lengths + len(c.Source) + len(c.Value)
-		if room < 0 || i == mostCallers {
+		if room < 0 || i == maxCallers {
 			return f.Callers[:i], true
 		}
 	}
 	return f.Callers, f.Partial
 }
 
-// mostCallers keeps the number of callers in one byte.
-const mostCallers = 63
+// maxCallers keeps the number of callers within one byte.
+const maxCallers = 63
 
 func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// clip cuts what only an operator can make so long.
+// clip shortens a text that is too long, which only an operator can have written.
 func clip(s string) string {
 	const ellipsis = "..."
-	if len(s) <= mostText {
+	if len(s) <= maxText {
 		return s
 	}
-	return s[:mostText-len(ellipsis)] + ellipsis
+	return s[:maxText-len(ellipsis)] + ellipsis
 }
 
-var errLayout = errors.New("what it holds does not read as the facts of a refusal")
+var errLayout = errors.New("its content is not the facts of a refusal")
 
-// parseFacts reads what encode wrote, and nothing else.
+// parseFacts parses what encode wrote.
 func parseFacts(plain []byte) (Facts, error) {
 	if len(plain) == 0 {
 		return Facts{}, errLayout
 	}
 	if plain[0] != layout {
-		return Facts{}, fmt.Errorf("%w (layout %d, known is %d)", errLater, plain[0], layout)
+		return Facts{}, fmt.Errorf("%w (layout %d; only %d is supported)", errLater, plain[0], layout)
 	}
 	r := reader{rest: plain[1:]}
 	var f Facts
-	f.Limiter, f.Window, f.Policy = r.text(mostText), r.text(mostText), r.text(mostText)
+	f.Limiter, f.Window, f.Policy = r.text(maxText), r.text(maxText), r.text(maxText)
 	f.Limit, f.Count, f.At = r.varint(), r.varint(), r.varint()
 	f.Reset = f.At + r.varint()
 	head := r.uvarint()
 	f.Partial = head&1 == 1
-	if head>>1 > mostCallers {
+	if head>>1 > maxCallers {
 		return Facts{}, errLayout
 	}
 	for range head >> 1 {
-		c := Caller{Source: r.text(mostName)}
+		c := Caller{Source: r.text(maxName)}
 		n := r.uvarint()
 		c.Digest = n&1 == 1
-		c.Value = append(c.Value, r.bytes(n>>1, longest)...)
+		c.Value = append(c.Value, r.bytes(n>>1, maxValue)...)
 		if c.Digest && len(c.Value) != sha256.Size {
 			return Facts{}, errLayout
 		}
@@ -124,7 +126,7 @@ func parseFacts(plain []byte) (Facts, error) {
 	return f, nil
 }
 
-// A reader takes an encoding apart; once it is bad, everything is empty.
+// A reader parses an encoding. Once it is bad, all its methods return zero values.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -149,10 +151,10 @@ func took[N int64 | uint64](r *reader, n N, size int) N {
 	return n
 }
 
-func (r *reader) text(most uint64) string { return string(r.bytes(r.uvarint(), most)) }
+func (r *reader) text(limit uint64) string { return string(r.bytes(r.uvarint(), limit)) }
 
-func (r *reader) bytes(n, most uint64) []byte {
-	if r.bad || n > most || n > uint64(len(r.rest)) {
+func (r *reader) bytes(n, limit uint64) []byte {
+	if r.bad || n > limit || n > uint64(len(r.rest)) {
 		r.bad = true
 		return nil
 	}
@@ -161,7 +163,7 @@ func (r *reader) bytes(n, most uint64) []byte {
 	return b
 }
 
-// isPadding reports whether what is left is zeros, and no more of them than a block needs.
+// isPadding reports whether the rest is zeros, and shorter than a block.
 func (r *reader) isPadding() bool {
 	for _, b := range r.rest {
 		if b != 0 {

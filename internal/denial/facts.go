@@ -2,26 +2,26 @@ package denial
 
 import "github.com/weirlimit/weir"
 
-// Facts are what an id tells of one refusal.
+// Facts are what an id holds about one refusal.
 type Facts struct {
 	Limiter string
-	Window  string // the one that bound, as a policy spells it: "30 per minute by session or ip"
-	Limit   int64  // what held for the caller
-	Count   int64  // units that the window had spent
-	Reset   int64  // Unix seconds at which it gave the budget back
+	Window  string // the binding one, as in a policy: "30 per minute by session or ip"
+	Limit   int64  // the limit in force for the caller
+	Count   int64  // units that were spent in the window
+	Reset   int64  // Unix seconds at which the budget is restored
 	At      int64  // Unix seconds of the refusal
 	Policy  string // the version of the policy in force
 
-	// Callers are who was counted: one for each key source that counted in any window of the limiter, each once.
+	// Callers are the values the caller was counted by, one for each key source of the limiter.
 	Callers []Caller
-	// Partial says that an id had no room for all of them, which takes key sources beyond the usual ones: then Keys does not
-	// name the caller.
+	// Partial is true if the id had no room for all of Callers. Then Keys does not identify the
+	// caller. This takes more key sources, or longer ones, than are built in.
 	Partial bool
 }
 
-// A Caller is who was counted, by one key source.
+// A Caller is the value of one key source.
 type Caller = weir.KnownSource
 
-// Keys returns a caller that has the facts' key sources and no others, so that its windows of the limiter are the very ones that
-// the refused request was counted in, as long as the limiter counts as it did. It shares f's memory.
+// Keys returns a caller that has exactly the key sources in f. It is counted in the same windows as
+// the refused request, as long as the limiter counts by the same keys. It shares f's memory.
 func (f *Facts) Keys() weir.Keys { return weir.Known(f.Callers) }

@@ -24,7 +24,7 @@ func sealerOf(t interface{ Fatal(...any) }, secret []byte) *Sealer {
 func drawFacts(t *rapid.T) Facts {
 	f := Facts{
 		Limiter: rapid.StringMatching(`[a-z][a-z0-9-]{0,63}`).Draw(t, "limiter"),
-		Window:  rapid.StringN(0, -1, mostText).Draw(t, "window"),
+		Window:  rapid.StringN(0, -1, maxText).Draw(t, "window"),
 		Limit:   rapid.Int64().Draw(t, "limit"),
 		Count:   rapid.Int64().Draw(t, "count"),
 		Reset:   rapid.Int64().Draw(t, "reset"),
@@ -93,8 +93,8 @@ func TestNoOtherSpellingOfAnIDOpens(t *testing.T) {
 	})
 }
 
-// Two callers' ids, and two ids of one caller, share nothing beyond what says which process sealed them; and their lengths are
-// the same where their callers' are about the same.
+// Two callers' ids, and two ids of one caller, share nothing beyond what says which process sealed
+// them; and their lengths are the same where their callers' are about the same.
 func TestIDsTellNothing(t *testing.T) {
 	s := sealerOf(t, bytes.Repeat([]byte("s"), 32))
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,7 +113,7 @@ func TestIDsTellNothing(t *testing.T) {
 				t.Fatalf("two ids share %x", a[i:i+8])
 			}
 		}
-		if len(a)%block != shortest%block || len(b)%block != shortest%block {
+		if len(a)%block != minSealed%block || len(b)%block != minSealed%block {
 			t.Fatalf("the lengths %d and %d tell more than blocks", len(a), len(b))
 		}
 	})

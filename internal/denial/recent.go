@@ -8,32 +8,33 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// recent are ids that were made of late, so that a caller that hammers costs a look-up each time rather than a sealing: it gets
-// the same id for as long as every fact is the same. A slot is whoever's came last to it. 1,024 of them are 8 KiB, and as many
-// callers at a time hammer without sealing; ids of 200 characters make that 400 KiB at most.
+// recent is a cache of ids, so that a client which retries in a loop costs a look-up for each
+// refusal and no encryption: it gets the same id as long as all facts are the same. A new id
+// replaces the one in its slot. The 1,024 slots take 8 KiB, and with ids of 200 characters at most
+// 400 KiB.
 type recent struct {
 	seed  maphash.Seed
-	slots *[1024]atomic.Pointer[given]
+	slots *[1024]atomic.Pointer[cached]
 }
 
-// A given is an id and what it was given for, never changed.
-type given struct {
+// A cached is an id and the facts it was made for. It is immutable.
+type cached struct {
 	facts
 	who []byte // as question.who returns it
 	id  string
 }
 
-// facts are what tells one refusal of a caller from another one.
+// facts distinguish one refusal of a caller from another.
 type facts struct {
 	window                  *weir.Window
 	limit, count, reset, at int64
 }
 
 func newRecent() recent {
-	return recent{seed: maphash.MakeSeed(), slots: new([1024]atomic.Pointer[given])}
+	return recent{seed: maphash.MakeSeed(), slots: new([1024]atomic.Pointer[cached])}
 }
 
-// A question is a refusal that wants an id.
+// A question is a refusal that needs an id.
 type question struct {
 	decision *weir.Decision
 	binding  *weir.Standing
@@ -46,7 +47,8 @@ func (q *question) facts() facts {
 	return facts{b.Window, b.Limit, b.Count, b.Reset, q.decision.Now}
 }
 
-// who appends who each window of the limiter counts: the one that bound may not tell apart all whom the facts do.
+// who appends the key of the caller in each window of the limiter. The binding window's alone may
+// not distinguish all callers whose facts differ.
 func (q *question) who(dst []byte) []byte {
 	standings := q.decision.Standings()
 	for i := range standings {
@@ -57,8 +59,9 @@ func (q *question) who(dst []byte) []byte {
 	return dst
 }
 
-// find returns the id that was given for the same facts; else none, and the slot to keep one in with what it holds.
-func (r *recent) find(q *question) (id string, slot *atomic.Pointer[given], seen *given) {
+// find returns the cached id for q's facts, or an empty string, and in any case the slot for such
+// an id and its present content.
+func (r *recent) find(q *question) (id string, slot *atomic.Pointer[cached], seen *cached) {
 	who, facts := q.who(q.room[:0]), q.facts()
 	slot = &r.slots[maphash.Bytes(r.seed, who)%uint64(len(r.slots))]
 	seen = slot.Load()
@@ -68,9 +71,10 @@ func (r *recent) find(q *question) (id string, slot *atomic.Pointer[given], seen
 	return "", slot, seen
 }
 
-// keep remembers an id in place of seen and returns it, or the one that somebody else has kept for the same facts meanwhile.
-func (r *recent) keep(slot *atomic.Pointer[given], seen *given, q *question, id string) string {
-	if slot.CompareAndSwap(seen, &given{q.facts(), q.who(nil), id}) {
+// keep replaces seen in the slot by an id and returns that id, or the one that another goroutine
+// has stored for the same facts meanwhile.
+func (r *recent) keep(slot *atomic.Pointer[cached], seen *cached, q *question, id string) string {
+	if slot.CompareAndSwap(seen, &cached{q.facts(), q.who(nil), id}) {
 		return id
 	}
 	if other, _, _ := r.find(q); other != "" {
