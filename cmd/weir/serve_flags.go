@@ -93,7 +93,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.engine, "engine", "what speaks HTTP/1.1 before --upstream: auto is Weir's own engine, but net/http where traces are on; std is net/http. HTTP/2 and the sample backend are net/http's in any case")
 	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
-	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, in B, KiB, MiB or GiB; not with --upstream")
+	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, half of it for visitors, in B, KiB, MiB or GiB; not with --upstream")
 	flags.Var(&f.memory, "memory", "bound of the counters in this process, in B, KiB, MiB or GiB, 1MiB at least")
 	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
 	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with 32 bytes or more that key what callers are counted by, the same on all nodes (default made by the first, on the store); only with a shared --store")

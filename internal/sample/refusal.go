@@ -80,8 +80,7 @@ func (b *Backend) explain(r *request, err error) *refusal {
 		b.log.Error("sample backend: replaced", "route", r.route.String(), "error", err)
 		return refuse(http.StatusServiceUnavailable, "this server is being replaced by a newer one and nothing was stored: send the request again")
 	case errors.Is(err, sqlite.ErrFull):
-		b.log.Error("sample backend: storage full", "route", r.route.String(), "error", err)
-		return refuse(http.StatusInsufficientStorage, "the server's storage is full and nothing was stored: documents must be deleted, or its operator must make room")
+		return b.full(r, err)
 	}
 	b.log.Error("sample backend: request failed", "route", r.route.String(), "error", err)
 	return refuse(http.StatusInternalServerError, "the server could not answer this request; its log says why")

@@ -12,6 +12,7 @@
 //	answers.go passage.go what a question is answered with
 //	feed.go held.go      who waits for events, and how many may
 //	stream.go            events as text/event-stream
+//	origin.go full.go    whose share of the storage a request uses, and what it is told if that is used up
 //	retention.go         what goes after 30 days
 //	tokens.go secret.go  what signs and admits callers
 //	sqlite/              the rows and the index; all SQL is there
@@ -45,7 +46,7 @@ type Options struct {
 	Now         func() time.Time // nil: time.Now
 	Log         *slog.Logger     // nil: slog.Default()
 	BusyTimeout time.Duration    // how long a write waits for another process's before it answers 503, 15 times as long for ours; 0 = 2 s
-	MaxData     int64            // how many bytes rows and indexes may take, beyond which writes answer 507; 0 = no bound
+	MaxData     int64            // bytes that rows and indexes may take, shared out as package sqlite says; beyond it writes answer 507; 0 = no bound
 	Callers     identity.Options // how a caller's address is found where no limiter covers a request; Sessions, Tokens and Now are ours
 	Heartbeat   time.Duration    // after which a quiet event stream shows that it lives; 0 = 15 s
 	Stall       time.Duration    // how long a client may take over one write to its event stream; 0 = 10 s
@@ -66,6 +67,7 @@ type Backend struct {
 	speaks    httplimit.Speaker
 	resources []*resource
 
+	fulls            fulls
 	feed             *feed
 	held             *held
 	heartbeat, stall time.Duration
@@ -181,17 +183,18 @@ func openDir(ctx context.Context, o Options) (*sqlite.DB, error) {
 	return sqlite.Open(ctx, filepath.Join(o.Dir, databaseFile), sqlite.Options{
 		BusyTimeout: o.BusyTimeout,
 		MaxBytes:    o.MaxData,
-		Near:        func(used int64) { warn(o, used) },
+		Near:        func(share sqlite.Share, used, most int64) { warn(o, share, used, most) },
 	})
 }
 
-// warn tells the operator in time, or at the start, that the bound is near or passed.
-func warn(o Options, used int64) {
-	if used > o.MaxData {
-		o.Log.Warn("sample backend: more storage is in use than there may be: writes answer 507 until enough is deleted or the bound is raised", "used", used, "bound", o.MaxData)
-		return
+// warn tells the operator in time, or at the start, that a share of the storage is nearly used up, or that more is in use
+// than there may be.
+func warn(o Options, share sqlite.Share, used, most int64) {
+	message := "sample backend: four fifths of a share of the storage are in use: once all of it is, writes answer 507"
+	if used > most {
+		message = "sample backend: more storage is in use than there may be: writes answer 507 until enough is deleted or the bound is raised"
 	}
-	o.Log.Warn("sample backend: four fifths of the storage are in use: at the bound writes answer 507", "used", used, "bound", o.MaxData)
+	o.Log.Warn(message, "share", share, "used", used, "bound", most, "max_data", o.MaxData)
 }
 
 // reason is a file error without the path, where the path is told already.

@@ -37,7 +37,7 @@ func (b *Backend) startSession(r *request) error {
 	if !there {
 		return unknown
 	}
-	s := sqlite.Session{ID: newID("ses"), Workspace: agent, Created: r.now}
+	s := sqlite.Session{ID: newID("ses"), Workspace: agent, Created: r.now, Origin: b.origin(r)}
 	s.Expires = r.now.Truncate(time.Second).Add(sessionLife) // what the token can say
 	token, err := b.mint(s)
 	if err != nil {

@@ -6,63 +6,93 @@ import (
 	"fmt"
 )
 
-// A bound holds the database to a size. It is kept by each process for itself, so that several may have different ones.
+// A bound holds the database to a size, and within it documents and visitors to their shares. Each
+// process has its own, so several may have different ones.
 //
-// What is bounded is the pages in use, at the end of each transaction that stores something: one that would leave more is
-// rolled back, and the one that deletes is never asked, so that there is always a way out. SQLite's own max_page_count
-// does neither: it fails deletions that need a page for a moment, and in a file that was larger before it fails writes
-// that would reuse a free one. Free pages stay in the file and are used first, so that the file is no larger than what was
-// once in use. Its log comes on top: it is moved into the file whenever it has 4 MiB and no reader needs it, reading is
-// short, and so it grows to that and one transaction; journal_size_limit cuts off what an exception has left.
+// It bounds the pages in use at the end of each transaction that stores something: one that would
+// leave more is rolled back. A transaction that deletes is never asked, so that there is always a
+// way out. SQLite's own max_page_count does neither: it fails deletions that need a page for a
+// moment, and in a file that was larger before it fails writes that would reuse a free one. Free
+// pages stay in the file and are used first, so the file is no larger than what was once in use.
+// Its log comes on top: it is moved into the file whenever it has 4 MiB and no reader needs it,
+// reading is short, and so it grows to that and one transaction; journal_size_limit cuts off what
+// an exception has left.
 type bound struct {
-	pages int64            // 0: there is none
-	near  func(used int64) // nil: told already, or nobody is to be told
+	pages    int64                     // 0: no bound
+	visitors int64                     // of pages, what visitors may have; set by check
+	near     func(Share, int64, int64) // nil: nobody is to be told
+	told     map[Share]bool            // which shares near was called for
 }
 
 func newBound(o Options) bound {
 	if o.MaxBytes <= 0 {
 		return bound{}
 	}
-	return bound{pages: max(1, o.MaxBytes/pageSize), near: o.Near}
+	return bound{pages: max(1, o.MaxBytes/pageSize), near: o.Near, told: map[Share]bool{}}
 }
 
-// hold is ErrFull where the transaction leaves more pages in use than are allowed.
+// usage is how many pages are in use.
+type usage struct {
+	all    int64 // of the file
+	others int64 // of everything that is not the visitors'
+}
+
+func (u usage) visitors() int64 { return u.all - u.others }
+
+// hold returns a *ShareError if the transaction leaves more pages to documents, or in all, than are
+// allowed.
 func (b *bound) hold(ctx context.Context, tx *sql.Tx) error {
 	if b.pages == 0 {
 		return nil
 	}
-	// A full-text index writes what it gathers when there is a savepoint, and else at the commit: too late to be counted.
-	if _, err := tx.ExecContext(ctx, `SAVEPOINT counted; RELEASE counted`); err != nil {
+	u, err := readUsage(ctx, tx)
+	if err != nil {
 		return err
 	}
-	used, err := b.used(ctx, tx)
-	if err == nil && used > b.pages {
-		err = fmt.Errorf("%w: %d bytes would be in use, %d may be", ErrFull, used*pageSize, b.pages*pageSize)
+	b.watch(u)
+	most := b.pages - max(b.visitors, u.visitors()) // they can have more than theirs if the bound was larger before
+	if u.others > most {
+		return &ShareError{Share: OfDocuments, Used: u.others * pageSize, Most: most * pageSize}
 	}
-	return err
+	return nil
 }
 
-// used counts the pages in use, and tells once when they are more than four fifths of those that are allowed.
-func (b *bound) used(ctx context.Context, tx *sql.Tx) (int64, error) {
-	var pages, free int64
-	if err := tx.QueryRowContext(ctx, `PRAGMA page_count`).Scan(&pages); err != nil {
-		return 0, err
+// admit returns an error if a visitor's transaction leaves h to somebody whose share is less, or
+// more pages in use than are allowed.
+func (b *bound) admit(u usage, h holdings, workspace string) error {
+	if b.pages == 0 {
+		return nil
 	}
-	if pages <= b.pages/5*4 { // all the more without the free ones
-		return pages, nil
+	b.watch(u)
+	h.visitors = u.visitors() * pageSize
+	if e := h.overdrawn(b.visitors * pageSize); e != nil {
+		e.Workspace = workspace
+		return e
 	}
-	if err := tx.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil {
-		return 0, err
+	if u.all > b.pages { // documents can have more than theirs if the bound was larger before
+		return fmt.Errorf("%w: %d bytes would be in use, %d may be", ErrFull, u.all*pageSize, b.pages*pageSize)
 	}
-	used := pages - free
-	if used > b.pages/5*4 && b.near != nil {
-		b.near(used * pageSize)
-		b.near = nil
-	}
-	return used, nil
+	return nil
 }
 
-// check says whether the bound leaves room for the schema, and tells of a database that nears or exceeds it already.
+// watch reports each share once when more than four fifths of it are in use.
+func (b *bound) watch(u usage) {
+	for _, share := range []struct {
+		name       Share
+		used, most int64
+	}{
+		{OfDocuments, u.others, b.pages - b.visitors},
+		{OfVisitors, u.visitors(), b.visitors},
+	} {
+		if b.near != nil && share.used > share.most/5*4 && !b.told[share.name] {
+			b.told[share.name] = true
+			b.near(share.name, share.used*pageSize, share.most*pageSize)
+		}
+	}
+}
+
+// check divides the bound into shares. It returns ErrSmall if the bound leaves no room for the
+// schema, and reports a share that is nearly used up already.
 func (b *bound) check(ctx context.Context, tx *sql.Tx) error {
 	if b.pages == 0 {
 		return nil
@@ -75,6 +105,29 @@ func (b *bound) check(ctx context.Context, tx *sql.Tx) error {
 	if b.pages < least {
 		return fmt.Errorf("%w: %d bytes, and the tables alone need %d", ErrSmall, b.pages*pageSize, least*pageSize)
 	}
-	_, err = b.used(ctx, tx)
+	b.visitors = (b.pages - least) / visitorsPart
+	u, err := readUsage(ctx, tx)
+	if err == nil {
+		b.watch(u)
+	}
 	return err
+}
+
+// readUsage counts the pages in use.
+func readUsage(ctx context.Context, tx *sql.Tx) (u usage, err error) {
+	if u.all, err = pagesInUse(ctx, tx); err != nil {
+		return u, err
+	}
+	err = tx.QueryRowContext(ctx, `SELECT other_pages FROM storage`).Scan(&u.others)
+	return u, err
+}
+
+// pagesInUse counts the pages of the file that are not free.
+func pagesInUse(ctx context.Context, tx *sql.Tx) (int64, error) {
+	var pages, free int64
+	if err := tx.QueryRowContext(ctx, `PRAGMA page_count`).Scan(&pages); err != nil {
+		return 0, err
+	}
+	err := tx.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free)
+	return pages - free, err
 }

@@ -28,6 +28,9 @@ func leastSize(t *testing.T) int64 {
 	return inUse(t, d)
 }
 
+// documentsShare is how many bytes everything but the visitors' rows may take.
+func documentsShare(d *DB) int64 { return (d.bound.pages - d.bound.visitors) * pageSize }
+
 // pages are n documents of 20 000 bytes each: common words, some that are theirs alone, and one that is long and quickly
 // indexed.
 func pages(name string, n int) []Document {
@@ -73,8 +76,8 @@ func TestAFullDatabaseIsNeverLargerThanItsBound(t *testing.T) {
 	most := leastSize(t) + 512<<10
 	d, _ := visited(t, Options{MaxBytes: most})
 	stored := fill(t, d)
-	if used := inUse(t, d); used > most || used < most-64<<10 {
-		t.Errorf("%d bytes are in use where %d may be: a document takes 28 KiB", used, most)
+	if used, share := inUse(t, d), documentsShare(d); used > share || used < share-64<<10 {
+		t.Errorf("%d bytes are in use where %d may be: a document takes 28 KiB", used, share)
 	}
 	for range 3 { // a request that is far too large leaves nothing behind, in no file
 		if _, err := d.PutDocuments(t.Context(), "demo", pages("large", 40), noon); !errors.Is(err, ErrFull) {
@@ -155,8 +158,8 @@ func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
 			t.Fatalf("delete document %d of a full database: %v", i, err)
 		}
 	}
-	if err := d.AddLead(t.Context(), s, Lead{ID: "led_last", Email: "x", Created: noon}); err != nil {
-		t.Errorf("a lead after room was made: %v", err)
+	if again := fill(t, d); len(again) < len(stored)-1 {
+		t.Errorf("after room was made there is room for %d documents, and was for %d", len(again), len(stored))
 	}
 }
 
@@ -170,7 +173,7 @@ func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 	}
 	most := leastSize(t) + 512<<10
 	var told []int64
-	small := opened(t, d.path, Options{MaxBytes: most, Near: func(used int64) { told = append(told, used) }})
+	small := opened(t, d.path, Options{MaxBytes: most, Near: func(_ Share, used, _ int64) { told = append(told, used) }})
 	if len(told) != 1 || told[0] <= most {
 		t.Errorf("Open tells of %d bytes in use, want once more than the %d that may be", told, most)
 	}
@@ -195,28 +198,33 @@ func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, small) // the free pages, wherever in the file they lie
-	if used := inUse(t, small); used > most || used < most-64<<10 {
-		t.Errorf("%d bytes are in use where %d may be", used, most)
+	if used, share := inUse(t, small), documentsShare(small); used > share || used < share-64<<10 {
+		t.Errorf("%d bytes are in use where %d may be", used, share)
 	}
 	if len(told) != 1 {
 		t.Errorf("the bound was told of %d times", len(told))
 	}
 }
 
-func TestFourFifthsAreToldOfOnce(t *testing.T) {
+func TestFourFifthsOfAShareAreReportedOnce(t *testing.T) {
 	most := leastSize(t)*5/4 + 512<<10 // so that the empty database is not near
 	var told []int64
-	d, _ := visited(t, Options{MaxBytes: most, Near: func(used int64) { told = append(told, used) }})
+	d, _ := visited(t, Options{MaxBytes: most, Near: func(share Share, used, most int64) {
+		if share != OfDocuments || most >= leastSize(t)*5/4+512<<10 {
+			t.Errorf("%d of %d bytes of the share of %s are reported", used, most, share)
+		}
+		told = append(told, used)
+	}})
 	if len(told) != 0 {
-		t.Fatalf("an empty database is told of: %v", told)
+		t.Fatalf("an empty database is reported: %v", told)
 	}
 	for range 2 {
 		if _, err := d.DeleteDocuments(t.Context(), "demo", ids(fill(t, d))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(told) != 1 || told[0] <= most/5*4-8*pageSize || told[0] > most/5*4+64<<10 {
-		t.Errorf("told of %v, want once, at four fifths of %d", told, most)
+	if share := documentsShare(d); len(told) != 1 || told[0] <= share/5*4-8*pageSize || told[0] > share/5*4+64<<10 {
+		t.Errorf("%v are reported, want once, at four fifths of %d", told, share)
 	}
 }
 

@@ -83,17 +83,18 @@ func (d *DB) UseCoupon(ctx context.Context, s Session, code string, now time.Tim
 	if err != nil || held || c.MaxUses == 0 {
 		return c, err
 	}
-	err = d.write(ctx, func(tx *sql.Tx) error {
-		c, held, err = usable(ctx, tx, s, code, judge) // it may have changed since
+	err = d.visit(ctx, s.ID, func(v *visit) error {
+		c, held, err = usable(ctx, v.Tx, s, code, judge) // it may have changed since
 		if err != nil || held || c.MaxUses == 0 {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO redemptions (session_id, code, created_at) VALUES (?, ?, ?)`, s.ID, code, moment(now))
+		v.rows = charge(redemptionCharge, len(code))
+		_, err = v.ExecContext(ctx, `INSERT INTO redemptions (session_id, code, created_at) VALUES (?, ?, ?)`, s.ID, code, moment(now))
 		if err != nil {
 			return err
 		}
 		c.Uses++
-		_, err = tx.ExecContext(ctx, `UPDATE coupons SET uses = uses + 1 WHERE workspace_id = ? AND code = ?`, s.Workspace, code)
+		_, err = v.ExecContext(ctx, `UPDATE coupons SET uses = uses + 1 WHERE workspace_id = ? AND code = ?`, s.Workspace, code)
 		return err
 	})
 	return c, err

@@ -25,13 +25,13 @@ type Event struct {
 // Report appends an event to an open conversation of the session (empty: its newest open one) and returns that
 // conversation's id and the event's number. ErrNotFound, ErrClosed, ErrNoneOpen.
 func (d *DB) Report(ctx context.Context, session, conversation string, e Event) (id string, n int64, err error) {
-	err = d.write(ctx, func(tx *sql.Tx) error {
-		c, err := open(ctx, tx, session, conversation)
+	err = d.visit(ctx, session, func(v *visit) error {
+		c, err := open(ctx, v.Tx, session, conversation)
 		if err != nil {
 			return err
 		}
 		id = c.ID
-		n, err = d.tell(ctx, tx, c.n, e)
+		n, err = d.tell(ctx, v, c.n, e)
 		return err
 	})
 	return id, n, err
@@ -55,14 +55,14 @@ func (d *DB) SetTyping(ctx context.Context, session, conversation string, typing
 	if err != nil {
 		return err
 	}
-	return d.write(ctx, func(tx *sql.Tx) error {
+	return d.visit(ctx, session, func(v *visit) error {
 		now := Event{Source: FromServer, Type: "visitor.typing", Data: data, Created: now}
-		news, err := changed(tx.ExecContext(ctx,
+		news, err := changed(v.ExecContext(ctx,
 			`UPDATE conversations SET typing = ?1 WHERE n = ?2 AND closed_at IS NULL AND typing <> ?1`, typing, c.n))
 		if err != nil || !news {
 			return err // another ping said the same meanwhile
 		}
-		_, err = d.tell(ctx, tx, c.n, now)
+		_, err = d.tell(ctx, v, c.n, now)
 		return err
 	})
 }
@@ -81,17 +81,18 @@ func (d *DB) Rate(ctx context.Context, session, conversation string, r Rating) e
 	if err != nil {
 		return err
 	}
-	return d.write(ctx, func(tx *sql.Tx) error {
-		c, err := one(ctx, tx, session, conversation)
+	return d.visit(ctx, session, func(v *visit) error {
+		c, err := one(ctx, v.Tx, session, conversation)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO ratings (id, conversation, score, comment, created_at) VALUES (?, ?, ?, ?, ?)`,
+		v.rows += charge(ratingCharge, len(r.Comment))
+		_, err = v.ExecContext(ctx, `INSERT INTO ratings (id, conversation, score, comment, created_at) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, c.n, r.Score, maybe(r.Comment), moment(r.Created))
 		if err != nil {
 			return err
 		}
-		_, err = d.tell(ctx, tx, c.n, Event{Source: FromServer, Type: "satisfaction.given", Data: data, Created: r.Created})
+		_, err = d.tell(ctx, v, c.n, Event{Source: FromServer, Type: "satisfaction.given", Data: data, Created: r.Created})
 		return err
 	})
 }
@@ -132,14 +133,15 @@ func (d *DB) Events(ctx context.Context, session, conversation string, after int
 
 // tell appends e to the conversation's feed and returns its number. Whoever listens is told of it when the transaction
 // has ended.
-func (d *DB) tell(ctx context.Context, tx *sql.Tx, conversation int64, e Event) (n int64, err error) {
+func (d *DB) tell(ctx context.Context, v *visit, conversation int64, e Event) (n int64, err error) {
 	var id string
-	err = tx.QueryRowContext(ctx, `UPDATE conversations SET events = events + 1 WHERE n = ? RETURNING events, id`, conversation).Scan(&n, &id)
+	err = v.QueryRowContext(ctx, `UPDATE conversations SET events = events + 1 WHERE n = ? RETURNING events, id`, conversation).Scan(&n, &id)
 	if err != nil {
 		return 0, err
 	}
 	d.told = append(d.told, news{id, n})
-	_, err = tx.ExecContext(ctx, `INSERT INTO events (conversation, n, source, type, data, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+	v.rows += charge(eventCharge, len(e.Type), len(e.Data))
+	_, err = v.ExecContext(ctx, `INSERT INTO events (conversation, n, source, type, data, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		conversation, n, e.Source, e.Type, maybe(string(e.Data)), moment(e.Created))
 	return n, err
 }

@@ -181,7 +181,7 @@ const (
 // batch is a transaction, so that what a crash leaves is done the next time. Several processes may do so at once, and
 // documents may change meanwhile.
 func (d *DB) Index(ctx context.Context) error {
-	err := d.patiently(ctx, func(tx *sql.Tx) error {
+	err := patiently(ctx, d.writeAnyway, func(tx *sql.Tx) error {
 		version, err := wordsVersion(ctx, tx)
 		if err == nil && version != words.Version {
 			err = startOver(ctx, tx)
@@ -189,7 +189,7 @@ func (d *DB) Index(ctx context.Context) error {
 		return err
 	})
 	for more := true; more && err == nil; {
-		err = d.patiently(ctx, func(tx *sql.Tx) (err error) {
+		err = patiently(ctx, d.writeAnyway, func(tx *sql.Tx) (err error) {
 			more, err = indexBatch(ctx, tx)
 			return err
 		})
@@ -197,11 +197,10 @@ func (d *DB) Index(ctx context.Context) error {
 	return err
 }
 
-// patiently is writeAnyway for what nobody waits for: however long others write, it has its turn, and however full the
-// database is, a document that is stored is found.
-func (d *DB) patiently(ctx context.Context, f func(*sql.Tx) error) error {
+// patiently runs f by write, for what nobody waits for: however long others write, it has its turn.
+func patiently(ctx context.Context, write func(context.Context, func(*sql.Tx) error) error, f func(*sql.Tx) error) error {
 	for {
-		if err := d.writeAnyway(ctx, f); !errors.Is(err, ErrBusy) || ctx.Err() != nil {
+		if err := write(ctx, f); !errors.Is(err, ErrBusy) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"time"
 )
 
@@ -15,11 +14,12 @@ type Lead struct {
 
 // AddLead stores a lead of the session's workspace.
 func (d *DB) AddLead(ctx context.Context, s Session, l Lead) error {
-	return d.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO leads (id, workspace_id, session_id, email, name, phone, note, created_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			l.ID, s.Workspace, s.ID, l.Email, maybe(l.Name), maybe(l.Phone), maybe(l.Note), moment(l.Created))
+	return d.visit(ctx, s.ID, func(v *visit) error {
+		v.leads = charge(leadCharge, len(l.Email), len(l.Name), len(l.Phone), len(l.Note))
+		_, err := v.ExecContext(ctx, `
+			INSERT INTO leads (id, workspace_id, session_id, email, name, phone, note, created_at, bytes, origin)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, (SELECT origin FROM sessions WHERE id = ?3))`,
+			l.ID, s.Workspace, s.ID, l.Email, maybe(l.Name), maybe(l.Phone), maybe(l.Note), moment(l.Created), v.leads)
 		return err
 	})
 }

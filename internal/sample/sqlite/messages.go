@@ -32,29 +32,30 @@ type Source struct {
 // AddMessages stores messages one after the other in an open conversation of the session (empty: its newest open one)
 // and returns that conversation's id. ErrNotFound, ErrClosed, ErrNoneOpen.
 func (d *DB) AddMessages(ctx context.Context, session, conversation string, messages ...Message) (id string, err error) {
-	err = d.write(ctx, func(tx *sql.Tx) error {
-		c, err := open(ctx, tx, session, conversation)
+	err = d.visit(ctx, session, func(v *visit) error {
+		c, err := open(ctx, v.Tx, session, conversation)
 		if err != nil {
 			return err
 		}
 		id = c.ID
 		for i, m := range messages {
-			if err := d.add(ctx, tx, c.n, c.Messages+int64(i)+1, m); err != nil {
+			if err := d.add(ctx, v, c.n, c.Messages+int64(i)+1, m); err != nil {
 				return err
 			}
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE conversations SET messages = messages + ? WHERE n = ?`, len(messages), c.n)
+		_, err = v.ExecContext(ctx, `UPDATE conversations SET messages = messages + ? WHERE n = ?`, len(messages), c.n)
 		return err
 	})
 	return id, err
 }
 
-func (d *DB) add(ctx context.Context, tx *sql.Tx, conversation, n int64, m Message) error {
+func (d *DB) add(ctx context.Context, v *visit, conversation, n int64, m Message) error {
 	sources, err := json.Marshal(append([]Source{}, m.Sources...))
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `
+	v.rows += charge(messageCharge, len(m.Text), len(sources))
+	_, err = v.ExecContext(ctx, `
 		INSERT INTO messages (conversation, n, id, author, text, sources, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		conversation, n, m.ID, m.Author, m.Text, string(sources), moment(m.Created))
 	if err != nil {
@@ -64,7 +65,7 @@ func (d *DB) add(ctx context.Context, tx *sql.Tx, conversation, n int64, m Messa
 	if err != nil {
 		return err
 	}
-	_, err = d.tell(ctx, tx, conversation, Event{Source: FromServer, Type: "message.created", Data: data, Created: m.Created})
+	_, err = d.tell(ctx, v, conversation, Event{Source: FromServer, Type: "message.created", Data: data, Created: m.Created})
 	return err
 }
 
@@ -78,10 +79,10 @@ func (d *DB) SetHelpful(ctx context.Context, session, message string, helpful bo
 	if err != nil {
 		return err
 	}
-	return d.write(ctx, func(tx *sql.Tx) error {
+	return d.visit(ctx, session, func(v *visit) error {
 		var conversation int64
 		var author string
-		err := tx.QueryRowContext(ctx, `
+		err := v.QueryRowContext(ctx, `
 			SELECT c.n, m.author FROM messages m JOIN conversations c ON c.n = m.conversation
 			WHERE m.id = ? AND c.session_id = ?`, message, session).Scan(&conversation, &author)
 		if err != nil {
@@ -90,11 +91,11 @@ func (d *DB) SetHelpful(ctx context.Context, session, message string, helpful bo
 		if author != Assistant {
 			return ErrOwnMessage
 		}
-		news, err := changed(tx.ExecContext(ctx, `UPDATE messages SET helpful = ?1 WHERE id = ?2 AND helpful IS NOT ?1`, helpful, message))
+		news, err := changed(v.ExecContext(ctx, `UPDATE messages SET helpful = ?1 WHERE id = ?2 AND helpful IS NOT ?1`, helpful, message))
 		if err != nil || !news {
 			return err
 		}
-		_, err = d.tell(ctx, tx, conversation, Event{Source: FromServer, Type: "feedback.given", Data: data, Created: now})
+		_, err = d.tell(ctx, v, conversation, Event{Source: FromServer, Type: "feedback.given", Data: data, Created: now})
 		return err
 	})
 }

@@ -28,14 +28,15 @@ const (
 
 // migrate brings the schema up to date. Several processes may do so at once: one does the work, the others find it done.
 func (d *DB) migrate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(openPatience, d.patience))
+	// The time is for waiting alone: a slow disk may need minutes for the work.
+	waiting, cancel := context.WithTimeout(ctx, max(openPatience, d.patience))
 	defer cancel()
 	for {
 		err := d.upgrade(ctx)
 		if err == nil {
 			return d.check(ctx)
 		}
-		if !errors.Is(err, ErrBusy) || ctx.Err() != nil {
+		if !errors.Is(err, ErrBusy) || waiting.Err() != nil {
 			return err
 		}
 	}
@@ -47,7 +48,7 @@ func (d *DB) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.writeAnyway(ctx, func(tx *sql.Tx) error {
+	return d.transaction(ctx, func(tx *sql.Tx) error {
 		version, err := version(ctx, tx)
 		if err != nil {
 			return err
@@ -66,6 +67,9 @@ func (d *DB) upgrade(ctx context.Context) error {
 		}
 		if version < len(files) {
 			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", application, len(files)))
+			if err == nil {
+				err = countOthers(ctx, tx)
+			}
 			if err != nil {
 				return err
 			}

@@ -77,7 +77,7 @@ func (d *DB) Sweep(ctx context.Context, made, now time.Time) (s Swept, err error
 
 // sweepSome runs one statement in a transaction of its own, and says how many rows it changed.
 func (d *DB) sweepSome(ctx context.Context, statement string, made, now time.Time) (n int64, err error) {
-	err = d.patiently(ctx, func(tx *sql.Tx) error {
+	err = patiently(ctx, d.transaction, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, statement, moment(made), moment(now), sweptRows, sweptSessions)
 		if err != nil {
 			return err

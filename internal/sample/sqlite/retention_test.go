@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -41,9 +40,9 @@ func lived(t *testing.T, d *DB, id string, n int, at time.Time) Session {
 // takes. It does so in two transactions of its own, so that the test is quick.
 func crowd(t *testing.T, d *DB, s Session, n int) {
 	t.Helper()
-	err := d.write(t.Context(), func(tx *sql.Tx) error {
+	err := d.visit(t.Context(), s.ID, func(v *visit) error {
 		for i := range n {
-			if err := d.start(t.Context(), tx, s.ID, fmt.Sprint("cnv_crowd_", s.ID, i), s.Created); err != nil {
+			if err := d.start(t.Context(), v, s.ID, fmt.Sprint("cnv_crowd_", s.ID, i), s.Created); err != nil {
 				return err
 			}
 		}
@@ -240,7 +239,7 @@ func TestACancelledSweepIsTakenUpAgain(t *testing.T) {
 // Deleting needs no room that is not there.
 func TestAFullDatabaseCanBeSwept(t *testing.T) {
 	d, _ := visited(t, Options{MaxBytes: leastSize(t) + 256<<10})
-	lived(t, d, "ses_old", 10, noon)
+	lived(t, d, "ses_old", 3, noon)
 	fill(t, d)
 	for i := 0; ; i++ {
 		late := Session{ID: fmt.Sprint("ses_late", i), Workspace: "demo", Created: noon.Add(time.Hour), Expires: noon.Add(time.Hour)}

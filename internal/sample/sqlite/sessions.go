@@ -12,6 +12,13 @@ type Session struct {
 	Workspace string
 	Created   time.Time
 	Expires   time.Time
+	Origin    Origin // set by whoever starts it; Session does not read it
+}
+
+// An Origin is where a session was started, as keyed hashes of 16 bytes: no address is stored.
+type Origin struct {
+	Address []byte // nil: unknown, and then no address's share bounds the session
+	Network []byte // the network that the address is in; nil: it counts by itself alone
 }
 
 // A Conversation belongs to one session.
@@ -27,18 +34,23 @@ type Conversation struct {
 
 // StartSession stores s and its first conversation. ErrNotFound where there is no such workspace.
 func (d *DB) StartSession(ctx context.Context, s Session, conversation string) error {
-	return d.write(ctx, func(tx *sql.Tx) error {
-		there, err := changed(tx.ExecContext(ctx, `
-			INSERT INTO sessions (id, workspace_id, created_at, expires_at)
-			SELECT ?, id, ?, ? FROM workspaces WHERE id = ?`,
-			s.ID, moment(s.Created), moment(s.Expires), s.Workspace))
+	return d.visit(ctx, s.ID, func(v *visit) error {
+		origin, err := v.origin(ctx, s.Origin)
+		if err != nil {
+			return err
+		}
+		v.rows = charge(sessionCharge, len(s.Workspace))
+		there, err := changed(v.ExecContext(ctx, `
+			INSERT INTO sessions (id, workspace_id, created_at, expires_at, origin)
+			SELECT ?, id, ?, ?, ? FROM workspaces WHERE id = ?`,
+			s.ID, moment(s.Created), moment(s.Expires), origin, s.Workspace))
 		if err != nil {
 			return err
 		}
 		if !there {
 			return ErrNotFound
 		}
-		return d.start(ctx, tx, s.ID, conversation, s.Created)
+		return d.start(ctx, v, s.ID, conversation, s.Created)
 	})
 }
 
@@ -51,13 +63,33 @@ func (d *DB) Session(ctx context.Context, id string) (s Session, err error) {
 	return s, explain(err)
 }
 
-// StartConversation adds an open conversation to the session.
-func (d *DB) StartConversation(ctx context.Context, session, id string, now time.Time) error {
-	return d.write(ctx, func(tx *sql.Tx) error { return d.start(ctx, tx, session, id, now) })
+// origin returns the number of an origin, which it adds if it is new; NULL if it is unknown.
+func (v *visit) origin(ctx context.Context, o Origin) (n sql.NullInt64, err error) {
+	var network sql.NullInt64
+	for _, hash := range [][]byte{o.Network, o.Address} {
+		if hash == nil {
+			continue
+		}
+		err = v.QueryRowContext(ctx, `SELECT n FROM origins WHERE hash = ?`, hash).Scan(&n)
+		if err == sql.ErrNoRows {
+			err = v.QueryRowContext(ctx, `INSERT INTO origins (hash, network) VALUES (?, ?) RETURNING n`, hash, network).Scan(&n)
+		}
+		if err != nil {
+			return n, err
+		}
+		network = n
+	}
+	return n, nil
 }
 
-func (d *DB) start(ctx context.Context, tx *sql.Tx, session, id string, now time.Time) error {
-	result, err := tx.ExecContext(ctx, `INSERT INTO conversations (id, session_id, created_at) VALUES (?, ?, ?)`,
+// StartConversation adds an open conversation to the session.
+func (d *DB) StartConversation(ctx context.Context, session, id string, now time.Time) error {
+	return d.visit(ctx, session, func(v *visit) error { return d.start(ctx, v, session, id, now) })
+}
+
+func (d *DB) start(ctx context.Context, v *visit, session, id string, now time.Time) error {
+	v.rows += charge(conversationCharge)
+	result, err := v.ExecContext(ctx, `INSERT INTO conversations (id, session_id, created_at) VALUES (?, ?, ?)`,
 		id, session, moment(now))
 	if err != nil {
 		return err
@@ -66,7 +98,7 @@ func (d *DB) start(ctx context.Context, tx *sql.Tx, session, id string, now time
 	if err != nil {
 		return err
 	}
-	_, err = d.tell(ctx, tx, n, Event{Source: FromServer, Type: "conversation.started", Created: now})
+	_, err = d.tell(ctx, v, n, Event{Source: FromServer, Type: "conversation.started", Created: now})
 	return err
 }
 
@@ -102,15 +134,15 @@ func (d *DB) Conversations(ctx context.Context, session, after string, limit int
 
 // CloseConversation closes a conversation of the session; one that is closed stays as it is. ErrNotFound.
 func (d *DB) CloseConversation(ctx context.Context, session, id string, now time.Time) (c Conversation, err error) {
-	err = d.write(ctx, func(tx *sql.Tx) error {
-		if c, err = one(ctx, tx, session, id); err != nil || !c.Closed.IsZero() {
+	err = d.visit(ctx, session, func(v *visit) error {
+		if c, err = one(ctx, v.Tx, session, id); err != nil || !c.Closed.IsZero() {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE conversations SET closed_at = ?, typing = 0 WHERE n = ?`, moment(now), c.n); err != nil {
+		if _, err := v.ExecContext(ctx, `UPDATE conversations SET closed_at = ?, typing = 0 WHERE n = ?`, moment(now), c.n); err != nil {
 			return err
 		}
 		c.Closed = instant(moment(now))
-		_, err := d.tell(ctx, tx, c.n, Event{Source: FromServer, Type: "conversation.closed", Created: now})
+		_, err := d.tell(ctx, v, c.n, Event{Source: FromServer, Type: "conversation.closed", Created: now})
 		return err
 	})
 	return c, err

@@ -25,9 +25,9 @@ type Options struct {
 	BusyTimeout time.Duration // how long a write waits for another process's before ErrBusy, and 15 times as long for ours; 0 = 2 s
 	MaxBytes    int64         // how much rows and indexes may take; what would store more answers ErrFull; 0 = no bound
 
-	// Near is called once, when more than four fifths of MaxBytes are in use, or all, by Open already where they were
-	// before. It must return at once. Nil: nobody is told.
-	Near func(used int64)
+	// Near is called once for each of OfDocuments and OfVisitors, when more than four fifths of that share are in use, or all;
+	// by Open already if they were before. Both are in bytes. It must return at once. Nil: nobody is told.
+	Near func(share Share, used, most int64)
 }
 
 // A DB is an open database. It is safe for concurrent use.
@@ -38,6 +38,7 @@ type DB struct {
 	writer   *sql.DB // one connection; a transaction locks the database when it begins
 	reader   *sql.DB // cannot write
 
+	accounts accounts
 	bound    bound                              // whoever has the writing connection has this too
 	listener func(conversation string, n int64) // nil: nobody listens
 	told     []news                             // of the transaction under way; likewise
@@ -71,7 +72,11 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	d.reader.SetMaxOpenConns(readers)
 	d.reader.SetMaxIdleConns(readers)
-	if err := d.migrate(ctx); err != nil {
+	err = d.migrate(ctx)
+	if err == nil {
+		err = d.accounts.prepare(ctx, d.writer)
+	}
+	if err != nil {
 		d.Close()
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
@@ -134,11 +139,11 @@ func (d *DB) Alone(ctx context.Context, f func() error) error {
 	return d.writeAnyway(ctx, func(*sql.Tx) error { return f() })
 }
 
-// write runs f in a transaction that holds the write lock from its first moment, and commits it if f returns nil and
-// what it stored has room.
+// write runs f, which changes nothing that visitors store, in a transaction, and commits it if f returns nil and what it
+// stored has room in the documents' share.
 func (d *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
-	return d.writeAnyway(ctx, func(tx *sql.Tx) error {
-		if err := f(tx); err != nil {
+	return d.transaction(ctx, func(tx *sql.Tx) error {
+		if err := others(ctx, tx, func() error { return f(tx) }); err != nil {
 			return err
 		}
 		return d.bound.hold(ctx, tx)
@@ -147,6 +152,14 @@ func (d *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
 
 // writeAnyway is write for what must be possible in a database that is full: to delete, above all.
 func (d *DB) writeAnyway(ctx context.Context, f func(*sql.Tx) error) error {
+	return d.transaction(ctx, func(tx *sql.Tx) error {
+		return others(ctx, tx, func() error { return f(tx) })
+	})
+}
+
+// transaction runs f in a transaction that holds the write lock from its first moment, and commits it if f returns nil. It
+// is for what visitors store; everything else is counted by write, writeAnyway or writeDurably.
+func (d *DB) transaction(ctx context.Context, f func(*sql.Tx) error) error {
 	conn, err := d.turn(ctx)
 	if err != nil {
 		return err
@@ -167,7 +180,9 @@ func (d *DB) writeDurably(ctx context.Context, f func(*sql.Tx) error) error {
 		return explain(err)
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), `PRAGMA synchronous = NORMAL`) // a lost connection has it by itself
-	return d.transact(ctx, conn, f)
+	return d.transact(ctx, conn, func(tx *sql.Tx) error {
+		return others(ctx, tx, func() error { return f(tx) })
+	})
 }
 
 // queuing is how many times as long as for another process's lock a write waits for those of its own process. They are

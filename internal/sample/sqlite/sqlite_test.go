@@ -205,7 +205,7 @@ func TestACancelledWriteLeavesNothing(t *testing.T) {
 }
 
 func TestAFullDatabaseKeepsWhatItHasAndTakesNothingByHalves(t *testing.T) {
-	d, s := visited(t, Options{MaxBytes: 300 << 10})
+	d, s := visited(t, Options{MaxBytes: 500 << 10})
 	page := make([]Document, 20)
 	stored := 0
 	for {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,12 +45,12 @@ func TestAListenerIsToldNoNumberOfWhatWasRolledBack(t *testing.T) {
 	d.Listen(func(conversation string, n int64) { heard = append(heard, fmt.Sprint(conversation, "/", n)) })
 	event := Event{Source: FromVisitor, Type: "x", Created: noon}
 	full := errors.New("no room")
-	err := d.write(t.Context(), func(tx *sql.Tx) error {
-		c, err := open(t.Context(), tx, s.ID, "")
+	err := d.visit(t.Context(), s.ID, func(v *visit) error {
+		c, err := open(t.Context(), v.Tx, s.ID, "")
 		if err != nil {
 			return err
 		}
-		if _, err := d.tell(t.Context(), tx, c.n, event); err != nil {
+		if _, err := d.tell(t.Context(), v, c.n, event); err != nil {
 			return err
 		}
 		return full

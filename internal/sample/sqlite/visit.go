@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+)
+
+// A visit is a transaction that stores what a visitor leaves, and the account of it.
+type visit struct {
+	*sql.Tx
+	rows  int64 // charges of rows that go with their session
+	leads int64 // charges of leads
+}
+
+// Charges of a row beside its content: its other fields, and its entries in indexes.
+const (
+	sessionCharge      = 640 // with the origins that it may be the first of
+	conversationCharge = 320
+	messageCharge      = 256
+	eventCharge        = 96
+	leadCharge         = 384
+	ratingCharge       = 256
+	redemptionCharge   = 96
+)
+
+// charge is what a row with that much content takes in the file, or a little more: so whoever keeps
+// to a share keeps to as many pages. Half as much is added for what pages leave empty. SQLite moves
+// a long row to pages of its own, but for 489 bytes.
+func charge(fixed int64, content ...int) int64 {
+	const local, left, overflow = 900, 489, pageSize - 4
+	n := int64(0)
+	for _, c := range content {
+		n += int64(c)
+	}
+	if n <= local {
+		return fixed + n + n/2
+	}
+	return fixed + left + left/2 + (n-left+overflow-1)/overflow*pageSize
+}
+
+// visit runs f in a transaction and commits it if f returns nil and what it stored has room in
+// every share.
+func (d *DB) visit(ctx context.Context, session string, f func(*visit) error) error {
+	return d.transaction(ctx, func(tx *sql.Tx) error {
+		v := &visit{Tx: tx}
+		if err := f(v); err != nil || v.rows+v.leads == 0 {
+			return err
+		}
+		if _, err := tx.StmtContext(ctx, d.accounts.charge).ExecContext(ctx, v.rows, v.leads, session); err != nil {
+			return err
+		}
+		return d.admit(ctx, tx, session)
+	})
+}
+
+// accounts are the statements that keep the account of every visit, prepared once.
+type accounts struct{ charge, held *sql.Stmt }
+
+// prepare prepares the statements on the writing connection, whose schema is up to date.
+func (a *accounts) prepare(ctx context.Context, writer *sql.DB) (err error) {
+	a.charge, err = writer.PrepareContext(ctx, `UPDATE sessions SET bytes = bytes + ?, lead_bytes = lead_bytes + ? WHERE id = ?`)
+	if err != nil {
+		return explain(err)
+	}
+	a.held, err = writer.PrepareContext(ctx, `
+		SELECT s.bytes + s.lead_bytes, w.id, w.bytes, coalesce(a.bytes, 0), coalesce(n.bytes, 0), page_count - freelist_count, other_pages
+		FROM sessions s JOIN workspaces w ON w.id = s.workspace_id LEFT JOIN origins a ON a.n = s.origin LEFT JOIN origins n ON n.n = a.network,
+			storage, pragma_page_count, pragma_freelist_count
+		WHERE s.id = ?`)
+	return explain(err)
+}
+
+// admit returns an error if the transaction leaves the session, or somebody who holds what it
+// stored, with more than their share.
+func (d *DB) admit(ctx context.Context, tx *sql.Tx, session string) error {
+	if d.bound.pages == 0 {
+		return nil
+	}
+	var h holdings
+	var u usage
+	var workspace string
+	err := tx.StmtContext(ctx, d.accounts.held).QueryRowContext(ctx, session).
+		Scan(&h.session, &workspace, &h.workspace, &h.address, &h.network, &u.all, &u.others)
+	if err != nil {
+		return err
+	}
+	return d.bound.admit(u, h, workspace)
+}
+
+// others runs f, which changes no table of the visitors, and notes how many pages it added to the
+// others, or took from them. What is in use besides is the visitors': so their count is exact,
+// whatever their rows are like, and costs them nothing.
+func others(ctx context.Context, tx *sql.Tx, f func() error) error {
+	before, err := pagesInUse(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	// A full-text index writes what it gathers when there is a savepoint, and else at the commit:
+	// too late to be counted.
+	if _, err := tx.ExecContext(ctx, `SAVEPOINT counted; RELEASE counted`); err != nil {
+		return err
+	}
+	after, err := pagesInUse(ctx, tx)
+	if err == nil && after != before {
+		_, err = tx.ExecContext(ctx, `UPDATE storage SET other_pages = other_pages + ?`, after-before)
+	}
+	return err
+}
+
+// countOthers counts what others keeps up to date, after the schema has changed. It reads the
+// visitors' tables, and no others: dbstat walks those alone that it is asked for by name.
+func countOthers(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE storage SET other_pages = (SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count) - (
+			SELECT sum(pageno - 1) FROM sqlite_schema s CROSS JOIN dbstat d ON d.name = s.name AND d.aggregate = 1
+			WHERE s.tbl_name IN ('origins', 'sessions', 'conversations', 'messages', 'events', 'leads', 'ratings', 'redemptions') AND s.rootpage > 0)`)
+	return err
+}
