@@ -1,0 +1,270 @@
+// Package apptest starts the application servers that backends are made with, Debian's gunicorn, daphne, PHP, lighttpd and Python, on
+// the loopback, so that tests see what these read in a request. Only tests import it.
+package apptest
+
+import (
+	"bufio"
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// apps are the applications that the servers run. All do the same: they write down each request as they route it, and answer with a
+// line "METHOD PATH" and one line "NAME=value" for each field that they were told, by its CGI name.
+//
+//go:embed apps
+var apps embed.FS
+
+// A Server is one application server with its application. It is safe for concurrent use.
+type Server struct {
+	Addr string // host:port where it listens
+
+	name string
+	cmd  *exec.Cmd
+	dir  string
+	done chan struct{} // closed when it has ended
+
+	once    sync.Once
+	stopped error // what Stop returns
+}
+
+// Gunicorn starts gunicorn, with one worker. It routes by PATH_INFO.
+func Gunicorn(t testing.TB) *Server {
+	t.Helper()
+	s := prepare(t, "gunicorn")
+	s.cmd = exec.Command("gunicorn", "--bind", "fd://3", "--worker-tmp-dir", s.dir, "--keep-alive", "30", "--threads", "4", "wsgi:application")
+	s.startListening(t)
+	return s
+}
+
+// Daphne starts daphne. It routes by the path below root_path.
+func Daphne(t testing.TB) *Server {
+	t.Helper()
+	s := prepare(t, "daphne")
+	s.cmd = exec.Command("daphne", "--fd", "3", "asgi:application")
+	s.startListening(t)
+	return s
+}
+
+// Python starts the server of Python's standard library, which speaks HTTP/1.1, keeps connections, and reads the body of a POST alone.
+func Python(t testing.TB) *Server {
+	t.Helper()
+	s := prepare(t, "python3")
+	s.cmd = exec.Command("/usr/bin/python3", "plain.py")
+	s.startListening(t)
+	return s
+}
+
+// lighttpdConf has two places: the directory, and the port.
+const lighttpdConf = `
+server.document-root = "%[1]s"
+server.port = %[2]d
+server.bind = "127.0.0.1"
+server.systemd-socket-activation = "enable"
+server.errorlog = "/dev/stderr"
+server.modules = ("mod_rewrite", "mod_cgi")
+url.rewrite-once = ("^/.*$" => "/script.py")
+cgi.assign = (".py" => "")
+`
+
+// Lighttpd starts lighttpd, which runs a CGI script for each request. It routes by X-Rewrite-Url and X-HTTP-Method-Override, if any.
+func Lighttpd(t testing.TB) *Server {
+	t.Helper()
+	s := prepare(t, "lighttpd")
+	// It takes a socket that listens only from who knows its process id, as systemd does.
+	s.cmd = exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec lighttpd -D -f lighttpd.conf`)
+	s.startListening(t)
+	return s
+}
+
+// PHP starts the server that is built into PHP. It routes by X-Rewrite-Url and X-HTTP-Method-Override, if any.
+func PHP(t testing.TB) *Server {
+	t.Helper()
+	s := prepare(t, "php")
+	s.cmd = exec.Command("php", "-S", "127.0.0.1:0", "index.php")
+	s.start(t)
+	listens := regexp.MustCompile(`\(http://(127\.0\.0\.1:[0-9]+)\) started`)
+	s.await(t, "it says where it listens", func() bool {
+		m := listens.FindStringSubmatch(s.Log())
+		if m != nil {
+			s.Addr = m[1]
+		}
+		return m != nil
+	})
+	return s
+}
+
+// Seen returns each request that the application was asked, as it routed it: "METHOD PATH", in order.
+func (s *Server) Seen(t testing.TB) (requests []string) {
+	t.Helper()
+	file, err := os.Open(s.asked())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		requests = append(requests, lines.Text())
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return requests
+}
+
+func (s *Server) asked() string { return filepath.Join(s.dir, "asked") }
+func (s *Server) log() string   { return filepath.Join(s.dir, "said") }
+
+// Log returns the last of what the server has said.
+func (s *Server) Log() string {
+	const most = 16 << 10
+	text, err := os.ReadFile(s.log())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}
+
+// prepare makes a server's directory, with all applications in it.
+func prepare(t testing.TB, name string) *Server {
+	t.Helper()
+	s := &Server{name: name, dir: t.TempDir(), done: make(chan struct{})}
+	files, err := apps.ReadDir("apps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := apps.ReadFile("apps/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, f.Name()), text, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// startListening starts the server with a socket that listens already, as descriptor 3: nobody has to wait for it.
+func (s *Server) startListening(t testing.TB) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	s.Addr = listener.Addr().String()
+	socket, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	s.cmd.ExtraFiles = []*os.File{socket}
+	conf := fmt.Sprintf(lighttpdConf, s.dir, listener.Addr().(*net.TCPAddr).Port)
+	if err := os.WriteFile(filepath.Join(s.dir, "lighttpd.conf"), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+}
+
+// start starts the server in its directory. It is stopped when the test ends, and what it said is shown if the test failed.
+func (s *Server) start(t testing.TB) {
+	t.Helper()
+	s.cmd.Dir = s.dir
+	s.cmd.Env = append(os.Environ(), "PYTHONPATH="+s.dir, "PYTHONDONTWRITEBYTECODE=1", "PATH="+os.Getenv("PATH")+":/usr/sbin:/usr/bin")
+	s.cmd.SysProcAttr = endsWithUs()
+	if err := s.run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", s.name, s.Log())
+		}
+	})
+}
+
+// run starts the process, with its words in a file.
+func (s *Server) run() error {
+	out, err := os.Create(s.log())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	s.cmd.Stdout, s.cmd.Stderr = out, out
+	started := make(chan error)
+	go func() {
+		// The kernel ends a child with the thread that started it, not with the process: so this goroutine keeps its thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(s.done)
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait() // how it ended is in ProcessState
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w (scripts/deps installs what tests need)", s.name, err)
+	}
+	return nil
+}
+
+// patience is how long anything may take before it has failed; nothing here takes a tenth of it on an idle machine.
+const patience = 30 * time.Second
+
+func (s *Server) await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-s.done:
+			t.Fatalf("start %s: %v:\n%s", s.name, s.cmd.ProcessState, s.Log())
+		case <-deadline.C:
+			t.Fatalf("start %s: waited %v in vain that %s, and it said:\n%s", s.name, patience, what, s.Log())
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop ends the server, and returns when it has ended. A server that had ended by itself, or that had to be killed, is an error. Stopping
+// again does nothing.
+func (s *Server) Stop() error {
+	s.once.Do(func() { s.stopped = s.stop() })
+	return s.stopped
+}
+
+func (s *Server) stop() error {
+	select {
+	case <-s.done:
+		return fmt.Errorf("stop %s: it had ended already, %v:\n%s", s.name, s.cmd.ProcessState, s.Log())
+	default:
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.done:
+		return nil
+	case <-time.After(patience):
+		_ = s.cmd.Process.Kill()
+		<-s.done
+		return fmt.Errorf("stop %s: it does not end within %v, and said:\n%s", s.name, patience, s.Log())
+	}
+}
