@@ -116,8 +116,14 @@ const disposePatience = 5 * time.Second
 // Peer implements identity.Request.
 func (x *fastExchange) Peer() string { return x.c.peer }
 
-// Header implements identity.Request.
-func (x *fastExchange) Header(name string) []string { return x.head.Values(name) }
+// Header implements identity.Request. A field that Connection names does not reach the backend, so nobody is counted by it (see
+// stripNominated).
+func (x *fastExchange) Header(name string) []string {
+	if x.head.Names(name) && !isWithheld(name) {
+		return nil
+	}
+	return x.head.Values(name)
+}
 
 // Query implements identity.Request.
 func (x *fastExchange) Query(name string) (string, bool) { return identity.QueryValue(x.query, name) }

@@ -184,7 +184,7 @@ func (x *fastExchange) readTarget() bool {
 
 // field returns the first value of a field of the request; empty where there is none.
 func (x *fastExchange) field(name string) string {
-	if values := x.head.Values(name); len(values) > 0 {
+	if values := x.Header(name); len(values) > 0 {
 		return values[0]
 	}
 	return ""

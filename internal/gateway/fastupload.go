@@ -113,7 +113,7 @@ func (x *fastExchange) pass(u *upstream.Conn, l *upload) (received, sent error) 
 		return received, sent
 	}
 	announced := strings.Join(x.head.Values("Trailer"), ",")
-	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return listed(announced, name) && !isForged(name) }))
+	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return listed(announced, name) && !isWithheld(name) }))
 	return nil, err
 }
 

@@ -109,7 +109,7 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 		if wire.EqualFold(f.Name, "Trailer") {
 			announced += f.Value + ","
 		}
-		if isHop(f.Name) || isFraming(f.Name) || isForged(f.Name) || named && head.Names(f.Name) {
+		if isHop(f.Name) || isFraming(f.Name) || isWithheld(f.Name) || named && head.Names(f.Name) {
 			continue
 		}
 		b = wire.AppendField(b, f.Name, f.Value)
@@ -128,7 +128,7 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 	case head.Length == wire.Chunked:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 		if announced != "" {
-			b = appendAnnounced(b, announced, isForged)
+			b = appendAnnounced(b, announced, isWithheld)
 		}
 	case head.Length > 0 || saysLength(head.Method):
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)

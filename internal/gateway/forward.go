@@ -26,51 +26,36 @@ func (g *Gateway) hostFor(said string) string {
 	return said
 }
 
-// stripForged removes the fields by which a client could tell a backend another path, method, address or scheme than the
-// ones that were counted (D10, D12). A backend may read an underscore for a dash (CGI does), so that spelling goes too.
-func stripForged(h http.Header) {
+// stripWithheld removes the fields that a client may not say to a backend (see isWithheld).
+func stripWithheld(h http.Header) {
 	for name := range h {
-		if isForged(name) {
+		if isWithheld(name) {
 			delete(h, name)
 		}
 	}
 }
 
-// isForged reports whether a field, however spelled, is one of those.
-func isForged(name string) bool {
-	switch name[0] | 0x20 {
-	case 'x', 'f', 't', 'c', 'h': // what nearly all names do not begin with
-	default:
-		return false
+// stripNominated removes the fields that a request's Connection names: the backend does not get them (RFC 9110, section 7.6.1), so nobody
+// is counted by them either. Fields that are withheld stay, for those that say who forwards are meant for this hop; so do the fields by
+// which this hop itself is spoken to.
+func stripNominated(h http.Header) {
+	for _, line := range h["Connection"] {
+		for option := range strings.SplitSeq(line, ",") {
+			if name := strings.Trim(option, " \t"); name != "" && !isHop(name) && !isFraming(name) && !isWithheld(name) {
+				delete(h, http.CanonicalHeaderKey(name))
+			}
+		}
 	}
-	if strings.IndexByte(name, '_') >= 0 {
-		name = strings.ReplaceAll(name, "_", "-")
-	}
-	name = http.CanonicalHeaderKey(name)
-	if strings.HasPrefix(name, "X-Forwarded") {
-		return true
-	}
-	switch name {
-	case "Forwarded", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Client-Ip", "X-Remote-Ip",
-		"X-Remote-Addr", "X-Originating-Ip", "X-Original-Forwarded-For", "X-Original-Host", "X-Host", "X-Proxyuser-Ip",
-		"Cf-Connecting-Ip", "X-Envoy-External-Address",
-		"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method",
-		"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Rewrite-Uri", "X-Override-Url", "X-Original-Path",
-		"X-Envoy-Original-Path", "X-Waf-Rewrite-Url", "Http2-Settings":
-		return true
-	}
-	return false
 }
 
-// stripUpgrade removes every Upgrade but a websocket's: h2c above all would open a tunnel through which requests pass
-// uncounted. What Connection says of it goes with it (httputil drops that field).
+// stripUpgrade removes every Upgrade but that of a websocket, which is asked for without a body: h2c above all would open a tunnel through
+// which requests pass uncounted. httputil drops what Connection says of it.
 func stripUpgrade(r *http.Request) {
-	delete(r.Header, "Http2-Settings")
 	u, ok := r.Header["Upgrade"]
 	if !ok {
 		return
 	}
-	if !r.ProtoAtLeast(1, 1) || !isWebsocket(r.Method, u) {
+	if !r.ProtoAtLeast(1, 1) || !isWebsocket(r.Method, u) || r.ContentLength != 0 {
 		delete(r.Header, "Upgrade")
 	}
 }

@@ -6,7 +6,8 @@
 //	body.go       a deadline for every read of its body
 //	gateway.go    path, preflight, method, limiter, backend
 //	cors.go       browsers on other origins
-//	forward.go    what an upstream is told, and what not
+//	forward.go    what an upstream is told
+//	withheld.go   the fields that it is not told
 //	proxy.go      the upstream, by net/http
 //	record.go     what is known of a request when it is over
 //	accesslog.go  one line of it
@@ -207,6 +208,7 @@ func (x *exchange) log() {
 
 // route finds out what is asked for, and who answers.
 func (g *Gateway) route(x *exchange, r *http.Request) {
+	stripNominated(r.Header)
 	asked := target.Request{Method: r.Method}
 	if isPreflight(r.Method, r.Header.Get) {
 		asked.Asks = target.ForLeave

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
+	"github.com/weirlimit/weir/internal/wire"
 )
 
 // newProxy returns the reverse proxy before upstream, and the transport it owns.
@@ -78,7 +79,7 @@ func rewrite(p *httputil.ProxyRequest, target *url.URL, host string) {
 	}
 	*u = url.URL{Scheme: target.Scheme, Host: target.Host, Path: path, RawPath: raw, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery}
 	out.Host = host
-	stripForged(out.Header)
+	stripWithheld(out.Header)
 	passTrailers(p)
 	// Put there by serveUpstream, from what was decided; the client's own are gone by then.
 	for _, name := range [...]string{forwardedFor, forwardedProto, forwardedHost} {
@@ -97,7 +98,7 @@ func passTrailers(p *httputil.ProxyRequest) {
 	}
 	p.Out.Trailer = make(http.Header, len(p.In.Trailer))
 	for name := range p.In.Trailer {
-		if !isForged(name) {
+		if !isWithheld(name) && wire.MayTrail(name) {
 			p.Out.Trailer[name] = nil
 		}
 	}

@@ -266,10 +266,10 @@ func (b *Body) trailer(in []byte) (hungry bool) {
 		return false
 	}
 	if b.answer {
-		fields = slices.DeleteFunc(fields, func(f Field) bool { return !trails(f.Name) })
+		fields = slices.DeleteFunc(fields, func(f Field) bool { return !MayTrail(f.Name) })
 	}
 	for i := range fields {
-		if !trails(fields[i].Name) {
+		if !MayTrail(fields[i].Name) {
 			b.refuse(400, "a trailer that belongs in the head")
 			return false
 		}

@@ -25,8 +25,9 @@ var headOnly = map[string]bool{
 // headOnlyPrefixes begin the names of families of such fields.
 var headOnlyPrefixes = []string{"proxy-", "if-", "accept-", "access-control-", "sec-", "x-forwarded-"}
 
-// trails reports whether a field may come as a trailer. An underscore counts as a dash: some backends make no difference.
-func trails(name string) bool {
+// MayTrail reports whether a field may come as a trailer: it is none of framing, routing, authentication or the message's own (RFC 9110,
+// section 6.5.1), in any case. An underscore counts as a dash, since some backends make no difference.
+func MayTrail(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	for _, prefix := range headOnlyPrefixes {
 		if strings.HasPrefix(name, prefix) {

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/apptest"
+)
+
+const lead = "POST /api/v1/widget/leads"
+
+// before an application server of somebody else's: leads are counted.
+func beforeApp(t *testing.T, app *apptest.Server) (e *edge, counted *atomic.Int64) {
+	t.Helper()
+	counted = new(atomic.Int64)
+	return open(t, nil, func(o *Options) {
+		before(t, "http://"+app.Addr)(o)
+		o.Observe = func(seen httplimit.Observation) {
+			if seen.Outcome == httplimit.Admitted && seen.Limiter == "widget-leads" {
+				counted.Add(1)
+			}
+		}
+	}), counted
+}
+
+// leadsSeen returns how many leads an application has routed.
+func leadsSeen(t *testing.T, app *apptest.Server) (n int64) {
+	t.Helper()
+	for _, request := range app.Seen(t) {
+		if request == lead {
+			n++
+		}
+	}
+	return n
+}
+
+// D10: an application that would take a field for the path it is mounted at, or for the path or the method itself, is asked for what was
+// counted, however the field is spelled.
+func TestNoFieldMakesARequestALead(t *testing.T) {
+	mounted := func(field string) []string {
+		return []string{"POST /x/api/v1/widget/leads", field + ": /x", "Content-Length: 0"}
+	}
+	renamed := func(path, method string) []string {
+		return []string{"PUT /elsewhere", path + ": /api/v1/widget/leads", method + ": POST", "Content-Length: 0"}
+	}
+	for name, test := range map[string]struct {
+		start   func(testing.TB) *apptest.Server
+		attacks [][]string
+	}{
+		"gunicorn": {apptest.Gunicorn, [][]string{
+			mounted("SCRIPT_NAME"), mounted("script_name"), mounted("Script_Name"), mounted("SCRIPT-NAME"),
+			{"POST /elsewhere", "PATH_INFO: /api/v1/widget/leads", "Path-Info: /api/v1/widget/leads", "Content-Length: 0"},
+		}},
+		"daphne": {apptest.Daphne, [][]string{
+			mounted("Daphne-Root-Path"), mounted("DAPHNE-ROOT-PATH"), mounted("daphne-root-path"), mounted("Daphne_Root_Path"),
+		}},
+		"php": {apptest.PHP, [][]string{
+			renamed("X-Rewrite-Url", "X-HTTP-Method-Override"), renamed("X.Rewrite.Url", "X.HTTP.Method.Override"),
+			renamed("X_Rewrite_Url", "X_HTTP_Method_Override"), renamed("X-Rewrite.Url", "X-HTTP-Method_Override"),
+		}},
+		"lighttpd": {apptest.Lighttpd, [][]string{
+			renamed("X-Rewrite-Url", "X-HTTP-Method-Override"), renamed("X.Rewrite.Url", "X!HTTP!Method!Override"),
+			renamed("X~Rewrite~Url", "X|HTTP|Method|Override"), renamed("X_Rewrite*Url", "X'HTTP+Method^Override"),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := test.start(t)
+			e, counted := beforeApp(t, app)
+			for range 10 {
+				for _, attack := range test.attacks {
+					if res := e.ask(attack[0], attack[1:]...); res.StatusCode != http.StatusOK {
+						t.Fatalf("%q: status %d, %s", attack, res.StatusCode, text(t, res))
+					}
+				}
+			}
+			if n := leadsSeen(t, app); n != 0 || counted.Load() != 0 {
+				t.Errorf("%d leads of %d attacks reach the application, and %d were counted", n, 10*len(test.attacks), counted.Load())
+			}
+			want(t, e.ask(lead, "Content-Length: 0"), http.StatusOK, "", leads)
+			if n := leadsSeen(t, app); n != 1 || counted.Load() != 1 {
+				t.Errorf("%d leads, %d counted, want one", n, counted.Load())
+			}
+		})
+	}
+}
+
+// separators are the bytes beside letters, digits and dashes that field names are made of.
+const separators = "_.~!*'|^$%&+#`"
+
+// D10, D12: no spelling of a field is read as one that names the client, and what Weir writes is read once, also where Connection names it.
+func TestNoSpellingOfAFieldReachesAnApplication(t *testing.T) {
+	forged := []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Client-Ip", "Proxy", "Fastly-Client-Ip", "X-Script-Name"}
+	for name, start := range map[string]func(testing.TB) *apptest.Server{
+		"gunicorn": apptest.Gunicorn, "daphne": apptest.Daphne, "php": apptest.PHP, "lighttpd": apptest.Lighttpd,
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := start(t)
+			e, _ := beforeApp(t, app)
+			for _, separator := range separators + "-" {
+				header := []string{
+					"Connection: X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host", "Authorization: Bearer mine", "Cookie: a=mine",
+					"X-Requested-With: XMLHttpRequest", "X-Foo: mine", "Content-Type: application/json", "Content-Length: 2",
+					fmt.Sprintf("X-Agent%cId: evil", separator),
+				}
+				if separator == '-' {
+					header = header[:len(header)-1]
+				}
+				for _, field := range forged {
+					spelled := strings.ReplaceAll(field, "-", string(separator))
+					header = append(header, spelled+": evil", strings.ToLower(spelled)+": evil", strings.ToUpper(spelled)+": evil")
+				}
+				res := e.send("POST /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n" + strings.Join(header, "\r\n") + "\r\nConnection: close\r\n\r\n{}")
+				told := strings.Split(text(t, res), "\n")
+				if i := slices.IndexFunc(told, func(line string) bool { return strings.Contains(line, "evil") }); i >= 0 {
+					t.Errorf("with %q for the dash: the application is told %q", separator, told[i])
+				}
+				for _, line := range []string{
+					"HTTP_X_FORWARDED_FOR=127.0.0.1", "HTTP_X_FORWARDED_PROTO=http", "HTTP_X_FORWARDED_HOST=weir.test", "HTTP_AUTHORIZATION=Bearer mine",
+					"HTTP_COOKIE=a=mine", "HTTP_X_REQUESTED_WITH=XMLHttpRequest", "HTTP_X_FOO=mine",
+				} {
+					if n := countOf(told, line); n != 1 {
+						t.Errorf("with %q for the dash: the application is told %s %d times, want once", separator, line, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+func countOf(lines []string, line string) (n int) {
+	for _, l := range lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}

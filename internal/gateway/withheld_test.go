@@ -1,0 +1,222 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// withheldNames returns a name for each entry of the table, in three cases, and in the spellings that a backend reads as these.
+func withheldNames() (lists [][]string) {
+	var all []string
+	for _, f := range withheldFamilies {
+		for _, name := range f.names {
+			all = append(all, strings.Replace(name, "*", "-Made-Up", 1))
+		}
+	}
+	spell := func(how func(string) string) {
+		var list []string
+		for _, name := range all {
+			if spelled := how(name); spelled != "Proxy" || len(lists) == 0 { // it has no dash to spell
+				list = append(list, spelled)
+			}
+		}
+		lists = append(lists, list)
+	}
+	spell(func(s string) string { return s })
+	spell(strings.ToLower)
+	spell(strings.ToUpper)
+	for _, c := range separators {
+		spell(func(s string) string { return strings.ReplaceAll(s, "-", string(c)) })
+		spell(func(s string) string { return strings.Replace(s, "-", string(c), 1) })
+	}
+	return lists
+}
+
+// upgrading is what a request for a websocket has.
+var upgrading = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="}
+
+// D10, D12: no field of the table reaches the backend, in any case or spelling, in a request of HTTP/1.1 or HTTP/2 or one for a websocket.
+func TestNoWithheldFieldIsForwarded(t *testing.T) {
+	heads := make(chan string, 1)
+	o := newOrigin(t, func(s *served) {
+		head, _ := readHead(s.Conn)
+		heads <- head
+		s.answers("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	})
+	e := open(t, nil, o.use)
+	client := h2c(t)
+	check := func(door string, names []string) {
+		t.Helper()
+		head := within(t, 10*time.Second, "the upstream is asked", heads)
+		for line := range strings.SplitSeq(head, "\r\n") {
+			if strings.HasSuffix(line, ": evil") {
+				t.Errorf("%s: the upstream hears %q", door, line)
+			}
+		}
+		if !strings.Contains(strings.ToLower(head), "\r\nx-own: kept\r\n") || !strings.Contains(head, "\r\nX-Forwarded-For: 127.0.0.1\r\n") {
+			t.Errorf("%s, with %q: the upstream does not hear what is meant for it\n%s", door, names[0], head)
+		}
+	}
+	for _, names := range withheldNames() {
+		header := []string{"X-Own: kept"}
+		for _, name := range names {
+			header = append(header, name+": evil")
+		}
+		e.ask("GET /v1/wp/x", header...)
+		check("HTTP/1.1", names)
+
+		e.send("GET /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n" + strings.Join(append(header, upgrading...), "\r\n") + "\r\n\r\n")
+		check("a websocket", names)
+
+		req, err := http.NewRequest("GET", e.url("/v1/wp/x"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header["X-Own"] = []string{"kept"}
+		for _, name := range names {
+			if isHop(name) { // HTTP/2 has none
+				continue
+			}
+			req.Header[name] = []string{"evil"}
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		check("HTTP/2", names)
+	}
+}
+
+// D10: a trailer is a field as well, whichever way it comes.
+func TestNoWithheldTrailerIsForwarded(t *testing.T) {
+	e := open(t, nil, behind(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, r.Trailer)
+	}))
+	for _, client := range []*http.Client{{Transport: new(http.Transport)}, h2c(t)} {
+		for _, names := range withheldNames() {
+			req, err := http.NewRequest("POST", e.url("/v1/wp/x"), io.MultiReader(strings.NewReader("x")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Trailer = http.Header{"X-Sum": {"1"}}
+			for _, name := range names[:min(len(names), 30)] { // which is how many the fast engine takes
+				lower := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+				if strings.HasPrefix(lower, "x-forwarded-") || strings.HasPrefix(lower, "proxy-") || lower == "x-real-ip" || lower == "forwarded" {
+					continue // it refuses the request for these
+				}
+				req.Trailer[name] = []string{"evil"}
+			}
+			res, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := text(t, res); res.StatusCode != http.StatusOK || got != "map[X-Sum:[1]]" {
+				t.Errorf("%d, the upstream gets the trailers %s", res.StatusCode, got)
+			}
+		}
+	}
+}
+
+// What applications are written to be told arrives.
+func TestOrdinaryFieldsAreForwarded(t *testing.T) {
+	for _, name := range []string{
+		"Accept", "Accept-Language", "Authorization", "Cache-Control", "Content-Encoding", "Content-Type", "Cookie", "DNT", "ETag", "If-Match",
+		"If-None-Match", "Idempotency-Key", "Link", "Origin", "Prefer", "Priority", "Range", "Referer", "Sec-Fetch-Mode", "Sec-WebSocket-Key",
+		"User-Agent", "Via", "X-API-Key", "X-Agent-Id", "X-Amz-Date", "X-CSRF-Token", "X-Foo", "X-Goog-Api-Key", "X-Hub-Signature-256",
+		"X-Original-Filename", "X-Request-Id", "X-Requested-With", "X-Shopify-Topic", "X-WP-Nonce", "b3", "traceparent", "tracestate", "1", "-",
+		"Proxied", "X-Forward", "Scripts", "X-Hosts", strings.Repeat("x", 1000),
+	} {
+		if isWithheld(name) {
+			t.Errorf("%.40s is withheld", name)
+		}
+	}
+	if !isWithheld("") {
+		t.Error("a field without a name is not withheld")
+	}
+}
+
+func TestFindingAWithheldFieldAllocatesNothing(t *testing.T) {
+	names := append(withheldNames()[1], "Accept-Language", "User-Agent", "X-Requested-With", "X_A")
+	if n := testing.AllocsPerRun(100, func() {
+		for _, name := range names {
+			isWithheld(name)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkIsWithheld(b *testing.B) {
+	names := []string{"Host", "User-Agent", "Accept", "Accept-Language", "Accept-Encoding", "Cookie", "Content-Type", "X-Requested-With", "Authorization", "Sec-Fetch-Mode"}
+	for b.Loop() {
+		for _, name := range names {
+			isWithheld(name)
+		}
+	}
+}
+
+// D13: nobody is counted by a field that the backend does not get, neither one that Connection names nor one with another name.
+func TestNobodyIsCountedByAFieldThatTheBackendDoesNotGet(t *testing.T) {
+	agents := make(chan []string, 1)
+	e := open(t, nil, func(o *Options) {
+		behind(t, func(_ http.ResponseWriter, r *http.Request) { agents <- r.Header["X-Agent-Id"] })(o)
+		allowing(t, "2 per hour by ip+agent")(o)
+	})
+	ask := func(status int, header ...string) []string {
+		t.Helper()
+		if res := e.send("GET /x HTTP/1.1\r\nHost: weir.test\r\n" + strings.Join(header, "\r\n") + "\r\n\r\n"); res.StatusCode != status {
+			t.Fatalf("%q: status %d, want %d", header, res.StatusCode, status)
+		}
+		if status != http.StatusOK {
+			return nil
+		}
+		return <-agents
+	}
+	for n := range 2 {
+		got := ask(http.StatusOK, "User-Agent: me", fmt.Sprintf("X-Agent-Id: invented-%d", n), "Connection: close, x-agent-id")
+		if got != nil {
+			t.Errorf("the backend gets %q, want nothing", got)
+		}
+	}
+	ask(http.StatusTooManyRequests, "User-Agent: me", "X-Agent-Id: invented-3", "Connection: X-Agent-Id")
+	ask(http.StatusTooManyRequests, "User-Agent: me", "X_Agent_Id: invented-4")
+	if got := ask(http.StatusOK, "User-Agent: me", "x-agent-id: other"); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("the backend gets %q, want the agent", got)
+	}
+}
+
+// D12: a trusted proxy that names the field for this hop is believed like any other.
+func TestConnectionDoesNotTakeAwayWhatATrustedProxySays(t *testing.T) {
+	chains := make(chan []string, 1)
+	e := open(t, nil, func(o *Options) {
+		behind(t, func(_ http.ResponseWriter, r *http.Request) { chains <- r.Header["X-Forwarded-For"] })(o)
+		o.TrustedProxies = loopback
+	})
+	e.send("GET /x HTTP/1.1\r\nHost: weir.test\r\nConnection: close, X-Forwarded-For\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n")
+	if got := <-chains; !slices.Equal(got, []string{"203.0.113.7, 127.0.0.1"}) {
+		t.Errorf("X-Forwarded-For %q", got)
+	}
+}
+
+// docs/operate.md names every family with its reason, and every field.
+func TestThePageOnOperatingNamesEveryWithheldField(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range withheldFamilies {
+		row := "| " + f.reason + " | `" + strings.Join(f.names, "`, `") + "` |\n"
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/operate.md does not have the row\n%s", row)
+		}
+	}
+}
