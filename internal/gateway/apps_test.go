@@ -140,3 +140,59 @@ func countOf(lines []string, line string) (n int) {
 	}
 	return n
 }
+
+// D10: a server that does not read the body of a GET takes it for its next requests. It reads nothing behind such a request, and no
+// answer is another caller's.
+func TestABodyThatIsNotReadIsNoRequest(t *testing.T) {
+	smuggled := lead + " HTTP/1.1\r\nHost: weir.test\r\nContent-Length: 0\r\n\r\n"
+	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
+		t.Run(method, func(t *testing.T) {
+			app := apptest.Python(t)
+			e, counted := beforeApp(t, app)
+			attacker, victim := e.caller(), e.caller()
+			for n := range 40 {
+				framed := fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(smuggled), smuggled)
+				if n%2 == 1 {
+					framed = fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled)
+				}
+				attacker.say("%s /v1/wp/attack HTTP/1.1\r\nHost: weir.test\r\n%s", method, framed)
+				res, body := attacker.hears(method)
+				// net/http loses the answer of a server that closes the connection before it has the whole body.
+				if lost := res.StatusCode == http.StatusBadGateway && !e.gateway.Fast(); res.StatusCode != http.StatusOK && !lost {
+					t.Fatalf("the attacker gets %d %s", res.StatusCode, body)
+				}
+				if res.Close { // the answer came before the body
+					attacker = e.caller()
+				}
+				victim.asks("GET /v1/wp/victim")
+				if res, body := victim.hears("GET"); res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "GET /v1/wp/victim\n") {
+					t.Fatalf("the next caller gets %d %q", res.StatusCode, body)
+				}
+			}
+			if n := leadsSeen(t, app); n != 0 || counted.Load() != 0 {
+				t.Errorf("%d leads reach the application, %d were counted; none was sent", n, counted.Load())
+			}
+			if all := app.Seen(t); len(all) != 80 {
+				t.Errorf("the application was asked %d times, want 80", len(all))
+			}
+		})
+	}
+}
+
+// An answer that has no body, whatever it declares: what a server sends behind it all the same is nobody's answer. Python's server does so
+// where a handler answers 304 with a page.
+func TestTheBodyOfA304IsNobodysAnswer(t *testing.T) {
+	app := apptest.Python(t)
+	e, _ := beforeApp(t, app)
+	attacker, victim := e.caller(), e.caller()
+	for range 40 {
+		attacker.asks("GET /v1/wp/unchanged")
+		if res, _ := attacker.hears("GET"); res.StatusCode != http.StatusNotModified {
+			t.Fatalf("%d, want 304", res.StatusCode)
+		}
+		victim.asks("GET /v1/wp/victim")
+		if res, body := victim.hears("GET"); res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "GET /v1/wp/victim\n") {
+			t.Fatalf("the next caller gets %d %q", res.StatusCode, body)
+		}
+	}
+}

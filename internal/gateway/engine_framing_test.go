@@ -158,7 +158,7 @@ func TestTheLimiterRefusesWithoutAskingForTheBody(t *testing.T) {
 	}
 }
 
-// How an answer without a body is framed, and that both connections go on behind it.
+// How an answer without a body is framed, and that the caller's connection goes on behind it. The upstream's goes on if nothing was declared.
 func TestAnswersWithoutABody(t *testing.T) {
 	for _, test := range []struct {
 		method, answer string
@@ -194,8 +194,8 @@ func TestAnswersWithoutABody(t *testing.T) {
 				t.Errorf("%s, %q: %v", test.method, test.answer, h)
 			}
 			conns := int64(1)
-			if e.gateway.Fast() && test.method == "HEAD" && test.answer != "200 OK" {
-				conns = int64(n + 1) // an announced body could come all the same, and be taken for the next answer
+			if test.method == "HEAD" || strings.Contains(test.answer, "12345") {
+				conns = int64(n + 1) // a declared body could come all the same, and be taken for the next answer
 			}
 			if n, m := o.requests.Load(), int64(n+1); n != m || o.conns.Load() != conns {
 				t.Errorf("%s, %q: %d requests on %d connections, want %d on %d", test.method, test.answer, n, o.conns.Load(), m, conns)

@@ -154,18 +154,12 @@ func (x *fastExchange) finishUpstream(whole bool) {
 	x.c.up.Store(nil)
 	u := x.conn
 	x.conn = nil
-	if whole && x.sent && !x.res.Close && !x.c.isGone() && !x.mayHaveBody() {
+	if whole && x.sent && !x.alone && !x.early && !x.res.Close && !x.c.isGone() {
 		x.over = time.Now()
 		u.Keep(x.over)
 	} else {
 		u.Drop(nil)
 	}
-}
-
-// mayHaveBody reports whether the upstream could still send what it announced to HEAD, as some do by mistake: the next request's answer
-// would begin with it.
-func (x *fastExchange) mayHaveBody() bool {
-	return x.head.Method == http.MethodHead && (x.res.Declared > 0 || len(x.res.Values("Transfer-Encoding")) > 0)
 }
 
 // switchProtocols passes a 101 on, and then every byte, either way, until both sides have ended.

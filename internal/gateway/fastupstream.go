@@ -20,6 +20,8 @@ type relayed struct {
 	sent      bool // the request went out whole
 	websocket bool // is asked for
 	tunnelled bool
+	alone     bool    // the connection ends with this request
+	early     bool    // the answer came before the request's body had come in whole
 	upload    *upload // nil: the request went out in one piece
 	heads     int     // bytes of heads, interim ones included
 }
@@ -130,18 +132,16 @@ func (x *fastExchange) appendRequest(b []byte) []byte {
 		if announced != "" {
 			b = appendAnnounced(b, announced, isWithheld)
 		}
-	case head.Length > 0 || saysLength(head.Method):
+	case head.Length > 0 || expectsBody(head.Method):
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)
 	}
 	if x.body.expects {
 		b = append(b, "Expect: 100-continue\r\n"...)
 	}
+	if x.alone = travelsAlone(head.Method, head.Length); x.alone {
+		b = append(b, "Connection: close\r\n"...)
+	}
 	return append(b, "\r\n"...)
-}
-
-// saysLength reports whether requests of a method say that they have no body.
-func saysLength(method string) bool {
-	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 }
 
 // namesMore reports whether Connection names anything but what every connection may be told.
@@ -304,6 +304,7 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool, now time.Time) error
 			}
 		case status == http.StatusSwitchingProtocols || status >= 200:
 			if x.upload != nil {
+				x.early = !x.upload.read.Load()
 				x.upload.answered()
 			} else if streams { // the body will never be asked for
 				x.c.beginWatch()

@@ -48,6 +48,18 @@ func stripNominated(h http.Header) {
 	}
 }
 
+// expectsBody reports whether a method gives a body its meaning. Requests of these methods say so if they have no body.
+func expectsBody(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
+}
+
+// travelsAlone reports whether a request ends the upstream's connection that it goes out on, and says so. A backend may leave a body without a
+// meaning unread, and take it for its next request; and it may send the body that an answer to HEAD declares, which would be taken for
+// the next answer. length is the body's, 0 if there is none.
+func travelsAlone(method string, length int64) bool {
+	return length != 0 && !expectsBody(method) || method == http.MethodHead
+}
+
 // stripUpgrade removes every Upgrade but that of a websocket, which is asked for without a body: h2c above all would open a tunnel through
 // which requests pass uncounted. httputil drops what Connection says of it.
 func stripUpgrade(r *http.Request) {

@@ -80,6 +80,7 @@ func rewrite(p *httputil.ProxyRequest, target *url.URL, host string) {
 	*u = url.URL{Scheme: target.Scheme, Host: target.Host, Path: path, RawPath: raw, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery}
 	out.Host = host
 	stripWithheld(out.Header)
+	out.Close = travelsAlone(in.Method, in.ContentLength)
 	passTrailers(p)
 	// Put there by serveUpstream, from what was decided; the client's own are gone by then.
 	for _, name := range [...]string{forwardedFor, forwardedProto, forwardedHost} {

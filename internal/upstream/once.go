@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +21,8 @@ type CountedConn struct {
 	raw   syscall.RawConn // of the socket; nil: unknown
 	sent  atomic.Int64
 	stale atomic.Bool
+	spent atomic.Bool   // no request may follow on it
+	turn  chan struct{} // holds one while an exchange has not been judged
 
 	mu      sync.Mutex
 	reading bool          // a Read is under way
@@ -28,7 +31,39 @@ type CountedConn struct {
 
 // Count returns c counted. socket is what is below it all, and is tried before each request but the first; one that has no
 // syscall.RawConn is not.
-func Count(c, socket net.Conn) *CountedConn { return &CountedConn{Conn: c, raw: rawOf(socket)} }
+func Count(c, socket net.Conn) *CountedConn {
+	return &CountedConn{Conn: c, raw: rawOf(socket), turn: make(chan struct{}, 1)}
+}
+
+// judgedWithin is how long an exchange waits for the judgement of the one before it on the same connection. It takes some microseconds: net/http
+// puts the connection of an answer without a body back just before it hands the answer over.
+const judgedWithin = time.Second
+
+// begin takes the connection for an exchange, which ends with judged. It has writes fail if no request may follow the last one.
+func (c *CountedConn) begin() (taken bool) {
+	select {
+	case c.turn <- struct{}{}:
+		taken = true
+	default:
+		late := time.NewTimer(judgedWithin)
+		defer late.Stop()
+		select {
+		case c.turn <- struct{}{}:
+			taken = true
+		case <-late.C:
+		}
+	}
+	if !taken || c.spent.Load() {
+		c.stale.Store(true)
+	}
+	return taken
+}
+
+// judged ends what begin began.
+func (c *CountedConn) judged() { <-c.turn }
+
+// spend lets no request follow on the connection. Whoever still reads an answer from it goes on.
+func (c *CountedConn) spend() { c.spent.Store(true) }
 
 // handOver is how long net/http gets to hand over an answer whose connection it has put back already, where it has no body. It takes some
 // microseconds.
@@ -117,7 +152,9 @@ func (l *link) got(c net.Conn, reused bool) {
 	}
 	l.reused.Store(reused)
 	counted := countedUnder(c)
+	l.judged()
 	if counted != nil {
+		l.taken = counted.begin()
 		if reused {
 			counted.try()
 		}
@@ -125,6 +162,39 @@ func (l *link) got(c net.Conn, reused bool) {
 	}
 	l.conn.Store(counted)
 	l.stage.Store(sending)
+}
+
+// judged lets the next exchange begin on the attempt's connection.
+func (l *link) judged() {
+	if c := l.conn.Load(); c != nil && l.taken {
+		l.taken = false
+		c.judged()
+	}
+}
+
+// judge looks at the answer that an attempt has got. Its connection is closed if the answer has no body and declares one, which may come all
+// the same; and it is not used again if the answer came before the request's body was read whole. What is left there would be taken for
+// the next answer, or for the next request.
+func (l *link) judge(res *http.Response, body *heldBody) {
+	c := l.conn.Load()
+	switch {
+	case c == nil:
+	case declaresMore(res):
+		c.spend()
+		_ = c.Close()
+	case !body.wasWhole():
+		c.spend()
+	}
+}
+
+// declaresMore reports whether an answer that has no body declares one.
+func declaresMore(res *http.Response) bool {
+	switch {
+	case res.StatusCode == http.StatusNoContent, res.StatusCode == http.StatusNotModified, res.Request != nil && res.Request.Method == http.MethodHead:
+		length := res.Header.Get("Content-Length")
+		return length != "" && length != "0" || len(res.TransferEncoding) > 0
+	}
+	return false
 }
 
 // wrote reports whether anything may have gone out on the connection that the attempt has got.

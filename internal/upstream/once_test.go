@@ -137,6 +137,7 @@ func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 			c := Count(socket, socket)
 			var first, next link
 			first.got(c, false)
+			first.judged()
 			next.got(c, true)
 			if n, err := c.Write([]byte("request")); n != 7 || err != nil || !next.wrote() {
 				t.Fatalf("%d bytes, %v, wrote %v: want all of it on a connection that is as it was left", n, err, next.wrote())
@@ -154,5 +155,43 @@ func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 				t.Errorf("%d bytes, %v, wrote %v: want ErrStale and none", n, err, next.wrote())
 			}
 		})
+	}
+}
+
+// net/http puts the connection of an answer without a body back before it hands the answer over: the next exchange on it waits until the answer
+// was looked at, and goes elsewhere if that declared a body.
+func TestNoRequestFollowsBeforeTheLastAnswerWasJudged(t *testing.T) {
+	for length, spent := range map[string]bool{"5": true, "0": false, "": false} {
+		l := listen(t, nil)
+		socket, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		far := <-l.accepted
+		defer far.Close()
+		c := Count(socket, socket)
+		var first, next link
+		first.got(c, false)
+		taken := make(chan error)
+		go func() {
+			next.got(c, true)
+			_, err := c.Write([]byte("request"))
+			taken <- err
+		}()
+		answer := &http.Response{StatusCode: http.StatusNotModified, Header: http.Header{}}
+		if length != "" {
+			answer.Header.Set("Content-Length", length)
+		}
+		select {
+		case err := <-taken:
+			t.Fatalf("length %q: a request went out before the last answer was judged: %v", length, err)
+		default:
+		}
+		first.judge(answer, nil)
+		first.judged()
+		if err := <-taken; errors.Is(err, ErrStale) != spent {
+			t.Errorf("length %q: the next request meets %v", length, err)
+		}
 	}
 }

@@ -44,6 +44,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		var link link
 		res, err := t.base.RoundTrip(a.attempt(req, &link, body))
 		if err == nil {
+			link.judge(res, body)
+		}
+		link.judged()
+		if err == nil {
 			p.answered(&turn)
 			p.watch(res, turn)
 			return res, nil
@@ -88,6 +92,7 @@ type link struct {
 	stage  atomic.Int32
 	reused atomic.Bool
 	conn   atomic.Pointer[CountedConn] // nil: not known
+	taken  bool                        // the connection, until it is judged
 	before atomic.Int64                // what had been sent on it
 	end    context.CancelCauseFunc     // of the attempt
 	over   atomic.Bool                 // the attempt has ended: nothing is to go out any more
@@ -112,6 +117,7 @@ func (a *address) attempt(req *http.Request, l *link, body *heldBody) *http.Requ
 type heldBody struct {
 	io.ReadCloser
 	read, closed, broke atomic.Bool
+	ended               atomic.Bool // it was read to its end
 
 	mu       sync.Mutex
 	held     bool // closing it waits
@@ -129,7 +135,10 @@ func hold(req *http.Request) *heldBody {
 func (b *heldBody) Read(p []byte) (int, error) {
 	b.read.Store(true)
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !b.closed.Load() {
+	switch {
+	case err == io.EOF:
+		b.ended.Store(true)
+	case err != nil && !b.closed.Load():
 		b.broke.Store(true)
 	}
 	return n, err
@@ -150,6 +159,9 @@ func (b *heldBody) Close() error {
 // touched reports whether anything was read of it, or tried to be; failed whether that failed, which is not the upstream's doing.
 func (b *heldBody) touched() bool { return b != nil && b.read.Load() }
 func (b *heldBody) failed() bool  { return b != nil && b.broke.Load() }
+
+// wasWhole reports whether all of it was read, or there is none.
+func (b *heldBody) wasWhole() bool { return b == nil || b.ended.Load() }
 
 // unwant forgets that the last attempt closed it.
 func (b *heldBody) unwant() {

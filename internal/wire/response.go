@@ -9,7 +9,9 @@ type Response struct {
 	Length int64 // of the body: a number, Chunked, or UntilClose; 0 where the status or the method has none, whatever the fields say
 	// Declared is what Content-Length says, also where the answer has no body (to HEAD, 304); -1: nothing.
 	Declared int64
-	Close    bool // the connection cannot be used again
+	// Close says that the connection cannot be used again: the response or HTTP/1.0 says so, its body ends with the connection, or it
+	// declares a body that it does not have (to HEAD, 204, 304), which may come all the same and would be taken for the next response.
+	Close bool
 
 	framing framing
 }
@@ -87,9 +89,8 @@ func (r *Response) judge(method string) *Refusal {
 	case r.Status < 200 && body:
 		return &Refusal{400, "an interim response with a body"}
 	case r.Status < 200:
-	case r.Status == 204:
-		f.close = f.close || body // it may come all the same, and would be taken for the next answer
-	case method == "HEAD", r.Status == 304:
+	case method == "HEAD", r.Status == 204, r.Status == 304:
+		f.close = f.close || body
 	case chunked:
 		r.Length = Chunked
 	case f.lengths > 0:

@@ -87,14 +87,17 @@ func TestResponsesHaveTheBodyThatTheStandardSays(t *testing.T) { // RFC 9112, se
 		{"GET", answer("Connection: keep-alive"), 200, wire.UntilClose, none, true},
 		{"GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n", 200, wire.UntilClose, none, true},
 		{"GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\n", 200, 3, 3, false},
-		{"HEAD", answer("Content-Length: 5"), 200, 0, 5, false},
-		{"HEAD", answer("Transfer-Encoding: chunked"), 200, 0, none, false},
+		{"HEAD", answer("Content-Length: 5"), 200, 0, 5, true}, // five bytes may follow, and be no answer
+		{"HEAD", answer("Transfer-Encoding: chunked"), 200, 0, none, true},
+		{"HEAD", answer("Content-Length: 0"), 200, 0, 0, false},
 		{"HEAD", answer(), 200, 0, none, false},
 		{"head", answer("Content-Length: 5"), 200, 5, 5, false}, // methods are told apart by case
-		{"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, 0, 5, false},
+		{"GET", "HTTP/1.1 304 Not Modified\r\n\r\n", 304, 0, none, false},
+		{"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, 0, 5, true},
+		{"GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n", 304, 0, none, true},
 		{"GET", "HTTP/1.1 204 No Content\r\n\r\n", 204, 0, none, false},
 		{"GET", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204, 0, 0, false},
-		{"GET", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", 204, 0, 5, true}, // five bytes may follow, and be no answer
+		{"GET", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", 204, 0, 5, true},
 		{"GET", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", 204, 0, none, true},
 		{"GET", "HTTP/1.1 100 Continue\r\n\r\n", 100, 0, none, false},
 		{"GET", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n", 101, 0, 0, false},

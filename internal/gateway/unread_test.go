@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A connection on which an answer without a body declared one is not used again: the body may come as late as the next request.
+func TestNoRequestFollowsAnAnswerThatDeclaresABodyItHasNot(t *testing.T) {
+	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+	for _, test := range []struct{ method, answer string }{
+		{"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 42\r\n\r\n"},
+		{"GET", "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"},
+		{"GET", "HTTP/1.1 204 No Content\r\nContent-Length: 42\r\n\r\n"},
+		{"GET", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n"},
+		{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n"},
+		{"HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"},
+		{"HEAD", "HTTP/1.1 304 Not Modified\r\nContent-Length: 42\r\n\r\n"},
+		{"POST", "HTTP/1.1 304 Not Modified\r\nContent-Length: 42\r\n\r\n"},
+	} {
+		o := newOrigin(t, func(s *served) {
+			for r := s.request(); r != nil; r = s.request() {
+				if r.URL.Path == "/v1/wp/victim" {
+					s.answers("%s", ok200)
+					continue
+				}
+				s.answers("%s", test.answer)
+				if s.request() != nil { // the next caller's
+					s.answers("%s", evil)
+				}
+				return
+			}
+		})
+		e := open(t, nil, o.use)
+		attacker, victim := e.caller(), e.caller()
+		for range 5 {
+			attacker.asks(test.method+" /v1/wp/evil", "Content-Length: 0")
+			attacker.hears(test.method)
+			victim.asks("GET /v1/wp/victim")
+			if res, body := victim.hears("GET"); res.StatusCode != 200 || body != "ok" {
+				t.Errorf("%s, %q: the next caller gets %d %q", test.method, test.answer, res.StatusCode, body)
+				break
+			}
+		}
+	}
+}
+
+// A request with a body that its method gives no meaning says that it is the last one on its connection, and is.
+func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS", "POST", "PUT", "PATCH"} {
+		for _, framed := range []string{"Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "Content-Length: 20000\r\n\r\n" + strings.Repeat("x", 20000), "\r\n"} {
+			closes := make(chan bool, 1)
+			o := newOrigin(t, func(s *served) {
+				for r := s.request(); r != nil; r = s.request() {
+					_, _ = io.Copy(io.Discard, r.Body)
+					closes <- r.Close
+					s.answers("HTTP/1.1 204 No Content\r\n\r\n")
+				}
+			})
+			e := open(t, nil, o.use)
+			c := e.caller()
+			alone := method == "HEAD" || framed != "\r\n" && !expectsBody(method)
+			for n := range int64(3) {
+				c.say("%s /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n%s", method, framed)
+				if said := within(t, 10*time.Second, "the upstream is asked", closes); said != alone {
+					t.Errorf("%s %.30q: the upstream hears close: %v, want %v", method, framed, said, alone)
+				}
+				if res, _ := c.hears(method); res.StatusCode != 204 || res.Close {
+					t.Fatalf("%s %.30q: %d, closes: %v", method, framed, res.StatusCode, res.Close)
+				}
+				want := int64(1)
+				if alone {
+					want = n + 1
+				}
+				if got := o.conns.Load(); got != want {
+					t.Errorf("%s %.30q: request %d is on connection %d, want %d", method, framed, n+1, got, want)
+				}
+				eventually(t, "the connection is put back, or closed", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })
+			}
+		}
+	}
+}
+
+// An upstream that answers before it has the request's body may take what is left of it for the next request.
+func TestNoRequestFollowsAnAnswerThatCameBeforeTheBody(t *testing.T) {
+	const rest = "POST /v1/wp/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+	for _, chunked := range []bool{false, true} {
+		answered, ended := make(chan bool), make(chan bool)
+		o := newOrigin(t, func(s *served) {
+			for r := s.request(); r != nil; r = s.request() {
+				if r.URL.Path != "/v1/wp/early" {
+					s.answers(ok200)
+					continue
+				}
+				s.answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\near")
+				answered <- true
+				for body := ""; !strings.HasSuffix(body, rest) && !strings.HasSuffix(body, "0\r\n\r\n"); { // the whole of it is there
+					b, err := s.ReadByte()
+					if err != nil {
+						break
+					}
+					body += string(b)
+				}
+				s.answers("ly")
+				ended <- true
+			}
+		})
+		e := open(t, nil, o.use)
+		c := e.caller()
+		first := strings.Repeat("x", 20000) // so much is not awaited
+		if chunked {
+			c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(first), first)
+		} else {
+			c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nContent-Length: %d\r\n\r\n%s", len(first)+len(rest), first)
+		}
+		within(t, 10*time.Second, "the upstream has answered", answered)
+		if chunked {
+			fmt.Fprintf(c.Conn, "%x\r\n%s\r\n0\r\n\r\n", len(rest), rest)
+		} else {
+			fmt.Fprint(c.Conn, rest)
+		}
+		within(t, 10*time.Second, "the answer has ended", ended)
+		if res, body := c.hears("POST"); res.StatusCode != 200 || body != "early" {
+			t.Errorf("%d %q", res.StatusCode, body)
+		}
+		eventually(t, "the connection is put back, or closed", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })
+		victim := e.caller()
+		victim.asks("GET /v1/wp/victim")
+		if res, body := victim.hears("GET"); res.StatusCode != 200 || body != "ok" || o.conns.Load() != 2 {
+			t.Errorf("chunked: %v: the next caller gets %d %q, on connection %d", chunked, res.StatusCode, body, o.conns.Load())
+		}
+	}
+}
