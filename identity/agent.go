@@ -9,13 +9,19 @@ import (
 // maxAgentBody is how much of a body is looked at for an agent.
 const maxAgentBody = 16 << 10
 
+// NamesAgent reports whether the field X-Agent-Id names the agent, so that nothing else is looked at (D13).
+func NamesAgent(req Request) bool {
+	lines := req.Header("X-Agent-Id")
+	return len(lines) > 0 && lines[0] != ""
+}
+
 // agentOf finds the agent (D13): the field X-Agent-Id, the query parameter agent_id, the member agent_id of a JSON body;
 // when there is none, the User-Agent.
 func agentOf(req Request) string {
 	if lines := req.Header("X-Agent-Id"); len(lines) > 0 && lines[0] != "" {
 		return lines[0]
 	}
-	if v, ok := req.Query("agent_id"); ok && v != "" {
+	if v, ok := req.Query(agentParameter); ok && v != "" {
 		return v
 	}
 	if isPlainJSON(req) {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
 )
 
 // An HTTPRequest is a Request made from net/http's. A pointer to it implements Request, so that it can live inside a
@@ -23,20 +21,6 @@ func (r *HTTPRequest) Header(name string) []string { return r.Request.Header[nam
 // Query implements Request.
 func (r *HTTPRequest) Query(name string) (string, bool) {
 	return QueryValue(r.URL.RawQuery, name)
-}
-
-// QueryValue returns the first value of a parameter of a raw query, as implementations of Request give it: what can be read of the
-// query counts.
-func QueryValue(raw, name string) (value string, ok bool) {
-	if !strings.Contains(raw, name) && !strings.Contains(raw, "%") {
-		return "", false
-	}
-	values, _ := url.ParseQuery(raw)
-	v, ok := values[name]
-	if !ok {
-		return "", false
-	}
-	return v[0], true
 }
 
 // Body implements Request. It waits until limit bytes or the end have come; the server's time-outs bound that. An error that

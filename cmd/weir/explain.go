@@ -25,10 +25,8 @@ func explain(p weir.Policy, method, sent string, who caller) (*explanation, erro
 		return nil, err
 	}
 	e := &explanation{Method: method, Path: sent, Windows: []explainedWindow{}}
-	escaped, _, query := strings.Cut(sent, "?")
-	if query {
-		e.because("the query plays no part in the choice")
-	}
+	escaped, query, asks := strings.Cut(sent, "?")
+	ambiguous := identity.AgentIsAmbiguous(query)
 	path, err := target.Canonical(escaped)
 	if err != nil { // D10: no single safe reading
 		e.because(fmt.Sprintf("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err))
@@ -45,10 +43,17 @@ func explain(p weir.Policy, method, sent string, who caller) (*explanation, erro
 		e.because(fmt.Sprintf("%s is another spelling of %s: dot segments are resolved, empty segments folded, needless escapes undone; the backend receives this form", escaped, path))
 	}
 	var choice target.Choice
-	target.Choose(d, &target.Request{Method: method, Path: decoded}, &choice)
+	target.Choose(d, &target.Request{Method: method, Path: decoded, Ambiguous: ambiguous}, &choice)
 	if choice.Kind == target.Health {
 		e.because("the gateway answers health checks itself, outside all limits")
 		return e, nil
+	}
+	if choice.Kind == target.AmbiguousAgent {
+		e.because("readers differ about the agent that the query names: without X-Agent-Id it is answered 400 invalid_request, and charged to the surface's fallback")
+		return e, e.fill(choice.Match, who)
+	}
+	if asks {
+		e.because("the query plays no part in the choice")
 	}
 	match := choice.Match
 	if err := e.fill(match, who); err != nil {

@@ -193,6 +193,7 @@ func (x *fastExchange) field(name string) string {
 // route finds out what is asked for, and who answers.
 func (x *fastExchange) route() {
 	e := x.c.engine
+	x.asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
 	target.Choose(e.options.Decider, &x.asked, &x.choice)
 	if x.choice.Surface == target.Widget {
 		x.cors, x.origin = e.cors, e.cors.allow(x.field("Origin"))
@@ -203,6 +204,8 @@ func (x *fastExchange) route() {
 		x.handle(allowAll)
 	case target.Unreadable:
 		x.charge(refusePath)
+	case target.AmbiguousAgent:
+		x.charge(refuseAgent)
 	case target.Health:
 		x.handle(e.serveHealth)
 	case target.Preflight:

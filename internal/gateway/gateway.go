@@ -43,6 +43,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/headers"
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
 )
@@ -214,6 +215,9 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 		asked.Asks = target.ForLeave
 	}
 	asked.Read(r.URL)
+	if query := r.URL.RawQuery; query != "" && identity.AgentIsAmbiguous(query) {
+		asked.Ambiguous = !identity.NamesAgent(&identity.HTTPRequest{Request: r})
+	}
 	x.path = pathOf(&asked, r.URL)
 	var choice target.Choice
 	target.Choose(g.options.Decider, &asked, &choice)
@@ -225,6 +229,8 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 		allowAll(x, r)
 	case target.Unreadable:
 		g.charge(x, r, choice.Match, g.refuse)
+	case target.AmbiguousAgent:
+		g.charge(x, r, choice.Match, http.HandlerFunc(refuseAgent))
 	case target.Health:
 		g.serveHealth(x, r)
 	case target.Preflight:
@@ -259,6 +265,11 @@ func (g *Gateway) charge(x *exchange, r *http.Request, m weir.Match, next http.H
 func refusePath(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, http.StatusBadRequest, "invalid_request",
 		"The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters or doubly escaped characters.")
+}
+
+func refuseAgent(w http.ResponseWriter, _ *http.Request) {
+	writeError(w, http.StatusBadRequest, "invalid_request",
+		"The request's query can be read as naming more than one agent. Send agent_id once, spelled so, percent-encoded, and with no semicolon beside it.")
 }
 
 const allMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"

@@ -69,15 +69,17 @@ func (g *Gateway) newTransport() *http.Transport {
 	}
 }
 
-// rewrite makes the request that the upstream receives. What arrives here is canonical already.
-func rewrite(p *httputil.ProxyRequest, target *url.URL, host string) {
+// rewrite makes the request that the upstream at base receives. What arrives here is canonical already.
+func rewrite(p *httputil.ProxyRequest, base *url.URL, host string) {
 	in, out := p.In, p.Out
-	u := out.URL
-	path, raw := target.Path+in.URL.Path, ""
-	if in.URL.RawPath != "" || target.RawPath != target.Path {
-		raw = target.RawPath + in.URL.EscapedPath()
+	path, raw := base.Path+in.URL.Path, ""
+	if in.URL.RawPath != "" || base.RawPath != base.Path {
+		raw = base.RawPath + in.URL.EscapedPath()
 	}
-	*u = url.URL{Scheme: target.Scheme, Host: target.Host, Path: path, RawPath: raw, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery}
+	*out.URL = url.URL{
+		Scheme: base.Scheme, Host: base.Host, Path: path, RawPath: raw,
+		RawQuery: target.Query(in.URL.RawQuery), ForceQuery: in.URL.ForceQuery, // httputil drops parts of a query that it cannot parse
+	}
 	out.Host = host
 	stripWithheld(out.Header)
 	out.Close = travelsAlone(in.Method, in.ContentLength)

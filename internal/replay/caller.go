@@ -3,7 +3,6 @@ package replay
 import (
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"unsafe"
@@ -103,6 +102,12 @@ func newSources(o *Options) *sources {
 func namesTokens(l *weir.Limiter) bool {
 	return slices.ContainsFunc(l.Exempt, func(w weir.Who) bool { return w.Token != "" }) ||
 		slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.For.Token != "" })
+}
+
+// namesAgent reports whether a line has a field that names the agent.
+func (s *sources) namesAgent(l *accesslog.Line) bool {
+	field := s.mapped[placeAgent]
+	return field >= 0 && len(l.Field(field)) > 0
 }
 
 // start makes c the caller of a line.
@@ -282,12 +287,7 @@ func (c *caller) Query(name string) (string, bool) {
 	if rest == "" {
 		return "", false
 	}
-	values, _ := url.ParseQuery(c.query) // what can be read of it counts
-	v, ok := values[name]
-	if !ok {
-		return "", false
-	}
-	return v[0], true
+	return identity.QueryValue(c.query, name)
 }
 
 // isPlainPair reports whether a parameter stands for itself.

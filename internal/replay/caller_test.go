@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/target"
 )
 
 func FuzzAQueryIsReadAsTheGatewayReadsIt(f *testing.F) {
@@ -250,5 +251,21 @@ func TestNobodyIsTakenForWhoWasThereBefore(t *testing.T) {
 	}
 	if o := report(t, r).Policy; o.Refused != refused || o.Touched.N != touched || o.Callers.N != n || o.Limiters[0].Windows[0].Callers.N != n {
 		t.Errorf("%d refused, %d of %d touched; want %d, %d of %d", o.Refused, o.Touched.N, o.Callers.N, refused, touched, n)
+	}
+}
+
+// D10: what the gateway answers 400, because readers differ about the agent in the query, is not counted by an agent here either.
+func TestAnAgentThatReadersDifferAboutIsRefusedAsTheGatewayDoes(t *testing.T) {
+	var kinds []target.Kind
+	o := Options{
+		Policy: policyOf(limiterOf(t, "all", "1 per minute by ip+agent")), Forwarded: -1, Keys: map[string]int{"agent": 1},
+		OnVerdict: func(v Verdict) { kinds = append(kinds, v.Kind) },
+	}
+	line := func(query, agent string) string {
+		return fmt.Sprintf(`192.0.2.1 %d.000 "GET /x?%s HTTP/1.1" "-" "%s" "-"`, noon, query, agent)
+	}
+	fromLog(t, o, line("agent_id=a", "-"), line("agent_id=a;agent_id=b", "-"), line("agent_id=a", "-"), line("agent_id=%zz", "-"), line("agent_id=%zz", "named"))
+	if want := []target.Kind{target.Plain, target.AmbiguousAgent, target.Plain, target.AmbiguousAgent, target.Plain}; !slices.Equal(kinds, want) {
+		t.Errorf("kinds %v, want %v", kinds, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/target"
 )
 
@@ -26,17 +27,20 @@ const maxRemembered = 256
 
 // choose returns what each policy chooses for a request, and its query; ok is false where an HTTP server would not take it for a
 // request at all. The result is good until the next call.
-func (r *Replay) choose(method, raw string) (chosen *remembered, query string, ok bool) {
+//
+// named says that the agent is known without the query.
+func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, query string, ok bool) {
 	path := raw
 	if i := strings.IndexByte(raw, '?'); i >= 0 {
 		path, query = raw[:i], raw[i+1:]
 	}
-	if !target.IsPlainQuery(query) || !target.IsMethod(method) {
-		return r.chooseOdd(method, raw)
+	ambiguous := query != "" && identity.AgentIsAmbiguous(query) && !named
+	if ambiguous || !target.IsPlainQuery(query) || !target.IsMethod(method) {
+		return r.chooseOdd(method, raw, ambiguous)
 	}
 	if len(path) > maxRemembered {
 		if !target.IsPlain(path) {
-			return r.chooseOdd(method, raw)
+			return r.chooseOdd(method, raw, false)
 		}
 		r.chooseInto(&r.paths.last, &target.Request{Method: method, Path: path})
 		return &r.paths.last, query, true
@@ -46,7 +50,7 @@ func (r *Replay) choose(method, raw string) (chosen *remembered, query string, o
 		return slot, query, true
 	}
 	if !target.IsPlain(path) {
-		return r.chooseOdd(method, raw)
+		return r.chooseOdd(method, raw, false)
 	}
 	slot.method, slot.path = append(slot.method[:0], method...), append(slot.path[:0], path...)
 	r.chooseInto(slot, &target.Request{Method: method, Path: path})
@@ -54,7 +58,7 @@ func (r *Replay) choose(method, raw string) (chosen *remembered, query string, o
 }
 
 // chooseOdd is choose for what is not plain.
-func (r *Replay) chooseOdd(method, raw string) (chosen *remembered, query string, ok bool) {
+func (r *Replay) chooseOdd(method, raw string, ambiguous bool) (chosen *remembered, query string, ok bool) {
 	if !isToken(method) {
 		return nil, "", false
 	}
@@ -62,7 +66,7 @@ func (r *Replay) chooseOdd(method, raw string) (chosen *remembered, query string
 	if err != nil {
 		return nil, "", false
 	}
-	asked := target.Request{Method: method}
+	asked := target.Request{Method: method, Ambiguous: ambiguous}
 	asked.Read(u)
 	r.chooseInto(&r.paths.last, &asked)
 	return &r.paths.last, u.RawQuery, true

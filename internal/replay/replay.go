@@ -204,7 +204,7 @@ func (r *Replay) Add(l *accesslog.Line) error {
 		r.log.Without++
 		return nil
 	}
-	chosen, query, ok := r.choose(text(l.Method), text(l.Target))
+	chosen, query, ok := r.choose(text(l.Method), text(l.Target), r.sources.namesAgent(l))
 	if !ok {
 		r.log.Without++
 		return nil

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // A Kind says how a gateway takes a request.
@@ -23,6 +26,9 @@ const (
 	Unreadable
 	// Preflight is a browser that asks for leave, on the account of what counts preflights (D9).
 	Preflight
+	// AmbiguousAgent is a query that names an agent in more than one way, before a limiter that counts by agents: 400, on the account of
+	// what covers the path at last (D10).
+	AmbiguousAgent
 	// UnknownMethod is 405, on the account of what covers the path.
 	UnknownMethod
 )
@@ -42,6 +48,9 @@ type Request struct {
 	Path   string  // canonical and decoded, or "*" of OPTIONS; not used where Raw is set
 	Raw    string  // the path as it came, where it has no canonical form; else empty
 	Asks   Purpose // what for
+
+	// Ambiguous says that the query decides what the agent is, and that readers differ about it (identity.AgentIsAmbiguous).
+	Ambiguous bool
 }
 
 // A Purpose is what a request is sent for.
@@ -97,6 +106,24 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 		c.Kind = UnknownMethod
 	}
 	c.Match = match(d, r.Method, r.Path)
+	if r.Ambiguous && c.Kind == Plain && countsAgents(c.Match.Limiter()) {
+		c.Kind, c.Match = AmbiguousAgent, d.Fallback(r.Path)
+	}
+}
+
+// countsAgents reports whether a limiter, which may be nil, counts by agents.
+func countsAgents(l *weir.Limiter) bool {
+	if l == nil {
+		return false
+	}
+	for i := range l.Windows {
+		for _, part := range l.Windows[i].Key {
+			if slices.Contains(part, identity.Agent) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
@@ -198,23 +225,25 @@ func received(u *url.URL) string {
 	return path
 }
 
-// Query returns what an upstream may see of a raw query: all of it, but where parts of it cannot be read in one way alone (a
-// semicolon, an escape that is none) what can be read, encoded anew. So does net/http's reverse proxy.
+// Query returns a raw query as an upstream receives it: as it came, byte for byte, but for bytes from 0x80 on, which are percent-encoded
+// (RFC 3986, section 2.1). Nothing is copied for a query without them.
 func Query(raw string) string {
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case ';':
-			return encodedQuery(raw)
-		case '%':
-			if i+2 >= len(raw) || class[raw[i+1]]&hexDigit == 0 || class[raw[i+2]]&hexDigit == 0 {
-				return encodedQuery(raw)
-			}
+	n := 0
+	for i := range len(raw) {
+		if raw[i] >= utf8.RuneSelf {
+			n++
 		}
 	}
-	return raw
-}
-
-func encodedQuery(raw string) string {
-	values, _ := url.ParseQuery(raw) // what it can read
-	return values.Encode()
+	if n == 0 {
+		return raw
+	}
+	b := make([]byte, 0, len(raw)+2*n)
+	for i := range len(raw) {
+		if c := raw[i]; c < utf8.RuneSelf {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return string(b)
 }

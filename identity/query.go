@@ -1,0 +1,134 @@
+package identity
+
+import (
+	"net/url"
+	"strings"
+)
+
+// agentParameter is the query parameter that names an agent (D13).
+const agentParameter = "agent_id"
+
+// mostParameters is how many parameters PHP and Node's qs read of a query at most. What comes behind them is there for some readers alone.
+const mostParameters = 1000
+
+// QueryValue returns the first value of a parameter of a raw query, as implementations of Request give it. What cannot be read counts as
+// not there, as for net/url: a parameter with a semicolon, or with an escape that is none.
+func QueryValue(raw, name string) (value string, ok bool) {
+	if !strings.Contains(raw, name) && !strings.Contains(raw, "%") {
+		return "", false
+	}
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" || strings.IndexByte(pair, ';') >= 0 {
+			continue
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		key, err := url.QueryUnescape(key)
+		if err != nil || key != name {
+			continue
+		}
+		if value, err = url.QueryUnescape(value); err == nil {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// AgentIsAmbiguous reports whether a raw query names an agent that readers differ about (D10): two different values of agent_id, one with an
+// escape that is none, one beside a semicolon, which separates parameters for some, one behind more parameters than some read, or a
+// name that only some read as agent_id (in other letters, with "." for "_", with brackets). It says nothing of a query without an
+// agent. It allocates only for a query that has escapes, or a name like that.
+func AgentIsAmbiguous(raw string) bool {
+	if !mayNameAgent(raw) {
+		return false
+	}
+	value, found, n := "", false, 0
+	for pair := range strings.SplitSeq(raw, "&") {
+		n++
+		if strings.IndexByte(pair, ';') >= 0 {
+			for part := range strings.SplitSeq(pair, ";") {
+				if name, _, _ := strings.Cut(part, "="); readsAsAgent(name) != noAgent {
+					return true
+				}
+			}
+			continue
+		}
+		name, escaped, _ := strings.Cut(pair, "=")
+		switch readsAsAgent(name) {
+		case noAgent:
+			continue
+		case someAgent:
+			return true
+		}
+		v, err := url.QueryUnescape(escaped)
+		if err != nil || found && v != value || n > mostParameters {
+			return true
+		}
+		value, found = v, true
+	}
+	return false
+}
+
+// mayNameAgent reports whether a query has an escape, or "agent" in any case.
+func mayNameAgent(raw string) bool {
+	const begin = "agent"
+	for i := range len(raw) {
+		switch raw[i] {
+		case '%':
+			return true
+		case 'a', 'A':
+			if len(raw)-i >= len(begin) && strings.EqualFold(raw[i:i+len(begin)], begin) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// How the name of a parameter reads.
+const (
+	noAgent   = iota
+	someAgent // as agent_id to some
+	anAgent   // as agent_id to everybody
+)
+
+// readsAsAgent says how the name of a parameter reads, as it stands in a query. Some readers do not tell letters by their case (ASP.NET);
+// PHP ends a name at a NUL, drops blanks before it, and reads ".", blank and "[" as "_"; it, Rack and qs read "agent_id[]" as a list.
+func readsAsAgent(name string) int {
+	if name == agentParameter {
+		return anAgent
+	}
+	if len(name) < len(agentParameter) {
+		return noAgent
+	}
+	if strings.ContainsAny(name, "%+") {
+		decoded, err := url.QueryUnescape(name)
+		if err != nil {
+			return noAgent // to everybody the "%" is part of the name, or the parameter is not there
+		}
+		if name = decoded; name == agentParameter {
+			return anAgent
+		}
+	}
+	name, _, _ = strings.Cut(name, "\x00")
+	name = strings.TrimSpace(name)
+	if len(name) < len(agentParameter) {
+		return noAgent
+	}
+	name, rest := name[:len(agentParameter)], name[len(agentParameter):]
+	if rest != "" && rest[0] != '[' {
+		return noAgent
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case c == '.', c == ' ', c == '[':
+			c = '_'
+		}
+		if c != agentParameter[i] {
+			return noAgent
+		}
+	}
+	return someAgent
+}
