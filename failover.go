@@ -24,17 +24,38 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 		outcome := d.failover(ctx, t)
 		d.ping(ctx, turn)
 		return outcome
+	case d.mustGiveFirst(t):
+		return d.giveFirst(ctx, t)
 	}
 	t.receipt.Remembered = false
 	err := d.askStore(ctx, charges, &t.receipt)
 	d.learn(turn, t.receipt.Remembered, err)
 	if err != nil {
-		if !errors.Is(err, ErrCharges) {
+		if t.apart = errors.Is(err, ErrCharges); !t.apart {
 			d.outage.local.Add(1)
 		}
 		return d.failover(ctx, t)
 	}
 	return Counted
+}
+
+// mustGiveFirst reports whether the store must be given units before it is asked to charge these windows: they were counted here, and
+// callers were told when that window ends. A take that came first would open a window that ends later.
+func (d *Decider) mustGiveFirst(t *ticket) bool {
+	return d.outage.astir.Load() && d.options.Fallback != nil && t.failureMode() != FailDeny && d.outage.owesWindow(t.charges[:t.n])
+}
+
+// giveFirst decides without the store, and pings it unless another request does: its answer starts the giving.
+func (d *Decider) giveFirst(ctx context.Context, t *ticket) Outcome {
+	d.outage.local.Add(1)
+	outcome := d.failover(ctx, t)
+	if d.outage.pinging.CompareAndSwap(false, true) {
+		if !d.outage.gives() {
+			d.ping(ctx, asks)
+		}
+		d.outage.pinging.Store(false)
+	}
+	return outcome
 }
 
 // askStore asks a store that is not in this process, within the deadline.
@@ -89,13 +110,22 @@ func (d *Decider) learn(turn turn, remembered bool, err error) {
 	}
 }
 
-// failover decides without the store. What the store had counted when it last answered is where the local count starts, and
-// what that admits the store is owed. A request under several limiters follows the strictest of them.
+// failover decides without the store. A request under several limiters follows the strictest of them.
 func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
 	mode := t.failureMode()
-	if d.options.Fallback == nil || mode == FailDeny {
+	if d.options.Fallback == nil || mode == FailDeny || !d.countHere(ctx, t) {
 		return d.unavailable(t)
 	}
+	if mode == FailAllow {
+		t.receipt.Allowed = true
+		return AllowedUncounted
+	}
+	return CountedLocally
+}
+
+// countHere asks the fallback, and reports whether it has answered. It starts from what the store had counted when that last
+// answered, and the store is owed what it admits.
+func (d *Decider) countHere(ctx context.Context, t *ticket) bool {
 	charges := t.charges[:t.n]
 	if d.shared != nil && d.raiser != nil {
 		used := t.receipt.Used[:t.n]
@@ -103,16 +133,12 @@ func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
 		d.raiser.Raise(charges, used)
 	}
 	if err := d.options.Fallback.Take(ctx, charges, &t.receipt); err != nil {
-		return d.unavailable(t)
+		return false
 	}
 	if d.shared != nil && t.receipt.Allowed && t.cost > 0 {
-		d.outage.note(charges, &t.receipt, d.options.Now())
+		d.outage.note(t, d.options.Now())
 	}
-	if mode == FailAllow {
-		t.receipt.Allowed = true
-		return AllowedUncounted
-	}
-	return CountedLocally
+	return true
 }
 
 // failureMode returns the strictest of the limiters'.

@@ -56,6 +56,7 @@ func (d *Decider) giveBack(ctx context.Context) error {
 		for more := true; more; {
 			if rounds >= giveRounds || rounds > 0 && d.options.Now().Sub(second) >= giveFor {
 				d.breaker.close()
+				d.outage.pass()
 			}
 			var err error
 			if more, err = d.giveSome(ctx); err != nil {
@@ -76,7 +77,7 @@ func (d *Decider) gaveAll() bool {
 		o.mu.Unlock()
 		return false
 	}
-	o.giving = false
+	o.giving, o.passing = false, false
 	d.breaker.close()
 	if o.heard {
 		o.settle(d.options.Now())
@@ -93,7 +94,7 @@ func (d *Decider) gaveUp(ctx context.Context, err error) {
 		o.failure(now, err)
 	}
 	o.mu.Lock()
-	o.giving, o.pause = false, now.Add(givePause)
+	o.giving, o.passing, o.pause = false, false, now.Add(givePause)
 	d.breaker.reopen(now) // and not before: an answer that comes between would wait for this giving to close the breaker
 	o.mu.Unlock()
 }
@@ -105,15 +106,18 @@ func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
 	o.mu.Lock()
 	spent, units := o.owed.next(giveWindows, now)
 	more = len(o.owed.round) > 0
-	o.mu.Unlock()
 	if len(spent) == 0 {
+		o.owed.landed()
+		o.mu.Unlock()
 		return more, nil
 	}
+	o.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, max(10*d.options.Deadline, time.Second))
 	lost, err := d.shared.Give(ctx, spent)
 	cancel()
 	lost = min(max(lost, 0), units)
 	o.mu.Lock()
+	o.owed.landed()
 	o.given += units - lost
 	o.lost += lost
 	o.heard = o.heard || err == nil

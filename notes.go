@@ -1,6 +1,9 @@
 package weir
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 const (
 	notedWindows = 1 << 18 // that are noted at most,
@@ -16,6 +19,8 @@ type notes struct {
 	windows map[string]*note // those that can still change
 	round   []*note          // those that are being given
 	bytes   int              // of the keys of both
+	handed  map[string]*note // those of the round that the store has not confirmed
+	batch   []*note          // those of the round that next returned last
 }
 
 func (n *notes) count() int { return len(n.windows) + len(n.round) }
@@ -24,6 +29,7 @@ type note struct {
 	key   string
 	spent Spent     // without its Key
 	ends  time.Time // when the window does, by this process's clock
+	apart bool      // the store cannot count it together with the other windows of its takes: no take opens it there
 }
 
 // An instant is the same moment by two clocks: the store's as far as this process knows it, which an answer can set by minutes,
@@ -90,13 +96,36 @@ func (n *notes) begin() {
 	for _, w := range n.windows {
 		n.round = append(n.round, w)
 	}
+	if len(n.handed) == 0 {
+		n.handed = n.windows
+	} else {
+		maps.Copy(n.handed, n.windows)
+	}
 	n.windows = nil
+}
+
+// owes reports whether a window has units that the store was not given, or has not confirmed.
+func (n *notes) owes(key []byte) bool {
+	for _, some := range [...]map[string]*note{n.windows, n.handed} {
+		if w := some[string(key)]; w != nil && !w.apart {
+			return true
+		}
+	}
+	return false
+}
+
+// landed notes that the store has answered what next returned last, or never will.
+func (n *notes) landed() {
+	for _, w := range n.batch {
+		delete(n.handed, w.key)
+	}
+	n.batch = nil
 }
 
 // next takes the next windows of the round away, at most most, and returns those that are open at now, with the units in them.
 func (n *notes) next(most int, now instant) (spent []Spent, units int64) {
 	batch := n.round[:min(most, len(n.round))]
-	n.round = n.round[len(batch):]
+	n.round, n.batch = n.round[len(batch):], batch
 	for _, w := range batch {
 		n.bytes -= len(w.key)
 		if reset := w.reset(now); reset > now.store.Unix() {
@@ -123,5 +152,6 @@ func (n *notes) forget(key []byte) {
 func (n *notes) drop(now instant) (units int64) {
 	n.begin()
 	_, units = n.next(n.count(), now)
+	n.landed()
 	return units
 }

@@ -47,6 +47,8 @@ type outage struct {
 	astir atomic.Bool  // it fails or is owed something: an answer of it is worth a look
 	local atomic.Int64 // requests decided without it while it failed
 
+	pinging atomic.Bool // a request that is counted here until the store was given its window pings the store
+
 	mu      sync.Mutex
 	failing bool
 	since   time.Time // it began to fail
@@ -56,6 +58,7 @@ type outage struct {
 	owed        notes
 	given, lost int64          // units in all
 	before      StoreEvent     // what of them has been told
+	passing     bool           // requests do not wait for the giving any more: under load there is always something more to give
 	giving      bool           // somebody gives it what it is owed,
 	heard       bool           // having had an answer from it
 	pause       time.Time      // nobody is to begin before: giving it something failed
@@ -82,14 +85,18 @@ func (o *outage) failure(now time.Time, err error) {
 }
 
 // note notes what the store is owed for a take that was counted here, at local by this process's clock.
-func (o *outage) note(charges []Charge, receipt *Receipt, local time.Time) {
-	now := instant{time.Unix(receipt.Now, 0), local}
+func (o *outage) note(t *ticket, local time.Time) {
+	now := instant{time.Unix(t.receipt.Now, 0), local}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range charges {
-		c := &charges[i]
-		if c.Cost > 0 && (o.closed || !o.owed.add(c, receipt.Used[i], now)) {
+	for i := range t.charges[:t.n] {
+		c := &t.charges[i]
+		switch {
+		case c.Cost == 0:
+		case o.closed || !o.owed.add(c, t.receipt.Used[i], now):
 			o.lost += c.Cost
+		case t.apart:
+			o.owed.windows[string(c.Key)].apart = true
 		}
 	}
 	o.astir.Store(true)
@@ -115,6 +122,35 @@ func (o *outage) owes() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.giving || o.owed.count() > 0
+}
+
+// owesWindow reports whether the store is owed units of one of these windows, or is just being given some.
+func (o *outage) owesWindow(charges []Charge) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.passing {
+		return false
+	}
+	for i := range charges {
+		if o.owed.owes(charges[i].Key) {
+			return true
+		}
+	}
+	return false
+}
+
+// pass lets requests ask the store though it is owed units of their windows, until it was given all.
+func (o *outage) pass() {
+	o.mu.Lock()
+	o.passing = true
+	o.mu.Unlock()
+}
+
+// gives reports whether the store is being given what it is owed.
+func (o *outage) gives() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.giving
 }
 
 // settle draws a line under the outage, if it is over: the store answers, and is owed nothing. o.mu is held.

@@ -64,10 +64,10 @@ func TestAnAnswerInThePauseOfGivingClosesTheBreaker(t *testing.T) {
 		n.outcome(weir.CountedLocally, ip)
 		store.mode.Store(answers)
 		store.gives.Store(hangs)
-		n.outcome(weir.Counted, ip) // and the give hangs for a second
+		n.outcome(weir.CountedLocally, ip) // and the give hangs for a second
 		<-time.After(500 * time.Millisecond)
 		store.mode.Store(fails)
-		n.open(ip)
+		n.openByMany()
 		<-time.After(time.Second)
 		store.mode.Store(answers)
 		store.gives.Store(answers)
@@ -76,7 +76,7 @@ func TestAnAnswerInThePauseOfGivingClosesTheBreaker(t *testing.T) {
 		n.outcome(weir.Counted, ip)
 		<-time.After(time.Second)
 		n.outcome(weir.Counted, ip)
-		if e := n.recovered(); e.Lost != 1 || e.Given != 21 {
+		if e := n.recovered(); e.Lost != 2 || e.Given != 21 {
 			t.Errorf("told of %+v", e)
 		}
 	})
@@ -91,9 +91,9 @@ func TestGivingClosesNoBreakerThatWaitsForAnAnswer(t *testing.T) {
 		n.outcome(weir.CountedLocally, ip)
 		store.mode.Store(answers)
 		store.slow.Store(int64(200 * time.Millisecond))
-		n.outcome(weir.Counted, ip)
+		n.outcome(weir.CountedLocally, ip)
 		store.mode.Store(fails)
-		n.open(ip)
+		n.openByMany()
 		<-time.After(500 * time.Millisecond)
 		before := store.asked()
 		n.outcome(weir.CountedLocally, ip)

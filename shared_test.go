@@ -246,6 +246,18 @@ func (n *node) open(c caller) (admitted int64) {
 	return admitted
 }
 
+// openByMany opens the breaker with requests of callers of whom the store is owed nothing.
+func (n *node) openByMany() {
+	n.Helper()
+	for i := range 20 {
+		n.ask("l", 0, who(1000+i))
+	}
+	before := n.store.asked()
+	if n.ask("l", weir.Peek, who(999)); n.store.asked() != before {
+		n.Fatal("the breaker is not open")
+	}
+}
+
 // outcome is one decision's.
 func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
 	n.Helper()

@@ -40,6 +40,7 @@ type ticket struct {
 	grants   [MaxCharges]Grant // in force; written only where there are any
 	receipt  Receipt
 	cost     int64
+	apart    bool    // the store cannot count the charges together
 	beside   *beside // of the request's match
 
 	would, decided Decision // what is shown of a request that is only evaluated, and of the one beside it
@@ -49,7 +50,7 @@ func (t *ticket) reset() {
 	if t.keys == nil {
 		t.keys = t.room[:0]
 	}
-	t.n, t.cost, t.exempt, t.dear, t.beside, t.keys = 0, 0, 0, false, nil, t.keys[:0]
+	t.n, t.cost, t.apart, t.exempt, t.dear, t.beside, t.keys = 0, 0, false, 0, false, nil, t.keys[:0]
 }
 
 // fill writes the charges of r.
