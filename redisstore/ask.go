@@ -108,7 +108,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if l.cluster {
 		n = pings
 	}
-	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}})
+	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}}, s.neverLate())
 	commands := make([]rueidis.Completed, n)
 	for i := range commands {
 		commands[i] = l.take.command(l, true, []string{fmt.Sprintf("%s:{trial%d}", s.prefix, i)}, args)

@@ -1,29 +1,35 @@
--- Adds units that were spent elsewhere to one window, over its limit if need be.
+-- Adds units that were counted elsewhere to one window, over its limit if need be.
 --
--- KEYS  the window
+-- KEYS  the window; the mark of a window that was opened here by a give, beside it, unless a cluster has them apart just now
 -- ARGV  units, length and reset of the window, as they were counted elsewhere
 --
--- Answers 1, or 0 where both windows have ended and there is nothing to add to. The window is kept as in take.lua.
-local call,k,B,M=redis.call,KEYS[1],2147483648,4194303
+-- A window that nobody has opened here gets the given reset. A window that a take has opened keeps its own. A window that
+-- another give has opened was counted elsewhere too, by somebody who could not know of this one: the earlier reset holds, so
+-- that nobody is told a later one than before. The mark is that window's reset, and expires with it.
+--
+-- Answers 1, or 0 if the window ended before it arrived here: its units belong to no later one. It is kept as in take.lua.
+local call,k,mark,B,M=redis.call,KEYS[1],KEYS[2],2147483648,4194303
 local units,per,reset=ARGV[1]+0,ARGV[2]+0,ARGV[3]+0
 local now=call('TIME')[1]+0
-local c=0
+if reset<=now then return 0 end
+if reset>now+per then reset=now+per end
+local c,given=0,true
 local v=call('GET',k)
 if v then
   c=v%B
   local r=now+((v-c)/B-now)%M
   local p=call('PTTL',k)
   if p>per*1000 and (r>now+per or p>(per+60)*1000) then
-    reset=now+per
+    given,reset=false,now+per
   elseif r==now or r>now+per then
     c=0
   else
-    reset=r
+    given=mark and (call('GET',mark) or 0)+0==r
+    if r<reset or not given then reset=r end
   end
 end
-if reset<=now then return 0 end
-if reset>now+per then reset=now+per end
 c=c+units
 if c>B-1 then c=B-1 end
 call('SET',k,reset%M*B+c,'EXAT',reset)
+if given and mark then call('SET',mark,reset,'EXAT',reset) end
 return 1

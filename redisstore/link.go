@@ -339,7 +339,7 @@ func (s *Store) inspect(ctx context.Context, client rueidis.Client) error {
 func (s *Store) try(ctx context.Context, client rueidis.Client) error {
 	l := newLink(client, nil, false)
 	names := []string{s.prefix + ":{trial}1", s.prefix + ":{trial}2"}
-	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1, Cost: 1}, {Limit: 1, Per: 1, Cost: 1}})
+	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1, Cost: 1}, {Limit: 1, Per: 1, Cost: 1}}, s.neverLate())
 	for range 2 {
 		if err := client.Do(ctx, l.take.command(l, true, names, args)).Error(); err != nil {
 			return explained(err)

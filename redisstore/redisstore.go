@@ -87,6 +87,7 @@ type Store struct {
 	prefix  string
 	where   string       // the addresses, for messages
 	local   func() int64 // this process's clock, Unix ns
+	start   time.Time    // what local counts from, unless Options have a clock
 	log     *slog.Logger
 
 	link      atomic.Pointer[link]   // nil while the server was not reached, or cannot be used
@@ -173,9 +174,9 @@ func newStore(o Options) (*Store, error) {
 	if o.Now != nil {
 		s.local = func() int64 { return o.Now().UnixNano() }
 	} else {
-		start := time.Now()
-		wall := start.UnixNano()
-		s.local = func() int64 { return wall + int64(time.Since(start)) }
+		s.start = time.Now()
+		wall := s.start.UnixNano()
+		s.local = func() int64 { return wall + int64(time.Since(s.start)) }
 	}
 	s.memory.local = s.local
 	s.closing, s.close = context.WithCancel(context.Background())

@@ -25,10 +25,17 @@ const (
 	countBits = 31
 	countMask = 1<<countBits - 1
 	resetMod  = 1<<22 - 1
+	lateMod   = 1000 * resetMod // of the millisecond from which a take is too late
 )
+
+// mostLate is how often a take is asked at most because the server found it too late though its caller still waits. Twice is
+// enough for a clock that was set; a clock that is set all the time is an error.
+const mostLate = 16
 
 // Take implements weir.Store: one script, one round trip, on the server's clock. A take whose window is known to be spent is
 // refused from memory (Receipt.Remembered), without asking; the server is asked about it once a second at most.
+//
+// The server voids a take that it runs after ctx's deadline, or after Options.Timeout if ctx has none: it spends nothing.
 func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	l := s.link.Load()
 	if l == nil {
@@ -51,25 +58,79 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		s.warnOfSlots()
 		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster counts only such together", s.where, weir.ErrCharges)
 	}
-	var room [2 * weir.MaxCharges]string
-	s.asked.Add(1)
-	reply, err := s.run(ctx, l, &l.take, names[:len(charges)], s.spellings.takeArguments(room[:0], charges))
-	if err == nil {
-		err = s.read(reply, charges, asked, hashes[:], r)
-	}
-	if err != nil {
+	if err := s.ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r); err != nil {
 		return fmt.Errorf("redis %s: %w", s.where, err)
 	}
 	return nil
 }
 
-func (sp *spellings) takeArguments(args []string, charges []weir.Charge) []string {
+// ask asks the server for a take. A take that the server finds too late has spent nothing, so it is asked again if its caller
+// still waits: then this process was wrong about the server's clock, and the answer has corrected that.
+func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
+	var room [2*weir.MaxCharges + 1]string
+	ahead := s.clock.ahead.Load()
+	for range mostLate {
+		s.asked.Add(1)
+		args := s.spellings.takeArguments(room[:0], charges, lateFrom(s.givesUp(ctx, asked)+ahead))
+		reply, err := s.run(ctx, l, &l.take, names, args)
+		if err != nil {
+			return err
+		}
+		now, late, err := lateAt(reply)
+		if err != nil {
+			return err
+		}
+		if !late {
+			return s.read(reply, charges, asked, hashes, r)
+		}
+		ahead = now - asked
+		s.clock.ahead.Store(ahead)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		asked = s.local()
+	}
+	return errLate
+}
+
+// lateAt reads from the answer to a take whether the server found it too late, and by what time of its clock, in Unix ns.
+func lateAt(reply rueidis.RedisResult) (now int64, late bool, err error) {
+	m, err := reply.ToMessage()
+	if err != nil || !m.IsInt64() {
+		return 0, false, err
+	}
+	micro, err := m.AsInt64()
+	return micro * int64(time.Microsecond), true, err
+}
+
+// givesUp returns when, by this process's clock, whoever asks at asked waits no longer.
+func (s *Store) givesUp(ctx context.Context, asked int64) int64 {
+	deadline, ok := ctx.Deadline()
+	switch {
+	case !ok:
+		return asked + int64(s.options.Timeout)
+	case s.options.Now != nil:
+		return asked + int64(time.Until(deadline))
+	}
+	return s.start.UnixNano() + int64(deadline.Sub(s.start))
+}
+
+// lateFrom returns the first millisecond after a time of the server's clock, in Unix ns, as take.lua wants it.
+func lateFrom(server int64) int64 { return (server/int64(time.Millisecond) + 1) % lateMod }
+
+// neverLate is for a take that is nobody's: so it cannot be too late, though the server's clock may be days away.
+func (s *Store) neverLate() int64 {
+	return lateFrom(s.clock.at(s.local()) + (lateMod/2-lateMod/16)*int64(time.Millisecond))
+}
+
+func (sp *spellings) takeArguments(args []string, charges []weir.Charge, lateFrom int64) []string {
 	ones := true
 	for i := range charges {
 		c := &charges[i]
 		args = append(args, sp.spelled(c.Per<<countBits|c.Limit))
 		ones = ones && c.Cost == 1
 	}
+	args = append(args, sp.spelled(lateFrom))
 	if !ones {
 		for i := range charges {
 			args = append(args, sp.spelled(charges[i].Cost))
@@ -78,7 +139,8 @@ func (sp *spellings) takeArguments(args []string, charges []weir.Charge) []strin
 	return args
 }
 
-// spellings are numbers that were written before. A policy has few, so they need not be written for every take.
+// spellings are numbers that were written before. A policy has few, and takes that are asked at about the same time give up in
+// the same millisecond, so numbers need not be written for every take.
 type spellings [256]atomic.Pointer[spelling]
 
 type spelling struct {
@@ -96,8 +158,12 @@ func (sp *spellings) spelled(n int64) string {
 	return s.text
 }
 
-// errReply is an answer that the script cannot have given.
-var errReply = errors.New("an answer that makes no sense; is something else writing under this prefix?")
+var (
+	// errReply is an answer that the script cannot have given.
+	errReply = errors.New("an answer that makes no sense; is something else writing under this prefix?")
+	// errLate is the error of a take that the server found too late each time it was asked.
+	errLate = errors.New("the server's clock was set while it was asked, again and again, so it took each question for one that came too late")
+)
 
 // read reads what the script answered into r, and remembers it.
 func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
@@ -206,19 +272,23 @@ func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 		}
 		return lost, s.unready()
 	}
-	errs := s.doMulti(ctx, l, l.gifts(spent, false))
-	var again []weir.Spent // a server that does not know the script has run nothing
-	for i, failed := range errs {
-		if told, ok := rueidis.IsRedisErr(failed); ok && told.IsNoScript() {
-			again = append(again, spent[i])
-		} else if failed != nil {
-			lost, err = lost+spent[i].Used.Count, failed
+	var how giving
+	for len(spent) > 0 {
+		var again []weir.Spent // both errors say that nothing was run
+		next := how
+		for i, failed := range s.doMulti(ctx, l, l.gifts(spent, how)) {
+			told, ok := rueidis.IsRedisErr(failed)
+			switch {
+			case failed == nil:
+			case ok && told.IsNoScript() && !how.whole:
+				next.whole, again = true, append(again, spent[i])
+			case ok && told.IsTryAgain() && !how.alone:
+				next.alone, again = true, append(again, spent[i])
+			default:
+				lost, err = lost+spent[i].Used.Count, failed
+			}
 		}
-	}
-	for i, failed := range s.doMulti(ctx, l, l.gifts(again, true)) {
-		if failed != nil {
-			lost, err = lost+again[i].Used.Count, failed
-		}
+		spent, how = again, next
 	}
 	if err != nil {
 		err = fmt.Errorf("redis %s: %w", s.where, explained(err))
@@ -226,14 +296,27 @@ func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 	return lost, err
 }
 
+// givenName is behind the name of a window for the mark that a give opened it.
+const givenName = ":given"
+
+// A giving is how give.lua is run.
+type giving struct {
+	whole bool // it is sent, not only named
+	alone bool // without the mark: while a slot moves, a cluster takes no two keys of which one is missing
+}
+
 // gifts are the commands that add spent.
-func (l *link) gifts(spent []weir.Spent, whole bool) []rueidis.Completed {
+func (l *link) gifts(spent []weir.Spent, how giving) []rueidis.Completed {
 	commands := make([]rueidis.Completed, len(spent))
 	for i := range spent {
 		g := &spent[i]
 		c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
 		name := l.hasher.name(&c, l.hasher.hash(&c))
-		commands[i] = l.give.command(l, whole, []string{name}, []string{
+		keys := []string{name, name + givenName}
+		if how.alone {
+			keys = keys[:1]
+		}
+		commands[i] = l.give.command(l, how.whole, keys, []string{
 			strconv.FormatInt(g.Used.Count, 10), strconv.FormatInt(g.Per, 10), strconv.FormatInt(g.Used.Reset, 10),
 		})
 	}

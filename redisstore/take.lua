@@ -1,19 +1,24 @@
 -- Charges every window or none, at one instant of the server's clock.
 --
 -- KEYS  one for each window
--- ARGV  for each window length * 2^31 + limit; then, unless every cost is 1, the costs
+-- ARGV  for each window length * 2^31 + limit; the first millisecond that is too late; then, unless every cost is 1, the costs
+--
+-- Milliseconds are the server's, modulo 1000 * M. A take is too late if that millisecond has come, up to 24 days ago: its caller
+-- has given it up and counts it elsewhere. It changes nothing.
 --
 -- A window is one integer: count + reset * 2^31, the reset (whole Unix seconds) modulo M, so that it stays exact in the
 -- doubles that Lua counts with. INCRBY spends from it, and the key expires when it resets.
 --
 -- Answers {window, PTTL of the first, further windows...} where all are open and have room: the usual case, in two calls and
--- one for each further window. Otherwise {now, allowed, microseconds, count, reset, count, reset...}.
+-- one for each further window. A take that is too late is answered by one integer, the server's clock in microseconds. Otherwise
+-- {now, allowed, microseconds, count, reset, count, reset...}.
 local call,K,A,B,M=redis.call,KEYS,ARGV,2147483648,4194303
+local S,H=4194303000,2097151500
 local n,spent=#K,0
 
 repeat
   local k,a,cost,units=K[1],A[1]+0,'1',1
-  if A[n+1] then cost=A[n+1] units=cost+0 end
+  if A[n+2] then cost=A[n+2] units=cost+0 end
   if units==0 then break end
   local v,p=call('INCRBY',k,cost),call('PTTL',k)
   local c,limit=v%B,a%B
@@ -21,6 +26,10 @@ repeat
     if n==1 and c<=limit then
       local t=call('TIME')
       local now=t[1]+0
+      if (now*1000+t[2]/1000-A[2])%S<H then
+        call('DEL',k)
+        return now*1000000+t[2]
+      end
       local reset=now+(a-limit)/B
       call('SET',k,reset%M*B+c,'EXAT',reset)
       return {now,1,t[2]+0,c,reset}
@@ -29,12 +38,12 @@ repeat
     break
   end
   spent=1
-  if p<1 or c>limit or c<units or p*B>(a-limit)*1000 then break end
-  if n==1 then return {v,p} end
   local now,out=(v-c)/B*1000-p,nil
+  if p<1 or c>limit or c<units or p*B>(a-limit)*1000 or (now-A[n+1])%S<H then break end
+  if n==1 then return {v,p} end
   for j=2,n do
     k,a=K[j],A[j]+0
-    if A[n+j] then cost=A[n+j] units=cost+0 end
+    if A[n+1+j] then cost=A[n+1+j] units=cost+0 end
     if units==0 then break end
     local w=call('INCRBY',k,cost)
     if w==units then
@@ -43,20 +52,21 @@ repeat
     end
     spent=j
     c,limit=w%B,a%B
-    local left=((w-c)/B*1000-now)%(M*1000)
+    local left=((w-c)/B*1000-now)%S
     if c>limit or c<units or left==0 or left*B>(a-limit)*1000 then break end
     if j==2 then out={v,p,w} else out[j+1]=w end
     if j==n then return out end
   end
 until true
 
--- Something ends, begins, is full, is only read, or the clock was set back: undo, and judge by the whole arithmetic.
-for j=1,spent do call('DECRBY',K[j],A[n+j] or '1') end
+-- Something ends, begins, is full, is only read, may be too late, or the clock was set back: undo, and judge by the whole arithmetic.
+for j=1,spent do call('DECRBY',K[j],A[n+1+j] or '1') end
 local t=call('TIME')
 local now,fits=t[1]+0,1
+if (now*1000+t[2]/1000-A[n+1])%S<H then return now*1000000+t[2] end
 local counts,resets,stale={},{},{}
 for j=1,n do
-  local limit,cost,c,r=A[j]%B,(A[n+j] or 1)+0,0,0
+  local limit,cost,c,r=A[j]%B,(A[n+1+j] or 1)+0,0,0
   local per=(A[j]-limit)/B
   local v=call('GET',K[j])
   if v then
@@ -78,7 +88,7 @@ for j=1,n do
 end
 local out={now,fits,t[2]+0}
 for j=1,n do
-  local cost,c,r=(A[n+j] or 1)+0,counts[j],resets[j]
+  local cost,c,r=(A[n+1+j] or 1)+0,counts[j],resets[j]
   if fits==1 and cost>0 then
     if r==0 then r=now+(A[j]-A[j]%B)/B end
     c=c+cost

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,6 +69,83 @@ func cancelledTakeReturns(h *harness) {
 	one := charges{charge("a", 5, time.Minute, 1)}
 	if err := h.store.Take(ctx, one, &r); err == nil && !r.Allowed {
 		h.Error("a cancelled take without an error was refused under a limit of 5")
+	}
+}
+
+// nothingAfterTheDeadline gives takes so little time that many are given up while they are under way, and moves the clock as soon
+// as all are. Whatever they have spent is in a window that began before.
+func nothingAfterTheDeadline(h *harness) {
+	const callers = 200
+	for round := range 10 {
+		who := fmt.Sprint("deadline ", round)
+		began := h.clock.Now().Unix()
+		var answered atomic.Int64
+		together(callers, func(i int) {
+			ctx, cancel := context.WithTimeout(h.Context(), time.Duration(i)*5*time.Microsecond)
+			defer cancel()
+			var r weir.Receipt
+			if err := h.store.Take(ctx, charges{charge(who, callers, time.Minute, 1)}, &r); err == nil {
+				answered.Add(1)
+			}
+		})
+		h.advance(30 * time.Second)
+		for range 3 {
+			used := h.take(charge(who, callers, time.Minute, 0)).Used[0]
+			if used.Reset > began+60 {
+				h.Fatalf("round %d: the takes were given up at %d, and their window of 60 s ends at %d", round, began, used.Reset)
+			}
+			if used.Count < answered.Load() || used.Count > callers {
+				h.Fatalf("round %d: %d of %d takes were answered, and the window has %d units", round, answered.Load(), callers, used.Count)
+			}
+		}
+		h.advance(30 * time.Second)
+		if used := h.take(charge(who, callers, time.Minute, 0)).Used[0]; used.Reset > h.clock.Now().Unix() {
+			h.Fatalf("round %d: at the reset the window stands at %+v", round, used)
+		}
+	}
+}
+
+// toldResetHolds has callers take while the clock moves, some with so little time that they give up. Nobody is told a later reset of a
+// window than anybody was told before, unless that one has come; then the whole limit is there.
+func toldResetHolds(h *harness) {
+	const callers, takes, limit = 6, 300, 1_000_000
+	var mu sync.Mutex
+	told := map[string]weir.Used{} // the window that was told last
+	together(callers, func(i int) {
+		random := rand.New(rand.NewPCG(7, uint64(i)))
+		for range takes {
+			who := fmt.Sprint("told ", random.IntN(3))
+			ctx, cancel := context.WithCancel(h.Context())
+			if random.IntN(3) == 0 {
+				ctx, cancel = context.WithTimeout(h.Context(), time.Duration(random.IntN(300))*time.Microsecond)
+			}
+			var r weir.Receipt
+			mu.Lock()
+			before := told[who]
+			mu.Unlock()
+			err := h.store.Take(ctx, charges{charge(who, limit, 5*time.Second, 1)}, &r)
+			cancel()
+			if err == nil {
+				mu.Lock()
+				now := r.Used[0]
+				if r.Now < before.Reset && now.Reset > before.Reset {
+					h.Errorf("at %d a window of %s ends at %d, before it ended at %d", r.Now, who, now.Reset, before.Reset)
+				}
+				if now.Reset > told[who].Reset {
+					told[who] = now
+				}
+				mu.Unlock()
+			}
+			if random.IntN(10) == 0 {
+				h.advance(time.Second)
+			}
+		}
+	})
+	h.advance(5 * time.Second)
+	for who := range told {
+		if r := h.take(charge(who, limit, 5*time.Second, 1)); r.Used[0].Count != 1 {
+			h.Errorf("at its reset the window of %s has %d units", who, r.Used[0].Count)
+		}
 	}
 }
 

@@ -71,6 +71,8 @@ func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 		{"a thousand at once on a limit of ten", thousandAtOnce},
 		{"two windows at once are all or none", twoWindowsAtOnce},
 		{"a cancelled take returns", cancelledTakeReturns},
+		{"a take spends nothing after its deadline", nothingAfterTheDeadline},
+		{"a reset that was told holds", toldResetHolds},
 		{"random takes follow the arithmetic", followsArithmetic},
 		{"concurrent takes are linearizable", linearizable},
 		{"concurrent takes are linearizable while the store grows", linearizableWhileGrowing},
