@@ -2,8 +2,10 @@ package redisstore_test
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,16 +55,64 @@ func TestTheLeastRightsAreEnough(t *testing.T) {
 		t.Errorf("after a reset a take found %d, and a grant of 60 is one of %d", r.Used[0].Count-1, granted(s, "b"))
 	}
 	for _, right := range rights {
-		if !strings.HasPrefix(right, "+") || strings.Contains(right, "|") || right == "+hello" || right == "+ping" || right == "+evalsha" {
-			continue // the client does without, or the script is sent whole
+		if !strings.HasPrefix(right, "+") || strings.Contains(right, "|") || right == "+hello" || right == "+ping" {
+			continue // the client does without
 		}
 		server.Do(t, "ACL", "SETUSER", "app", "-"+right[1:])
-		if s, err := redisstore.New(t.Context(), o); !errors.Is(err, redisstore.ErrDenied) {
-			t.Errorf("without %s: %v", right, err)
-			if err == nil {
-				s.Close()
-			}
+		s, err := redisstore.New(t.Context(), o)
+		if want := "user app may not run '" + right[1:] + "'"; !errors.Is(err, redisstore.ErrDenied) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("without %s: %v, want %s", right, err, want)
+		}
+		if err == nil {
+			s.Close()
 		}
 		server.Do(t, "ACL", "SETUSER", "app", right)
+	}
+	server.Do(t, "ACL", "SETUSER", "app", "resetkeys", "~other:*")
+	_, err := redisstore.New(t.Context(), o)
+	if want := "user app may not use the keys weir:*"; !errors.Is(err, redisstore.ErrDenied) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("without its keys: %v, want %s", err, want)
+	}
+}
+
+// What an operator is told to set is what the example sets, and is enough.
+func TestTheRuleIsTheExamples(t *testing.T) {
+	server := redistest.Start(t)
+	rule := strings.Fields(redisstore.Rule("shop"))
+	server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, rule...)...)
+	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret", Prefix: "shop"})
+	take(t, s, charge("a", 2, 3600, 1))
+	example, own := leastRights(t), strings.Fields(redisstore.Rule(""))
+	example = slices.DeleteFunc(example, func(right string) bool { return right == "-@all" }) // a new user has no right anyway
+	slices.Sort(example)
+	slices.Sort(own)
+	if !slices.Equal(example, own) {
+		t.Errorf("the example has the rights %v, the rule says %v", example, own)
+	}
+}
+
+// Trap 57: whatever a right is taken from the user while it counts, the node says that it counts no longer, why, and goes on by
+// itself when the right is back.
+func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
+	for _, right := range []string{"evalsha", "incrby"} {
+		t.Run(right, func(t *testing.T) {
+			server := redistest.Start(t)
+			server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, leastRights(t)...)...)
+			var log lines
+			s := open(t, redisstore.Options{
+				Addresses: []string{server.Addr()}, Username: "app", Password: "secret", Log: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			server.Do(t, "ACL", "SETUSER", "app", "-"+right)
+			eventually(t, "the node is not ready", func() bool { return !s.State().Ready })
+			eventually(t, "the log names the right", func() bool { return log.with("user app may not run '"+right+"'") == 1 })
+			n := newNode(t, s, deadline, hourly(10)) // nobody has asked until now
+			if d := n.decide("a"); d.Outcome != weir.CountedLocally {
+				t.Errorf("without the right to %s the outcome is %d", right, d.Outcome)
+			}
+			server.Do(t, "ACL", "SETUSER", "app", "+"+right)
+			n.recovered("a", 1)
+			n.until("a", weir.Counted)
+			eventually(t, "the node is ready", func() bool { return s.State().Ready })
+		})
 	}
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 	"golang.org/x/sync/semaphore"
-
-	"github.com/weirlimit/weir"
 )
 
 const (
@@ -97,7 +95,7 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 // pings is how many windows Ping counts in on a cluster: each of up to 40 masters with slots in even parts has one.
 const pings = 128
 
-// Ping implements weir.Shared: it counts units that nobody asks for, in windows of a second, as takes would. On a cluster these are
+// Ping implements weir.Shared: it counts units that nobody asks for, in windows of a second, exactly as takes would. On a cluster these are
 // spread over its machines, and all must answer.
 func (s *Store) Ping(ctx context.Context) error {
 	l := s.link.Load()
@@ -108,13 +106,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	if l.cluster {
 		n = pings
 	}
-	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}}, s.neverLate())
-	commands := make([]rueidis.Completed, n)
-	for i := range commands {
-		commands[i] = l.take.command(l, true, []string{fmt.Sprintf("%s:{trial%d}", s.prefix, i)}, args)
-	}
 	var bad error
-	for _, err := range s.doMulti(ctx, l, commands) {
+	for _, err := range s.trials(ctx, l, n) {
 		if err != nil {
 			s.lookForMaster(err)
 			bad = explained(err)

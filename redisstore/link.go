@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +16,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-
-	"github.com/weirlimit/weir"
 )
 
 const (
@@ -184,12 +181,11 @@ func (s *Store) connect(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	if err = s.inspect(bounded, client); err == nil {
-		err = s.look(bounded, client)
-	}
-	if err != nil {
-		client.Close()
-		return err
+	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryAll, s.agree} {
+		if err := step(bounded, client); err != nil {
+			client.Close()
+			return err
+		}
 	}
 	s.lookAtGrants(bounded)
 	return nil
@@ -248,40 +244,6 @@ func (s *Store) clientOptions() rueidis.ClientOption {
 
 const bufferSize = 128 << 10
 
-// dial is the client's way to a server; it ends with the store.
-func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-	s.inTrouble() // whoever asks meanwhile would wait for it
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
-	c, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	if config == nil {
-		return patient{c}, nil
-	}
-	if config.ServerName == "" {
-		config = config.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address)
-	}
-	secured := tls.Client(c, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("speak TLS with %s: %w", address, err)
-	}
-	return patient{secured}, nil
-}
-
-// A patient connection lets whoever is about to ask go first, so that more is sent at once: under load a packet each costs both
-// sides more than the decision. It waits for nobody: where nothing else runs it writes at once.
-type patient struct{ net.Conn }
-
-func (p patient) Write(b []byte) (int, error) {
-	runtime.Gosched()
-	return p.Conn.Write(b)
-}
-
 // explained tells apart what waiting does not cure, and leaves out what was sent: a server that does not know a command repeats
 // it, passwords and all.
 func explained(err error) error {
@@ -297,7 +259,11 @@ func explained(err error) error {
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &untrusted), has("Unknown Redis command", "unknown message type", "No such master with that name", "DB index is out of range", "SELECT is not allowed"),
+	case errors.Is(err, ErrServer), errors.Is(err, ErrDenied):
+		return err
+	case begins("READONLY"):
+		return fmt.Errorf("%w: give the master's address, or Sentinels (%s)", ErrReplica, text)
+	case errors.As(err, &untrusted), has("Unknown Redis command", "unknown message type", "unexpected number byte", "unexpected simple string message", "No such master with that name", "DB index is out of range", "SELECT is not allowed"),
 		begins("unknown command", "ERR unknown command"):
 		return fmt.Errorf("%w: %s", ErrServer, text)
 	case begins("WRONGPASS", "NOAUTH", "NOPERM"), has("can't run this command", "can't access at least one of the keys",
@@ -314,11 +280,11 @@ func explained(err error) error {
 // oldest is the first version whose SET knows EXAT.
 var oldest = [2]int{6, 2}
 
-// inspect looks at what stays as it is: the version, whether the scripts may run, and whether counters can be dropped.
+// inspect looks at what stays as it is: the version, and whether counters can be dropped.
 func (s *Store) inspect(ctx context.Context, client rueidis.Client) error {
 	info, err := client.Do(ctx, client.B().Info().Build()).ToString()
 	if err != nil {
-		return explained(err)
+		return s.denied(ctx, client, err)
 	}
 	version := field(info, "redis_version") // Valkey says which Redis it is like
 	var major, minor int
@@ -331,39 +297,6 @@ func (s *Store) inspect(ctx context.Context, client rueidis.Client) error {
 			continue // it is looked at when it answers
 		}
 		s.warnOfEviction(address, field(info, "maxmemory_policy"), field(info, "maxmemory_human"))
-	}
-	return s.try(ctx, client)
-}
-
-// try runs the script as it is run when windows begin and when they are full, on two windows of a second.
-func (s *Store) try(ctx context.Context, client rueidis.Client) error {
-	l := newLink(client, nil, false)
-	names := []string{s.prefix + ":{trial}1", s.prefix + ":{trial}2"}
-	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: 1, Per: 1, Cost: 1}, {Limit: 1, Per: 1, Cost: 1}}, s.neverLate())
-	for range 2 {
-		if err := client.Do(ctx, l.take.command(l, true, names, args)).Error(); err != nil {
-			return explained(err)
-		}
-	}
-	if err := client.Do(ctx, l.reset.command(l, true, names, nil)).Error(); err != nil {
-		return explained(err)
-	}
-	return s.tryGrants(ctx, l)
-}
-
-// tryGrants gives a grant that is nobody's, reads it, and takes it back.
-func (s *Store) tryGrants(ctx context.Context, l *link) error {
-	names := []string{s.prefix + ":{trial}3"}
-	most, until := strconv.Itoa(weir.MaxGrants), strconv.FormatInt(mostSecond, 10)
-	for _, c := range []rueidis.Completed{
-		l.grant.command(l, true, names, []string{"", "", most, "nobody", "1", until}),
-		l.granted.command(l, true, names, []string{most}),
-		l.client.B().Hget().Key(names[0]).Field(versionField).Build(),
-		l.grant.command(l, true, names, []string{"", "", most, "nobody", "0", "0"}),
-	} {
-		if err := l.client.Do(ctx, c).Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return explained(err)
-		}
 	}
 	return nil
 }
@@ -405,12 +338,22 @@ func (s *Store) warnOfSlots() {
 	}
 }
 
-// look looks at what may change: the clock, and the secret.
+// look looks at what may change: the clock, the rights, and the secret.
 func (s *Store) look(ctx context.Context, client rueidis.Client) error {
+	for _, step := range []func(context.Context, rueidis.Client) error{s.readClock, s.tryTake, s.agree} {
+		if err := step(ctx, client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readClock asks what time it is at the server.
+func (s *Store) readClock(ctx context.Context, client rueidis.Client) error {
 	asked := s.local()
 	parts, err := client.Do(ctx, client.B().Time().Build()).AsStrSlice()
 	if err != nil {
-		return explained(err)
+		return s.denied(ctx, client, err)
 	}
 	if len(parts) != 2 {
 		return errReply
@@ -422,9 +365,9 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) error {
 	}
 	trip := s.local() - asked
 	if trip < 0 || trip > int64(checkTimeout) { // this process's clock was moved, or stood still: its middle says nothing
-		return s.agree(ctx, client)
+		return nil
 	}
 	middle := asked + trip/2
 	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - middle)
-	return s.agree(ctx, client)
+	return nil
 }

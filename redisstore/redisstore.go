@@ -9,7 +9,8 @@
 //	keeper.go  reset.lua  grant…   what an operator changes: windows begun anew, other limits for a while
 //	memory.go                      what is refused without asking, and how busy windows stood
 //	ask.go                         one question: deadlines, redirections, errors that mean something
-//	link.go  secret.go             connecting, checking, connecting anew; the secret that all nodes hash with
+//	link.go  dial.go               connecting, checking, connecting anew; whether it is a Redis that answers
+//	rights.go  secret.go           what its user may not do; the secret that all nodes hash with
 //	derive.go                      what else may be made of that secret
 //	clock.go                       the server's clock, as this process knows it
 //	url.go  tls.go                 Options from a URL, and files with certificates
@@ -77,6 +78,8 @@ var (
 	// ErrServer is wrapped where the server cannot do what is needed: it is too old, or it is no cluster and has several
 	// addresses.
 	ErrServer = errors.New("this server cannot keep the counters")
+	// ErrReplica is wrapped by the errors of a store whose server is a read-only replica. It counts once it is a master.
+	ErrReplica = errors.New("it is a read-only replica, and only its master counts")
 	// ErrClosed is what Take returns after Close.
 	ErrClosed = errors.New("the store is closed")
 )

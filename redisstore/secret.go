@@ -37,14 +37,14 @@ func (s *Store) agree(ctx context.Context, client rueidis.Client) error {
 	for range 3 { // it can vanish in between
 		set := client.B().Set().Key(name).Value(s.mark).Nx().Ex(secretLasts).Build()
 		if err := client.Do(ctx, set).Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return explained(err)
+			return s.denied(ctx, client, err)
 		}
 		get := client.B().Getex().Key(name).Ex(secretLasts).Build()
 		var err error
 		if found, err = client.Do(ctx, get).ToString(); err == nil {
 			break
 		} else if !rueidis.IsRedisNil(err) {
-			return explained(err)
+			return s.denied(ctx, client, err)
 		}
 	}
 	secret, err := s.secretOf(found)

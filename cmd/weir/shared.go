@@ -55,7 +55,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 
 	state := store.State()
 	if !state.Ready {
-		log.Error("the store cannot be reached; the server starts without it and uses it as soon as it answers",
+		log.Error("the store "+unready(state)+"; the server starts without it and uses it as soon as it answers",
 			"store", place(at), "error", state.Err, "meanwhile", meanwhile(p))
 	}
 	e.storeLine = sharedLine(at, state, f.memory)
@@ -91,7 +91,10 @@ func readSecret(path string) ([]byte, error) {
 // sharedFailure says why a shared store cannot be used, however long one waits, and what helps.
 func sharedFailure(at redisstore.Options, err error) error {
 	hint := ""
+	var rights *redisstore.RightsError
 	switch {
+	case errors.As(err, &rights):
+		hint = "on the server: ACL SETUSER " + cmp.Or(at.Username, "default") + " " + redisstore.Rule(at.Prefix)
 	case errors.Is(err, redisstore.ErrDenied):
 		hint = "is the password right? --store redis://USER:PASSWORD@HOST:PORT, or :PASSWORD@ for one without a user; in WEIR_STORE it is kept out of ps"
 		if at.Master != "" {
@@ -134,9 +137,17 @@ func sharedLine(at redisstore.Options, state redisstore.State, memory size) stri
 	if state.Ready {
 		fmt.Fprintf(&b, "; %v here while it does not answer", &memory)
 	} else {
-		fmt.Fprintf(&b, ": not reachable, counting here until it is, in %v", &memory)
+		fmt.Fprintf(&b, ": it %s, counting here until it answers, in %v", unready(state), &memory)
 	}
 	return b.String()
+}
+
+// unready says what a store that does not count at the start is.
+func unready(state redisstore.State) string {
+	if errors.Is(state.Err, redisstore.ErrReplica) {
+		return "is a read-only replica"
+	}
+	return "cannot be reached"
 }
 
 // reportStore logs that the store does not answer, or answers again: one line each time.

@@ -196,6 +196,25 @@ func TestAServerThatTheStoreDoesNotLetInDoesNotStart(t *testing.T) {
 }
 
 // D18: two nodes with different secrets would be two budgets.
+// D25, trap 57: a user of the store who lacks a right that takes need ends a start, which names the right and how to give it.
+func TestAServerWhoseStoreUserLacksARightDoesNotStart(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "weir", "on", ">hunter2", "~weir:*", "+@all", "-evalsha", "-decrby")
+	store := "redis://weir:hunter2@" + redis.Addr()
+	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", store)
+	if code != exitNo || !strings.Contains(stderr, "user weir may not run 'evalsha', 'decrby'\n") ||
+		!strings.Contains(stderr, "\nhint: on the server: ACL SETUSER weir ~weir:* +eval +evalsha ") || strings.Contains(stderr, "hunter2") {
+		t.Errorf("status %d, it said:\n%s", code, stderr)
+	}
+	_, hint, _ := strings.Cut(stderr, "on the server: ")
+	redis.Do(t, strings.Fields(hint)...)
+	s := serveWeir(t, "--store", store, "--upstream", accepting(t))
+	s.end(t)
+	if said := s.stdout.String() + s.stderr.String(); strings.Contains(said, "level=ERROR") || strings.Contains(said, "hunter2") {
+		t.Errorf("with the rights it said:\n%s", said)
+	}
+}
+
 func TestServersWithDifferentSecretsDoNotShareAStore(t *testing.T) {
 	redis := redistest.Start(t)
 	secret := func(text string) string {

@@ -1,0 +1,117 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// dial is the client's way to a server; it ends with the store.
+func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	s.inTrouble() // whoever asks meanwhile would wait for it
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
+		if config.ServerName == "" {
+			config = config.Clone()
+			config.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		secured := tls.Client(c, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			c.Close()
+			return nil, notTLS(address, err)
+		}
+		c = secured
+	}
+	if err := greet(ctx, c, address, config != nil); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return patient{c}, nil
+}
+
+// notTLS says what a failed handshake means.
+func notTLS(address string, err error) error {
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &record):
+		return fmt.Errorf("%w: %s does not speak TLS: want redis:// or redis-sentinel:// for it (%w)", ErrServer, address, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("speak TLS with %s: no answer within %v, as of a server without TLS: is redis:// meant? %w", address, dialTimeout, err)
+	}
+	return fmt.Errorf("speak TLS with %s: %w", address, err)
+}
+
+// greet asks whether a Redis answers. The client takes whatever it reads for answers to its questions, and an answer too many
+// ends the process.
+func greet(ctx context.Context, c net.Conn, address string, secured bool) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := io.WriteString(c, "*1\r\n$4\r\nPING\r\n"); err != nil {
+		return fmt.Errorf("greet %s: %w", address, err)
+	}
+	answer, err := firstLine(c)
+	switch {
+	case bytes.Equal(answer, []byte("+PONG\r\n")), bytes.HasPrefix(answer, []byte("-")) && bytes.HasSuffix(answer, []byte("\r\n")):
+		if !stop() {
+			return ctx.Err()
+		}
+		return c.SetDeadline(time.Time{})
+	case !secured && (bytes.HasPrefix(answer, []byte{0x15, 3}) || bytes.HasPrefix(answer, []byte{0x16, 3})):
+		return fmt.Errorf("%w: %s speaks TLS: want rediss:// or rediss-sentinel:// for it", ErrServer, address)
+	case len(answer) > 0:
+		return fmt.Errorf("%w: %s is no Redis: it answered PING with %q", ErrServer, address, answer)
+	case !secured && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+		return fmt.Errorf("greet %s: it closed the connection at the first command, as a server with TLS does: is rediss:// meant? %w", address, err)
+	}
+	return fmt.Errorf("greet %s: %w", address, err)
+}
+
+// firstLine reads up to the end of a line, and of what is no line the first bytes. Nothing follows the answer to one command.
+func firstLine(c net.Conn) ([]byte, error) {
+	const most = 512 // of an error
+	line := make([]byte, 0, most)
+	for len(line) < most {
+		n, err := c.Read(line[len(line):most])
+		line = line[:len(line)+n]
+		if err != nil {
+			return line[:min(len(line), 40)], err
+		}
+		if line[0] != '+' && line[0] != '-' {
+			return line[:min(len(line), 40)], nil
+		}
+		if bytes.IndexByte(line, '\n') >= 0 {
+			break
+		}
+	}
+	if bytes.IndexByte(line, '\n') != len(line)-1 {
+		return line[:min(len(line), 40)], nil
+	}
+	return line, nil
+}
+
+// A patient connection lets whoever is about to ask go first, so that more is sent at once: under load a packet each costs both
+// sides more than the decision. It waits for nobody: if nothing else runs it writes at once.
+type patient struct{ net.Conn }
+
+func (p patient) Write(b []byte) (int, error) {
+	runtime.Gosched()
+	return p.Conn.Write(b)
+}
