@@ -131,3 +131,59 @@ func TestAReplicaIsCalledOne(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "it is a read-only replica")
 	})
 }
+
+// A server that lost its counters is said to, with the reason, once by each process, and counted; one that kept them is not.
+func TestCountersThatAreLostAreCalledSo(t *testing.T) {
+	const flushed, restarted = "its keys were deleted, as by FLUSHALL, or evicted", "it was started without its data, or another server has taken its place"
+	cluster := func(t *testing.T) (*redistest.Server, redisstore.Options) {
+		c := redistest.StartCluster(t, 3, 0)
+		return c.Nodes[1], redisstore.Options{Addresses: c.Addrs()}
+	}
+	server := func(args ...string) func(t *testing.T) (*redistest.Server, redisstore.Options) {
+		return func(t *testing.T) (*redistest.Server, redisstore.Options) {
+			s := redistest.Start(t, args...)
+			return s, at(s)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		start  func(t *testing.T) (*redistest.Server, redisstore.Options)
+		lose   func(t *testing.T, s *redistest.Server)
+		reason string // empty: nothing is lost
+	}{
+		{"FLUSHALL", server(), func(t *testing.T, s *redistest.Server) { s.Do(t, "FLUSHALL") }, flushed},
+		{"a restart without its data", server(), func(t *testing.T, s *redistest.Server) { s.Restart(t) }, restarted},
+		{"a restart with its data", server("--appendonly", "yes", "--appendfsync", "always"), func(t *testing.T, s *redistest.Server) { s.Restart(t) }, ""},
+		{"FLUSHALL of one machine of a cluster", cluster, func(t *testing.T, s *redistest.Server) { s.Do(t, "FLUSHALL") }, flushed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, o := c.start(t)
+			var logs [2]lines
+			var stores [2]*redisstore.Store
+			for i := range stores {
+				o.Log = slog.New(slog.NewTextHandler(&logs[i], nil))
+				stores[i] = open(t, o)
+			}
+			c.lose(t, s)
+			const says = "the store has lost its counters"
+			if c.reason == "" {
+				for _, st := range stores {
+					asked := func() bool { return st.State().Ready }
+					eventually(t, "it is looked at again", asked)
+				}
+				o.Log = nil
+				open(t, o) // which takes longer than a look
+			}
+			for i := range stores {
+				if c.reason != "" {
+					eventually(t, "it is said", func() bool { return logs[i].with(says) > 0 })
+				}
+				want := min(1, len(c.reason))
+				if logs[i].with(says) != want || stores[i].Stats().Emptied != int64(want) || want > 0 && logs[i].with(c.reason) != 1 {
+					t.Errorf("%d lines say so, %d with the reason, and it is counted %d times", logs[i].with(says), logs[i].with(c.reason), stores[i].Stats().Emptied)
+				}
+			}
+		})
+	}
+}

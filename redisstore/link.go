@@ -181,7 +181,7 @@ func (s *Store) connect(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryAll, s.agree} {
+	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryAll, s.lookForLoss, s.agree} {
 		if err := step(bounded, client); err != nil {
 			client.Close()
 			return err
@@ -338,9 +338,9 @@ func (s *Store) warnOfSlots() {
 	}
 }
 
-// look looks at what may change: the clock, the rights, and the secret.
+// look looks at what may change: the clock, the rights, whether the counters are there, and the secret.
 func (s *Store) look(ctx context.Context, client rueidis.Client) error {
-	for _, step := range []func(context.Context, rueidis.Client) error{s.readClock, s.tryTake, s.agree} {
+	for _, step := range []func(context.Context, rueidis.Client) error{s.readClock, s.tryTake, s.lookForLoss, s.agree} {
 		if err := step(ctx, client); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@
 //	memory.go                      what is refused without asking, and how busy windows stood
 //	ask.go                         one question: deadlines, redirections, errors that mean something
 //	link.go  dial.go               connecting, checking, connecting anew; whether it is a Redis that answers
-//	rights.go  secret.go           what its user may not do; the secret that all nodes hash with
+//	rights.go  loss.go  secret.go  what its user may not do; whether it has lost the counters; the secret that all nodes hash with
 //	derive.go                      what else may be made of that secret
 //	clock.go                       the server's clock, as this process knows it
 //	url.go  tls.go                 Options from a URL, and files with certificates
@@ -100,6 +100,7 @@ type Store struct {
 	clock     clock
 	room      room
 	grants    grants
+	losses    losses
 
 	asked, remembered atomic.Int64
 	split             atomic.Bool  // it was said that windows cannot be counted together
@@ -257,9 +258,10 @@ func (s *Store) State() State {
 type Stats struct {
 	Asked      int64 // takes that were sent to the server
 	Remembered int64 // takes that were refused from memory
+	Emptied    int64 // how often the server was found to have lost its counters
 }
 
 // Stats returns the present totals.
 func (s *Store) Stats() Stats {
-	return Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load()}
+	return Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load()}
 }

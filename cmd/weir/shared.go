@@ -48,7 +48,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	e.figures.Table = tableOf(local)
 	e.figures.Shared = func() telemetry.Shared {
 		st := store.Stats()
-		return telemetry.Shared{Asked: st.Asked, Remembered: st.Remembered}
+		return telemetry.Shared{Asked: st.Asked, Remembered: st.Remembered, Emptied: st.Emptied}
 	}
 	o.Fallback = local
 	o.OnStoreFailure = func(event weir.StoreEvent) { reportStore(log, place(at), e.decider.Policy(), event) }

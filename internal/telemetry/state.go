@@ -19,6 +19,7 @@ type Table struct {
 type Shared struct {
 	Asked      int64 // takes that were sent to it
 	Remembered int64 // takes that were refused without asking it
+	Emptied    int64 // how often it was found to have lost its counters
 }
 
 // A PolicyState says where a policy comes from, and what became of the last attempt to replace it.
@@ -56,13 +57,14 @@ var (
 	descBudgets    = prometheus.NewDesc("weir_table_shared_budget_charges_total", "Charges that were counted in a budget that newcomers share, because the table was full: some callers may be refused early.", nil, nil)
 	descAsked      = prometheus.NewDesc("weir_shared_store_asked_total", "Takes that the shared store was asked.", nil, nil)
 	descRemembered = prometheus.NewDesc("weir_shared_store_remembered_total", "Takes that were refused without asking it, because this process knew the window to be spent.", nil, nil)
+	descEmptied    = prometheus.NewDesc("weir_shared_store_emptied_total", "How often the shared store was found to have lost its counters: its windows began anew, so limits could pass once more.", nil, nil)
 )
 
 // asked collects them.
 type asked struct{ *Metrics }
 
 func (m asked) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered} {
+	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied} {
 		to <- d
 	}
 	for _, d := range ways() {
@@ -102,6 +104,7 @@ func (m asked) Collect(to chan<- prometheus.Metric) {
 		s := ask.Shared()
 		counter(descAsked, s.Asked)
 		counter(descRemembered, s.Remembered)
+		counter(descEmptied, s.Emptied)
 	}
 	ask.collectWays(to)
 	policy := func(d [4]*prometheus.Desc, p PolicyState) {
