@@ -39,7 +39,7 @@ type ruling struct {
 
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, match weir.Match, a access) {
 	if match.Limiter() == nil {
-		m.pass(r, match)
+		m.pass(w, r, match)
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -54,6 +54,9 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		WriteError(w, http.StatusInternalServerError, "internal", "This request could not be judged.")
 		return
 	}
+	if m.options.Judged != nil {
+		m.options.Judged(w, &u.caller)
+	}
 	if u.answer.Status != 0 {
 		x.refuse(r.Method)
 		return
@@ -63,13 +66,16 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 }
 
 // pass notes a request that no limiter covers. What is only tried out may cover it all the same.
-func (m *Middleware) pass(r *http.Request, match weir.Match) {
+func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, match weir.Match) {
 	if match.Beside() {
 		u := m.rulings.Get().(*ruling)
 		u.request.Request = r
 		m.options.Identity.Start(&u.caller, &u.request)
 		// Nothing can be wrong with a request that spends what its limiters say, and this one has none.
 		_ = m.decider.DecideInto(r.Context(), &weir.Request{Keys: &u.caller, Match: match, Scratch: &u.scratch}, &u.answer.Decision)
+		if m.options.Judged != nil {
+			m.options.Judged(w, &u.caller)
+		}
 		u.request.Request = nil
 		m.rulings.Put(u)
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
+	endian "encoding/binary" // "binary" is a name of the tests
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +14,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
+	"unsafe"
+
+	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/denial"
@@ -22,6 +28,7 @@ import (
 type denials struct {
 	*denial.Sealer
 	shared func() []byte          // the secret of all nodes that share a store; nil: there is none
+	agents func() []byte          // keys the hashes of agents in the access log; nil: the data directory's key does
 	policy atomic.Pointer[string] // the version of the one in force
 }
 
@@ -53,7 +60,32 @@ func (d *denials) open(f *serveFlags, p weir.Policy, log *slog.Logger, o *gatewa
 		return no(err, "")
 	}
 	o.Denial = d.ID
-	return nil
+	o.AgentHash, err = d.agentHash(secret)
+	return err
+}
+
+// agentLabel is what the key of agents in the access log is derived by.
+const agentLabel = "agents in the access log"
+
+// agentHash returns the keyed hash of agents in the access log (D18). It is the same on all nodes that share a store, else for as
+// long as the data directory keeps its key, so that a log can be replayed. kept is that directory's key.
+func (d *denials) agentHash(kept func() []byte) (func(agent string) (uint64, bool), error) {
+	secret := d.agents
+	if secret == nil {
+		key, err := hkdf.Key(sha256.New, kept(), nil, "weir "+agentLabel, 16)
+		if err != nil {
+			return nil, fmt.Errorf("derive the key of agents in the access log: %w", err)
+		}
+		secret = func() []byte { return key }
+	}
+	return func(agent string) (uint64, bool) {
+		key := secret()
+		if len(key) < 16 { // a shared store that has not told its secret yet
+			return 0, false
+		}
+		bytes := unsafe.Slice(unsafe.StringData(agent), len(agent)) // read only
+		return siphash.Hash(endian.LittleEndian.Uint64(key), endian.LittleEndian.Uint64(key[8:]), bytes), true
+	}, nil
 }
 
 // under hears which policy is in force.

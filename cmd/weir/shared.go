@@ -60,7 +60,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	}
 	e.storeLine = sharedLine(at, state, f.memory)
 	e.degraded = func() error { return e.storeTrouble(store) }
-	e.denials.shared = store.Secret(denialLabel)
+	e.denials.shared, e.denials.agents = store.Secret(denialLabel), store.Secret(agentLabel)
 	return store, nil
 }
 

@@ -17,6 +17,8 @@
 //	pairs.go      weir's own text
 //	request.go    a request line, and the escapes in which logs write
 //	stamp.go      times
+//	own.go        lines of Weir's own log that are no requests
+//	direction.go  files that are newest first
 //	wrong.go      why a line cannot be read
 package accesslog
 
@@ -31,8 +33,14 @@ type Line struct {
 	Peer      []byte // the client's address as it is logged, with or without a port
 	Method    []byte // empty where the log holds no readable request line (a handshake, a time-out)
 	Target    []byte // as it came: path and query, escapes and all
-	UserAgent []byte // nil where the format has none or the client sent none
+	UserAgent []byte // nil if the format has none or the client sent none: TellsAgent says which
+	Agent     []byte // the keyed hash of the agent, which Weir's own log has of requests that were counted by agent; else nil
 	Status    int    // 0 where the format has none
+
+	// TellsAgent says that the log tells by which User-Agent, or Agent, the request came, also if that was none. A text format tells
+	// it if it has a place for it. A line of JSON without the member tells it if a line before it in the file, or one of those that
+	// the format was told by, has the member: then the server leaves it out if the client sent none.
+	TellsAgent bool
 
 	File   int   // index into Options.Files
 	Number int64 // of the line in its file, from 1

@@ -78,7 +78,7 @@ func (c *clf) parse(b []byte, r *record) error {
 	if c.shape != traefik { // which escapes nothing
 		p.agent = unescape(p.agent)
 	}
-	r.UserAgent = given(p.agent)
+	r.UserAgent, r.TellsAgent = given(p.agent), c.shape != common
 	return nil
 }
 

@@ -20,23 +20,25 @@ type format struct {
 	name string
 	// begun: the time is when the request began, though the line is written when it has ended.
 	begun bool
+	// omits: a line leaves the User-Agent out if the client sent none.
+	omits bool
 	open  func(fields []string) parser
 }
 
 // formats are those that have names, what is told by more before what is told by less.
 var formats = []format{
-	{"traefik", true, func(fields []string) parser { return newCLF(traefik, fields) }},
-	{"vhost_combined", false, func(fields []string) parser { return newCLF(vhost, fields) }},
-	{"combined", false, func(fields []string) parser { return newCLF(combined, fields) }},
-	{"common", false, func(fields []string) parser { return newCLF(common, fields) }},
-	{"istio", true, envoy(istioText)},
-	{"envoy", true, envoy(envoyText)},
-	{"weir", true, func(fields []string) parser { return newPairs(fields) }},
-	{"caddy", true, objects(&caddyShape)},
-	{"traefik-json", true, objects(&traefikShape)},
-	{"envoy-json", true, objects(&envoyShape)},
-	{"weir-json", true, objects(&weirShape)},
-	{"nginx-json", true, objects(&nginxShape)},
+	{"traefik", true, false, func(fields []string) parser { return newCLF(traefik, fields) }},
+	{"vhost_combined", false, false, func(fields []string) parser { return newCLF(vhost, fields) }},
+	{"combined", false, false, func(fields []string) parser { return newCLF(combined, fields) }},
+	{"common", false, false, func(fields []string) parser { return newCLF(common, fields) }},
+	{"istio", true, false, envoy(istioText)},
+	{"envoy", true, false, envoy(envoyText)},
+	{"weir", true, false, func(fields []string) parser { return newPairs(fields) }},
+	{"caddy", true, true, objects(&caddyShape)},
+	{"traefik-json", true, true, objects(&traefikShape)},
+	{"envoy-json", true, true, objects(&envoyShape)},
+	{"weir-json", true, false, objects(&weirShape)},
+	{"nginx-json", true, true, objects(&nginxShape)},
 }
 
 func objects(s *shape) func(fields []string) parser {

@@ -26,6 +26,7 @@ const (
 	roleQuery
 	roleStatus
 	roleAgent
+	roleHash // of the agent
 	roleMark // present in this shape and in no other
 	roles
 )
@@ -36,6 +37,7 @@ type shape struct {
 	paths [roles][]string
 	took  func(b []byte) (ns int64, ok bool) // reads roleTook; nil: the format has none
 	bytes bool                               // \u00HH is a byte, not a character
+	own   bool                               // Weir's: the file has other lines than those of requests, too
 }
 
 // The names are those that the servers' documentation gives; of nginx, whose log_format has any names at all, its variables and what
@@ -90,8 +92,9 @@ var (
 		roleMethod: {"method"},
 		roleTarget: {"path"},
 		roleStatus: {"status"},
+		roleHash:   {"agent"},
 		roleMark:   {"outcome"},
-	}, bytes: true}
+	}, bytes: true, own: true}
 )
 
 // A branch is a value of which something is wanted: itself, or what it holds.
@@ -103,15 +106,17 @@ type branch struct {
 // An object reads JSON lines of one shape. A line must be one whole object as RFC 8259 has it, and a name that an object has twice
 // makes it malformed: readers differ in which they take. Bytes that are no UTF-8 stay as they are.
 type object struct {
-	shape  *shape
-	clock  clock
-	root   branch
-	first  [roles + 1]int // of each role's slots; those of Options.Fields follow
-	fields int            // first slot of each of Options.Fields: two each
-	values [][]byte
+	shape   *shape
+	clock   clock
+	root    branch
+	first   [roles + 1]int // of each role's slots; those of Options.Fields follow
+	fields  int            // first slot of each of Options.Fields: two each
+	message int            // first slot of what a line of ownLines has
+	values  [][]byte
 
 	decoder *jsontext.Decoder
 	options []jsontext.Options
+	own     ownLines
 	text    bytes.Buffer
 	line    []byte
 	name    []byte
@@ -126,8 +131,12 @@ func newObject(s *shape, fields []string) *object {
 			o.want(strings.Split(path, "."))
 		}
 	}
+	o.message = len(o.values)
+	for _, name := range []string{"level", "msg", "lines"} {
+		o.want([]string{name})
+	}
 	o.fields = len(o.values)
-	o.first[roles] = o.fields
+	o.first[roles] = o.message
 	for _, path := range fields {
 		o.want(strings.Split(path, "."))
 		o.want([]string{path}) // a name with points in it
@@ -154,8 +163,14 @@ func (o *object) want(path []string) {
 func (o *object) has(string) bool { return true }
 
 func (o *object) parse(b []byte, r *record) error {
+	if o.shape.own && o.own.banner(b) {
+		return &ownLine{}
+	}
 	if err := o.read(b); err != nil {
 		return err
+	}
+	if o.shape.own && o.value(roleMark) == nil && o.value(roleBegun) != nil && o.values[o.message] != nil && o.values[o.message+1] != nil {
+		return newOwnLine(o.written(o.message+1), o.written(o.message+2))
 	}
 	if o.shape.paths[roleMark] != nil && o.value(roleMark) == nil {
 		return fmt.Errorf("no request: it has no value %q", o.shape.paths[roleMark][0])
@@ -182,6 +197,7 @@ func (o *object) parse(b []byte, r *record) error {
 	}
 	r.Time, r.Status = at, status
 	r.Peer, r.UserAgent = lastOf(o.plain(o.value(rolePeer))), o.plain(o.value(roleAgent))
+	r.Agent, r.TellsAgent = o.plain(o.value(roleHash)), o.present(roleAgent) || o.present(roleHash)
 	r.Method, r.Target = o.request(r)
 	return nil
 }

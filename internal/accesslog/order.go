@@ -168,7 +168,7 @@ func (o *order) held(f func(r *record)) {
 
 // values calls f for every value that the record's line has.
 func (r *record) values(f func(value *[]byte)) {
-	for _, value := range [...]*[]byte{&r.Peer, &r.Method, &r.Target, &r.UserAgent} {
+	for _, value := range [...]*[]byte{&r.Peer, &r.Method, &r.Target, &r.UserAgent, &r.Agent} {
 		f(value)
 	}
 	for i := range r.extra {

@@ -7,13 +7,19 @@ import (
 )
 
 // pairKeys are the keys of a line of weir's own text.
-var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted"}
+var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted", "agent"}
+
+// messageKeys are the keys of its lines that are no requests.
+var messageKeys = []string{"level", "msg", "lines"}
 
 // pairs reads lines of weir's own text: key=value, with quotes where a value needs them.
 type pairs struct {
 	clock  clock
 	fields []int // index into pairKeys of each of Options.Fields, or -1
-	values [12][]byte
+	own    ownLines
+
+	values  [13][]byte // by pairKeys
+	message [3][]byte  // by messageKeys
 }
 
 func newPairs(fields []string) *pairs {
@@ -27,8 +33,14 @@ func newPairs(fields []string) *pairs {
 func (p *pairs) has(field string) bool { return slices.Contains(pairKeys, field) }
 
 func (p *pairs) parse(b []byte, r *record) error {
+	if p.own.banner(b) {
+		return &ownLine{}
+	}
 	if err := p.split(b); err != nil {
 		return err
+	}
+	if p.values[2] == nil && p.message[0] != nil && p.message[1] != nil {
+		return newOwnLine(p.message[1], p.message[2])
 	}
 	for i, name := range pairKeys[:5] {
 		if p.values[i] == nil {
@@ -49,15 +61,18 @@ func (p *pairs) parse(b []byte, r *record) error {
 		}
 	}
 	r.Time, r.Status, r.Peer = at, status, p.values[1]
+	r.Agent, r.TellsAgent = p.values[12], p.values[12] != nil
 	if method, target := unescapeBytes(p.values[2]), unescapeBytes(p.values[3]); isMethod(method) && len(target) > 0 {
 		r.Method, r.Target = method, target
 	}
 	return nil
 }
 
-// split cuts a line into the values of its keys, of which none may come twice.
+// split cuts a line into the values of its keys, of which those of a request may not come twice.
 func (p *pairs) split(b []byte) error {
 	clear(p.values[:])
+	clear(p.message[:])
+	twice := ""
 	for len(b) > 0 {
 		equals := bytes.IndexByte(b, '=')
 		if equals <= 0 {
@@ -83,15 +98,23 @@ func (p *pairs) split(b []byte) error {
 			}
 			b = b[1:]
 		}
+		for i, name := range messageKeys {
+			if string(key) == name {
+				p.message[i] = value
+			}
+		}
 		for i, name := range pairKeys {
 			if string(key) != name {
 				continue
 			}
 			if p.values[i] != nil {
-				return fmt.Errorf("%s= comes twice", name)
+				twice = name
 			}
 			p.values[i] = value
 		}
+	}
+	if twice != "" && p.message[0] == nil {
+		return fmt.Errorf("%s= comes twice", twice)
 	}
 	return nil
 }

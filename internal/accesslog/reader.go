@@ -39,6 +39,8 @@ type Reader struct {
 	bytes      atomic.Int64
 	read       atomic.Int64
 	malformed  atomic.Int64
+	own        atomic.Int64
+	dropped    atomic.Int64
 	outOfOrder atomic.Int64
 	disorder   atomic.Int64
 }
@@ -50,6 +52,8 @@ type Stats struct {
 	Lines int64 // read, the malformed among them; blank ones are none
 
 	Malformed  int64
+	Own        int64         // lines of Weir's own log that are no requests, such as when it starts and stops
+	Dropped    int64         // requests that Weir's own log says are missing in it
 	OutOfOrder int64         // lines that came after a later one
 	Disorder   time.Duration // the longest by which one did
 
@@ -245,6 +249,8 @@ func (r *Reader) Stats() Stats {
 		Total:      r.total,
 		Lines:      r.read.Load(),
 		Malformed:  r.malformed.Load(),
+		Own:        r.own.Load(),
+		Dropped:    r.dropped.Load(),
 		OutOfOrder: r.outOfOrder.Load(),
 		Disorder:   time.Duration(r.disorder.Load()),
 		Formats:    slices.Clone(r.formats),

@@ -33,6 +33,8 @@ type source struct {
 	order  order
 	head   int64 // the time of the earliest line that waits
 	latest int64 // of the times believed; before the first the least there is
+	way    direction
+	agents bool // a line has had a User-Agent, so that one without it says that there was none
 	doubts doubts
 	begin  [shown]byte // of the line that is being read, as it stands
 	ended  bool
@@ -91,12 +93,12 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	if err := s.start(twice); err != nil {
 		return false, fmt.Errorf("read %s: %w", s.name, err)
 	}
-	first := int64(0)
+	var told toldFormat
 	var seen []sampled
 	for _, most := range []int{firstSample, lastSample} {
 		more := sampling(&s.lines, most-len(seen))
 		seen = append(seen, more.lines...)
-		if s.format, first = choose(seen, choices, s.r.o.Fields); s.format != nil {
+		if told = choose(seen, choices, s.r.o.Fields); told.requests > 0 {
 			break
 		}
 		if more.err != nil && !errors.Is(more.err, io.EOF) {
@@ -106,6 +108,8 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	if len(seen) == 0 {
 		return false, nil
 	}
+	first := told.first
+	s.format, s.agents = told.format, told.agents
 	switch {
 	case s.format != nil:
 	case len(choices) > 1:
@@ -137,30 +141,54 @@ func (s *source) unknown(seen []sampled) error {
 		s.name, len(seen), strings.Join(Formats()[1:], ", "), line, cut)
 }
 
-// choose returns the format that most of the lines have, and the earliest time of these; nil if they have none.
-func choose(seen []sampled, choices []format, fields []string) (best *format, first int64) {
-	most := 0
+// A toldFormat is what the beginning of a file tells.
+type toldFormat struct {
+	format   *format // nil: no line has one that is known
+	requests int     // lines that it fits
+	own      int     // lines of a server about itself
+	first    int64   // the earliest time of the requests
+	agents   bool    // one of them has a User-Agent
+}
+
+// choose returns the format that most of the lines have. Lines of a server about itself tell only if there are no others.
+func choose(seen []sampled, choices []format, fields []string) (best toldFormat) {
 	var text []byte // a copy, as parsers change what they read
 	for i := range choices {
 		p := choices[i].open(fields)
 		var r record
-		fits, earliest := 0, int64(0)
+		told := toldFormat{format: &choices[i]}
 		for _, line := range seen {
 			r.reset()
 			r.ready(len(fields))
 			text = append(text[:0], line.text...)
-			if line.err != nil || p.parse(trimmed(text), &r) != nil {
+			if line.err != nil {
 				continue
 			}
-			if fits++; fits == 1 || r.Time < earliest {
-				earliest = r.Time
+			if err := p.parse(trimmed(text), &r); err != nil {
+				if isOwn(err) {
+					told.own++
+				}
+				continue
 			}
+			if told.requests++; told.requests == 1 || r.Time < told.first {
+				told.first = r.Time
+			}
+			told.agents = told.agents || r.TellsAgent
 		}
-		if fits > most {
-			best, most, first = &choices[i], fits, earliest
+		if told.requests > best.requests || told.requests == best.requests && told.own > best.own {
+			best = told
 		}
 	}
-	return best, first
+	if best.requests == 0 {
+		best.first = math.MinInt64 / 2 // what follows may be of any time
+	}
+	return best
+}
+
+// isOwn reports whether a line is no request because the server speaks of itself in it.
+func isOwn(err error) bool {
+	_, own := err.(*ownLine)
+	return own
 }
 
 // openFirst opens the file and reports whether that can be done twice.
@@ -338,8 +366,24 @@ func (s *source) read() {
 	begins := copy(s.begin[:], line.text)
 	if err := s.parser.parse(line.text, rec); err != nil {
 		s.order.drop(i)
-		s.malformed(&line, err)
+		if own, ok := err.(*ownLine); ok {
+			s.r.read.Add(1)
+			s.r.own.Add(1)
+			s.r.dropped.Add(own.dropped)
+		} else {
+			s.malformed(&line, err)
+		}
 		return
+	}
+	if s.way.note(rec.Time, s.slack); s.way.backwards(false) {
+		s.order.drop(i)
+		s.end(ErrNewestFirst)
+		return
+	}
+	if rec.TellsAgent {
+		s.agents = true
+	} else if s.agents && s.format.omits {
+		rec.TellsAgent = true
 	}
 	rec.File, rec.Number, rec.size, rec.in = s.file, line.number, len(line.text), in
 	if in != nil {
@@ -404,6 +448,9 @@ func (s *source) malformed(line *sampled, reason error) {
 // end notes that the file is read, and closes it.
 func (s *source) end(err error) {
 	s.ended = true
+	if errors.Is(err, io.EOF) && s.way.backwards(true) {
+		err = ErrNewestFirst
+	}
 	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		s.err = fmt.Errorf("read %s, line %d: %w", s.name, s.lines.number+1, err)
 	}

@@ -140,6 +140,7 @@ type entry struct {
 	bytes    int64
 	duration time.Duration
 	limiter  string
+	agent    agentHash
 	outcome  httplimit.Outcome
 	host     string
 	proto    string
@@ -218,6 +219,9 @@ func (e *entry) appendText(b []byte, stamp string) []byte {
 	if e.limiter != "" {
 		b = append(append(b, " limiter="...), e.limiter...)
 	}
+	if e.agent.known {
+		b = e.agent.append(append(b, " agent="...))
+	}
 	b = append(append(b, " outcome="...), e.outcome.String()...)
 	b = appendTextValue(append(b, " host="...), e.host)
 	b = append(append(b, " proto="...), e.proto...)
@@ -240,6 +244,9 @@ func (e *entry) appendJSON(b []byte, stamp string) []byte {
 	if e.limiter != "" {
 		b = append(append(append(b, `,"limiter":"`...), e.limiter...), '"')
 	}
+	if e.agent.known {
+		b = append(e.agent.append(append(b, `,"agent":"`...)), '"')
+	}
 	b = append(append(b, `,"outcome":"`...), e.outcome.String()...)
 	b = appendEscaped(append(b, `","host":"`...), e.host, maxText)
 	b = append(append(append(b, `","proto":"`...), e.proto...), '"')
@@ -247,6 +254,14 @@ func (e *entry) appendJSON(b []byte, stamp string) []byte {
 		b = append(b, `,"aborted":true`...)
 	}
 	return append(b, '}', '\n')
+}
+
+// append appends the hash in 16 hexadecimal digits.
+func (a agentHash) append(b []byte) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		b = append(b, hexDigits[a.hash>>shift&15])
+	}
+	return b
 }
 
 // maxText is the most bytes of one value that a line shows.

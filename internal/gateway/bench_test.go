@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -125,7 +126,19 @@ func benchmarkProxy(b *testing.B, pool httputil.BufferPool) {
 	hammer(b, l.Addr().String())
 }
 
-func BenchmarkGateway(b *testing.B) {
+func BenchmarkGateway(b *testing.B) { benchmarkGateway(b, nil) }
+
+// BenchmarkGatewayByAgent is BenchmarkGateway where each request is counted by agent, and the access log has its hash.
+func BenchmarkGatewayByAgent(b *testing.B) {
+	key, err := weir.ParseKey("ip+agent")
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmarkGateway(b, key)
+}
+
+// benchmarkGateway measures with the test policy, its windows counting by key if there is one.
+func benchmarkGateway(b *testing.B, key weir.Key) {
 	target := trivialUpstream(b)
 	resolver, err := identity.New(identity.Options{})
 	if err != nil {
@@ -134,9 +147,13 @@ func BenchmarkGateway(b *testing.B) {
 	access := NewAccessLog(io.Discard, LogText, nil)
 	p := testPolicy(b)
 	for i := range p.Limiters {
-		p.Limiters[i].Windows[0].Limit = 1<<31 - 1 - int64(i)
+		w := &p.Limiters[i].Windows[0]
+		w.Limit = 1<<31 - 1 - int64(i)
+		if key != nil {
+			w.Key = key
+		}
 	}
-	g, err := New(Options{Decider: testDecider(b, p), Identity: resolver, Upstream: target, AccessLog: access, Log: slog.New(slog.DiscardHandler)})
+	g, err := New(Options{Decider: testDecider(b, p), Identity: resolver, Upstream: target, AccessLog: access, AgentHash: fakeHash, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

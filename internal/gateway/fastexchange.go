@@ -137,6 +137,7 @@ func (x *fastExchange) end(more *bool) {
 	}
 	if x.path != "" && c.engine.options.AccessLog != nil {
 		x.client = x.caller.Addr()
+		x.noteAgent(&c.engine.options, &x.caller)
 		x.addTo(c.engine.options.AccessLog, x.over)
 	}
 }

@@ -126,6 +126,7 @@ func New(o Options) (*Gateway, error) {
 		Credentials: o.Credentials,
 		Denial:      o.Denial,
 		Observe:     o.Observe,
+		Judged:      g.judged,
 	}); err != nil {
 		return nil, fmt.Errorf("new gateway: %w", err)
 	}
@@ -241,6 +242,13 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 	default:
 		x.coverBy(choice.Match)
 		g.limit.Serve(x, r, choice.Match, g.backend)
+	}
+}
+
+// judged notes the agent that a request was counted by, for the access log. w is the exchange that the limiter was given.
+func (g *Gateway) judged(w http.ResponseWriter, c *identity.Caller) {
+	if x, ok := w.(*exchange); ok {
+		x.noteAgent(&g.options, c)
 	}
 }
 

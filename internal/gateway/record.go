@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
 )
 
 // A record is what the access log will say of one request, whichever engine serves it.
@@ -20,9 +21,10 @@ type record struct {
 
 	client  netip.Addr
 	limiter string // empty: none
-	reached bool   // the limiter let the request through to the backend
-	aborted bool   // the answer ends early, and the connection with it
-	gone    bool   // the client went away before there was an answer
+	agent   agentHash
+	reached bool // the limiter let the request through to the backend
+	aborted bool // the answer ends early, and the connection with it
+	gone    bool // the client went away before there was an answer
 }
 
 // statusGone is what the access log says of a client that went away before the answer, as others do.
@@ -32,6 +34,22 @@ const statusGone = 499
 func (r *record) coverBy(m weir.Match) {
 	if l := m.Limiter(); l != nil {
 		r.limiter = l.Name
+	}
+}
+
+// An agentHash is the keyed hash of an agent, if that is known.
+type agentHash struct {
+	hash  uint64
+	known bool
+}
+
+// noteAgent keeps the hash of the caller's agent if a limiter has asked for it, and the access log wants it.
+func (r *record) noteAgent(o *Options, c *identity.Caller) {
+	if o.AccessLog == nil || o.AgentHash == nil {
+		return
+	}
+	if agent, asked := c.AskedAgent(); asked {
+		r.agent.hash, r.agent.known = o.AgentHash(agent)
 	}
 }
 
@@ -63,6 +81,7 @@ func (r *record) addTo(l *AccessLog, over time.Time) {
 		bytes:    r.written,
 		duration: over.Sub(r.start),
 		limiter:  r.limiter,
+		agent:    r.agent,
 		outcome:  r.outcome(),
 		host:     r.host,
 		proto:    r.proto,

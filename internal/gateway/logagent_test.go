@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// fakeHash stands for the keyed hash, which cmd/weir makes.
+func fakeHash(agent string) (uint64, bool) {
+	hash := uint64(14695981039346656037)
+	for i := range len(agent) {
+		hash = (hash ^ uint64(agent[i])) * 1099511628211
+	}
+	return hash, true
+}
+
+// agentPolicy counts /by/agent* by agent, two requests of each, /by/address* by address, and tries /tried* out by agent.
+func agentPolicy(t testing.TB) weir.Policy {
+	t.Helper()
+	limiter := func(name, route, window string) weir.Limiter {
+		r, err := weir.ParseRoute(route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := weir.ParseWindow(window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return weir.Limiter{Name: name, Routes: []weir.Route{r}, Windows: []weir.Window{w}}
+	}
+	tried := limiter("tried", "/tried*", "1 per hour by agent")
+	tried.Mode = weir.Shadow
+	return weir.Policy{Limiters: []weir.Limiter{limiter("a", "/by/agent*", "2 per hour by ip+agent"), limiter("b", "/by/address*", "9 per hour by ip"), tried}}
+}
+
+// An access log names the agent by its hash where a limiter has asked for it, also where the request was refused, whichever engine
+// serves. It asks nobody by itself, so a body is not read for it.
+func TestTheAccessLogHasTheHashOfAnAgentThatWasCountedBy(t *testing.T) {
+	o := newOrigin(t, func(s *served) {
+		for r := s.request(); r != nil; r = s.request() {
+			_, _ = io.Copy(io.Discard, r.Body)
+			s.answers("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	e := open(t, nil, func(opts *Options) {
+		o.use(opts)
+		opts.Decider, opts.AgentHash = testDecider(t, agentPolicy(t)), fakeHash
+	})
+	body := `{"agent_id":"demo"}`
+	for range 3 { // the third is refused
+		e.send("POST /by/agent/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nUser-Agent: curl\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n" + body)
+	}
+	e.ask("GET /by/agent/2", "User-Agent: curl")
+	e.ask("GET /by/agent/3")
+	e.ask("GET /by/address", "User-Agent: curl")
+	e.ask("GET /nowhere", "User-Agent: curl")
+	e.ask("GET /tried", "User-Agent: curl")
+	e.stop()
+	got := map[string][]string{}
+	for line := range strings.Lines(e.access.String()) {
+		_, path, _ := strings.Cut(line, " path=")
+		path, _, _ = strings.Cut(path, " ")
+		_, agent, _ := strings.Cut(line, " agent=")
+		agent, _, _ = strings.Cut(agent, " ")
+		got[path] = append(got[path], agent)
+	}
+	hash := func(agent string) string {
+		sum, _ := fakeHash(agent)
+		return string(agentHash{sum, true}.append(nil))
+	}
+	for path, want := range map[string]string{
+		"/by/agent/1": strings.Join([]string{hash("demo"), hash("demo"), hash("demo")}, " "),
+		"/by/agent/2": hash("curl"), "/by/agent/3": hash(""), "/by/address": "", "/nowhere": "", "/tried": hash("curl"),
+	} {
+		if strings.Join(got[path], " ") != want {
+			t.Errorf("%s: %q, want %s", path, got[path], want)
+		}
+	}
+	if log := e.access.String(); strings.Contains(log, "demo") || strings.Contains(log, "curl") || !strings.Contains(log, "outcome=refused") {
+		t.Errorf("access log:\n%s", log)
+	}
+}
+
+// An agent whose key is not known yet, or whose hash nobody makes, is not in the log.
+func TestAnAgentWithoutAKeyIsNotLogged(t *testing.T) {
+	for _, hash := range []func(string) (uint64, bool){nil, func(string) (uint64, bool) { return 0, false }} {
+		e := open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
+			o.Decider, o.AgentHash = testDecider(t, agentPolicy(t)), hash
+		})
+		e.ask("GET /by/agent/2", "User-Agent: curl")
+		e.stop()
+		if log := e.access.String(); !strings.Contains(log, "limiter=a outcome") {
+			t.Errorf("access log %q", log)
+		}
+	}
+}
+
+func TestALineWithAnAgentSaysItInBothFormats(t *testing.T) {
+	e := sampleEntry
+	e.agent = agentHash{0x0123456789abcdef, true}
+	for format, want := range map[LogFormat]string{
+		LogText: " limiter=widget-leads agent=0123456789ABCDEF outcome=admitted ",
+		LogJSON: `,"limiter":"widget-leads","agent":"0123456789ABCDEF","outcome":"admitted",`,
+	} {
+		if got := logged(t, format, e); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s in it", got, want)
+		}
+	}
+}
+
+// Whoever logs an agent pays for its hash and 23 bytes of a line, and for no memory.
+func TestAnAgentInTheLogAllocatesNothing(t *testing.T) {
+	l := NewAccessLog(discard{}, LogText, nil)
+	defer l.Close()
+	e := sampleEntry
+	e.agent = agentHash{0x0123456789abcdef, true}
+	l.add(&e)
+	if n := testing.AllocsPerRun(1000, func() { l.add(&e) }); n > 0 {
+		t.Errorf("%v allocations a line", n)
+	}
+}
