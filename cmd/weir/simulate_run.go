@@ -221,6 +221,9 @@ func (s *simulation) read(ctx context.Context, reader *accesslog.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if errors.Is(err, accesslog.ErrNewestFirst) {
+			return err
+		}
 		if err != nil {
 			return plainly(err)
 		}
@@ -244,7 +247,7 @@ func (s *simulation) report(reader *accesslog.Reader) (*replay.Report, error) {
 	}
 	stats := reader.Stats()
 	r.Log.Files, r.Log.Formats = s.logs, stats.Formats
-	r.Log.Lines, r.Log.Malformed = stats.Lines, stats.Malformed
+	r.Log.Lines, r.Log.Malformed, r.Log.Own, r.Log.Dropped = stats.Lines, stats.Malformed, stats.Own, stats.Dropped
 	r.Log.Examples = append([]replay.BadLine{}, s.malformed...)
 	return r, nil
 }
@@ -262,8 +265,8 @@ func tableWidth(w io.Writer) int {
 // A simulationJSON is what weir simulate --json prints.
 type simulationJSON struct {
 	*replay.Report
+	Verdict string            `json:"verdict"` // in a sentence
 	Gates   []reports.Verdict `json:"gates"`
-	Partial string            `json:"partial,omitempty"` // why not all was read; empty: all was
 }
 
 // conclude prints what came out, and returns what the command ends with. ended says why not all was read; nil: it was.
@@ -275,6 +278,12 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 	}
 	if ended == nil && r.Log.Requests == 0 {
 		return s.nothing(r)
+	}
+	if errors.Is(ended, accesslog.ErrNewestFirst) {
+		return no(ended, "reverse it first, such as: tac LOG | weir simulate - (zcat LOG | tac, if it is compressed)")
+	}
+	if ended != nil {
+		r.Partial = ended.Error()
 	}
 	missing := s.missing()
 	for _, key := range missing {
@@ -290,7 +299,10 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 	if len(missing) > 0 {
 		failAll(verdicts, "no line has a field that --key names")
 	}
-	if disordered(r) {
+	if r.Log.Dropped > 0 {
+		failAll(verdicts, "requests are missing in the log, as it says itself")
+	}
+	if reports.Disordered(r) {
 		failAll(verdicts, "more than 0.1 % of the requests came out of order, and were counted at a wrong time")
 	}
 	if err := s.print(cmd.OutOrStdout(), r, verdicts, ended); err != nil {
@@ -331,6 +343,8 @@ func (s *simulation) nothing(r *replay.Report) error {
 	case len(s.malformed) > 0:
 		bad := s.malformed[0]
 		hint = fmt.Sprintf("--format says how its lines look; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
+	case r.Log.Own > 0:
+		hint = "the server was asked nothing while it was written"
 	case r.Log.Without > 0:
 		hint = "its lines tell of connections without a request: handshakes, time-outs"
 	case r.Log.Lines > 0 && !(s.f.since.IsZero() && s.f.until.IsZero()):
@@ -348,10 +362,7 @@ func (s *simulation) print(out io.Writer, r *replay.Report, verdicts []reports.V
 	}
 	switch {
 	case bool(s.f.out):
-		y := simulationJSON{Report: r, Gates: verdicts}
-		if ended != nil {
-			y.Partial = ended.Error()
-		}
+		y := simulationJSON{Report: r, Verdict: reports.Sentence(r), Gates: verdicts}
 		return printSafely(out, y)
 	case s.f.html == "-" && ended == nil:
 		return reports.HTML(out, r, verdicts)
@@ -384,9 +395,11 @@ func judgeGates(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict, 
 		return no(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
 	case len(verdicts) > 0 && reports.Crowded(r):
 		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
-	case len(verdicts) > 0 && disordered(r):
+	case len(verdicts) > 0 && reports.Disordered(r):
 		return no(fmt.Errorf("no gate passes where more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
 			r.Log.OutOfOrder, count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
+	case len(verdicts) > 0 && r.Log.Dropped > 0:
+		return no(fmt.Errorf("no gate passes where requests are missing in the log: %d are, as it says itself", r.Log.Dropped), "replay a log that is whole: one that a faster disk took, or of another time")
 	case len(verdicts) > 0 && len(missing) > 0:
 		return no(fmt.Errorf("no gate passes where no line has the field of --key %s=%s", missing[0].source, missing[0].field), "name a field that the log has, or leave it out")
 	case failed > 0:
@@ -394,6 +407,3 @@ func judgeGates(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict, 
 	}
 	return nil
 }
-
-// disordered reports whether so many requests came later than --reorder makes good that the figures say little of the log.
-func disordered(r *replay.Report) bool { return r.Log.OutOfOrder > r.Log.Requests/1000 }

@@ -451,7 +451,9 @@ func (s *source) end(err error) {
 	if errors.Is(err, io.EOF) && s.way.backwards(true) {
 		err = ErrNewestFirst
 	}
-	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, ErrNewestFirst) {
+		s.err = fmt.Errorf("read %s: %w", s.name, err)
+	} else if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		s.err = fmt.Errorf("read %s, line %d: %w", s.name, s.lines.number+1, err)
 	}
 	s.err = errors.Join(s.err, s.shut())

@@ -130,7 +130,9 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		}
 		return c.Caller.AppendKey(dst, source)
 	case identity.Agent:
-		if !c.tells(placeAgent, c.sources.mapped[placeAgent]) {
+		if c.line.Agent != nil {
+			c.seen |= 1 << placeAgent
+		} else if !c.tells(placeAgent, c.sources.mapped[placeAgent]) {
 			if v, ok := c.Query("agent_id"); !ok || v == "" {
 				c.lacks |= 1 << placeAgent
 			}
@@ -243,7 +245,11 @@ func (c *caller) logged() []byte {
 func (c *caller) Header(name string) []string {
 	switch name {
 	case "X-Agent-Id":
-		return c.field(0, c.sources.mapped[placeAgent])
+		if lines := c.field(0, c.sources.mapped[placeAgent]); lines != nil || c.line.Agent == nil {
+			return lines
+		}
+		c.lines[0][0] = text(c.line.Agent)
+		return c.lines[0][:]
 	case "User-Agent":
 		if c.line.UserAgent == nil {
 			return nil

@@ -139,7 +139,7 @@ func TestWhatTheLogLacksIsTold(t *testing.T) {
 	line := logged("192.0.2.1", "-", "a", "-")
 	out := fromLog(t, Options{Policy: p, Forwarded: -1}, line, line)
 	want := []Lack{
-		{"agent", []string{"all"}, 2, "the User-Agent"},
+		{"agent", []string{"all"}, 2, ""}, // the format has no User-Agent
 		{"session", []string{"all"}, 2, "the address"},
 		{"tenant", []string{"all"}, 2, "the address"},
 	}
@@ -197,7 +197,7 @@ func TestCallersAreNamedInWords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.caller.start(r.resolver, &accesslog.Line{Peer: []byte(c.peer), UserAgent: []byte(c.agent)}, "")
+		r.caller.start(r.resolver, &accesslog.Line{Peer: []byte(c.peer), UserAgent: []byte(c.agent), TellsAgent: true}, "")
 		if got := string(r.namer.name(nil, key, &r.caller)); got != name {
 			t.Errorf("%q, want %q", got, name)
 		}

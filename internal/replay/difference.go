@@ -8,6 +8,7 @@ import (
 type changes struct {
 	refused  int64
 	admitted int64
+	unknown  int64
 	by       map[*limiter]*Differences // of the second policy; nil: no limiter of it
 	points   *points
 	worst    worst
@@ -20,6 +21,11 @@ func newChanges(r *Replay) *changes {
 // note compares what became of the present request, whose address e is.
 func (c *changes) note(r *Replay, e *entry, hash uint64) {
 	c.points.request(&r.timeline)
+	if r.lanes[0].verdict == unknown || r.lanes[1].verdict == unknown {
+		c.unknown++
+		c.of(r.lanes[1].covers).Unknown++
+		return
+	}
 	first, second := r.lanes[0].verdict == refused, r.lanes[1].verdict == refused
 	if first == second {
 		return
@@ -58,6 +64,7 @@ func (c *changes) difference(r *Replay) *Difference {
 	d := &Difference{
 		NewlyRefused:  c.refused,
 		NewlyAdmitted: c.admitted,
+		Unknown:       c.unknown,
 		NewlyTouched:  r.addresses.countOnly(touchedSecond, touched, touchedEither),
 		Freed:         r.addresses.countOnly(touched, touchedSecond, touchedEither),
 		Limiters:      []Differences{},

@@ -10,7 +10,7 @@ import (
 
 // lacks tells which sources the log does not have.
 func (r *Replay) lacks() []Lack {
-	out := []Lack{}
+	out := r.hidden()
 	for place, source := range r.sources.all {
 		if r.caller.seen>>place&1 != 0 {
 			continue // the log tells, and some callers have none
@@ -37,6 +37,28 @@ func (r *Replay) lacks() []Lack {
 		}
 	}
 	return out
+}
+
+// hidden tells of how many requests the agent is not known at all, if it is of any.
+func (r *Replay) hidden() []Lack {
+	lack := Lack{Source: identity.Agent}
+	for _, l := range r.lanes {
+		requests := int64(0)
+		for _, s := range l.ordered {
+			if s.hidden == 0 {
+				continue
+			}
+			requests += s.hidden
+			if !slices.Contains(lack.Limiters, s.rules.Name) {
+				lack.Limiters = append(lack.Limiters, s.rules.Name)
+			}
+		}
+		lack.Requests = max(lack.Requests, requests)
+	}
+	if lack.Requests == 0 {
+		return []Lack{}
+	}
+	return []Lack{lack}
 }
 
 // instead adds in words what a limiter counts requests by that lack a source.

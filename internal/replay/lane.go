@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/policyfile"
@@ -23,6 +24,7 @@ type lane struct {
 	now     int64 // the store's clock, in Unix nanoseconds
 	store   *memstore.Store
 	decider *weir.Decider
+	blind   *weir.Decider // of requests whose agent the log does not tell, see unknown.go; nil: no window counts by agent
 	pool    *pool
 	waiting *waiting // nil: refused requests are not sent again
 
@@ -34,11 +36,15 @@ type lane struct {
 	verdict  verdict
 	covers   *limiter // the present request; nil: none
 	tried    verdict  // what the limiters say of it that are tried out
+	unsure   bool     // blind decides it
+
+	triesAgents bool // a limiter in shadow counts by agent
 
 	requests  int64
 	unlimited int64
 	shadow    Shadow
 	refused   int64
+	unknown   int64
 	points    *points
 }
 
@@ -48,6 +54,7 @@ type verdict uint8
 const (
 	uncovered verdict = iota // no limiter that is enforced covers it
 	admitted
+	unknown // a window that counts by agent might have refused it
 	refused
 )
 
@@ -59,6 +66,8 @@ type limiter struct {
 	special  bool  // it makes a difference between callers
 	requests int64
 	refused  int64
+	unknown  int64 // requests that it admits, but for windows that cannot be judged
+	hidden   int64 // requests that such a window should have counted
 	points   *points
 	worst    worst
 	lacks    [maxSources]int64
@@ -68,8 +77,11 @@ type limiter struct {
 // A window is what one window of a limiter did.
 type window struct {
 	rules   *weir.Window
+	inBlind *weir.Window // the same of the blind decider
+	byAgent bool         // its key names the agent
 	per     uint32
 	refused int64
+	unknown int64           // requests whose agent is unknown, which it has not counted
 	peak    uint32          // of any caller
 	own     []weir.Override // as high as the window's own limit, so that a Standing does not tell who has one
 	callers callers
@@ -91,6 +103,10 @@ func (r *Replay) newLane(name string, p weir.Policy, memory int64) (*lane, error
 		_ = l.store.Close()
 		return nil, err
 	}
+	if err = l.openBlind(); err != nil {
+		_ = l.store.Close()
+		return nil, err
+	}
 	for i := range p.Limiters {
 		l.ordered = append(l.ordered, l.newLimiter(&p.Limiters[i]))
 	}
@@ -103,7 +119,7 @@ func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 	s.special = len(rules.Exempt)+len(rules.Overrides) > 0
 	for i := range rules.Windows {
 		w := &rules.Windows[i]
-		s.windows[i] = window{rules: w, per: uint32(w.Per / time.Second), callers: callers{pool: l.pool}}
+		s.windows[i] = window{rules: w, byAgent: w.Key.Uses(identity.Agent), per: uint32(w.Per / time.Second), callers: callers{pool: l.pool}}
 		for _, o := range rules.Overrides {
 			if o.Changes(w) && o.Limit == w.Limit {
 				s.windows[i].own = append(s.windows[i].own, o)
@@ -121,23 +137,38 @@ func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 	return s
 }
 
-// of returns what is known of a limiter of the decider's.
+// of returns what is known of a limiter of the decider's, or of the blind one's while that decides.
 func (l *lane) of(rules *weir.Limiter) *limiter {
 	s := l.limiters[rules]
 	if s == nil {
 		i := slices.IndexFunc(l.ordered, func(s *limiter) bool { return s.rules.Name == rules.Name })
 		s = l.ordered[i]
+		l.limiters[rules] = s
+		if l.unsure {
+			s.knowBlind(rules)
+			return s
+		}
 		s.rules = rules // the decider's own copy: its standings point into it
 		for i := range s.windows {
 			s.windows[i].rules = &rules.Windows[i]
 		}
-		l.limiters[rules] = s
 	}
 	return s
 }
 
+// knowBlind notes which windows are the limiter's in the blind decider: those that do not name the agent, in their order.
+func (s *limiter) knowBlind(rules *weir.Limiter) {
+	next := 0
+	for i := range s.windows {
+		if w := &s.windows[i]; !w.byAgent {
+			w.inBlind = &rules.Windows[next]
+			next++
+		}
+	}
+}
+
 // add judges the present request, and sends those again before it whose time has come.
-func (l *lane) add(choice *target.Choice) error {
+func (l *lane) add(choice, blind *target.Choice) error {
 	r := l.replay
 	if l.waiting != nil {
 		if err := l.waiting.until(r.now); err != nil {
@@ -147,6 +178,7 @@ func (l *lane) add(choice *target.Choice) error {
 	l.now, l.verdict, l.covers = r.now, uncovered, nil
 	l.requests++
 	l.points.request(&r.timeline)
+	choice = l.sees(choice, blind)
 	rules := choice.Match.Limiter()
 	if rules == nil {
 		l.unlimited++
@@ -157,7 +189,7 @@ func (l *lane) add(choice *target.Choice) error {
 	l.tried = uncovered
 	request := weir.Request{Keys: &r.caller, Match: choice.Match, Scratch: &l.scratch}
 	r.caller.lacks = 0
-	if err := l.decider.DecideInto(context.Background(), &request, &l.decision); err != nil {
+	if err := l.judge().DecideInto(context.Background(), &request, &l.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: %w", l.name, err)
 	}
 	l.noteShadow()
@@ -171,6 +203,11 @@ func (l *lane) add(choice *target.Choice) error {
 	s := l.of(rules)
 	l.covers = s
 	s.count(r, &l.decision, l.scratch.Who)
+	if l.unsure && s.noteUnknown(&l.decision) {
+		l.verdict = unknown
+		l.unknown++
+		return nil
+	}
 	if l.decision.Allowed {
 		return nil
 	}
@@ -183,14 +220,25 @@ func (l *lane) add(choice *target.Choice) error {
 	return nil
 }
 
+// judge returns the decider of the present request.
+func (l *lane) judge() *weir.Decider {
+	if l.unsure {
+		return l.blind
+	}
+	return l.decider
+}
+
 // noteShadow counts the present request among those of all limiters that are tried out.
 func (l *lane) noteShadow() {
 	if l.tried == uncovered {
 		return
 	}
 	l.shadow.Requests++
-	if l.tried == refused {
+	switch l.tried {
+	case refused:
 		l.shadow.Refused++
+	case unknown:
+		l.shadow.Unknown++
 	}
 }
 
@@ -222,6 +270,9 @@ func (l *lane) shadowed(v weir.Shadowed) {
 		return key
 	})
 	r.caller.lacks = lacks
+	if l.unsure && s.noteUnknown(v.Decision) {
+		l.tried = max(l.tried, unknown)
+	}
 }
 
 // count notes one request of a limiter. who tells the bytes that a window counts the caller by.
@@ -239,6 +290,9 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 	for i := range standings {
 		of := &standings[i]
 		at := s.indexOf(of.Window)
+		if at < 0 {
+			continue
+		}
 		if i == 0 {
 			binding = at
 		}
@@ -266,14 +320,15 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 	})
 }
 
+// indexOf returns which window a standing is of; -1 for the one that a limiter has whose windows are all unknown.
 func (s *limiter) indexOf(w *weir.Window) int {
 	windows := s.windows
 	for i := range windows {
-		if windows[i].rules == w {
+		if windows[i].rules == w || windows[i].inBlind == w {
 			return i
 		}
 	}
-	return 0 // a standing is of one of them
+	return -1
 }
 
 // count notes what one request asked of the window, and returns its caller's entry.

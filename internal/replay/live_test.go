@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,10 +12,13 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dchest/siphash"
 	"pgregory.net/rapid"
 
 	"github.com/weirlimit/weir"
@@ -68,6 +72,64 @@ func TestALogThatTellsMoreIsJudgedAsItWasLiveToo(t *testing.T) {
 	})
 }
 
+// Weir's own log has the hash of the agent and no query, in both of its formats.
+func TestWeirsOwnLogIsJudgedAsItWasLive(t *testing.T) {
+	refused, byAgent := 0, 0
+	for name, format := range map[string]gateway.LogFormat{"weir": gateway.LogText, "weir-json": gateway.LogJSON} {
+		rapid.Check(t, func(t *rapid.T) {
+			p := drawPolicy(t, "ip+agent")
+			asked := drawTraffic(t, time.Millisecond)
+			for i := range asked {
+				asked[i].target = strings.TrimSuffix(asked[i].target, "?#") // unreadable for its query, which the log does not have
+			}
+			var log bytes.Buffer
+			access := gateway.NewAccessLog(&log, format, slog.New(slog.DiscardHandler))
+			live := serveLogged(t, p, asked, access)
+			if err := access.Close(); err != nil {
+				t.Fatal(err)
+			}
+			text, numbers := atTheirTimes(t, log.String(), asked, live)
+			got, out := replayed(t, Options{Policy: p, Against: &p, Forwarded: -1}, accesslog.Options{Stdin: strings.NewReader(text), Format: name})
+			moved := make(map[int64]judged, len(got))
+			for line, v := range got {
+				moved[numbers[line]] = v
+			}
+			compare(t, asked, live, moved, out)
+			if out.Policy.Unknown+out.Policy.Shadow.Unknown+out.Difference.Unknown > 0 {
+				t.Fatalf("%+v is unknown", out.Policy)
+			}
+			refused += int(out.Policy.Refused)
+			byAgent += strings.Count(text, "agent")
+		})
+	}
+	if refused < 500 || byAgent < 500 {
+		t.Errorf("%d requests were refused, %d had an agent: the traffic is too tame to tell", refused, byAgent)
+	}
+}
+
+var loggedTime = regexp.MustCompile(`^(time=|\{"time":")[0-9TZ:.-]+`)
+
+// atTheirTimes puts the times at which the requests were sent in place of those at which the gateway, which has the machine's clock,
+// has logged them. It returns which request, from 1, each line, from 1, is of.
+func atTheirTimes(t *rapid.T, log string, all []asked, live served) (text string, numbers map[int64]int64) {
+	numbers = make(map[int64]int64)
+	lines := slices.Collect(strings.Lines(log))
+	var b strings.Builder
+	for i, v := range live.verdicts {
+		if v.outcome == "400" { // the gateway has not seen it
+			continue
+		}
+		line := int64(len(numbers))
+		if int(line) == len(lines) {
+			t.Fatalf("%d lines are too few: %s", line, log)
+		}
+		at := time.Unix(noon, 0).Add(all[i].at).UTC().Format("2006-01-02T15:04:05.000Z")
+		b.WriteString(loggedTime.ReplaceAllString(lines[line], "${1}"+at))
+		numbers[line+1] = int64(i + 1)
+	}
+	return b.String(), numbers
+}
+
 // An asked is one request as it is sent.
 type asked struct {
 	at                     time.Duration
@@ -100,6 +162,11 @@ type served struct {
 
 // serve puts requests through a gateway, one after another, its store's clock at each one's time.
 func serve(t *rapid.T, p weir.Policy, all []asked, who ...identity.Options) served {
+	return serveLogged(t, p, all, nil, who...)
+}
+
+// serveLogged is serve with an access log, in which agents are named by a hash.
+func serveLogged(t *rapid.T, p weir.Policy, all []asked, access *gateway.AccessLog, who ...identity.Options) served {
 	var out served
 	now := time.Unix(noon, 0)
 	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: func() time.Time { return now }})
@@ -123,7 +190,8 @@ func serve(t *rapid.T, p weir.Policy, all []asked, who ...identity.Options) serv
 	var last judged
 	g, err := gateway.New(gateway.Options{
 		Decider: d, Identity: resolver, Log: slog.New(slog.DiscardHandler),
-		Backend: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		Backend:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		AccessLog: access, AgentHash: func(agent string) (uint64, bool) { return siphash.Hash(1, 2, []byte(agent)), true },
 		Observe: func(o httplimit.Observation) { last = judged{o.Limiter, o.Outcome.String()} },
 	})
 	if err != nil {

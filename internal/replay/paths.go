@@ -20,6 +20,7 @@ type paths struct {
 type remembered struct {
 	method, path []byte
 	choices      [2]target.Choice
+	blind        [2]target.Choice // of the lanes' blind deciders
 }
 
 // maxRemembered is the longest path that is.
@@ -78,6 +79,9 @@ func (r *Replay) chooseInto(to *remembered, asked *target.Request) {
 	}
 	for i, l := range r.lanes {
 		target.Choose(l.decider, asked, &to.choices[i])
+		if l.blind != nil {
+			target.Choose(l.blind, asked, &to.blind[i])
+		}
 	}
 }
 

@@ -7,13 +7,15 @@
 //   - An OPTIONS request on a surface is taken for a CORS preflight.
 //   - Nobody's credential can be verified: a session or a token is what a field of the log says it is, or there is none. So nobody is
 //     known to be answered 401 either, and all spend what everyone shares.
-//   - The agent is what the query or a field says, else the User-Agent: bodies are not logged.
+//   - The agent is what the query or a field says, else the User-Agent: bodies are not logged. If the log has none of these, windows
+//     that count by agent are unknown.
 //
 // Memory is bounded, whatever the log's length: see callers.go for what is forgotten then, and how the report says so.
 //
 //	replay.go      one line after another         lane.go       one policy
 //	paths.go       what counts it                 callers.go    what is remembered of each
 //	caller.go      who sent it                    worst.go      those who are named
+//	unknown.go     whose agent is not told
 //	peers.go       whom it has seen last
 //	wait.go        who waits, and is sent again   recommend.go  the lowest limit that touches few
 //	difference.go  what a second policy changes   report.go     what is told
@@ -75,6 +77,7 @@ type Verdict struct {
 	Kind     target.Kind
 	Limiter  string         // that is enforced and covers it; empty: none
 	Decision *weir.Decision // nil where no limiter covers it
+	Unknown  bool           // the log does not tell the agent, by which a window counts: that window is not in Decision
 }
 
 const (
@@ -217,7 +220,7 @@ func (r *Replay) Add(l *accesslog.Line) error {
 	r.log.Requests++
 	r.caller.start(r.resolver, l, query)
 	for i, lane := range r.lanes {
-		if err := lane.add(&chosen.choices[i]); err != nil {
+		if err := lane.add(&chosen.choices[i], &chosen.blind[i]); err != nil {
 			return err
 		}
 		if r.options.OnVerdict != nil {
@@ -246,7 +249,7 @@ func (r *Replay) move(at int64) {
 
 func (r *Replay) tell(l *accesslog.Line, index int, kind target.Kind) {
 	lane := r.lanes[index]
-	v := Verdict{Line: l, Against: index == 1, Kind: kind}
+	v := Verdict{Line: l, Against: index == 1, Kind: kind, Unknown: lane.verdict == unknown}
 	if lane.covers != nil {
 		v.Limiter, v.Decision = lane.covers.rules.Name, &lane.decision
 	}
@@ -342,7 +345,7 @@ func (r *Replay) Report() (*Report, error) {
 
 // outcome tells what became of the requests, but for their addresses.
 func (l *lane) outcome() Outcome {
-	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Shadow: l.shadow,
+	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Unknown: l.unknown, Shadow: l.shadow,
 		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared}
 	if l.waiting != nil {
 		o.Delay = l.waiting.delay.tell()
@@ -354,7 +357,7 @@ func (l *lane) outcome() Outcome {
 }
 
 func (s *limiter) tell(l *lane) Limiter {
-	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused,
+	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Unknown: s.unknown,
 		Windows: []Window{}, Series: s.points.series(&l.replay.timeline)}
 	out.Worst = s.worst.callers(func(group int) *callers { return &s.windows[group].callers })
 	if l.waiting != nil && s.rules.Mode == weir.Enforce {
@@ -365,12 +368,13 @@ func (s *limiter) tell(l *lane) Limiter {
 		if s.leaders[i] == i {
 			out.Doubt.add(&w.callers)
 		}
-		told := Window{Window: w.rules.String(), Limit: w.rules.Limit, Refused: w.refused, Peak: int64(w.peak),
+		out.Doubt.Unknown = out.Doubt.Unknown || w.unknown > 0
+		told := Window{Window: w.rules.String(), Limit: w.rules.Limit, Refused: w.refused, Unknown: w.unknown, Peak: int64(w.peak),
 			Callers: w.callers.count(known), Touched: w.callers.count(touched)}
 		if w.callers.estimates != nil {
 			told.Forgotten = w.callers.estimates.broken
 		}
-		if l.replay.options.Touch > 0 {
+		if l.replay.options.Touch > 0 && w.unknown == 0 {
 			told.Recommend = w.callers.recommend(l.replay.options.Touch, max(s.rules.Cost, 1), w.peak)
 		}
 		out.Windows = append(out.Windows, told)

@@ -54,7 +54,7 @@ func send(t rapid.TB, r *Replay, second float64, peer string) {
 }
 
 func lineAt(second float64, peer string) *accesslog.Line {
-	return &accesslog.Line{Time: noon*int64(time.Second) + int64(second*float64(time.Second)), Peer: []byte(peer), Method: []byte("GET"), Target: []byte("/a?b=c")}
+	return &accesslog.Line{Time: noon*int64(time.Second) + int64(second*float64(time.Second)), Peer: []byte(peer), Method: []byte("GET"), Target: []byte("/a?b=c"), TellsAgent: true}
 }
 
 func report(t rapid.TB, r *Replay) *Report {
@@ -131,17 +131,17 @@ func TestASecondPolicyIsCompared(t *testing.T) {
 		return report(t, r).Difference
 	}
 	d := fill(Options{Policy: lax, Against: &strict})
-	if d.NewlyRefused != 2 || d.NewlyAdmitted != 0 || d.NewlyTouched.N != 0 || d.Freed.N != 0 || d.Limiters[0] != (Differences{"all", 2, 0}) || d.Worst[0].Refused != 2 || d.Worst[0].Name != "ip 192.0.2.7" {
+	if d.NewlyRefused != 2 || d.NewlyAdmitted != 0 || d.NewlyTouched.N != 0 || d.Freed.N != 0 || d.Limiters[0] != (Differences{"all", 2, 0, 0}) || d.Worst[0].Refused != 2 || d.Worst[0].Name != "ip 192.0.2.7" {
 		t.Errorf("stricter: %+v", d)
 	}
 	d = fill(Options{Policy: strict, Against: &lax})
-	if d.NewlyRefused != 0 || d.NewlyAdmitted != 2 || d.NewlyTouched.N != 0 || d.Freed.N != 0 || d.Limiters[0] != (Differences{"all", 0, 2}) || len(d.Worst) != 0 {
+	if d.NewlyRefused != 0 || d.NewlyAdmitted != 2 || d.NewlyTouched.N != 0 || d.Freed.N != 0 || d.Limiters[0] != (Differences{"all", 0, 2, 0}) || len(d.Worst) != 0 {
 		t.Errorf("laxer: %+v", d)
 	}
 	elsewhere := limiterOf(t, "else", "1 per minute by ip")
 	elsewhere.Routes[0].Path = "/else"
 	d = fill(Options{Policy: strict, Against: &weir.Policy{Limiters: []weir.Limiter{elsewhere}}})
-	if d.NewlyAdmitted != 4 || d.Limiters[0] != (Differences{"", 0, 4}) {
+	if d.NewlyAdmitted != 4 || d.Limiters[0] != (Differences{"", 0, 4, 0}) {
 		t.Errorf("none: %+v", d)
 	}
 	if d = fill(Options{Policy: strict, Against: &strict}); d.NewlyRefused+d.NewlyAdmitted != 0 || len(d.Limiters) != 0 {

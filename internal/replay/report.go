@@ -6,6 +6,7 @@ type Report struct {
 	Policy     Outcome     `json:"policy"`
 	Against    *Outcome    `json:"against,omitempty"`    // the second policy's
 	Difference *Difference `json:"difference,omitempty"` // from Policy to Against
+	Partial    string      `json:"partial,omitempty"`    // why only a part of the log was read; empty: all was
 }
 
 // A Log is what was read.
@@ -16,6 +17,8 @@ type Log struct {
 	Requests   int64     `json:"requests"`
 	Without    int64     `json:"without_request"` // lines that hold none that a limiter would have seen: a handshake, a time-out, no target
 	Malformed  int64     `json:"malformed"`
+	Own        int64     `json:"of_the_server"`    // lines of Weir's own log that are no requests, such as when it starts and stops
+	Dropped    int64     `json:"missing"`          // requests that Weir's own log says are missing in it
 	Timeless   int64     `json:"outside_time"`     // lines whose time the counting cannot have, before 1970 or after 2104: their requests are left out
 	Examples   []BadLine `json:"malformed_lines"`  // the first of them
 	OutOfOrder int64     `json:"out_of_order"`     // requests that were counted later than their time, since later ones had been read already
@@ -46,7 +49,7 @@ type Lack struct {
 	Source   string   `json:"source"`
 	Limiters []string `json:"limiters"`
 	Requests int64    `json:"requests"` // of these limiters, that were counted without it
-	Instead  string   `json:"instead"`  // what they were counted by, in words
+	Instead  string   `json:"instead"`  // what they were counted by, in words; empty: nothing, so that windows by the source are unknown
 }
 
 // A Count is a number of distinct callers.
@@ -63,6 +66,7 @@ type Outcome struct {
 	Requests  int64     `json:"requests"`
 	Unlimited int64     `json:"unlimited"` // that no limiter covers which is enforced: a shadow may, see Shadow.Alone
 	Refused   int64     `json:"refused"`
+	Unknown   int64     `json:"unknown"` // requests that are not in Refused, though a window that is unknown may have refused them
 	Shadow    Shadow    `json:"shadow"`
 	Callers   Count     `json:"callers"` // addresses that sent a request under some limiter that is enforced
 	Touched   Count     `json:"touched"` // of them, those that were refused at least once
@@ -77,6 +81,7 @@ type Shadow struct {
 	Requests int64 `json:"requests"` // under at least one
 	Alone    int64 `json:"alone"`    // of them, those that no limiter covers which is enforced
 	Refused  int64 `json:"refused"`  // of them, those that at least one would have refused
+	Unknown  int64 `json:"unknown"`  // of them, those that are not in Refused, though a window that is unknown may have refused them
 }
 
 // A Limiter is what one limiter did.
@@ -85,6 +90,7 @@ type Limiter struct {
 	Mode     string   `json:"mode"` // "enforce"; "shadow": Refused is what it would have refused
 	Requests int64    `json:"requests"`
 	Refused  int64    `json:"refused"`
+	Unknown  int64    `json:"unknown"` // requests that are not in Refused, though a window that is unknown may have refused them
 	Windows  []Window `json:"windows"`
 	Worst    []Caller `json:"worst"` // who was refused most, worst first
 	Doubt    Doubt    `json:"worst_doubt"`
@@ -97,6 +103,7 @@ type Window struct {
 	Window    string     `json:"window"` // as a policy spells it
 	Limit     int64      `json:"limit"`
 	Refused   int64      `json:"refused"` // requests that this window had a part in refusing
+	Unknown   int64      `json:"unknown"` // requests that it has not counted, since the log does not tell their agent: if there are any, its other figures say nothing
 	Callers   Count      `json:"callers"`
 	Touched   Count      `json:"touched"`   // callers for whom this window refused something
 	Peak      int64      `json:"peak"`      // the most units that one caller asked for in one window
@@ -125,6 +132,7 @@ type Caller struct {
 // A Doubt is what a list of the worst callers may have wrong, since there was no memory for all of them.
 type Doubt struct {
 	Requests bool `json:"requests"` // callers gave way: Requests and Peak are the least that they can have been
+	Unknown  bool `json:"unknown"`  // a window is unknown, so that Refused is what the others refused
 	Refused  bool `json:"refused"`  // callers gave way who were refused something: Refused is the least, too, and others may be missing
 }
 
@@ -152,6 +160,7 @@ type Delay struct {
 type Difference struct {
 	NewlyRefused  int64         `json:"newly_refused"`  // requests that the first admits and the second refuses
 	NewlyAdmitted int64         `json:"newly_admitted"` // and the other way round
+	Unknown       int64         `json:"unknown"`        // requests of which it is not known, since a window of one policy or the other is unknown
 	NewlyTouched  Count         `json:"newly_touched"`  // callers (addresses) that the second policy refuses something, and the first nothing
 	Freed         Count         `json:"freed"`          // callers that the first policy refuses something, and the second nothing
 	Limiters      []Differences `json:"limiters"`       // by the second policy's limiter
@@ -165,4 +174,5 @@ type Differences struct {
 	Name          string `json:"name"` // empty: no limiter of the second policy covers the requests
 	NewlyRefused  int64  `json:"newly_refused"`
 	NewlyAdmitted int64  `json:"newly_admitted"`
+	Unknown       int64  `json:"unknown"`
 }

@@ -38,6 +38,7 @@ type line struct {
 	limiter *limiter
 	match   weir.Match
 	who     kept
+	judge   *weir.Decider
 	items   []item // from head on
 	head    int
 	wake    int64 // Unix seconds
@@ -87,7 +88,8 @@ func (w *waiting) add(s *limiter, d *weir.Decision) {
 			return
 		}
 		w.left -= lineBytes
-		l = &line{key: key, limiter: s, match: w.lane.decider.Named(s.rules.Name), who: keep(s, &r.caller), wake: reset}
+		judge := w.lane.judge()
+		l = &line{key: key, limiter: s, match: judge.Named(s.rules.Name), judge: judge, who: keep(s, &r.caller), wake: reset}
 		w.lines[key] = l
 	}
 	if w.left < itemBytes {
@@ -116,10 +118,13 @@ func (w *waiting) drop(s *limiter)   { w.delay.noRoom++; s.delay.noRoom++ }
 func (w *waiting) keyOf(s *limiter, d *weir.Decision) uint64 {
 	r := w.lane.replay
 	key := append(append(r.key[:0], s.rules.Name...), 0)
+	if w.lane.unsure {
+		key[len(key)-1] = 1 // its windows are others
+	}
 	standings := d.Standings()
 	for i := range s.windows {
 		for j := range standings {
-			if standings[j].Window == s.windows[i].rules {
+			if s.indexOf(standings[j].Window) == i {
 				key = append(key, w.lane.scratch.Who(&standings[j])...)
 			}
 		}
@@ -164,7 +169,7 @@ func (w *waiting) until(at int64) error {
 // send sends the first request of a line.
 func (w *waiting) send(l *line) error {
 	request := weir.Request{Keys: &l.who, Match: l.match, Scratch: &w.scratch}
-	if err := w.lane.decider.DecideInto(context.Background(), &request, &w.decision); err != nil {
+	if err := l.judge.DecideInto(context.Background(), &request, &w.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: send a request of limiter %q again: %w", w.lane.name, l.limiter.rules.Name, err)
 	}
 	if w.decision.Allowed {

@@ -228,6 +228,10 @@ func (c *Condition) Judge(r *replay.Report) Verdict {
 		v.Holds = true
 		v.Measured += ", but there was too little memory for exact figures, so that it may be otherwise"
 	}
+	if c.isUnknown(r) {
+		v.Holds = true
+		v.Measured += ", but a window is unknown, since the log does not tell the agent that it counts by, so that it may be otherwise"
+	}
 	if c.limiter != "" && limiterOf(last(r), c.limiter).Mode == "shadow" {
 		v.Measured += ", if it were enforced"
 	}
@@ -247,6 +251,17 @@ func Crowded(r *replay.Report) bool {
 		}
 	}
 	return false
+}
+
+// isUnknown reports whether a window that is unknown has a part in what c is about: then c is not judged as passed.
+func (c *Condition) isUnknown(r *replay.Report) bool {
+	if c.metric.of == "lines" || c.metric.name == "unlimited" {
+		return false
+	}
+	if Unknown(last(r), c.limiter) {
+		return true
+	}
+	return c.metric.needs == against && Unknown(&r.Policy, "") // a limiter's requests may have been another's
 }
 
 // unjudgeable says why nothing that c is about can have happened, whatever the log; empty: it can.

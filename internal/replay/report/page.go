@@ -48,7 +48,7 @@ func HTML(w io.Writer, r *replay.Report, verdicts []Verdict) error {
 // pageWords are what the template says numbers with.
 func pageWords() template.FuncMap {
 	return template.FuncMap{
-		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts, "besides": besides,
+		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts, "besides": besides, "more": more,
 		"shown": func(s string) string { return Shown(s, 300) }, // what cannot be seen is spelled out
 		"len64": func(list []replay.BadLine) int64 { return int64(len(list)) },
 		"iso":   func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) },
@@ -62,10 +62,12 @@ type view struct {
 	Styles, Scripts template.HTML // ours alone: nothing that a log tells is in them but as JSON
 	Outcomes        []outcomeView
 	Limiters        []limiterView
+	Sentence        string
 	Notes           []string
 	Verdicts        []Verdict
 	Newly           int // the chart of what is newly refused
 	Waited          bool
+	Unsure          bool // of some requests it is unknown whether they would have been refused
 
 	charts []chart
 }
@@ -100,7 +102,7 @@ type chart struct {
 }
 
 func newView(r *replay.Report) *view {
-	v := &view{Report: r, Notes: Notes(&r.Log)}
+	v := &view{Report: r, Sentence: Sentence(r), Notes: Notes(&r.Log)}
 	outcomes := []*replay.Outcome{&r.Policy}
 	if r.Against != nil {
 		outcomes = append(outcomes, r.Against)
@@ -108,6 +110,7 @@ func newView(r *replay.Report) *view {
 	for _, o := range outcomes {
 		v.Outcomes = append(v.Outcomes, outcomeView{o, v.chart(o.Series)})
 		v.Waited = v.Waited || o.Delay != nil
+		v.Unsure = v.Unsure || o.Unknown > 0
 		for i := range o.Limiters {
 			v.limiter(o, &o.Limiters[i], len(outcomes))
 		}

@@ -21,6 +21,8 @@ func Table(w io.Writer, r *replay.Report, width int) error {
 		width = 80
 	}
 	t := &table{width: max(width, 60)}
+	t.say("", "%s", Sentence(r))
+	t.b.WriteString("\n")
 	t.log(&r.Log)
 	t.outcome(&r.Policy)
 	if r.Against != nil {
@@ -40,7 +42,7 @@ type table struct {
 	b     strings.Builder
 	width int
 
-	most, lowest bool // such columns are in it
+	most, lowest, unknown bool // such columns are in it
 }
 
 // legend explains columns that their heads do not.
@@ -51,6 +53,9 @@ func (t *table) legend() {
 	}
 	if t.lowest {
 		t.say("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, had the limiter no other window; STILL: the callers that it touches.")
+	}
+	if t.unknown {
+		t.say("", "UNKNOWN: the window counts by agent, which the log does not tell of so many requests. It has refused none of these here, and other windows may have counted too many.")
 	}
 }
 
@@ -129,7 +134,15 @@ func Notes(l *replay.Log) (all []string) {
 		}
 		all = append(all, fmt.Sprintf("no address in %s, but %s, for instance: by address, all of them are one caller", many(no.Requests, "request"), what))
 	}
+	if l.Dropped > 0 {
+		all = append(all, fmt.Sprintf("the log says itself that %s missing in it: the server could not write them in time", are(l.Dropped, "request")))
+	}
 	for _, lack := range l.Lacks {
+		if lack.Instead == "" {
+			all = append(all, fmt.Sprintf("no %s in the log for %s of %s: windows that count by it are unknown; --key %s=FIELD says where it is",
+				Shown(lack.Source, 40), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Source, 40)))
+			continue
+		}
 		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s; --key %s=FIELD says where it is",
 			Shown(lack.Source, 40), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), Shown(lack.Source, 40)))
 	}
@@ -177,7 +190,7 @@ func besides(o *replay.Outcome) (all []string) {
 		all = append(all, many(o.Unlimited, "request")+" under no limiter")
 	}
 	if s := o.Shadow; s.Requests > 0 {
-		all = append(all, fmt.Sprintf("in shadow: %s of %s would be refused (%s), and are not", thousands(s.Refused), many(s.Requests, "request"), share(s.Refused, s.Requests)))
+		all = append(all, fmt.Sprintf("in shadow: %s of %s would be refused (%s), and are not%s", thousands(s.Refused), many(s.Requests, "request"), share(s.Refused, s.Requests), more(s.Unknown)))
 	}
 	return all
 }
@@ -188,9 +201,17 @@ func headline(o *replay.Outcome) string {
 	if o.Delay != nil {
 		refused = "refused at first"
 	}
-	return fmt.Sprintf("Under %s (%s): %s of %s %s (%s); %s of %s touched (%s)", Shown(o.Name, 60), Shown(o.Version, 40),
-		thousands(o.Refused), many(o.Requests, "request"), refused, share(o.Refused, o.Requests),
+	return fmt.Sprintf("Under %s (%s): %s of %s %s (%s)%s; %s of %s touched (%s)", Shown(o.Name, 60), Shown(o.Version, 40),
+		thousands(o.Refused), many(o.Requests, "request"), refused, share(o.Refused, o.Requests), more(o.Unknown),
 		counted(o.Touched), ofCallers(o.Callers), part(o.Touched, o.Callers))
+}
+
+// more says of how many others it is unknown.
+func more(unknown int64) string {
+	if unknown == 0 {
+		return ""
+	}
+	return ", " + thousands(unknown) + " more unknown"
 }
 
 // ofCallers says how many callers there are.
@@ -223,9 +244,10 @@ func Warnings(o *replay.Outcome) (all []string) {
 }
 
 func (t *table) limiters(o *replay.Outcome) {
-	g := &grid{left: "lrrrl"}
+	g := &grid{left: "lrrrrl"}
 	head := "WHEN REFUSED"
-	g.row("LIMITER", "REQUESTS", "REFUSED", "SHARE", "")
+	g.row("LIMITER", "REQUESTS", "REFUSED", "SHARE", "UNKNOWN", "")
+	anyUnknown := false
 	var met []*replay.Limiter
 	var idle []string
 	for i := range o.Limiters {
@@ -235,20 +257,26 @@ func (t *table) limiters(o *replay.Outcome) {
 			continue
 		}
 		met = append(met, l)
-		g.row(limiterName(l), thousands(l.Requests), thousands(l.Refused), share(l.Refused, l.Requests), "")
+		g.row(limiterName(l), thousands(l.Requests), thousands(l.Refused), share(l.Refused, l.Requests), thousands(l.Unknown), "")
+		anyUnknown = anyUnknown || l.Unknown > 0
+	}
+	last := 5
+	if !anyUnknown {
+		g.drop(4)
+		last = 4
 	}
 	room := g.room(t.width)
 	each := 0
 	for i, l := range met {
 		if l.Refused > 0 && room >= 8 {
-			g.rows[i+1][4] = "|" + sparkline(l.Series.Refused, room-2) + "|"
+			g.rows[i+1][last] = "|" + sparkline(l.Series.Refused, room-2) + "|"
 			each = max(each, (len(l.Series.Refused)+room-3)/(room-2)*int(l.Series.Step))
 		}
 	}
 	if each > 0 {
-		g.rows[0][4] = head
+		g.rows[0][last] = head
 		if full := head + ", " + lasting(float64(each)) + " a bar"; len(full) <= room {
-			g.rows[0][4] = full
+			g.rows[0][last] = full
 		}
 	}
 	t.grid(g)
@@ -277,6 +305,11 @@ func (t *table) windows(o *replay.Outcome) {
 		}
 		g.row(limiterName(l), "", "", "", "", "", "")
 		for _, w := range l.Windows {
+			if w.Unknown > 0 {
+				t.unknown = true
+				g.row("  "+Shown(w.Window, 60), "unknown", "", "", "", "", "")
+				continue
+			}
 			lowest, touches := "", ""
 			if w.Recommend != nil {
 				recommended = true
@@ -347,7 +380,7 @@ func (t *table) callers(title, refused string, worst []replay.Caller, doubt repl
 	g := &grid{left: "rrrll"}
 	g.row(refused, "OF", "MOST", "FIRST", "CALLER")
 	for _, c := range worst {
-		g.row(least(c.Refused, doubt.Refused), least(c.Requests, doubt.Requests), peak(c), moment(c.First), Shown(c.Name, 300))
+		g.row(least(c.Refused, doubt.Refused || doubt.Unknown), least(c.Requests, doubt.Requests), peak(c), moment(c.First), Shown(c.Name, 300))
 	}
 	if !peaks(worst) {
 		g.drop(2)
@@ -365,6 +398,8 @@ func doubts(d replay.Doubt) string {
 		return "at least: the memory was full, callers were forgotten with what they were refused, and others may be missing here; give more --memory"
 	case d.Requests:
 		return "at least: the memory was full, and callers were forgotten between their requests"
+	case d.Unknown:
+		return "by the windows that are known: another one is not"
 	}
 	return ""
 }
@@ -425,9 +460,9 @@ func changedName(d replay.Differences) string {
 // changes is a difference in a sentence.
 func changes(r *replay.Report) string {
 	d := r.Difference
-	return fmt.Sprintf("From %s to %s: %s of %s newly refused (%s), %s newly admitted (%s); %s of %s newly touched (%s); %s of %s freed (%s)",
+	return fmt.Sprintf("From %s to %s: %s of %s newly refused (%s), %s newly admitted (%s)%s; %s of %s newly touched (%s); %s of %s freed (%s)",
 		Shown(r.Policy.Name, 60), Shown(r.Against.Name, 60), thousands(d.NewlyRefused), many(r.Against.Requests, "request"),
-		share(d.NewlyRefused, r.Against.Requests), thousands(d.NewlyAdmitted), share(d.NewlyAdmitted, r.Against.Requests),
+		share(d.NewlyRefused, r.Against.Requests), thousands(d.NewlyAdmitted), share(d.NewlyAdmitted, r.Against.Requests), more(d.Unknown),
 		counted(d.NewlyTouched), ofCallers(r.Against.Callers), part(d.NewlyTouched, r.Against.Callers),
 		counted(d.Freed), ofCallers(r.Policy.Callers), part(d.Freed, r.Policy.Callers))
 }

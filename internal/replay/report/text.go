@@ -34,6 +34,14 @@ func many(n int64, thing string) string {
 	return thousands(n) + " " + thing + "s"
 }
 
+// are is many with the verb.
+func are(n int64, thing string) string {
+	if n == 1 {
+		return many(n, thing) + " is"
+	}
+	return many(n, thing) + " are"
+}
+
 // counted is a number of callers; one that is estimated says so.
 func counted(c replay.Count) string {
 	if c.Estimated {

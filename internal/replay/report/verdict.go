@@ -1,0 +1,166 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/replay"
+)
+
+// Sentence says in one sentence what came out: of the second policy, if there is one, what it changes. It says so too if the figures
+// say less than they seem to: if only a part of the log was read, a window is unknown, or there was too little memory.
+func Sentence(r *replay.Report) string {
+	begin := ""
+	if r.Partial != "" {
+		begin = "Only a part of the log was read: "
+	}
+	o := last(r)
+	switch {
+	case o.Requests == 0:
+		return begin + capital(begin == "", "there is no request in the log.")
+	case Crowded(r):
+		return begin + capital(begin == "", "what would have been refused cannot be told, since there was too little memory: give more --memory.")
+	case !Covers(o):
+		return begin + capital(begin == "", fmt.Sprintf("no limiter of %s covers any of %s.", Shown(o.Name, 60), many(o.Requests, "request")))
+	}
+	if r.Difference != nil && r.Against != nil {
+		return begin + capital(begin == "", changed(r)+unsure(r, r.Difference.NewlyRefused, r.Difference.Unknown)+".")
+	}
+	return begin + capital(begin == "", refusals(o)+unsure(r, o.Refused, o.Unknown)+".")
+}
+
+// refusals says what one policy would have refused.
+func refusals(o *replay.Outcome) string {
+	if o.Refused == 0 {
+		return fmt.Sprintf("under %s none of %s would have been refused", Shown(o.Name, 60), many(o.Requests, "request")) + tried(o)
+	}
+	how := "would have been refused"
+	if o.Delay != nil {
+		how += " at first"
+	}
+	return fmt.Sprintf("under %s %s of %s (%s) from %s %s%s%s", Shown(o.Name, 60), thousands(o.Refused), many(o.Requests, "request"), share(o.Refused, o.Requests),
+		ofCallers(o.Touched), how, mostBy(refusedBy(o)), waited(o)) + tried(o)
+}
+
+// changed says what the second policy refuses and the first does not.
+func changed(r *replay.Report) string {
+	d, o := r.Difference, r.Against
+	from := fmt.Sprintf("from %s to %s ", Shown(r.Policy.Name, 60), Shown(o.Name, 60))
+	admitted := ""
+	if d.NewlyAdmitted > 0 {
+		admitted = fmt.Sprintf(", and %s would have been admitted that are refused now", thousands(d.NewlyAdmitted))
+	}
+	if d.NewlyRefused == 0 {
+		return from + fmt.Sprintf("none of %s would have been newly refused", many(o.Requests, "request")) + admitted
+	}
+	var by []amount
+	for _, l := range d.Limiters {
+		by = append(by, amount{changedName(l), l.NewlyRefused})
+	}
+	return from + fmt.Sprintf("%s of %s (%s) would have been newly refused%s", thousands(d.NewlyRefused), many(o.Requests, "request"),
+		share(d.NewlyRefused, o.Requests), mostBy(by)) + admitted
+}
+
+// An amount is how much of something is a limiter's.
+type amount struct {
+	name string
+	n    int64
+}
+
+func refusedBy(o *replay.Outcome) (all []amount) {
+	for i := range o.Limiters {
+		if l := &o.Limiters[i]; l.Mode != "shadow" {
+			all = append(all, amount{Shown(l.Name, 40), l.Refused})
+		}
+	}
+	return all
+}
+
+// mostBy names the limiter that has most of it, the first of several.
+func mostBy(all []amount) string {
+	var most amount
+	others := false
+	for _, a := range all {
+		if a.n > most.n {
+			others = others || most.n > 0
+			most = a
+		} else {
+			others = others || a.n > 0
+		}
+	}
+	switch {
+	case most.n == 0:
+		return ""
+	case others:
+		return ", most by " + most.name
+	}
+	return ", all by " + most.name
+}
+
+// waited says what became of those that were refused at first.
+func waited(o *replay.Outcome) string {
+	d := o.Delay
+	switch {
+	case d == nil:
+		return ""
+	case d.Delayed == 0:
+		return fmt.Sprintf("; %s gave up", thousands(d.GaveUp))
+	}
+	return fmt.Sprintf("; %s served after %s at most, %s gave up", thousands(d.Delayed), lasting(d.Max), thousands(d.GaveUp))
+}
+
+// tried says what limiters in shadow would have refused beside that.
+func tried(o *replay.Outcome) string {
+	if o.Shadow.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s by limiters that are in shadow", thousands(o.Shadow.Refused))
+}
+
+// unsure says what the figures leave out: requests that a window which is unknown may have refused, and what makes others doubtful.
+// refused is how many are known to be refused.
+func unsure(r *replay.Report, refused, unknown int64) string {
+	text := ""
+	switch {
+	case unknown == 0:
+	case refused == 0:
+		text += fmt.Sprintf("; whether %s would have been is unknown, since the log does not tell their agent", thousands(unknown))
+	default:
+		text += fmt.Sprintf("; whether %s more would have been is unknown, since the log does not tell their agent", thousands(unknown))
+	}
+	if r.Log.Dropped > 0 {
+		text += fmt.Sprintf("; %s missing in the log", are(r.Log.Dropped, "request"))
+	}
+	if Disordered(r) {
+		text += fmt.Sprintf("; %s came out of order, so this is not to be relied on", many(r.Log.OutOfOrder, "request"))
+	}
+	return text
+}
+
+// Disordered reports whether so many requests came later than they can be put in order that the figures say little of the log.
+func Disordered(r *replay.Report) bool { return r.Log.OutOfOrder > r.Log.Requests/1000 }
+
+// Unknown reports whether the log does not tell the agent of some request by which a limiter counts: of one limiter, or of all if the
+// name is empty. Then its figures may be otherwise than they seem, for what a window that is unknown refuses is not counted by others.
+func Unknown(o *replay.Outcome, limiter string) bool {
+	for i := range o.Limiters {
+		l := &o.Limiters[i]
+		if limiter != "" && l.Name != limiter || limiter == "" && l.Mode == "shadow" {
+			continue
+		}
+		for _, w := range l.Windows {
+			if w.Unknown > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// capital begins a sentence with a capital letter, if it begins one.
+func capital(begins bool, text string) string {
+	if !begins {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
