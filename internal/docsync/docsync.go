@@ -7,6 +7,7 @@
 //	push.go      several batches in flight; what their answers mean
 //	request.go   one request: tried again, bounded, never followed
 //	state.go     what was acknowledged: a journal that survives kill -9
+//	whose.go     which workspace it belongs to
 //	sender.go    what is in flight when the sync is interrupted ends in peace
 //
 // How fast it may go is not decided here: the http.Client that it is given paces the requests.
@@ -37,7 +38,7 @@ type Options struct {
 	Folder  *folder.Folder
 	To      *url.URL // of the server, above /v1/wp
 	Token   string   // sent as Authorization: Bearer; never stored, never told
-	TokenID string   // what the state is bound to, with To
+	TokenID string   // by which the token is known in the state, which belongs to To and to the workspace that the server says it is for
 
 	// Base is what links that no file gives itself begin with, as Folder has it. The state remembers it; where it is another
 	// than the last time, all such documents are sent again, which NewBase says is meant. Empty, it is neither compared nor kept.
@@ -128,7 +129,7 @@ func Open(o Options) (*Sync, error) {
 	}
 	s := &Sync{o: o, largest: maxPut}
 	var err error
-	s.state, err = openState(o.State, target{o.To.String(), o.TokenID, o.Base}, terms{anew: o.All, rebase: o.NewBase, readOnly: o.DryRun})
+	s.state, err = openState(o.State, target{to: o.To.String(), token: o.TokenID, base: o.Base}, terms{anew: o.All, rebase: o.NewBase, readOnly: o.DryRun})
 	return s, err
 }
 
@@ -161,8 +162,8 @@ func (s *Sync) Plan(ctx context.Context) (Plan, error) {
 		sizes[i] = int(c.size)
 	}
 	p.Requests = requests(sizes, maxPut)
-	if s.state.was != "" && s.state.was != s.o.Base {
-		p.WasBase = s.state.was
+	if was := s.state.was.base; was != "" && was != s.o.Base {
+		p.WasBase = was
 	}
 	p.Vanished = f.vanished(s.state.known)
 	p.Deletions = (len(p.Vanished) + maxItems - 1) / maxItems

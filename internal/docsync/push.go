@@ -13,6 +13,9 @@ import (
 // Push does what Plan has said: it stores what has changed, then, where that is asked for, deletes what has vanished. Files that
 // cannot be sent are skipped, see Skipped. The error is ErrInterrupted or a *Failure; what was acknowledged before is remembered.
 func (s *Sync) Push(ctx context.Context) error {
+	if err := s.Confirm(ctx); err != nil {
+		return err
+	}
 	gone := s.found.vanished(s.state.known)
 	u := &supply{s: s, todo: s.found.changed}
 	var mu sync.Mutex // of u
@@ -165,10 +168,16 @@ func (s *Sync) withoutBad(ctx context.Context, method string, b *batch, a answer
 
 // acceptable is nil for an answer that acknowledges a batch, else why the sync cannot go on.
 func (s *Sync) acceptable(method string, a answer, b *batch) error {
+	if a.status == http.StatusOK && acknowledges(method, a, len(b.ids)) {
+		return nil
+	}
+	return s.unacceptable(method, documents, a)
+}
+
+// unacceptable is why the sync cannot go on after an answer, and what to do.
+func (s *Sync) unacceptable(method, path string, a answer) error {
 	text, hint := s.refusal(a), "run the same command again to go on"
 	switch {
-	case a.status == http.StatusOK && acknowledges(method, a, len(b.ids)):
-		return nil
 	case a.status/100 == 2:
 		text = fmt.Sprintf("the server answered %d, but not as the bulk-sync surface does, with what became of all that was sent: nothing of it counts as done", a.status)
 		hint = "is --to the address of the server, without a path of a page, and is what answers there the server itself?"
@@ -186,5 +195,5 @@ func (s *Sync) acceptable(method string, a answer, b *batch) error {
 	case a.status == http.StatusInsufficientStorage:
 		hint = "when there is room, run the same command again to go on"
 	}
-	return &Failure{fmt.Errorf("%s %s: %s", method, s.endpoint(), text), hint}
+	return &Failure{fmt.Errorf("%s %s: %s", method, s.endpoint(path), text), hint}
 }

@@ -32,12 +32,19 @@ type answer struct {
 	body   []byte // at most mostAnswer of it
 }
 
-// ask sends one request, and sends it again while it fails as it may not fail the next time: a sync is idempotent. The error is
-// ErrInterrupted, a *Failure, or a *slowError for a batch that can be halved.
+// documents is the path of what is pushed, below /v1/wp.
+const documents = "documents"
+
+// ask sends a batch. The error is that of tries.
 func (s *Sync) ask(ctx context.Context, method string, b *batch) (answer, error) {
-	body := b.json()
+	return s.tries(ctx, method, documents, b.json(), len(b.ids) > 1)
+}
+
+// tries sends one request, and sends it again while it fails as it may not fail the next time: a sync is idempotent. The error is
+// ErrInterrupted, a *Failure, or a *slowError for a body that can be halved.
+func (s *Sync) tries(ctx context.Context, method, path string, body []byte, halved bool) (answer, error) {
 	for try := 1; ; try++ {
-		a, err := s.once(ctx, method, body)
+		a, err := s.once(ctx, method, path, body)
 		reason := ""
 		var f *Failure
 		var slow *slowError
@@ -46,7 +53,7 @@ func (s *Sync) ask(ctx context.Context, method string, b *batch) (answer, error)
 			return a, f
 		case err != nil && ctx.Err() != nil:
 			return a, ErrInterrupted
-		case errors.As(err, &slow) && len(b.ids) > 1:
+		case errors.As(err, &slow) && halved:
 			s.mu.Lock()
 			s.tell(Trouble{slow.Error() + ", now in halves", 0})
 			s.mu.Unlock()
@@ -59,7 +66,7 @@ func (s *Sync) ask(ctx context.Context, method string, b *batch) (answer, error)
 			return a, nil
 		}
 		if try == mostTries {
-			return a, &Failure{fmt.Errorf("%s %s: %s, %d times", method, s.endpoint(), reason, try), "run the same command again to go on"}
+			return a, &Failure{fmt.Errorf("%s %s: %s, %d times", method, s.endpoint(path), reason, try), "run the same command again to go on"}
 		}
 		pause := max(firstPause<<(try-1), min(retryAfter(a.header), mostPause))
 		s.mu.Lock()
@@ -75,13 +82,15 @@ func (s *Sync) ask(ctx context.Context, method string, b *batch) (answer, error)
 	}
 }
 
-func (s *Sync) once(ctx context.Context, method string, body []byte) (answer, error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.endpoint(), bytes.NewReader(body))
+func (s *Sync) once(ctx context.Context, method, path string, body []byte) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.endpoint(path), bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
 	r.Header.Set("Authorization", "Bearer "+s.o.Token)
-	r.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	r.Header.Set("User-Agent", "weir-sync")
 	client := *s.o.Client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this host
@@ -98,7 +107,7 @@ func (s *Sync) once(ctx context.Context, method string, body []byte) (answer, er
 	return a, err
 }
 
-func (s *Sync) endpoint() string { return s.o.To.JoinPath("v1/wp/documents").String() }
+func (s *Sync) endpoint(path string) string { return s.o.To.JoinPath("v1/wp", path).String() }
 
 // refusal is what an answer says, for people.
 func (s *Sync) refusal(a answer) string {

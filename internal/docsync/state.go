@@ -18,17 +18,19 @@ import (
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
-// A target is whose state it is: a server's address and a token's id, and what links there are made from.
-type target struct{ to, token, base string }
+// A target is whose state it is: a workspace of a server, the id of the token that was last used for it, and what links there are
+// made from.
+type target struct{ to, workspace, token, base string }
 
 // A record is one line of the state file. The first says whose it is; each of the others is an acknowledged batch.
 type record struct {
-	Format  int               `json:"weir_sync,omitempty"` // 1
-	To      string            `json:"to,omitempty"`
-	Token   string            `json:"token,omitempty"` // its id
-	Base    string            `json:"base,omitempty"`
-	Stored  map[string]string `json:"stored,omitempty"`
-	Deleted []string          `json:"deleted,omitempty"`
+	Format    int               `json:"weir_sync,omitempty"` // 1
+	To        string            `json:"to,omitempty"`
+	Workspace string            `json:"workspace,omitempty"` // as the server says; empty: it does not
+	Token     string            `json:"token,omitempty"`     // its id
+	Base      string            `json:"base,omitempty"`
+	Stored    map[string]string `json:"stored,omitempty"`
+	Deleted   []string          `json:"deleted,omitempty"`
 }
 
 const (
@@ -47,10 +49,15 @@ type state struct {
 	file    *os.File     // likewise
 	length  int64        // of the lines that are whole
 	entries int          // in the file, those that are no longer true too
-	was     string       // the base that the file says, if it does
-	stale   bool         // the file's first line is another target's, and is replaced when the first batch is acknowledged
+	was     target       // whose the file says it is, but for the server
+	stale   bool         // there is no file, or its first line is another target's: it is written anew when the first batch is acknowledged
 	broken  bool         // the end of the file is half a line that could not be taken away
 	known   map[string]digest
+
+	bound      bool   // the file says whose it is
+	workspace  string // that it says; empty: none
+	otherToken bool   // it says another token
+	settled    bool   // nothing is to be asked of the server any more
 }
 
 // terms are how a state is opened.
@@ -144,10 +151,14 @@ func (s *state) open(how terms) error {
 	if err != nil || how.readOnly {
 		return err
 	}
-	if s.stale {
+	s.settled = s.bound && !s.otherToken
+	if s.length == 0 {
+		s.stale = true // a file is bound to whom the server has accepted
+	}
+	if s.stale || s.otherToken {
 		return nil
 	}
-	if s.length == 0 || s.entries > 2*len(s.known)+mostSpared {
+	if s.entries > 2*len(s.known)+mostSpared {
 		if err := s.rewrite(); err != nil {
 			return s.unwritable(err)
 		}
@@ -212,9 +223,11 @@ func (s *state) read(how terms) (whole bool, err error) {
 		switch {
 		case bad != nil || number == 1 && r.Format != format:
 			return false, s.damaged(number)
-		case number == 1 && (r.To != s.target.to || r.Token != s.target.token):
+		case number == 1 && r.To != s.target.to:
 			return true, s.foreign(r, how)
 		case number == 1:
+			s.bound, s.workspace, s.target.workspace = true, r.Workspace, r.Workspace
+			s.otherToken, s.was.token = r.Token != s.target.token, r.Token
 			if err := s.rebased(r.Base, how); err != nil {
 				return false, err
 			}
@@ -229,21 +242,55 @@ func (s *state) damaged(number int) error {
 	return &Failure{fmt.Errorf("line %d of %s is not what a sync writes", number, plaintext.Line(s.path, 300)), "name another file with --state, or remove this one: then all documents are sent again"}
 }
 
-// foreign is told of another target's state.
+// foreign is told of another server's state.
 func (s *state) foreign(r record, how terms) error {
 	if how.anew {
 		s.stale = true
 		return nil
 	}
+	return &Failure{fmt.Errorf("the state %s is about %s, not about %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(s.target.to, 300)), foreignHint}
+}
+
+const foreignHint = "give each target a --state of its own; or --all sends everything there and begins this one anew"
+
+// isSettled reports whether nothing has to be asked of the server to know whose the state is.
+func (s *state) isSettled() bool { return s.settled }
+
+// settle binds the state to the workspace that the server, which accepts the token, says it is for; empty: it does not say. A state of
+// another workspace is an error, or begun anew.
+func (s *state) settle(workspace string, anew bool) error {
+	s.settled = true
+	switch {
+	case !s.bound:
+		s.target.workspace = workspace
+		return nil // the first batch writes it
+	case workspace != "" && workspace == s.workspace:
+		s.otherToken = false
+		if s.stale {
+			return nil // likewise
+		}
+		if err := s.rewrite(); err != nil {
+			return s.unwritable(err)
+		}
+		return s.reopen(true)
+	case anew:
+		s.otherToken, s.stale, s.known, s.target.workspace = false, true, map[string]digest{}, workspace
+		return nil
+	case workspace == "" || s.workspace == "":
+		return &Failure{
+			fmt.Errorf("the state %s was made with token %s, not with token %s, and the server does not tell whether they are of one workspace", plaintext.Line(s.path, 300), plaintext.Line(s.was.token, 80), plaintext.Line(s.target.token, 80)),
+			foreignHint,
+		}
+	}
 	return &Failure{
-		fmt.Errorf("the state %s is about %s with token %s, not about %s with token %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(r.Token, 80), plaintext.Line(s.target.to, 300), plaintext.Line(s.target.token, 80)),
-		"give each target a --state of its own; or --all sends everything there and begins this one anew",
+		fmt.Errorf("the state %s is about the workspace %s of %s, and the token is for the workspace %s", plaintext.Line(s.path, 300), plaintext.Line(s.workspace, 80), plaintext.Line(s.target.to, 300), plaintext.Line(workspace, 80)),
+		foreignHint,
 	}
 }
 
 // rebased is told what links began with the last time.
 func (s *state) rebased(was string, how terms) error {
-	s.was, s.stale = was, s.target.base != was && s.target.base != ""
+	s.was.base, s.stale = was, s.target.base != was && s.target.base != ""
 	if was == "" || !s.stale || how.rebase {
 		return nil
 	}
@@ -335,7 +382,7 @@ func (s *state) rewrite() (err error) {
 		_, _ = w.Write(line) // Flush returns the first error
 	}
 	s.length = 0
-	put(record{Format: format, To: s.target.to, Token: s.target.token, Base: s.target.base})
+	put(record{Format: format, To: s.target.to, Workspace: s.target.workspace, Token: s.target.token, Base: s.target.base})
 	ids := make([]string, 0, len(s.known))
 	for id := range s.known {
 		ids = append(ids, id)

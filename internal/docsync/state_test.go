@@ -69,9 +69,9 @@ func TestAStateIsForOneTarget(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
 	w.done(w.sync(), 3, 0)
 	other := func(r *run) { r.o.TokenID = "other" }
-	fails(t, w.sync(other).err, "with token 4f2k7q9xab, not about http://weir.example with token other", "--state", "--all")
+	fails(t, w.sync(other).err, "was made with token 4f2k7q9xab, not with token other, and the server does not tell", "--state", "--all")
 	w.to = "http://other.example"
-	fails(t, w.sync().err, "is about http://weir.example with token")
+	fails(t, w.sync().err, "is about http://weir.example, not about http://other.example")
 	before, _ := os.ReadFile(w.state)
 	w.before = func(request) (int, string) { return 404, "" }
 	fails(t, w.sync(all).err, "404") // a slip of the pen: nothing is forgotten for it
@@ -198,6 +198,9 @@ func TestNothingIsWrittenBehindHalfALine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	s, err := openState(path, target{to: "to", token: "token"}, terms{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.append(record{Deleted: []string{"first"}}); err != nil { // there is a file from now on
 		t.Fatal(err)
 	}
 	good := s.file

@@ -37,6 +37,9 @@ type world struct {
 
 	// before, if set, may answer a request itself; 0 means that it does not.
 	before func(r request) (status int, body string)
+
+	workspace func(authorization string) (status int, name string) // answers GET /v1/wp/status; nil: 404
+	asked     int                                                  // how often it was
 }
 
 // A request is what the server got.
@@ -89,6 +92,9 @@ func many(n int, text string) map[string]string {
 
 // RoundTrip is the server, and the network to it.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		return w.status(r)
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -138,6 +144,24 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
+// status answers whose a token is. It is not among the requests.
+func (w *world) status(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	answer := httptest.NewRecorder()
+	answer.Header().Set("Content-Type", "application/json")
+	status, name := http.StatusNotFound, ""
+	if w.workspace != nil {
+		status, name = w.workspace(r.Header.Get("Authorization"))
+	}
+	answer.WriteHeader(status)
+	if name != "" {
+		fmt.Fprintf(answer, `{"workspace":%q}`, name)
+	}
+	return answer.Result(), nil
+}
+
 // A run is one sync, which may be changed before it begins.
 type run struct {
 	o   Options
@@ -175,6 +199,11 @@ func (w *world) sync(change ...func(*run)) outcome {
 	}
 	defer s.Close()
 	w.running = s
+	if s.OtherToken() {
+		if err := s.Confirm(r.ctx); err != nil {
+			return outcome{err: err}
+		}
+	}
 	plan, err := s.Plan(r.ctx)
 	if err == nil && !r.o.DryRun {
 		err = s.Push(r.ctx)
