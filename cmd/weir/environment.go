@@ -108,7 +108,7 @@ func (e environment) strangers(root *cobra.Command) []string {
 // setAll gives a repeatable flag each element of a comma-separated list, and any other flag the value as it is.
 func setAll(v pflag.Value, value string) error {
 	switch v.(type) {
-	case *paths, *keyFields:
+	case *paths, *keyFields, *excludes:
 	default:
 		return v.Set(value)
 	}

@@ -217,9 +217,9 @@ const anyAdmin = "WEIR_ADMIN=127.0.0.1:0"
 
 // cleanEnv is this process's environment without variables that Weir goes by.
 func cleanEnv() []string {
-	env := []string{quickExit, anyAdmin}
+	env := []string{quickExit, anyAdmin, "XDG_STATE_HOME=" + filepath.Join(binDir, "state")}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "WEIR_") && !strings.HasPrefix(v, "OTEL_") {
+		if !strings.HasPrefix(v, "WEIR_") && !strings.HasPrefix(v, "OTEL_") && !strings.HasPrefix(v, "XDG_") {
 			env = append(env, v)
 		}
 	}

@@ -116,7 +116,7 @@ func newRoot(env environment) *cobra.Command {
 		}
 		return env.apply(cmd)
 	}
-	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(), newSimulate(), newVerify(env), newVersion())
+	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(env), newSimulate(), newVerify(env), newVersion())
 	document(root)
 	return root
 }

@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = &process{}
-			env.Vars = append(env.Vars, quickExit, anyAdmin)
+			env.Vars = append(env.Vars, quickExit, anyAdmin, "XDG_STATE_HOME="+filepath.Join(env.WorkDir, ".state"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

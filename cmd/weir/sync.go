@@ -34,9 +34,9 @@ front matter, the first heading or the file's name says; its link is the url of 
 with the path, without the extension (an index page is its folder). Hidden files are passed over, symbolic links
 not followed.
 
-What was acknowledged is remembered in DIR/.weir-sync, or in --state FILE, for this server and this token. So an
-interrupted sync goes on where it was: run the same command again. Files that cannot be sent are named, and the
-others go on.
+What was acknowledged is remembered among the user's own files, not in DIR, or in --state FILE, for this server and
+the token's workspace. So an interrupted sync goes on where it was: run the same command again. Files that cannot
+be sent are named, and the others go on.
 
 Put the token into the variable WEIR_TOKEN: on the command line everybody who may run ps can read it.
 
@@ -45,7 +45,7 @@ Exit status: 0 all done; 1 a file could not be sent, it was interrupted, or the 
 const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)   # --data DIR, where serve has it too
   weir sync docs --to http://127.0.0.1:8080 --base-url https://example.com/docs
   weir sync docs --to http://127.0.0.1:8080 --dry-run
-  weir sync docs --to http://127.0.0.1:8080 --prune
+  weir sync docs --to http://127.0.0.1:8080 --prune --exclude drafts/ --exclude '*.tmp.md'
   weir sync docs --to http://127.0.0.1:8080 --share ~/.cache/weir-budget --json`
 
 // syncFlags are what weir sync is told.
@@ -54,6 +54,7 @@ type syncFlags struct {
 	rebase           bool // --base-url was given
 	token            secret
 	state, share     string
+	exclude          excludes
 	prune, pruneMany onOff
 	all, dry, out    onOff
 	maxWait          span
@@ -75,7 +76,7 @@ func (s *secret) String() string               { return "" }
 func (s *secret) Type() string                 { return "TOKEN" }
 func (s *secret) withoutSecrets(string) string { return "…" }
 
-func newSync() *cobra.Command {
+func newSync(env environment) *cobra.Command {
 	f := &syncFlags{maxWait: span{Duration: 2 * time.Hour, max: 31 * 24 * time.Hour}}
 	cmd := &cobra.Command{
 		Use:     "sync DIR --to URL",
@@ -87,18 +88,16 @@ func newSync() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			if f.state == "" {
-				f.state = filepath.Join(args[0], ".weir-sync")
-			}
-			return runSync(cmd, f, args[0])
+			return runSync(cmd, env, f, args[0])
 		},
 	}
 	flags := cmd.Flags()
 	flags.Var(&f.to, "to", "the server's `URL`, above /v1/wp")
 	flags.Var(&f.token, "token", "API `TOKEN` of the workspace; use the variable, ps shows the command line")
 	flags.Var(&f.base, "base-url", "`URL` that the documents' links begin with (default --to)")
-	flags.StringVar(&f.state, "state", "", "`FILE` that remembers what was acknowledged (default DIR/.weir-sync)")
-	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share their view of its budget (default DIR/.weir-sync.budget)")
+	flags.StringVar(&f.state, "state", "", "`FILE` that remembers what was acknowledged (default one for DIR and the server below $XDG_STATE_HOME/weir/sync)")
+	flags.Var(&f.exclude, "exclude", "pass over what matches this `PATTERN`, such as drafts/, *.tmp.md or old/**/*.md; repeatable")
+	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share their view of its budget (default beside the state)")
 	flags.Var(&f.maxWait, "max-wait", "how long to wait for the next window at most; a longer one ends the sync, with when to come back")
 	switchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync, if that is not most of them")
 	switchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if that is most of them")
@@ -167,7 +166,7 @@ type syncing struct {
 	refusals counter
 }
 
-func runSync(cmd *cobra.Command, f *syncFlags, dir string) error {
+func runSync(cmd *cobra.Command, env environment, f *syncFlags, dir string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := &syncing{f: f, started: time.Now(), show: newSyncProgress(cmd.ErrOrStderr())}
@@ -175,17 +174,27 @@ func runSync(cmd *cobra.Command, f *syncFlags, dir string) error {
 		stop() // a second signal meets the default, which is to end at once
 		s.show.interrupted()
 	})()
-	err := s.run(ctx, dir)
+	err := s.run(ctx, env, dir)
 	s.show.end()
 	return s.conclude(cmd, err)
 }
 
-func (s *syncing) run(ctx context.Context, dir string) (err error) {
-	docs, err := folder.Open(dir, folder.Options{Base: s.f.base.URL, Skip: fromRoot(s.f.state, s.f.share)})
+func (s *syncing) run(ctx context.Context, env environment, dir string) (err error) {
+	docs, err := folder.Open(dir, folder.Options{Base: s.f.base.URL, Skip: fromRoot(s.f.state, s.f.share), Exclude: s.f.exclude})
 	if err != nil {
 		return no(errors.New(plaintext.Line(err.Error(), 500)), "name a folder that is there, and that you may read")
 	}
 	defer docs.Close()
+	if s.f.state == "" {
+		if s.f.state, err = env.syncState(dir, s.f.to.URL); err != nil {
+			return err
+		}
+		if !s.f.dry {
+			if err := makeStateHome(s.f.state); err != nil {
+				return err
+			}
+		}
+	}
 	client := &http.Client{}
 	o := docsync.Options{
 		Folder: docs, To: s.f.to.URL, Token: string(s.f.token), TokenID: tokenID(string(s.f.token)), Base: s.f.base.String(), NewBase: s.f.rebase,
@@ -207,6 +216,11 @@ func (s *syncing) run(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer closeView()
+	if s.sync.OtherToken() {
+		if err := s.sync.Confirm(ctx); err != nil {
+			return err
+		}
+	}
 	if s.plan, err = s.sync.Plan(ctx); err != nil {
 		return err
 	}
@@ -277,6 +291,9 @@ func (s *syncing) push(ctx context.Context) error {
 	}
 	if s.plan.WasBase != "" && s.plan.Derived > 0 {
 		s.show.say("links of documents have begun with %s so far: they are sent again", plaintext.Line(s.plan.WasBase, 200))
+	}
+	if s.sync.OtherToken() && bool(s.f.dry) {
+		s.show.say("the token is another one than the last time: whether it is for the same workspace is asked when something is sent")
 	}
 	todo, requests := len(s.plan.Send), s.plan.Requests
 	if s.f.prune {

@@ -39,6 +39,8 @@ type syncSummary struct {
 	BadFiles    []badFile `json:"bad_files"` // not sent
 	Ignored     int       `json:"ignored"`   // files with other extensions
 	Links       int       `json:"links"`     // symbolic links, not followed
+	Excluded    int       `json:"excluded"`  // files and folders that --exclude matches
+	State       string    `json:"state"`     // the file that remembers what was acknowledged
 	Requests    int64     `json:"requests"`
 	Refusals    int64     `json:"refusals"` // answers 429
 	Waited      float64   `json:"waited_seconds"`
@@ -117,6 +119,7 @@ func (s *syncing) summary(err error) syncSummary {
 	y := syncSummary{
 		To: s.f.to.String(), Done: err == nil, Sent: done.Stored, Unchanged: s.plan.Unchanged, Deleted: done.Deleted,
 		Vanished: len(s.plan.Vanished) - done.Deleted, BadFiles: []badFile{}, Ignored: s.plan.Passed.Ignored, Links: s.plan.Passed.Links,
+		Excluded: s.plan.Passed.Excluded, State: strings.ToValidUTF8(s.f.state, "\ufffd"),
 		Refusals: s.refusals.get(),
 		Waited:   s.show.waited().Round(time.Millisecond).Seconds(), Seconds: time.Since(s.started).Round(time.Millisecond).Seconds(),
 	}
@@ -155,6 +158,9 @@ func (s *syncing) say(y syncSummary) {
 	if n := y.Ignored; n > 0 {
 		show.say("passed over %s with other extensions", count(n, "file"))
 	}
+	if n := y.Excluded; n > 0 {
+		show.say("passed over %s that --exclude matches", count(n, "path"))
+	}
 	if n := y.Links; n > 0 {
 		show.say("passed over %s: they are not followed", count(n, "symbolic link"))
 	}
@@ -169,7 +175,7 @@ func (s *syncing) say(y syncSummary) {
 			count(y.Sent, "document"), y.Deleted, y.Unchanged, count(int(y.Requests), "request"), y.Refusals, y.Seconds, y.Waited)
 	}
 	if y.Vanished > 0 && !bool(s.f.prune) {
-		show.say("%s gone from the folder and still on the server; --prune deletes them", count(y.Vanished, "document"))
+		show.say("%s gone from the folder, or excluded, and still on the server; --prune deletes them", count(y.Vanished, "document"))
 	}
 }
 

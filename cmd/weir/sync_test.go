@@ -47,8 +47,8 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const twoAnHour = "limiters:\n  - name: wp-plugin\n    routes: [/v1/wp/*]\n    windows: [2 per hour by token or ip]\n"
-	if err := os.WriteFile(policy, []byte(twoAnHour), 0o644); err != nil {
+	const threeAnHour = "limiters:\n  - name: wp-plugin\n    routes: [/v1/wp/*]\n    windows: [3 per hour by token or ip]\n"
+	if err := os.WriteFile(policy, []byte(threeAnHour), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s := serveIn(t, data, "--policy", policy)
@@ -65,7 +65,7 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 		t.Errorf("it ended after %v", took)
 	}
 	// A machine that is too busy to answer within a second is asked again, and may refuse that.
-	for _, want := range []string{`sent 1000 documents, .* (2 requests, 0 refused|3 requests, 1 refused); `, `error: interrupted; run the same command again to go on`} {
+	for _, want := range []string{`sent 1000 documents, .* (3 requests, 0 refused|4 requests, 1 refused); `, `error: interrupted; run the same command again to go on`} {
 		if !regexp.MustCompile(want).MatchString(p.stderr.String()) {
 			t.Errorf("it did not say %q:\n%s", want, p.stderr)
 		}

@@ -1,6 +1,7 @@
 // Package folder reads a folder of Markdown, HTML and text files as documents of the bulk-sync surface.
 //
 //	folder.go        what is in a folder, and what is not a document of it
+//	exclude.go       what somebody does not want to be one
 //	file.go          one file: read bounded, then by its kind
 //	frontmatter.go   title and url where the file gives them itself
 //	markdown.go      Markdown as plain text
@@ -58,6 +59,9 @@ func (p *Problem) Error() string { return p.Path + ": " + p.Reason }
 type Options struct {
 	Base *url.URL // what links are made from, by path; http or https, without query and fragment
 	Skip []string // files that are no documents, whatever they are called: absolute, or from the folder; they need not exist
+
+	// Exclude are patterns of files and folders that are passed over, see exclusions.
+	Exclude []string
 }
 
 // A Folder is open for reading. It is safe for concurrent use.
@@ -65,15 +69,21 @@ type Folder struct {
 	root *os.Root
 	base *url.URL
 	skip map[string]bool // paths from the folder, with slashes
+
+	exclude []exclusion
 }
 
 // Open opens a folder. The error says why it cannot be one.
 func Open(dir string, o Options) (*Folder, error) {
+	exclude, err := exclusions(o.Exclude)
+	if err != nil {
+		return nil, fmt.Errorf("open folder %q: exclude %w", dir, err)
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open folder %q: %w", dir, cause(err))
 	}
-	return &Folder{root: root, base: o.Base, skip: skipped(dir, o.Skip)}, nil
+	return &Folder{root: root, base: o.Base, skip: skipped(dir, o.Skip), exclude: exclude}, nil
 }
 
 // skipped returns files as paths from dir, with slashes, under all names that lead there. Those elsewhere do no harm.
@@ -113,6 +123,8 @@ type Tally struct {
 	Hidden  int // files and folders whose name begins with a dot
 	Links   int // symbolic links: they are not followed
 
+	Excluded int // files and folders that Options.Exclude matches; what is in such a folder is not looked at
+
 	Linked []string // the paths of these links: nobody knows what is there, or below
 }
 
@@ -130,6 +142,8 @@ func (f *Folder) Walk(ctx context.Context, visit func(path string, p *Problem)) 
 			return nil
 		case strings.HasPrefix(path.Base(name), "."):
 			t.Hidden++
+		case f.excludes(name, d.IsDir()):
+			t.Excluded++
 		case d.Type()&fs.ModeSymlink != 0:
 			t.Links++
 			t.Linked = append(t.Linked, name)

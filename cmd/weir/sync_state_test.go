@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestAStateIsKeptWhereTheSystemKeepsThem(t *testing.T) {
+	for _, test := range []struct {
+		system string
+		env    environment
+		want   string // empty: an error
+	}{
+		{"linux", environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
+		{"linux", environment{"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state"},
+		{"freebsd", environment{"HOME": "/h"}, "/h/.local/state"},
+		{"darwin", environment{"HOME": "/h"}, "/h/Library/Application Support"},
+		{"darwin", environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
+		{"windows", environment{"LOCALAPPDATA": "/l", "HOME": "/h"}, "/l"},
+		{"windows", environment{"HOME": "/h"}, ""},
+		{"linux", environment{"HOME": "."}, ""},
+		{"linux", environment{}, ""},
+	} {
+		got, err := test.env.stateHome(test.system)
+		if got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s, %v: %q, %v; want %q", test.system, test.env, got, err, test.want)
+		}
+	}
+}
+
+func TestAFolderHasOneStateForEachServer(t *testing.T) {
+	dir := t.TempDir()
+	odd, link := filepath.Join(dir, "o d/d\x1b é"), filepath.Join(dir, "link")
+	if err := os.MkdirAll(odd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(odd, link); err != nil {
+		t.Fatal(err)
+	}
+	env := environment{"XDG_STATE_HOME": dir}
+	state := func(folder, to string) string {
+		u, err := url.Parse(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := env.syncState(folder, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	one := state(odd, "http://a.example.com")
+	if !regexp.MustCompile(`^` + regexp.QuoteMeta(dir) + `/weir/sync/d-[0-9a-f]{16}$`).MatchString(one) {
+		t.Errorf("the state is %q", one)
+	}
+	if two := state(link+"/.", "http://a.example.com"); two != one {
+		t.Errorf("by another name it is %q, not %q", two, one)
+	}
+	if other := state(odd, "http://b.example.com"); other == one {
+		t.Errorf("for another server it is %q too", other)
+	}
+	if other := state(dir, "http://a.example.com"); other == one {
+		t.Errorf("of another folder it is %q too", other)
+	}
+	t.Chdir(odd)
+	if here := state(".", "http://a.example.com"); here != one {
+		t.Errorf("from within it is %q, not %q", here, one)
+	}
+}
+
+// acknowledged waits until the state of a folder holds these documents.
+func acknowledged(t *testing.T, docs, to string, ids ...string) {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := environ(cleanEnv()).syncState(docs, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		text, err := os.ReadFile(state)
+		if err == nil && !slices.ContainsFunc(ids, func(id string) bool { return !strings.Contains(string(text), `"`+id+`"`) }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the state holds no %q: %v", ids, err)
+		}
+	}
+}
+
+// While a sync runs no other one of the same folder does, by whatever name it is called; killed, it leaves a state from which the next
+// goes on, and no lock.
+func TestASyncThatIsKilledLeavesAStateAndNoLock(t *testing.T) {
+	docs, data, policy := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "policy.yaml")
+	for i := range 1100 {
+		if err := os.WriteFile(filepath.Join(docs, fmt.Sprintf("p%04d.md", i)), []byte("# A page"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const threeAnHour = "limiters:\n  - name: wp-plugin\n    routes: [/v1/wp/*]\n    windows: [3 per hour by token or ip]\n"
+	if err := os.WriteFile(policy, []byte(threeAnHour), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := serveIn(t, data, "--policy", policy)
+	token := strings.TrimSpace(mintToken(t, data))
+	p := startSync(t, token, docs, "--to", s.url)
+	if _, err := p.stderr.await(regexp.MustCompile(`(?m)^(?:budget spent|refused), next window in (1 h 0 min|59 min \d+ s)$`)); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged(t, docs, s.url, "p0000.md", "p0999.md") // both batches
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(docs, link); err != nil {
+		t.Fatal(err)
+	}
+	second := startSync(t, token, link, "--to", s.url)
+	if code, err := second.wait(); err != nil || code != exitNo || !strings.Contains(second.stderr.String(), "another sync uses the state") {
+		t.Errorf("a second one ended with status %d, %v:\n%s", code, err, second.stderr)
+	}
+	if _, err := p.signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t)
+
+	_, address, _ := strings.Cut(s.url, "://")
+	s = serveIn(t, data, "--listen", address) // the contract's limits
+	p = startSync(t, token, docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
+	if code, err := p.wait(); err != nil || code != exitDone || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
+		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
+	}
+}
