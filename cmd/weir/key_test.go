@@ -82,15 +82,16 @@ func TestATerminalIsShownNoControlCharacters(t *testing.T) {
 		body   string
 	}
 	var answer atomic.Pointer[says]
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	handler, token := proving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		a := answer.Load()
 		w.WriteHeader(a.status)
 		_, _ = w.Write([]byte(a.body))
 	}))
+	s := httptest.NewServer(handler)
 	defer s.Close()
 	quoted := strings.NewReplacer("\x1b", `\u001b`, "\x00", `\u0000`, "\r", `\r`, "\n", `\n`).Replace(long)
 	ask := func(args ...string) string {
-		stdout, stderr, _ := weirCommand(t.Context(), t, append(args, "--admin", s.URL, "--admin-token", "wadm_x")...)
+		stdout, stderr, _ := weirCommand(t.Context(), t, append(args, "--admin", s.URL, "--admin-token", token)...)
 		return stdout + stderr
 	}
 	check := func(said string, lines int) {

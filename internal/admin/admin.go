@@ -4,6 +4,7 @@
 //	admin.go    Server: what people call, and its listener
 //	guard.go    what every request passes: Host, origin, token
 //	tokens.go   tokens of named people, as hashes in a file
+//	challenge.go   GET /challenge: what a client asks before it sends a token
 //	answer.go   answers and errors as JSON, bodies within bounds
 //	policy.go   GET and POST /policy, GET /candidate
 //	status.go   GET /status, GET /audit

@@ -82,6 +82,7 @@ func (g *guard) around(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if !g.knows(r) {
+			announce(w)
 			refuse(w, http.StatusMisdirectedRequest, "misdirected",
 				"No name that is allowed here stands in Host; --admin-hosts names further ones.")
 			return
@@ -89,6 +90,10 @@ func (g *guard) around(next http.Handler) http.Handler {
 		g.origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/page/") {
 				g.shell(w, r)
+				return
+			}
+			if r.URL.Path == challengePath {
+				methods{http.MethodGet: g.answerChallenge}.ServeHTTP(w, r)
 				return
 			}
 			if name, ok := g.identify(w, r); ok {
@@ -156,23 +161,39 @@ func (g *guard) identify(w http.ResponseWriter, r *http.Request) (name string, o
 	name, known, err := g.tokens.find(token)
 	switch {
 	case err != nil:
-		g.log.Error("the admin tokens cannot be read, so nobody is believed", "error", err)
-		refuse(w, http.StatusServiceUnavailable, "tokens_unavailable", "The tokens cannot be read, so nobody is believed; the server's log says why.")
+		g.unreadable(w, err)
 		return "", false
 	case known:
 		return name, true
 	}
-	if g.tooMany(w, r) {
-		return "", false
-	}
-	g.log.Warn("a wrong token was sent to the admin listener", "from", peer(r).String())
-	g.unauthorized(w, "The token is unknown here or was revoked; 'weir admin create NAME' makes another.")
+	g.wrong(w, r)
 	return "", false
 }
 
+// unreadable answers 503, because the tokens cannot be read.
+func (g *guard) unreadable(w http.ResponseWriter, err error) {
+	g.log.Error("the admin tokens cannot be read, so every request is refused", "error", err)
+	announce(w)
+	refuse(w, http.StatusServiceUnavailable, "tokens_unavailable", "The tokens cannot be read, so every request is refused; the server's log says why.")
+}
+
+// wrong answers a request with an unknown token: 401, or 429 if its address has sent too many of them.
+func (g *guard) wrong(w http.ResponseWriter, r *http.Request) {
+	if g.tooMany(w, r) {
+		return
+	}
+	g.log.Warn("a request with an unknown token came to the admin listener", "from", peer(r).String())
+	g.unauthorized(w, "The token is unknown here or was revoked; 'weir admin create NAME' makes another.")
+}
+
 func (g *guard) unauthorized(w http.ResponseWriter, message string) {
-	w.Header().Set("WWW-Authenticate", `Bearer realm="weir admin"`)
+	announce(w)
 	refuse(w, http.StatusUnauthorized, "unauthorized", message)
+}
+
+// announce names the admin listener to whoever is refused.
+func announce(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="`+Realm+`"`)
 }
 
 // bearer returns the token of the one Authorization field.
@@ -207,6 +228,7 @@ func (g *guard) tooMany(w http.ResponseWriter, r *http.Request) bool {
 	h.Set(headers.Reset, strconv.FormatInt(b.Reset, 10))
 	h.Set(headers.RetryAfter, strconv.FormatInt(d.RetryAfter(), 10))
 	h.Set(headers.Date, g.dates.At(d.Now))
+	announce(w)
 	refuse(w, http.StatusTooManyRequests, "rate_limited", "Too many wrong tokens from this address.")
 	return true
 }

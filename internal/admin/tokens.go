@@ -42,6 +42,7 @@ type NamedToken struct {
 	Name    string
 	Created time.Time
 	hash    [sha256.Size]byte
+	id      string // see tokenID; set by what reads the file
 }
 
 // Tokens are those of a data directory. Other processes may create and revoke them at the same time. It is safe for concurrent use.
@@ -236,15 +237,20 @@ func (t *Tokens) alone(ctx context.Context, change func([]NamedToken) ([]NamedTo
 // tokensAge is how old the known tokens may be: a revoked one stops working well within a second.
 const tokensAge = 250 * time.Millisecond
 
-// find returns whose token it is. An error says that it is not known.
-func (t *Tokens) find(token string) (name string, ok bool, err error) {
+// all returns the tokens as they were at most tokensAge ago. They must not be changed.
+func (t *Tokens) all() ([]NamedToken, error) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if now := t.now(); t.read.IsZero() || now.Sub(t.read) >= tokensAge || now.Before(t.read) {
 		t.known, t.bad = readTokens(filepath.Join(t.dir, tokensFile))
 		t.read = now
 	}
-	known, err := t.known, t.bad
-	t.mu.Unlock()
+	return t.known, t.bad
+}
+
+// find returns the name of a token, and false if it is unknown. It returns an error if the tokens cannot be read.
+func (t *Tokens) find(token string) (name string, ok bool, err error) {
+	known, err := t.all()
 	if err != nil {
 		return "", false, err
 	}
@@ -310,6 +316,7 @@ func parseNamed(words []string) (n NamedToken, err error) {
 		return n, fmt.Errorf("the hash of %s has %d characters or is no hex: %d hex digits are needed", n.Name, len(words[1]), 2*len(n.hash))
 	}
 	copy(n.hash[:], hash)
+	n.id = tokenID(n.hash)
 	if n.Created, err = time.Parse(time.RFC3339, words[2]); err != nil {
 		return n, fmt.Errorf("when %s was made is %.40q: a time as in 2006-01-02T15:04:05Z is needed", n.Name, words[2])
 	}
