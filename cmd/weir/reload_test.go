@@ -1,14 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -160,4 +163,48 @@ func TestWhatWasReadFromNoFileIsNotReloaded(t *testing.T) {
 		t.Fatalf("%v: %s", err, s.stderr)
 	}
 	s.end(t)
+}
+
+// Each shell replaces the policy every second, in another way, for as long as the server runs.
+func TestAPolicyThatAShellReplacesEverySecondComesIntoForce(t *testing.T) {
+	const loop = `n=2; while :; do n=$((n+1))
+		text="limiters:
+  - name: all
+    routes: [/*]
+    windows: [$n per hour by ip]"
+		%s
+		sleep 1; done`
+	for name, step := range map[string]string{
+		"mv":               `echo "$text" >new; mv new policy.yaml`,
+		"in place":         `echo "$text" >policy.yaml`,
+		"cp":               `echo "$text" >new; cp new policy.yaml`,
+		"a swapped folder": `mkdir v$n; echo "$text" >v$n/policy.yaml; ln -s v$n ..new; mv -T ..new ..data; rm -rf v$((n-1))`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			policy := filepath.Join(dir, "policy.yaml")
+			replaceFile(t, policy, onePolicy(2))
+			if name == "a swapped folder" { // as Kubernetes mounts a ConfigMap
+				if err := errors.Join(os.Mkdir(filepath.Join(dir, "v2"), 0o700), os.Rename(policy, filepath.Join(dir, "v2", "policy.yaml")),
+					os.Symlink("v2", filepath.Join(dir, "..data")), os.Symlink("..data/policy.yaml", policy)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := serveWeir(t, "--access-log=off", "--policy", policy, "--upstream", nothingBehind(t))
+			shell := exec.Command("sh", "-ec", fmt.Sprintf(loop, step))
+			shell.Dir = dir
+			p, err := launch(shell)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.kill()
+			if _, err := s.stderr.await(regexp.MustCompile(`(?s)(the policy was replaced.*){3}`)); err != nil {
+				t.Fatal(err)
+			}
+			if said := s.stderr.String(); strings.Contains(said, "level=ERROR") {
+				t.Errorf("it complains:\n%s", said)
+			}
+		})
+	}
 }

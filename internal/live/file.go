@@ -1,49 +1,56 @@
 package live
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A watched file is one that is looked at again and again. Looking is asked of the path, not of an open file or a notification, since
-// editors rename another file into its place, Kubernetes swaps a link above it, and network file systems notify nobody.
+// A watched file is looked at again and again. Each look asks the path, not an open file or a notification: editors rename another file
+// into its place, Kubernetes swaps a link above it, and network file systems notify nobody.
 type watched struct {
 	path string
 
-	judged  [sha256.Size]byte // of the last text that was judged, whatever the judgement
-	settled fs.FileInfo       // what the file looked like when that was read; nil: look closer
-	waiting *sighting         // another text, which must be there at the next look too
+	judged  []byte      // the text that was judged last, whatever the judgement
+	seen    fs.FileInfo // of the file that was read last; nil: none was
+	settled bool        // seen holds the judged text
+	change  *change     // nil: the last look found the judged text
 	looks   int
 
 	failures int // to look, in a row
 }
 
-// A sighting is a text that a look has found.
-type sighting struct {
-	info fs.FileInfo
-	sum  [sha256.Size]byte
-}
-
 const (
 	// readEvery is after how many looks the text itself is compared though the file looks the same: a clock too coarse for two writes,
 	// a tool that sets the time back, or a network file system's cache can hide a change.
-	readEvery = 10
-	// patientFor is how many failures in a row are no news: a file that is replaced may be gone for a moment.
-	patientFor = 3
+	readEvery = int(time.Second / lookEvery)
+	// patientFor is how many failures in a row are not reported: a file that is replaced may be gone for a moment.
+	patientFor = int(3 * time.Second / lookEvery)
 )
 
 // errMoved says that a file was changed while it was read.
 var errMoved = errors.New("the file changes while it is read")
 
 // judge notes that text is judged.
-func (f *watched) judge(text []byte) { f.judged = sha256.Sum256(text) }
+func (f *watched) judge(text []byte) {
+	f.judged, f.settled = text, false
+	f.forget()
+}
+
+// forget ends the change that is under way.
+func (f *watched) forget() {
+	if f.change != nil {
+		f.change.letGo()
+		f.change = nil
+	}
+}
 
 // now returns the text as it is, and notes that it is judged.
 func (f *watched) now() ([]byte, error) {
@@ -56,17 +63,17 @@ func (f *watched) now() ([]byte, error) {
 		text, info, err = readStill(f.path, openRegular)
 	}
 	if err != nil {
-		f.settled = nil
+		f.settled = false
 		return nil, err
 	}
 	f.judge(text)
-	f.settled, f.waiting, f.failures = info, nil, 0
+	f.seen, f.settled, f.failures = info, true, 0
 	return text, nil
 }
 
-// look returns the text if it is another than was judged last, and was so at the look before already; it notes that it is judged.
-// The error, once there was one patientFor times in a row, is why nothing can be read.
-func (f *watched) look() (text []byte, changed bool, err error) {
+// look returns a text that is another than was judged last and is taken for complete (see settle.go), and notes that it is judged. It
+// returns an error if the file could not be read patientFor times in a row, and errRestless if it is written to without a pause.
+func (f *watched) look(now time.Time) (text []byte, changed bool, err error) {
 	f.looks++
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -75,35 +82,66 @@ func (f *watched) look() (text []byte, changed bool, err error) {
 	if !info.Mode().IsRegular() {
 		return nil, false, f.failed(irregular(f.path))
 	}
-	if f.settled != nil && alike(info, f.settled) && f.looks%readEvery != 0 {
+	if f.settled && alike(info, f.seen) && f.looks%readEvery != 0 {
 		f.failures = 0
 		return nil, false, nil
 	}
-	text, info, err = read(f.path, openRegular)
-	if errors.Is(err, errMoved) {
-		f.waiting = nil
-		return nil, false, nil
-	}
+	file, err := openRegular(f.path)
 	if err != nil {
-		return nil, false, f.failed(err)
+		return nil, false, f.failed(fmt.Errorf("read policy: %w", err))
+	}
+	text, info, err = readFrom(file)
+	if err != nil {
+		_ = file.Close() // it was only read
+		if !errors.Is(err, errMoved) {
+			return nil, false, f.failed(err)
+		}
+		if f.begin(now); f.change.newest.info != nil {
+			f.change.newest.since = now
+		}
+		return nil, false, f.restless(now)
 	}
 	f.failures = 0
-	sum := sha256.Sum256(text)
-	if sum == f.judged {
-		f.settled, f.waiting = info, nil
+	before := f.seen
+	f.seen = info
+	if bytes.Equal(text, f.judged) {
+		_ = file.Close() // it was only read
+		f.forget()
+		f.settled = true
 		return nil, false, nil
 	}
-	if f.waiting == nil || f.waiting.sum != sum || !alike(f.waiting.info, info) {
-		f.settled, f.waiting = nil, &sighting{info, sum}
-		return nil, false, nil
+	f.begin(now)
+	f.change.see(sighting{info: info, text: text, since: now}, before == nil || os.SameFile(before, info), f.judged, file)
+	done := f.change.complete(now)
+	if done == nil {
+		return nil, false, f.restless(now)
 	}
-	f.judged, f.settled, f.waiting = sum, info, nil
+	text, settled := done.text, done == &f.change.newest
+	f.judge(text)
+	f.settled = settled
 	return text, true, nil
 }
 
-// failed returns err once it is news.
+// begin notes that the file is changing.
+func (f *watched) begin(now time.Time) {
+	f.settled = false
+	if f.change == nil {
+		f.change = &change{since: now}
+	}
+}
+
+// restless returns errRestless if the file has been changing for long.
+func (f *watched) restless(now time.Time) error {
+	if now.Sub(f.change.since) < restlessAfter {
+		return nil
+	}
+	return errRestless
+}
+
+// failed returns err once it has come patientFor times in a row.
 func (f *watched) failed(err error) error {
-	f.settled, f.waiting = nil, nil
+	f.forget()
+	f.settled = false
 	if f.failures++; f.failures < patientFor {
 		return nil
 	}
@@ -154,12 +192,17 @@ func read(path string, open func(string) (*os.File, error)) ([]byte, fs.FileInfo
 		return nil, nil, fmt.Errorf("read policy: %w", err)
 	}
 	defer f.Close()
+	return readFrom(f)
+}
+
+// readFrom is read of a file that is open and was not read yet.
+func readFrom(f *os.File) ([]byte, fs.FileInfo, error) {
 	before, err := f.Stat()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read policy: %w", err)
 	}
 	if before.IsDir() {
-		return nil, nil, fmt.Errorf("read policy: %s is a directory, where one file is needed", path)
+		return nil, nil, fmt.Errorf("read policy: %s is a directory, where one file is needed", f.Name())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, policyfile.MaxSize+1))
 	if err != nil {
@@ -170,7 +213,7 @@ func read(path string, open func(string) (*os.File, error)) ([]byte, fs.FileInfo
 		return nil, nil, fmt.Errorf("read policy: %w", err)
 	}
 	if before.Mode().IsRegular() && !alike(before, after) {
-		return nil, nil, fmt.Errorf("read policy %s: %w", path, errMoved)
+		return nil, nil, fmt.Errorf("read policy %s: %w", f.Name(), errMoved)
 	}
 	return text, after, nil
 }

@@ -6,7 +6,8 @@
 //
 //	live.go   what people call
 //	slot.go   one policy: judged, put in force or refused, told
-//	file.go   its file: whether it has changed, and stands still
+//	file.go   its file: whether it has changed
+//	settle.go whether a changed file is complete
 package live
 
 import (
@@ -197,21 +198,25 @@ func (p *Policy) Post(ctx context.Context, by string, text []byte) error {
 }
 
 // lookEvery is how often the files are looked at.
-const lookEvery = time.Second
+const lookEvery = 200 * time.Millisecond
 
-// Watch looks at the files until ctx ends, and puts in force what they become. A file that is being written is left alone until it
-// has stood still from one look to the next. It returns when ctx has ended.
+// Watch looks at the files until ctx ends, and puts in force what they become: within three seconds, also if a file is replaced all the
+// time, but never a text that its writer may not have finished. It returns when ctx has ended.
 func (p *Policy) Watch(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	defer p.live.unwatch()
+	if p.candidate != nil {
+		defer p.candidate.unwatch()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-			p.live.look(ctx)
+		case now := <-ticker.C:
+			p.live.look(ctx, now)
 			if p.candidate != nil {
-				p.candidate.look(ctx)
+				p.candidate.look(ctx, now)
 			}
 		}
 	}

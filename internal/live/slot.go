@@ -111,19 +111,29 @@ func (s *slot) post(ctx context.Context, by string, text []byte) error {
 	return s.offer(by, Posted, "the posted policy", bytes.Clone(text[:min(len(text), policyfile.MaxSize+1)]))
 }
 
-// look judges the file if it has changed and stands still.
-func (s *slot) look(ctx context.Context) {
+// unwatch lets go of what looks have left open.
+func (s *slot) unwatch() {
+	if s.file == nil {
+		return
+	}
+	s.turn <- struct{}{}
+	defer s.next()
+	s.file.forget()
+}
+
+// look judges the file if it has changed and is complete.
+func (s *slot) look(ctx context.Context, now time.Time) {
 	if s.file == nil || s.alone(ctx) != nil {
 		return
 	}
 	defer s.next()
-	text, changed, err := s.file.look()
+	text, changed, err := s.file.look(now)
 	switch {
 	case err != nil:
 		s.unreadable(Watch, err)
 	case changed:
 		_ = s.offer(Watch, File, s.file.path, text) // it is told
-	case s.unread != "" && s.file.failures == 0:
+	case s.unread != "" && s.file.failures == 0 && s.file.change == nil:
 		s.log.Info("the "+s.what+"'s file can be read again, and is what it was", "path", s.file.path)
 		s.unread = ""
 		s.attempted(s.judged)
