@@ -20,7 +20,7 @@ const module = "github.com/weirlimit/weir"
 var floors = map[string]int{
 	"cmd/weir": 4, "internal/difference": 4,
 
-	"internal/gateway": 3, "internal/sample": 3, "internal/rls": 3, "internal/admin": 3, "internal/telemetry": 3,
+	"internal/gateway": 3, "internal/sample": 3, "internal/admin": 3, "internal/telemetry": 3,
 	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
 	"internal/verify": 3, "internal/replay/report": 3,
 
@@ -99,6 +99,24 @@ func TestImportsPointDownwards(t *testing.T) {
 	}
 }
 
+// The plan of the building shows what stands, all of it and nothing else.
+func TestTheFloorsAndTheirPictureShowEveryPackage(t *testing.T) {
+	picture, _, _ := strings.Cut(documents(t)["docs/architecture.md"], "## One request")
+	there := map[string]bool{}
+	for _, p := range packages(t) {
+		there[p.name()] = true
+		last := p.name()[strings.LastIndex(p.name(), "/")+1:]
+		if !strings.HasPrefix(p.name(), "examples/") && !strings.Contains(picture, last) {
+			t.Errorf("the picture of docs/architecture.md lacks %s", p.ImportPath)
+		}
+	}
+	for name := range floors {
+		if !there[name] {
+			t.Errorf("there is no package %q: take it out of floors", name)
+		}
+	}
+}
+
 func TestThePackagesThatServicesEmbedStayLean(t *testing.T) {
 	// What a floor-0 package may import beside the standard library.
 	allowed := map[string][]string{"": nil, "headers": nil, "identity": {"github.com/golang-jwt/jwt/v5"}}
@@ -142,7 +160,7 @@ func TestServersForTestsStayInTests(t *testing.T) {
 }
 
 func TestProtobufLivesAtTheDoorsThatSpeakIt(t *testing.T) {
-	doors := []string{"internal/rls", "internal/telemetry"} // Envoy's, and a collector's of traces
+	doors := []string{"internal/telemetry"} // a collector's of traces
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			if strings.HasPrefix(imported, "google.golang.org/protobuf") && !slices.Contains(doors, p.name()) {
