@@ -152,3 +152,33 @@ func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
 		})
 	}
 }
+
+// Milliseconds are told modulo 48 days. Where that begins anew, takes in time count and late ones do not, as at any other time.
+func TestTheMillisecondsBeginAnew(t *testing.T) {
+	const modulus = 1000 * (1<<22 - 1) * int64(time.Millisecond)
+	for _, before := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
+		for _, first := range []bool{true, false} { // whether the late take would open the window
+			server, clock := redistest.StartWithClock(t)
+			s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Now: clock.Now})
+			clock.Advance(time.Duration(modulus-clock.Now().UnixNano()%modulus) - before)
+			w := charge("a", 100, 60, 1)
+			want := int64(1)
+			if !first {
+				take(t, s, w)
+				want = 2
+			}
+			server.Pause(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			var r weir.Receipt
+			if err := s.Take(ctx, []weir.Charge{w}, &r); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a server that has stopped answered %+v, %v", r, err)
+			}
+			cancel()
+			clock.Advance(12 * time.Second)
+			server.Resume(t)
+			if r := take(t, s, w); !r.Allowed || r.Used[0].Count != want {
+				t.Errorf("%v before, the window stands at %+v, want a count of %d", before, r.Used[0], want)
+			}
+		}
+	}
+}

@@ -39,7 +39,8 @@ repeat
   end
   spent=1
   local now,out=(v-c)/B*1000-p,nil
-  if p<1 or c>limit or c<units or p*B>(a-limit)*1000 or (now-A[n+1])%S<H then break end
+  local late=now-A[n+1]
+  if p<1 or c>limit or c<units or p*B>(a-limit)*1000 or late>=0 or late<-H then break end
   if n==1 then return {v,p} end
   for j=2,n do
     k,a=K[j],A[j]+0
