@@ -51,8 +51,9 @@ type Options struct {
 	// what Observation points to.
 	Observe func(Observation)
 
-	// Judged, if set, is called once the limiters have judged a request of Wrap, Serve or Charge, before anything is answered. w is
-	// the ResponseWriter that these were given. It must not block, and must not keep c.
+	// Judged, if set, is called once the limiters have judged a request of Wrap, Serve or Charge,
+	// before anything is answered. w is the ResponseWriter that these were given. It must not
+	// block, and must not keep c.
 	Judged func(w http.ResponseWriter, c *identity.Caller)
 
 	// Now is the clock of Observation.Latency; nil means time.Now. Windows are counted by the store's clock.

@@ -164,8 +164,9 @@ func (c *Caller) Agent() string {
 	return c.agent
 }
 
-// AskedAgent returns what Agent has returned for this request; ok is false if nobody has asked for it yet. It reads nothing of the
-// request, so that whoever reports on a request does not read its body for that.
+// AskedAgent returns what Agent has returned for this request; ok is false if nobody has asked for
+// it yet. It reads nothing of the request, so that whoever reports on a request does not read its
+// body for that.
 func (c *Caller) AskedAgent() (agent string, ok bool) {
 	if c.known&knowsAgent == 0 {
 		return "", false

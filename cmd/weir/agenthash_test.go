@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway"
 )
 
-// The hash of an agent in the access log is the same after a restart, and in another data directory another one (D18).
+// The hash of an agent in the access log is the same after a restart, and in another data directory
+// another one (D18).
 func TestTheHashOfAnAgentLastsAsLongAsTheDataDirectory(t *testing.T) {
 	hashes := func(dir string) (all [3]uint64) {
 		t.Helper()

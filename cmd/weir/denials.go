@@ -67,8 +67,9 @@ func (d *denials) open(f *serveFlags, p weir.Policy, log *slog.Logger, o *gatewa
 // agentLabel is what the key of agents in the access log is derived by.
 const agentLabel = "agents in the access log"
 
-// agentHash returns the keyed hash of agents in the access log (D18). It is the same on all nodes that share a store, else for as
-// long as the data directory keeps its key, so that a log can be replayed. kept is that directory's key.
+// agentHash returns the keyed hash of agents in the access log (D18). It is the same on all nodes
+// that share a store, else for as long as the data directory keeps its key, so that a log can be
+// replayed. kept is that directory's key.
 func (d *denials) agentHash(kept func() []byte) (func(agent string) (uint64, bool), error) {
 	secret := d.agents
 	if secret == nil {

@@ -19,8 +19,9 @@ const ownPolicy = `limiters:
     windows: [5 per hour by ip+agent, 1000 per day by ip]
 `
 
-// What a server logged, its start-up text and its farewell among it, is replayed as the server served it: the same requests are
-// refused, though they came by agents that the log does not name. With the agents cut out it is unknown.
+// What a server logged, its start-up text and its farewell among it, is replayed as the server
+// served it: the same requests are refused, though they came by agents that the log does not name.
+// With the agents cut out it is unknown.
 func TestAServersOwnLogReplaysAsItWasServed(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(backend.Close)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A folder that whoever syncs it may not write to is synced, and gets no file. Root may write anywhere, so it syncs as nobody.
+// A folder that whoever syncs it may not write to is synced, and gets no file. Root may write
+// anywhere, so it syncs as nobody.
 func TestAFolderThatIsReadOnlyIsSynced(t *testing.T) {
 	docs, state := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(docs, "a.md"), []byte("# A page"), 0o444); err != nil {

@@ -16,13 +16,14 @@ import (
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
-// Where weir sync keeps its state if --state does not say: not in the folder, which may be read only, under version control, or
-// published as it is; but where the system has programs keep what belongs to a user and must last.
+// Where weir sync keeps its state if --state does not say: not in the folder, which may be read
+// only, under version control, or published as it is; but where the system has programs keep what
+// belongs to a user and must last.
 
 const stateHint = "say with --state FILE where it is kept"
 
-// stateHome returns the directory for the states of a user's programs: XDG_STATE_HOME if that is set, whatever the system, or what
-// the system has for it.
+// stateHome returns the directory for the states of a user's programs: XDG_STATE_HOME if that is
+// set, whatever the system, or what the system has for it.
 func (e environment) stateHome(system string) (string, error) {
 	if dir := e["XDG_STATE_HOME"]; filepath.IsAbs(dir) { // a relative one is to be ignored
 		return dir, nil
@@ -43,8 +44,9 @@ func (e environment) stateHome(system string) (string, error) {
 // plain is what of a folder's name goes into a file's name.
 var plain = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// syncState returns the file that remembers what of a folder a server has acknowledged. The folder is known by its path without
-// symbolic links, so that it has one state by whatever name it is called; a folder that was moved has another.
+// syncState returns the file that remembers what of a folder a server has acknowledged. The folder
+// is known by its path without symbolic links, so that it has one state by whatever name it is
+// called; a folder that was moved has another.
 func (e environment) syncState(dir string, to *url.URL) (string, error) {
 	home, err := e.stateHome(runtime.GOOS)
 	if err != nil {

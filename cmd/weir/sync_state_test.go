@@ -100,8 +100,8 @@ func acknowledged(t *testing.T, docs, to string, ids ...string) {
 	}
 }
 
-// While a sync runs no other one of the same folder does, by whatever name it is called; killed, it leaves a state from which the next
-// goes on, and no lock.
+// While a sync runs no other one of the same folder does, by whatever name it is called; killed, it
+// leaves a state from which the next goes on, and no lock.
 func TestASyncThatIsKilledLeavesAStateAndNoLock(t *testing.T) {
 	docs, data, policy := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "policy.yaml")
 	for i := range 1100 {

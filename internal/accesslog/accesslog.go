@@ -37,9 +37,10 @@ type Line struct {
 	Agent     []byte // the keyed hash of the agent, which Weir's own log has of requests that were counted by agent; else nil
 	Status    int    // 0 where the format has none
 
-	// TellsAgent says that the log tells by which User-Agent, or Agent, the request came, also if that was none. A text format tells
-	// it if it has a place for it. A line of JSON without the member tells it if a line before it in the file, or one of those that
-	// the format was told by, has the member: then the server leaves it out if the client sent none.
+	// TellsAgent says that the log tells by which User-Agent, or Agent, the request came, also if
+	// that was none. A text format tells it if it has a place for it. A line of JSON without the
+	// member tells it if a line before it in the file, or one of those that the format was told by,
+	// has the member: then the server leaves it out if the client sent none.
 	TellsAgent bool
 
 	File   int   // index into Options.Files

@@ -7,7 +7,8 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// ownText is what a server of Weir's leaves in one file that takes its standard output and its standard error.
+// ownText is what a server of Weir's leaves in one file that takes its standard output and its
+// standard error.
 const ownText = `listening  http://127.0.0.1:8080
 policy     the contract (built in), 8 limiters
 

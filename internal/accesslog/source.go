@@ -150,7 +150,8 @@ type toldFormat struct {
 	agents   bool    // one of them has a User-Agent
 }
 
-// choose returns the format that most of the lines have. Lines of a server about itself tell only if there are no others.
+// choose returns the format that most of the lines have. Lines of a server about itself tell only
+// if there are no others.
 func choose(seen []sampled, choices []format, fields []string) (best toldFormat) {
 	var text []byte // a copy, as parsers change what they read
 	for i := range choices {

@@ -40,8 +40,9 @@ func (s *Sync) ask(ctx context.Context, method string, b *batch) (answer, error)
 	return s.tries(ctx, method, documents, b.json(), len(b.ids) > 1)
 }
 
-// tries sends one request, and sends it again while it fails as it may not fail the next time: a sync is idempotent. The error is
-// ErrInterrupted, a *Failure, or a *slowError for a body that can be halved.
+// tries sends one request, and sends it again while it fails as it may not fail the next time: a
+// sync is idempotent. The error is ErrInterrupted, a *Failure, or a *slowError for a body that can
+// be halved.
 func (s *Sync) tries(ctx context.Context, method, path string, body []byte, halved bool) (answer, error) {
 	for try := 1; ; try++ {
 		a, err := s.once(ctx, method, path, body)

@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
-// A target is whose state it is: a workspace of a server, the id of the token that was last used for it, and what links there are
-// made from.
+// A target is whose state it is: a workspace of a server, the id of the token that was last used
+// for it, and what links there are made from.
 type target struct{ to, workspace, token, base string }
 
 // A record is one line of the state file. The first says whose it is; each of the others is an acknowledged batch.
@@ -256,8 +256,8 @@ const foreignHint = "give each target a --state of its own; or --all sends every
 // isSettled reports whether nothing has to be asked of the server to know whose the state is.
 func (s *state) isSettled() bool { return s.settled }
 
-// settle binds the state to the workspace that the server, which accepts the token, says it is for; empty: it does not say. A state of
-// another workspace is an error, or begun anew.
+// settle binds the state to the workspace that the server, which accepts the token, says it is for;
+// empty: it does not say. A state of another workspace is an error, or begun anew.
 func (s *state) settle(workspace string, anew bool) error {
 	s.settled = true
 	switch {

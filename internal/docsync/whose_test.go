@@ -49,7 +49,8 @@ func TestATokenThatIsNotAcceptedBindsNothing(t *testing.T) {
 	w.done(w.sync(), 0, 0)
 }
 
-// Where the server does not tell whose a token is, the answer to the first batch says whether it is accepted.
+// Where the server does not tell whose a token is, the answer to the first batch says whether it is
+// accepted.
 func TestATokenThatIsNotAcceptedBindsNothingOfAServerThatTellsNothing(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
 	w.before = func(r request) (int, string) {
@@ -94,7 +95,8 @@ func TestARotatedTokenOfTheSameWorkspaceGoesOn(t *testing.T) {
 	w.done(w.sync(with("wpt_other_x", "other")), 0, 0)
 }
 
-// Rotated while nothing has changed, the new token is remembered all the same, and what is known stays.
+// Rotated while nothing has changed, the new token is remembered all the same, and what is known
+// stays.
 func TestARotatedTokenIsRememberedIfNothingHasChanged(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
 	knowing(w, map[string]string{bearer + token: "acme", bearer + "wpt_new_x": "acme"})
@@ -127,7 +129,8 @@ func TestADryRunWithARotatedTokenAsksNobody(t *testing.T) {
 	}
 }
 
-// A server in trouble is asked again, and one that never answers ends the sync before anything is bound.
+// A server in trouble is asked again, and one that never answers ends the sync before anything is
+// bound.
 func TestAServerThatCannotSayWhoseATokenIsIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, many(3, "x"))

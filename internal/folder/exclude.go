@@ -15,10 +15,12 @@ type exclusion struct {
 	folders bool // only folders match
 }
 
-// exclusions reads patterns (Options.Exclude). They are a part of gitignore's: * stands for any characters but a slash, ? for one, [a-z] for one of some,
-// {a,b} for either, and ** for any folders. A pattern without a slash, but at its end, is compared with names at any depth; others with
-// paths from the folder, with or without a slash at their beginning. One that ends in a slash matches folders alone. What is in a folder
-// that matches is passed over too. Letters count as they stand; there is no pattern that takes something back.
+// exclusions reads patterns (Options.Exclude). They are a part of gitignore's: * stands for any
+// characters but a slash, ? for one, [a-z] for one of some, {a,b} for either, and ** for any
+// folders. A pattern without a slash, but at its end, is compared with names at any depth; others
+// with paths from the folder, with or without a slash at their beginning. One that ends in a slash
+// matches folders alone. What is in a folder that matches is passed over too. Letters count as they
+// stand; there is no pattern that takes something back.
 func exclusions(patterns []string) (all []exclusion, err error) {
 	for _, text := range patterns {
 		p := text

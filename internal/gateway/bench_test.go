@@ -128,7 +128,8 @@ func benchmarkProxy(b *testing.B, pool httputil.BufferPool) {
 
 func BenchmarkGateway(b *testing.B) { benchmarkGateway(b, nil) }
 
-// BenchmarkGatewayByAgent is BenchmarkGateway where each request is counted by agent, and the access log has its hash.
+// BenchmarkGatewayByAgent is BenchmarkGateway where each request is counted by agent, and the
+// access log has its hash.
 func BenchmarkGatewayByAgent(b *testing.B) {
 	key, err := weir.ParseKey("ip+agent")
 	if err != nil {

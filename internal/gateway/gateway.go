@@ -245,7 +245,8 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 	}
 }
 
-// judged notes the agent that a request was counted by, for the access log. w is the exchange that the limiter was given.
+// judged notes the agent that a request was counted by, for the access log. w is the exchange that
+// the limiter was given.
 func (g *Gateway) judged(w http.ResponseWriter, c *identity.Caller) {
 	if x, ok := w.(*exchange); ok {
 		x.noteAgent(&g.options, c)

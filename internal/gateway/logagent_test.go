@@ -18,7 +18,8 @@ func fakeHash(agent string) (uint64, bool) {
 	return hash, true
 }
 
-// agentPolicy counts /by/agent* by agent, two requests of each, /by/address* by address, and tries /tried* out by agent.
+// agentPolicy counts /by/agent* by agent, two requests of each, /by/address* by address, and tries
+// /tried* out by agent.
 func agentPolicy(t testing.TB) weir.Policy {
 	t.Helper()
 	limiter := func(name, route, window string) weir.Limiter {
@@ -37,8 +38,9 @@ func agentPolicy(t testing.TB) weir.Policy {
 	return weir.Policy{Limiters: []weir.Limiter{limiter("a", "/by/agent*", "2 per hour by ip+agent"), limiter("b", "/by/address*", "9 per hour by ip"), tried}}
 }
 
-// An access log names the agent by its hash where a limiter has asked for it, also where the request was refused, whichever engine
-// serves. It asks nobody by itself, so a body is not read for it.
+// An access log names the agent by its hash where a limiter has asked for it, also where the
+// request was refused, whichever engine serves. It asks nobody by itself, so a body is not read for
+// it.
 func TestTheAccessLogHasTheHashOfAnAgentThatWasCountedBy(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {

@@ -66,8 +66,9 @@ type Options struct {
 	// Denial, if set, returns the id that a 429 carries as X-Weir-Denial (httplimit.Options.Denial).
 	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 
-	// AgentHash, if set, returns the keyed hash by which the access log names an agent; ok is false while its key is not known. The
-	// log has it for the requests whose agent the limiters have asked for, and no others. It must not block or allocate.
+	// AgentHash, if set, returns the keyed hash by which the access log names an agent; ok is false
+	// while its key is not known. The log has it for the requests whose agent the limiters have
+	// asked for, and no others. It must not block or allocate.
 	AgentHash func(agent string) (hash uint64, ok bool)
 
 	// Observe, if set, is told of every decision.

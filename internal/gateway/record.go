@@ -43,7 +43,8 @@ type agentHash struct {
 	known bool
 }
 
-// noteAgent keeps the hash of the caller's agent if a limiter has asked for it, and the access log wants it.
+// noteAgent keeps the hash of the caller's agent if a limiter has asked for it, and the access log
+// wants it.
 func (r *record) noteAgent(o *Options, c *identity.Caller) {
 	if o.AccessLog == nil || o.AgentHash == nil {
 		return

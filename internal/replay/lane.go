@@ -156,7 +156,8 @@ func (l *lane) of(rules *weir.Limiter) *limiter {
 	return s
 }
 
-// knowBlind notes which windows are the limiter's in the blind decider: those that do not name the agent, in their order.
+// knowBlind notes which windows are the limiter's in the blind decider: those that do not name the
+// agent, in their order.
 func (s *limiter) knowBlind(rules *weir.Limiter) {
 	next := 0
 	for i := range s.windows {
@@ -320,7 +321,8 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 	})
 }
 
-// indexOf returns which window a standing is of; -1 for the one that a limiter has whose windows are all unknown.
+// indexOf returns which window a standing is of; -1 for the one that a limiter has whose windows
+// are all unknown.
 func (s *limiter) indexOf(w *weir.Window) int {
 	windows := s.windows
 	for i := range windows {

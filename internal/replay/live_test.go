@@ -109,8 +109,9 @@ func TestWeirsOwnLogIsJudgedAsItWasLive(t *testing.T) {
 
 var loggedTime = regexp.MustCompile(`^(time=|\{"time":")[0-9TZ:.-]+`)
 
-// atTheirTimes puts the times at which the requests were sent in place of those at which the gateway, which has the machine's clock,
-// has logged them. It returns which request, from 1, each line, from 1, is of.
+// atTheirTimes puts the times at which the requests were sent in place of those at which the
+// gateway, which has the machine's clock, has logged them. It returns which request, from 1, each
+// line, from 1, is of.
 func atTheirTimes(t *rapid.T, log string, all []asked, live served) (text string, numbers map[int64]int64) {
 	numbers = make(map[int64]int64)
 	lines := slices.Collect(strings.Lines(log))

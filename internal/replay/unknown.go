@@ -11,13 +11,15 @@ import (
 
 // Requests whose agent the log does not tell.
 //
-// A window that counts by agent cannot be judged for such a request: to count all of them by one agent, an empty one, refuses requests
-// that the server would admit, and to count each by an agent of its own admits what it would refuse. So they are not counted in such
-// windows at all, and these are unknown. A second decider judges them, with the same policy but for the windows that name the agent.
-// It counts in the same store, under the same keys, so that the other windows are as exact as ever.
+// A window that counts by agent cannot be judged for such a request: to count all of them by one
+// agent, an empty one, refuses requests that the server would admit, and to count each by an agent
+// of its own admits what it would refuse. So they are not counted in such windows at all, and these
+// are unknown. A second decider judges them, with the same policy but for the windows that name the
+// agent. It counts in the same store, under the same keys, so that the other windows are as exact
+// as ever.
 
-// withoutAgent returns a policy without the windows that name the agent; ok is false if there are none. A limiter that has no others
-// gets one that refuses nothing.
+// withoutAgent returns a policy without the windows that name the agent; ok is false if there are
+// none. A limiter that has no others gets one that refuses nothing.
 func withoutAgent(p weir.Policy) (out weir.Policy, ok bool) {
 	out = p
 	out.Limiters = slices.Clone(p.Limiters)
@@ -53,8 +55,8 @@ func (l *lane) openBlind() (err error) {
 	return err
 }
 
-// sees has the lane decide the present request, whose choices are given, by the decider that is meant for it, and returns the choice
-// of that one.
+// sees has the lane decide the present request, whose choices are given, by the decider that is
+// meant for it, and returns the choice of that one.
 func (l *lane) sees(choice, blind *target.Choice) *target.Choice {
 	l.unsure = false
 	if l.blind == nil || !l.replay.caller.hidesAgent() || !l.asksAgent(choice) {
@@ -64,8 +66,8 @@ func (l *lane) sees(choice, blind *target.Choice) *target.Choice {
 	return blind
 }
 
-// asksAgent reports whether the agent decides what a request is counted by. If a limiter in shadow names the agent and may cover the
-// request, it is taken to.
+// asksAgent reports whether the agent decides what a request is counted by. If a limiter in shadow
+// names the agent and may cover the request, it is taken to.
 func (l *lane) asksAgent(choice *target.Choice) bool {
 	if l.triesAgents && choice.Match.Beside() {
 		return true
@@ -84,8 +86,8 @@ func (l *lane) asksAgent(choice *target.Choice) bool {
 	return false
 }
 
-// isByAgent reports whether a part of a key counts the present request by agent: it names the agent, and the caller has nothing of
-// what stands before it.
+// isByAgent reports whether a part of a key counts the present request by agent: it names the
+// agent, and the caller has nothing of what stands before it.
 func (r *Replay) isByAgent(part weir.Part) bool {
 	at := slices.Index(part, identity.Agent)
 	if at < 0 {
@@ -99,8 +101,8 @@ func (r *Replay) isByAgent(part weir.Part) bool {
 	return true
 }
 
-// hidesAgent reports whether the log does not tell the agent of the present request: no field that was named has it, the query does
-// not, and the line has no place for it.
+// hidesAgent reports whether the log does not tell the agent of the present request: no field that
+// was named has it, the query does not, and the line has no place for it.
 func (c *caller) hidesAgent() bool {
 	if c.line.TellsAgent {
 		return false
@@ -112,8 +114,8 @@ func (c *caller) hidesAgent() bool {
 	return !ok || v == ""
 }
 
-// noteUnknown notes that a request could not be counted in the windows that name the agent, and reports whether one of them may have refused
-// it.
+// noteUnknown notes that a request could not be counted in the windows that name the agent, and
+// reports whether one of them may have refused it.
 func (s *limiter) noteUnknown(d *weir.Decision) bool {
 	if d.Exempt || d.Cost == 0 {
 		return false

@@ -253,7 +253,8 @@ func Crowded(r *replay.Report) bool {
 	return false
 }
 
-// isUnknown reports whether a window that is unknown has a part in what c is about: then c is not judged as passed.
+// isUnknown reports whether a window that is unknown has a part in what c is about: then c is not
+// judged as passed.
 func (c *Condition) isUnknown(r *replay.Report) bool {
 	if c.metric.of == "lines" || c.metric.name == "unlimited" {
 		return false

@@ -7,8 +7,9 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// Sentence says in one sentence what came out: of the second policy, if there is one, what it changes. It says so too if the figures
-// say less than they seem to: if only a part of the log was read, a window is unknown, or there was too little memory.
+// Sentence says in one sentence what came out: of the second policy, if there is one, what it
+// changes. It says so too if the figures say less than they seem to: if only a part of the log was
+// read, a window is unknown, or there was too little memory.
 func Sentence(r *replay.Report) string {
 	begin := ""
 	if r.Partial != "" {
@@ -117,8 +118,8 @@ func tried(o *replay.Outcome) string {
 	return fmt.Sprintf("; %s by limiters that are in shadow", thousands(o.Shadow.Refused))
 }
 
-// unsure says what the figures leave out: requests that a window which is unknown may have refused, and what makes others doubtful.
-// refused is how many are known to be refused.
+// unsure says what the figures leave out: requests that a window which is unknown may have refused,
+// and what makes others doubtful. refused is how many are known to be refused.
 func unsure(r *replay.Report, refused, unknown int64) string {
 	text := ""
 	switch {
@@ -137,11 +138,13 @@ func unsure(r *replay.Report, refused, unknown int64) string {
 	return text
 }
 
-// Disordered reports whether so many requests came later than they can be put in order that the figures say little of the log.
+// Disordered reports whether so many requests came later than they can be put in order that the
+// figures say little of the log.
 func Disordered(r *replay.Report) bool { return r.Log.OutOfOrder > r.Log.Requests/1000 }
 
-// Unknown reports whether the log does not tell the agent of some request by which a limiter counts: of one limiter, or of all if the
-// name is empty. Then its figures may be otherwise than they seem, for what a window that is unknown refuses is not counted by others.
+// Unknown reports whether the log does not tell the agent of some request by which a limiter
+// counts: of one limiter, or of all if the name is empty. Then its figures may be otherwise than
+// they seem, for what a window that is unknown refuses is not counted by others.
 func Unknown(o *replay.Outcome, limiter string) bool {
 	for i := range o.Limiters {
 		l := &o.Limiters[i]
