@@ -131,7 +131,7 @@ func (x *fastExchange) end(more *bool) {
 			x.aborted = true
 		}
 	}
-	c.endWatch()
+	_, _ = x.quiet()
 	if x.over.IsZero() {
 		x.over = time.Now()
 	}

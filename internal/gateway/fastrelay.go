@@ -147,10 +147,7 @@ func (x *fastExchange) tellBroken(err error) {
 
 // finishUpstream gives the connection back, or closes it where it cannot be used again.
 func (x *fastExchange) finishUpstream(whole bool) {
-	if x.upload != nil {
-		x.endUpload() // whoever has answered wants no more of the request
-	}
-	x.c.endWatch()
+	_, _ = x.quiet() // an upstream that has answered wants no more of the request
 	x.c.up.Store(nil)
 	u := x.conn
 	x.conn = nil
@@ -176,7 +173,7 @@ func (x *fastExchange) switchProtocols() {
 	x.out = append(x.out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"...)
 	x.status = x.res.Status
 	c, u := x.c, x.conn
-	c.endWatch()
+	_, _ = x.quiet()
 	x.tunnelled = true
 	c.engine.conns.add(c.raw)
 	c.engine.open.add(-1) // a drain does not wait for it, but closes it

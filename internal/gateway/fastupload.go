@@ -40,6 +40,7 @@ func (x *fastExchange) startUpload(u *upstream.Conn) error {
 	l := &upload{done: make(chan struct{})}
 	x.upload = l
 	u.AwaitStream() // the time for an answer runs from the end of the request
+	x.c.holdWatch()
 	x.c.engine.serving.Go(func() {
 		if !x.sendBody(u, l) {
 			_ = u.Close() // ends the wait for an answer, which must find out why
@@ -69,12 +70,22 @@ func (x *fastExchange) sendBody(u *upstream.Conn, l *upload) bool {
 		u.AwaitHead(time.Now())
 	}
 	if x.sent {
-		x.c.beginWatch()
+		x.c.releaseWatch()
 	}
 	return true
 }
 
-// endUpload waits for the upload to end, and ends it where it goes on.
+// quiet ends whatever else reads from the client: the upload first, then the watch. It returns why the body did not arrive
+// whole, and why it did not go out.
+func (x *fastExchange) quiet() (sent, stuck error) {
+	if x.upload != nil {
+		sent, stuck = x.endUpload()
+	}
+	x.c.endWatch()
+	return sent, stuck
+}
+
+// endUpload ends the upload. Only quiet calls it.
 func (x *fastExchange) endUpload() (sent, stuck error) {
 	l := x.upload
 	x.upload = nil

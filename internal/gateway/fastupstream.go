@@ -234,7 +234,13 @@ func (x *fastExchange) converse(streams bool) error {
 		if err == nil {
 			return nil
 		}
-		c.endWatch()
+		sent, stuck := x.quiet()
+		switch {
+		case sent != nil:
+			err = &uploadError{sent}
+		case stuck != nil:
+			err = stuck
+		}
 		stale := errors.Is(err, upstream.ErrStale)
 		if c.isGone() || !stale && !x.mayGoElsewhere(u, err) {
 			return err
@@ -250,6 +256,9 @@ func (x *fastExchange) mayGoElsewhere(u *upstream.Conn, err error) bool {
 }
 
 var errGone = errors.New("the client went away")
+
+// An uploadError says why the body of a request did not arrive whole here. The upstream is not to blame.
+type uploadError struct{ error }
 
 func isIdempotent(method string) bool {
 	switch method {
@@ -374,17 +383,11 @@ func (x *fastExchange) upstreamFailed(err error) {
 	if x.conn != nil {
 		at = x.conn.Address().Host
 	}
-	var sent, stuck error
-	if x.upload != nil {
-		sent, stuck = x.endUpload()
-	}
-	if sent != nil {
+	var broke *uploadError
+	if errors.As(err, &broke) {
 		x.giveUp(nil)
-		x.bodyFailed(sent)
+		x.bodyFailed(broke.error)
 		return
-	}
-	if stuck != nil {
-		err = stuck
 	}
 	x.giveUp(err)
 	x.fail(x.c.engine.noUpstream(x.head.Method, at, err))
@@ -392,10 +395,7 @@ func (x *fastExchange) upstreamFailed(err error) {
 
 // giveUp ends the use of the upstream's connection. failure counts against its address.
 func (x *fastExchange) giveUp(failure error) {
-	if x.upload != nil {
-		x.endUpload()
-	}
-	x.c.endWatch()
+	_, _ = x.quiet()
 	if x.conn != nil {
 		x.c.up.Store(nil)
 		x.conn.Drop(failure)

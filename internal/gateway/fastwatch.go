@@ -6,12 +6,29 @@ import (
 	"time"
 )
 
-// The states of the watch for a client that goes away.
+// The states of the watch for a client that goes away. At any time one goroutine may move a state on:
+//
+//	watchOff   the connection's goroutine: to watchHeld if it starts an upload, else to watchable
+//	watchHeld  the upload, when it has read the whole body: to watchable
+//	watchable  the engine's look at waiting connections: to watching
+//
+// endWatch moves each of them back to watchOff. The upload has ended before that, and if it had not, its own move
+// would fail.
 const (
-	watchOff int32 = iota
-	watchable
-	watching
+	watchOff  int32 = iota
+	watchHeld       // an upload reads from the client
+	watchable       // nobody does
+	watching        // the watch does; done is set
 )
+
+// holdWatch says that an upload is about to read from the client.
+func (c *fastConn) holdWatch() { c.watch.Store(watchHeld) }
+
+// releaseWatch says that the upload has read the whole body.
+func (c *fastConn) releaseWatch() {
+	c.since.Store(c.engine.tick.Load())
+	c.watch.CompareAndSwap(watchHeld, watchable)
+}
 
 // beginWatch says that nothing more is read from the client before the answer is complete.
 func (c *fastConn) beginWatch() {
@@ -96,13 +113,19 @@ func (c *fastConn) isInterrupted() bool {
 // isGone reports whether the client went away during an exchange, or everything is being cut off: there is nobody to answer.
 func (c *fastConn) isGone() bool { return c.gone.Load() || c.engine.cutting.Load() }
 
-// endWatch is called before anything else reads from the client, and before the upstream's connection is given back.
+// endWatch ends the watch, if there is one, so that the connection's goroutine can read from the client again. The upload
+// must have ended.
 func (c *fastConn) endWatch() {
-	if c.watch.CompareAndSwap(watchable, watchOff) || c.watch.Load() == watchOff {
-		return
+	for {
+		switch state := c.watch.Load(); {
+		case state == watching: // and so done is set
+			c.interrupt()
+			<-c.done
+			c.watch.Store(watchOff)
+			c.resume()
+			return
+		case state == watchOff || c.watch.CompareAndSwap(state, watchOff):
+			return
+		}
 	}
-	c.interrupt()
-	<-c.done
-	c.watch.Store(watchOff)
-	c.resume()
 }

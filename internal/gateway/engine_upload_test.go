@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// uploadOf returns a chunked body, and how many bytes of it there are.
+func uploadOf(chunks int) string {
+	return strings.Repeat("4\r\nbody\r\n", chunks) + "0\r\n\r\n"
+}
+
+// An upstream may fail at any byte of an upload, also at its very last. Each client is answered or its connection ends, and
+// nothing of the exchange stays: no request, no connection on either side, and a drain has nothing to wait for.
+func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
+	const rounds, clients = 10, 4
+	body := uploadOf(6)
+	o := newOrigin(t, func(s *served) {
+		r := s.request()
+		if r == nil {
+			return
+		}
+		var after int64
+		_, _ = fmt.Sscan(r.Header.Get("X-After"), &after)
+		var read []byte
+		for b, err := s.ReadByte(); err == nil && int64(len(read)) < after; b, err = s.ReadByte() {
+			if read = append(read, b); bytes.HasSuffix(read, []byte("0\r\n\r\n")) {
+				break // the gateway may send fewer chunks than it received
+			}
+		}
+		switch r.Header.Get("X-How") {
+		case "resets":
+			_ = s.Conn.(*net.TCPConn).SetLinger(0)
+		case "answers":
+			s.answers(ok200)
+		}
+	})
+	e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Drain = time.Minute })
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for round := range rounds {
+				for after := 0; after <= len(body); after++ {
+					how := [...]string{"resets", "ends", "answers"}[(round+client)%3]
+					if !uploads(t, e, body, after, how) {
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, "nothing is under way", func() bool {
+		return e.gateway.InFlight() == 0 && e.gateway.open.n.Load() == 0 && o.open.Load() == 0
+	})
+	for _, a := range e.gateway.pool.States() {
+		if a.Busy != 0 {
+			t.Errorf("%d requests are under way at %v", a.Busy, a.Address)
+		}
+	}
+	stopped := make(chan bool)
+	go func() { e.stop(); close(stopped) }()
+	within(t, 20*time.Second, "the drain ends", stopped)
+	if log := e.log.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "cut off") {
+		t.Errorf("log %q", log)
+	}
+}
+
+// uploads sends one upload, on a connection of its own, to an upstream that fails after so many bytes of it. It reports whether
+// the connection came to an end.
+func uploads(t *testing.T, e *edge, body string, after int, how string) bool {
+	c, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = fmt.Fprintf(c, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-After: %d\r\nX-How: %s\r\nTransfer-Encoding: chunked\r\n\r\n%s", after, how, body)
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err == nil {
+		_, err = io.Copy(io.Discard, res.Body)
+	}
+	if isTimeout(err) {
+		t.Errorf("an upstream that %s after %d of %d bytes: no answer, and the connection stands", how, after, len(body))
+		return false
+	}
+	return true
+}
