@@ -46,6 +46,9 @@ func (x *exchange) WriteHeader(status int) {
 	}
 	if status >= 200 && x.status == 0 {
 		x.status = status
+		if status >= http.StatusInternalServerError && x.hasLeft() {
+			x.gone = true // and what failed may have failed for that
+		}
 		h := x.Header()
 		if x.cors != nil && !x.preflight {
 			x.cors.complete(httpHeader(h), x.origin)
@@ -56,6 +59,11 @@ func (x *exchange) WriteHeader(status int) {
 		x.farewell()
 	}
 	x.ResponseWriter.WriteHeader(status)
+}
+
+// hasLeft reports whether the client has ended the request. (A body that comes too slowly ends it as well.)
+func (x *exchange) hasLeft() bool {
+	return x.request.Context().Err() != nil && !isTimeout(x.body.failure())
 }
 
 func (x *exchange) Write(p []byte) (int, error) {

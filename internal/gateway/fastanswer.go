@@ -80,8 +80,12 @@ func (x *fastExchange) stamp(status int) {
 	x.fields = x.answer.AppendFields(x.fields)
 }
 
-// send writes an answer of our own, whose header is complete.
+// send writes an answer of our own, whose header is complete. That something failed is not said of a client that has left.
 func (x *fastExchange) send(status int, body []byte) {
+	if status >= http.StatusInternalServerError && x.c.hasLeft() {
+		x.gone = true
+		return
+	}
 	x.status = status
 	x.beginHead(status, "")
 	if !x.fields.has("Content-Length") && status != http.StatusNoContent {

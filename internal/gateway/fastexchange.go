@@ -224,6 +224,9 @@ func (x *fastExchange) route() {
 // judge asks the limiter, and answers where it does not admit the request.
 func (x *fastExchange) judge(public bool) (admitted bool) {
 	x.coverBy(x.choice.Match)
+	if x.head.Length == 0 {
+		x.c.beginWatch() // the limiter may wait for its store
+	}
 	err := x.c.engine.limit.Judge(&x.c.ctx, httplimit.Question{
 		Request: x, Method: x.head.Method, Path: x.asked.Path, Match: x.choice.Match, Chosen: true, Public: public, Arrival: x.start,
 	}, &x.caller, &x.answer)
@@ -233,7 +236,8 @@ func (x *fastExchange) judge(public bool) (admitted bool) {
 	}
 	x.limited = x.answer.Outcome != httplimit.Unlimited
 	if x.answer.Status == 0 {
-		return true
+		x.gone = x.c.isGone()
+		return !x.gone
 	}
 	x.complete(x.answer.Status)
 	x.send(x.answer.Status, x.answer.Body())

@@ -86,9 +86,13 @@ func (x *fastExchange) bodyFailed(err error) {
 	case errors.As(err, &large):
 		f := bodyTooLarge(large.Limit)
 		x.fail(&f)
-	case errors.As(err, &refusal), isTimeout(err), errors.Is(err, io.ErrUnexpectedEOF): // who has ended its half may still listen
+	case errors.As(err, &refusal), isTimeout(err):
 		x.closes = true
 		x.fail(&bodyBroken)
+	case errors.Is(err, io.ErrUnexpectedEOF): // it has left, most likely; if it has ended its half alone it still listens
+		x.closes = true
+		x.fail(&bodyBroken)
+		x.gone = true
 	default: // the client went away in the middle of it
 		x.gone = true
 	}

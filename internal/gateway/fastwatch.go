@@ -30,10 +30,10 @@ func (c *fastConn) releaseWatch() {
 	c.watch.CompareAndSwap(watchHeld, watchable)
 }
 
-// beginWatch says that nothing more is read from the client before the answer is complete.
+// beginWatch says that nothing more is read from the client before the answer is complete. A watch that has begun goes on.
 func (c *fastConn) beginWatch() {
 	c.since.Store(c.engine.tick.Load())
-	c.watch.Store(watchable)
+	c.watch.CompareAndSwap(watchOff, watchable)
 }
 
 // isWaitingSince reports whether an exchange has waited for a whole tick.
@@ -112,6 +112,9 @@ func (c *fastConn) isInterrupted() bool {
 
 // isGone reports whether the client went away during an exchange, or everything is being cut off: there is nobody to answer.
 func (c *fastConn) isGone() bool { return c.gone.Load() || c.engine.cutting.Load() }
+
+// hasLeft is isGone for an answer that took long: it asks the socket too, since the watch is a moment late.
+func (c *fastConn) hasLeft() bool { return c.isGone() || hasHungUp(c.raw) }
 
 // endWatch ends the watch, if there is one, so that the connection's goroutine can read from the client again. The upload
 // must have ended.

@@ -180,6 +180,7 @@ func (x *exchange) end() {
 	switch {
 	case failure == http.ErrAbortHandler || x.gone:
 		x.aborted = true
+		x.gone = x.gone || x.status == 0 && x.hasLeft()
 	case failure != nil:
 		g.log.Error("a handler panicked", "method", x.request.Method, "path", x.path, "panic", failure, "stack", string(debug.Stack()))
 		if x.status != 0 {

@@ -48,8 +48,12 @@ var codes = map[int]string{
 }
 
 // fail answers err: a refusal as it is, the database's troubles by their name, anything else without its cause, which
-// goes to the log.
+// goes to the log. If the client has left, it panics with http.ErrAbortHandler: nobody would read the answer, and the
+// access log says 499.
 func (b *Backend) fail(r *request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
 	told := b.explain(r, err)
 	if len(told.items) == 0 {
 		httplimit.WriteError(r.w, told.status, codes[told.status], told.message)
@@ -72,7 +76,7 @@ func (b *Backend) explain(r *request, err error) *refusal {
 	case errors.As(err, &told):
 		return told
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return refuse(http.StatusServiceUnavailable, "the request ended before it could be answered; nothing was stored") // the client has left
+		return refuse(http.StatusServiceUnavailable, "the request ended before it could be answered; nothing was stored")
 	case errors.Is(err, sqlite.ErrBusy):
 		b.log.Warn("sample backend: database busy", "route", r.route.String(), "error", err)
 		return refuse(http.StatusServiceUnavailable, "the database is busy and nothing was stored: send the request again")
