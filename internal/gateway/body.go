@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// A requestBody lets a sender take its time but not stall: each read has a deadline.
+// A requestBody lets a sender take its time but not stall or trickle: each read has a deadline.
 type requestBody struct {
 	io.ReadCloser
 	deadline readDeadline
-	patience time.Duration
+	limits   *Limits
 	http2    bool
-	armed    time.Time
 
 	reading  sync.Mutex // held while the body is read: a proxy reads in a goroutine of its own
-	mu       sync.Mutex // guards armed, finished and err
+	mu       sync.Mutex // guards what follows
+	pace     allowance
+	by       time.Time  // the deadline; zero: there is none
 	finished bool
 	err      error // what ended the body, but for its end
 }
@@ -31,7 +32,8 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 		return r
 	}
 	b := &x.body
-	b.ReadCloser, b.deadline, b.patience, b.http2 = r.Body, deadline, x.gateway.limits.Stall, x.http2
+	b.ReadCloser, b.deadline, b.limits, b.http2 = r.Body, deadline, &x.gateway.limits, x.http2
+	b.pace.begin(b.limits)
 	if !b.http2 {
 		// Also for a body that nobody reads: the server discards it, before the answer.
 		b.arm(x.start)
@@ -43,14 +45,18 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 	return paced
 }
 
+// arm moves the deadline, unless it is near enough to what it should be.
 func (b *requestBody) arm(now time.Time) {
-	b.armed = now
-	_ = b.deadline.SetReadDeadline(now.Add(b.patience))
+	wait := b.pace.next(b.limits)
+	if left := b.by.Sub(now); left < wait-wait/4 || left > wait {
+		b.by = now.Add(wait)
+		_ = b.deadline.SetReadDeadline(b.by)
+	}
 }
 
 func (b *requestBody) disarm() {
-	b.armed = time.Time{}
-	_ = b.deadline.SetReadDeadline(time.Time{})
+	b.by = time.Time{}
+	_ = b.deadline.SetReadDeadline(b.by)
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -61,15 +67,19 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.mu.Unlock()
 		return 0, http.ErrBodyReadAfterClose
 	}
-	if now := time.Now(); now.Sub(b.armed) > b.patience/4 {
-		b.arm(now)
-	}
+	began := time.Now()
+	b.arm(began)
 	b.mu.Unlock()
 
 	n, err := b.ReadCloser.Read(p)
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.pace.spend(b.limits, time.Since(began), n) && err == nil && !b.finished {
+		err = errTooSlow
+		b.by = began
+		_ = b.deadline.SetReadDeadline(b.by) // the server does not wait for the rest either
+	}
 	if err != nil && err != io.EOF {
 		b.err = err
 	}
@@ -93,7 +103,7 @@ func (b *requestBody) finish() {
 // take the deadline away with that, so that what it then discards of the body would be awaited for ever. The body must be finished.
 func (b *requestBody) settle(patience time.Duration) {
 	b.mu.Lock()
-	if by := time.Now().Add(patience); !b.armed.IsZero() && by.Before(b.armed.Add(b.patience)) {
+	if by := time.Now().Add(patience); !b.by.IsZero() && by.Before(b.by) {
 		_ = b.deadline.SetReadDeadline(by)
 	}
 	b.mu.Unlock()
@@ -105,7 +115,7 @@ func (b *requestBody) settle(patience time.Duration) {
 func (b *requestBody) isLeft() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ReadCloser != nil && !b.http2 && !b.armed.IsZero()
+	return b.ReadCloser != nil && !b.http2 && !b.by.IsZero()
 }
 
 // isRead reports whether a goroutine is reading the body just now.

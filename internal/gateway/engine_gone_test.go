@@ -280,9 +280,9 @@ func TestEveryStepHasItsTime(t *testing.T) {
 	}{
 		{"nothing comes", nil, func(l *Limits) { l.Header = short }, "", "", false},
 		{"a header that trickles", nil, func(l *Limits) { l.Header = short }, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX", "", false},
-		{"a small body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nha", "400", false},
-		{"a large body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\nha", "400", false},
-		{"a chunked body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nha", "400", false},
+		{"a small body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nha", "408", false},
+		{"a large body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\nha", "408", false},
+		{"a chunked body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nha", "408", false},
 		{"an upstream without an answer", stuck, func(l *Limits) { l.Upstream = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "504", false},
 		{"an upstream with half a head", halfHead, func(l *Limits) { l.Upstream = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "504", false},
 		{"an upstream with half a body", half, func(l *Limits) { l.Stall = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", false},

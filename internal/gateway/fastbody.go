@@ -18,6 +18,7 @@ type callerBody struct {
 	length  int64
 	most    int64 // bytes that are allowed; 0: any number
 	taken   int64
+	pace    allowance
 	expects bool // the client waits for 100 Continue
 
 	seen   []byte // what was looked at, and is to be read first
@@ -36,6 +37,7 @@ func (b *callerBody) reset(c *fastConn, head *wire.Request) {
 	}
 	b.Body.Reset(&c.in, head.Length)
 	b.most = max(c.engine.limits.Body, 0)
+	b.pace.begin(&c.engine.limits)
 }
 
 // isUnasked reports whether the client still waits to be asked for the body.
@@ -51,7 +53,7 @@ func (b *callerBody) ask() error {
 	return err
 }
 
-// Read reads on, with a deadline for a client that stalls. What is read beyond what is allowed is an *http.MaxBytesError.
+// Read reads on, with a deadline for a client that stalls or trickles. What is read beyond what is allowed is an *http.MaxBytesError.
 func (b *callerBody) Read(p []byte) (int, error) {
 	if b.seenAt < len(b.seen) {
 		n := copy(p, b.seen[b.seenAt:])
@@ -68,10 +70,17 @@ func (b *callerBody) read(p []byte) (int, error) {
 	if err := b.ask(); err != nil {
 		return 0, err
 	}
-	if b.length < 0 || b.length-b.taken > int64(b.c.in.Len()) { // it may have to wait
-		b.c.allow(time.Now(), b.c.engine.limits.Stall)
+	limits := &b.c.engine.limits
+	var began time.Time
+	waits := b.length < 0 || b.length-b.taken > int64(b.c.in.Len())
+	if waits {
+		began = time.Now()
+		b.c.allow(began, b.pace.next(limits))
 	}
 	n, err := b.Body.Read(p)
+	if waits && !b.pace.spend(limits, time.Since(began), n) && err == nil {
+		err = errTooSlow
+	}
 	if b.taken += int64(n); b.most > 0 && b.taken > b.most {
 		return 0, &http.MaxBytesError{Limit: b.most}
 	}

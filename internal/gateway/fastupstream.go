@@ -86,7 +86,10 @@ func (x *fastExchange) bodyFailed(err error) {
 	case errors.As(err, &large):
 		f := bodyTooLarge(large.Limit)
 		x.fail(&f)
-	case errors.As(err, &refusal), isTimeout(err):
+	case isTimeout(err):
+		x.closes = true
+		x.fail(&bodySlow)
+	case errors.As(err, &refusal):
 		x.closes = true
 		x.fail(&bodyBroken)
 	case errors.Is(err, io.ErrUnexpectedEOF): // it has left, most likely; if it has ended its half alone it still listens

@@ -133,7 +133,8 @@ type failure struct {
 var (
 	upstreamTimeout     = failure{http.StatusGatewayTimeout, "upstream_timeout", "The service behind this address did not answer in time. Please try again."}
 	upstreamUnavailable = failure{http.StatusBadGateway, "upstream_unavailable", "The service behind this address is not available. Please try again later."}
-	bodyBroken          = failure{http.StatusBadRequest, "invalid_request", "The request body stopped arriving or is malformed."} // the connection ends with it
+	bodyBroken          = failure{http.StatusBadRequest, "invalid_request", "The request body ended early or is malformed."} // the connection ends with it, and with the next
+	bodySlow            = failure{http.StatusRequestTimeout, "request_timeout", "The request body arrived too slowly, or stopped arriving."}
 )
 
 func (f *failure) write(w http.ResponseWriter) { writeError(w, f.status, f.code, f.message) }
@@ -169,5 +170,9 @@ func bodyFailed(w http.ResponseWriter, err error) {
 		return
 	}
 	w.Header().Set("Connection", "close")
+	if isTimeout(err) {
+		bodySlow.write(w)
+		return
+	}
 	bodyBroken.write(w)
 }

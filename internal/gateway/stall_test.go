@@ -55,7 +55,7 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 			c := e.dial()
 			fmt.Fprint(c, "POST /api/v1/widget/leads HTTP/1.1\r\nHost: h\r\n"+framing)
 			b, err := io.ReadAll(c)
-			if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 400 ") || !strings.Contains(string(b), "X-RateLimit-Limit: "+leads) {
+			if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 408 ") || !strings.Contains(string(b), "X-RateLimit-Limit: "+leads) {
 				t.Errorf("%s, %q: %q, %v", name, framing, b, err)
 			}
 		}
@@ -65,7 +65,7 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s, HTTP/2: %v", name, err)
 		}
-		want(t, res, http.StatusBadRequest, "invalid_request", leads)
+		want(t, res, http.StatusRequestTimeout, "request_timeout", leads)
 		half.Close()
 	}
 	e := open(t, new(recorder), func(o *Options) { o.Limits.Stall = 50 * time.Millisecond })

@@ -36,6 +36,7 @@ var codes = map[int]string{
 	http.StatusBadRequest:            "invalid_request",
 	http.StatusUnauthorized:          "unauthenticated",
 	http.StatusNotFound:              "not_found",
+	http.StatusRequestTimeout:        "request_timeout",
 	http.StatusMethodNotAllowed:      "method_not_allowed",
 	http.StatusConflict:              "conflict",
 	http.StatusGone:                  "gone",

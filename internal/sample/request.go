@@ -135,7 +135,10 @@ func (r *request) json() (json.RawMessage, error) {
 	switch {
 	case errors.As(err, &large):
 		return nil, tooLarge(r.route.body)
-	case r.Context().Err() != nil && !errors.Is(err, os.ErrDeadlineExceeded): // a body that stalls ends the context as well
+	case errors.Is(err, os.ErrDeadlineExceeded): // which ends the context as well
+		r.w.Header().Set("Connection", "close")
+		return nil, refuse(http.StatusRequestTimeout, "the body arrived too slowly, or stopped arriving")
+	case r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "the body ended early: it must have the length that its header gives, and arrive in time")

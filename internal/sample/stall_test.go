@@ -183,7 +183,7 @@ func TestAQuietStreamOutlivesItsDeadlines(t *testing.T) {
 }
 
 // It is the sender's fault, and nothing is the matter with the store.
-func TestABodyThatStopsArrivingIs400(t *testing.T) {
+func TestABodyThatStopsArrivingIs408(t *testing.T) {
 	k := setUp(t)
 	conn, err := net.Dial("tcp", k.serve(gateway.Options{Limits: gateway.Limits{Stall: 200 * time.Millisecond}}))
 	if err != nil {
@@ -196,7 +196,7 @@ func TestABodyThatStopsArrivingIs400(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if body, err := io.ReadAll(answer.Body); answer.StatusCode != 400 || !strings.Contains(string(body), "arrive in time") {
-		t.Errorf("half a body is answered %d %s (%v), want 400", answer.StatusCode, body, err)
+	if body, err := io.ReadAll(answer.Body); answer.StatusCode != 408 || !strings.Contains(string(body), "request_timeout") {
+		t.Errorf("half a body is answered %d %s (%v), want 408", answer.StatusCode, body, err)
 	}
 }

@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// errTooSlow ends an exchange with a client that sends less than Limits.Rate, or for longer than Limits.Upload. It is a
+// time-out.
+var errTooSlow = fmt.Errorf("the client is slower than is allowed: %w", os.ErrDeadlineExceeded)
+
+// An allowance is how long a client may still be waited for in one direction. It begins as Limits.Grace, waiting uses it up, and
+// every byte gives 1/Limits.Rate of a second back, never beyond Limits.Grace: a client at that rate or above it lasts, one that
+// trickles ends after the grace, however much it sent before. Only time in which we wait for the client counts, so that a
+// backend that pauses is not held against its clients. The zero value has to begin.
+type allowance struct {
+	left   time.Duration
+	waited time.Duration // in all
+}
+
+func (a *allowance) begin(l *Limits) { *a = allowance{left: l.Grace} }
+
+// next returns how long the next wait may last: Limits.Stall at most.
+func (a *allowance) next(l *Limits) time.Duration {
+	d := l.Stall
+	if l.Rate > 0 {
+		d = min(d, a.left)
+	}
+	if l.Upload > 0 {
+		d = min(d, l.Upload-a.waited)
+	}
+	return max(d, 1)
+}
+
+// spend notes that the client was waited for and that n bytes came of it. It reports whether the client may go on.
+func (a *allowance) spend(l *Limits, waited time.Duration, n int) bool {
+	a.waited += waited
+	if l.Rate > 0 {
+		a.left = min(l.Grace, a.left-waited+time.Duration(int64(n)*int64(time.Second)/l.Rate))
+		if a.left <= 0 {
+			return false
+		}
+	}
+	return l.Upload <= 0 || a.waited < l.Upload
+}

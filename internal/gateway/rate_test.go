@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a client has left to be slow in, by the clock of the timeline: waiting uses it up, bytes earn it back, and never more
+// than the grace.
+func TestAnAllowanceIsEarnedByBytes(t *testing.T) {
+	l := Limits{Rate: 500}.withDefaults(true)
+	for name, test := range map[string]struct {
+		wait  time.Duration // for each piece
+		piece int
+		ends  time.Duration // 0: never
+	}{
+		"nothing comes":                  {time.Second, 0, 20 * time.Second},
+		"a byte every five seconds":      {5 * time.Second, 1, 25 * time.Second},
+		"just below the rate":            {10 * time.Second, 4000, 100 * time.Second},
+		"at the rate":                    {10 * time.Second, 5000, 0},
+		"large pieces with long pauses":  {15 * time.Second, 20000, 0},
+		"above the rate, with no pauses": {time.Second, 600, 0},
+	} {
+		var a allowance
+		a.begin(&l)
+		var waited time.Duration
+		for ok := true; ok && waited < 30*time.Minute; {
+			if next := a.next(&l); next > l.Grace || next <= 0 {
+				t.Fatalf("%s: the next wait may last %v after %v", name, next, waited)
+			}
+			waited += test.wait
+			ok = a.spend(&l, test.wait, test.piece)
+		}
+		if test.ends == 0 && waited < 30*time.Minute || test.ends != 0 && (waited < test.ends-test.wait || waited > test.ends+test.wait) {
+			t.Errorf("%s: it ends after %v, want %v", name, waited, test.ends)
+		}
+	}
+	var a allowance
+	a.begin(&l)
+	a.spend(&l, 0, 1<<30) // what was fast is no store for what is slow
+	if next := a.next(&l); next > 20*time.Second {
+		t.Errorf("after a gigabyte the next wait may last %v", next)
+	}
+	for waited := time.Duration(0); waited < time.Hour-time.Second; waited += time.Second {
+		if !a.spend(&l, time.Second, 1000) {
+			t.Fatalf("an upload at twice the rate ends after %v", waited)
+		}
+	}
+	if a.spend(&l, time.Second, 1000) {
+		t.Error("an upload goes on after its whole time")
+	}
+}
+
+// trickle sends a byte every few milliseconds until the connection ends, and returns what is answered.
+func trickle(t *testing.T, c net.Conn, piece string) string {
+	t.Helper()
+	ended := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(c)
+		ended <- string(b)
+	}()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case answer := <-ended:
+			return answer
+		case <-tick.C:
+			_, _ = io.WriteString(c, piece)
+		}
+	}
+}
+
+// An upload that trickles holds nobody's worker for long, whatever of it came fast before: 408, the connection ends, and the
+// upstream's with it. The same for one that is fast enough, and goes on for too long.
+func TestAnUploadThatTricklesIsEnded(t *testing.T) {
+	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			bodyFailed(w, err)
+		}
+	})
+	for limit, change := range map[string]func(*Limits){
+		"too slow": func(l *Limits) { l.Rate, l.Grace = 10_000, 300*time.Millisecond },
+		"too long": func(l *Limits) { l.Rate, l.Grace, l.Upload = 1, time.Minute, 300*time.Millisecond },
+	} {
+		o := newOrigin(t, func(s *served) {
+			if r := s.request(); r != nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+			}
+		})
+		for name, options := range map[string]func(*Options){"an upstream": o.use, "a backend": func(*Options) {}} {
+			e := open(t, read, func(o *Options) { options(o); change(&o.Limits) })
+			fast := strings.Repeat("x", 100_000)
+			for framing, piece := range map[string]string{
+				"Content-Length: 1000000\r\n\r\n" + fast:                        "x",
+				"Transfer-Encoding: chunked\r\n\r\n186a0\r\n" + fast + "\r\n":   "1\r\nx\r\n",
+				"Content-Length: 9000\r\n\r\n":                                  "x",
+				"Transfer-Encoding: chunked\r\n\r\n186a0\r\n" + fast + "\r\n10": "0",
+			} {
+				c := e.dial()
+				fmt.Fprint(c, "POST /api/v1/widget/leads HTTP/1.1\r\nHost: h\r\n"+framing)
+				answer := trickle(t, c, piece)
+				if !strings.HasPrefix(answer, "HTTP/1.1 408 ") && !strings.Contains(framing, "\r\n10") || strings.Contains(answer, "200 OK") ||
+					answer != "" && !strings.Contains(answer, "X-RateLimit-Limit: "+leads) {
+					t.Errorf("%s, %s, %.30q: %q", limit, name, framing, answer)
+				}
+			}
+			pr, pw := io.Pipe()
+			go func() {
+				_, _ = io.WriteString(pw, fast)
+				tick := time.NewTicker(20 * time.Millisecond)
+				defer tick.Stop()
+				for range tick.C {
+					if _, err := pw.Write([]byte("x")); err != nil {
+						return
+					}
+				}
+			}()
+			res, err := h2c(t).Post(e.url("/api/v1/widget/leads"), "text/plain", pr)
+			if err != nil {
+				t.Fatalf("%s, %s, HTTP/2: %v", limit, name, err)
+			}
+			want(t, res, http.StatusRequestTimeout, "request_timeout", leads)
+			_ = pr.Close()
+			eventually(t, "the upstream's requests end", func() bool { return o.open.Load() == 0 && e.gateway.InFlight() == 0 })
+		}
+	}
+}
+
+// A backend that does not read for a while is not held against its client.
+func TestABackendThatPausesIsNotHeldAgainstAnUpload(t *testing.T) {
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		pause := time.NewTimer(700 * time.Millisecond)
+		defer pause.Stop()
+		<-pause.C
+		n, err := io.Copy(io.Discard, r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprint(w, n)
+	}
+	body := bytes.Repeat([]byte("x"), 32<<20) // more than the sockets hold
+	for name, change := range map[string]func(*Options){"an upstream": behind(t, slow), "a backend": func(o *Options) { o.Limits.Body = -1 }} {
+		e := open(t, http.HandlerFunc(slow), func(o *Options) {
+			change(o)
+			o.Limits.Rate, o.Limits.Grace = 1000, 200*time.Millisecond
+		})
+		for version, client := range map[string]*http.Client{"HTTP/1.1": {Transport: &http.Transport{DisableKeepAlives: true}}, "HTTP/2": h2c(t)} {
+			res, err := client.Post(e.url("/v1/wp/x"), "text/plain", bytes.NewReader(body))
+			if err != nil {
+				t.Fatalf("%s, %s: %v", name, version, err)
+			}
+			if got := text(t, res); got != fmt.Sprint(len(body)) {
+				t.Errorf("%s, %s: %d %q", name, version, res.StatusCode, got)
+			}
+		}
+	}
+}
