@@ -17,7 +17,7 @@ type requestBody struct {
 	reading  sync.Mutex // held while the body is read: a proxy reads in a goroutine of its own
 	mu       sync.Mutex // guards what follows
 	pace     allowance
-	by       time.Time  // the deadline; zero: there is none
+	by       time.Time // the deadline; zero: there is none
 	finished bool
 	err      error // what ended the body, but for its end
 }

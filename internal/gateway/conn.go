@@ -132,7 +132,11 @@ func (g *Gateway) listener(l net.Listener) net.Listener {
 			ReadHeaderTimeout: g.limits.ProxyHeader,
 		}
 	}
-	return pacedListener{l, g.limits.Stall, g.began, g.recent()}
+	l = pacedListener{l, g.limits.Stall, g.began, g.recent()}
+	if !g.Fast() {
+		l = spareListener{l, g.limits.Header, g.limits.Idle, g.cert != nil}
+	}
+	return l
 }
 
 // proxyPolicy requires the header from trusted peers and refuses it from all others (D12).

@@ -278,7 +278,7 @@ func TestEveryStepHasItsTime(t *testing.T) {
 		status   string // empty: the connection ends without a word
 		unread   bool   // the client does not read
 	}{
-		{"nothing comes", nil, func(l *Limits) { l.Header = short }, "", "", false},
+		{"nothing comes", nil, func(l *Limits) { l.Idle = short }, "", "", false},
 		{"a header that trickles", nil, func(l *Limits) { l.Header = short }, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX", "", false},
 		{"a small body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nha", "408", false},
 		{"a large body that stalls", stuck, func(l *Limits) { l.Stall = short }, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\nha", "408", false},

@@ -69,7 +69,7 @@ func (e *fastEngine) serveConn(raw net.Conn) {
 	c.phase.Store(phaseIdle) // until it has asked for something, a drain need not wait for it
 	e.add(c)
 	defer c.end()
-	c.moveDeadline(time.Now().Add(e.limits.Header))
+	c.moveDeadline(time.Now().Add(e.limits.Idle))
 	if e.ending.Load() {
 		return
 	}
@@ -97,7 +97,7 @@ func (c *fastConn) end() {
 
 // handshake speaks TLS. It is false where that was all: the handshake failed, or HTTP/2 was agreed on.
 func (c *fastConn) handshake() bool {
-	secured := tls.Server(c.raw, c.engine.secure)
+	secured := tls.Server(&helloConn{Conn: c.raw, c: c}, c.engine.secure)
 	if err := secured.HandshakeContext(&c.ctx); err != nil {
 		var record tls.RecordHeaderError
 		if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
@@ -112,6 +112,26 @@ func (c *fastConn) handshake() bool {
 	}
 	c.hand(secured)
 	return false
+}
+
+// A helloConn is what TLS is spoken over. The handshake has Limits.Header from the first byte.
+type helloConn struct {
+	net.Conn
+	c     *fastConn
+	begun bool
+}
+
+// Read is net.Conn's.
+func (h *helloConn) Read(p []byte) (int, error) {
+	n, err := h.Conn.Read(p)
+	if n > 0 && !h.begun {
+		h.begun = true
+		h.c.moveDeadline(time.Now().Add(h.c.engine.limits.Header))
+		if h.c.phase.Load() == phaseClosing { // a drain does not wait for it
+			_ = h.Conn.SetReadDeadline(longAgo)
+		}
+	}
+	return n, err
 }
 
 // looksLikeHTTP reports whether the first bytes of what should be a TLS record are a method's.
@@ -175,11 +195,13 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 	if head := c.in.Head(); head != "" {
 		return head, nil
 	}
-	begun := first || len(c.in.Buffered()) > 0 // then the time for a head runs
-	if begun && !first {
+	begun := len(c.in.Buffered()) > 0 // then the time for a head runs
+	switch {
+	case begun:
 		c.moveDeadline(time.Now().Add(c.engine.limits.Header))
-	}
-	if !begun {
+	case first && c.engine.secure != nil: // the handshake's ends
+		c.moveDeadline(time.Now().Add(c.engine.limits.Idle))
+	case !first:
 		c.allow(now, c.engine.limits.Idle)
 	}
 	for idle := len(c.in.Buffered()) == 0; ; {
@@ -204,6 +226,10 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 		if first && c.engine.secure == nil {
 			switch isHTTP2(c.in.Buffered()) {
 			case some:
+				if !begun {
+					begun = true
+					c.moveDeadline(time.Now().Add(c.engine.limits.Header))
+				}
 				continue
 			case all:
 				c.hand(&begunConn{Conn: c.Conn, begin: append([]byte(nil), c.in.Buffered()...)})

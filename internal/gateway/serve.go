@@ -120,7 +120,10 @@ func (g *Gateway) server(base context.Context) *http.Server {
 }
 
 // connState counts connections as they come and go.
-func (g *Gateway) connState(_ net.Conn, state http.ConnState) {
+func (g *Gateway) connState(c net.Conn, state http.ConnState) {
+	if spare := spareUnder(c); spare != nil {
+		spare.note(state)
+	}
 	switch state {
 	case http.StateNew:
 		g.accepted.Add(1)

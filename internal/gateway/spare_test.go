@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// spareEdges are gateways with every engine and kind of backend, in cleartext and by TLS, and how to connect to each.
+func spareEdges(t *testing.T, limits func(*Limits), test func(name string, e *edge, dial func() net.Conn)) {
+	t.Helper()
+	for _, upstream := range []bool{false, true} {
+		for _, secure := range []bool{false, true} {
+			config := &tls.Config{ServerName: "127.0.0.1"}
+			e := open(t, silent, func(o *Options) {
+				if upstream {
+					behind(t, silent)(o)
+				}
+				if secure {
+					dir := t.TempDir()
+					o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+					config.RootCAs = certificateFiles(t, o.CertFile, o.KeyFile)
+				}
+				limits(&o.Limits)
+			})
+			test(fmt.Sprintf("upstream %v, TLS %v", upstream, secure), e, func() net.Conn {
+				c := e.dial()
+				if !secure {
+					return c
+				}
+				s := tls.Client(c, config)
+				if err := s.Handshake(); err != nil {
+					t.Fatal(err)
+				}
+				return s
+			})
+		}
+	}
+}
+
+// A connection that was opened ahead serves its first request also when that comes later than a head may take, and a TLS
+// handshake too. It is as idle as one between two requests, and closed without a word when it has been for so long.
+func TestASpareConnectionWaitsAsLongAsAnIdleOne(t *testing.T) {
+	const header = 50 * time.Millisecond
+	spareEdges(t, func(l *Limits) { l.Header = header }, func(name string, e *edge, dial func() net.Conn) {
+		plain, secured := e.dial(), dial()
+		late := time.NewTimer(5 * header)
+		<-late.C
+		for _, c := range []net.Conn{secured, plain} {
+			if c == plain && strings.Contains(name, "TLS true") {
+				c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+			}
+			fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || res.StatusCode != http.StatusOK {
+				t.Errorf("%s: a first request after %v: %v, %v", name, 5*header, res, err)
+			}
+		}
+	})
+	spareEdges(t, func(l *Limits) { l.Idle = header }, func(name string, e *edge, dial func() net.Conn) {
+		for _, c := range []net.Conn{e.dial(), dial()} {
+			if b, err := io.ReadAll(c); len(b) > 0 || isTimeout(err) {
+				t.Errorf("%s: a connection that says nothing hears %q, %v; want its end", name, b, err)
+			}
+		}
+	})
+}
+
+// Once the first byte of a head has come the rest has its time, on a new connection and on one that is kept, and not more. A
+// head that does not arrive ends the connection without a word, wherever it stopped.
+func TestAHeadThatStopsIsClosedWithoutAWord(t *testing.T) {
+	type stopped struct {
+		before, part string
+		*bufio.Reader
+	}
+	spareEdges(t, func(l *Limits) { l.Header, l.Idle = 200*time.Millisecond, time.Minute }, func(name string, e *edge, dial func() net.Conn) {
+		var all []stopped
+		for _, before := range []string{"", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n", "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"} {
+			for _, part := range []string{"G", "PRI * HT", "GET /v1/wp/sta", "GET /v1/wp/status HTTP/1.1", "GET /v1/wp/status HTTP/1.1\r\n", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow: x\r\n"} {
+				if before != "" && part == "G" && !e.gateway.Fast() {
+					continue // net/http may read one byte before its answer is complete, and takes the connection for idle
+				}
+				c := dial()
+				r := bufio.NewReader(c)
+				if before != "" {
+					_, _ = io.WriteString(c, before)
+					res, err := http.ReadResponse(r, nil)
+					if err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+					_ = text(t, res)
+				}
+				_, _ = io.WriteString(c, part)
+				all = append(all, stopped{before, part, r})
+			}
+		}
+		for _, s := range all {
+			if b, err := io.ReadAll(s.Reader); len(b) > 0 || isTimeout(err) {
+				t.Errorf("%s, after %.4q, %q: %q, %v; want the end of the connection", name, s.before, s.part, b, err)
+			}
+		}
+	})
+}
