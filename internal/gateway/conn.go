@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -92,6 +93,14 @@ func (c *pacedConn) SyscallConn() (syscall.RawConn, error) {
 		return socket.SyscallConn()
 	}
 	return nil, errors.ErrUnsupported
+}
+
+// socketUnder returns what TLS, if any, is spoken over.
+func socketUnder(c net.Conn) net.Conn {
+	if secured, ok := c.(*tls.Conn); ok {
+		return secured.NetConn()
+	}
+	return c
 }
 
 // under returns the connection itself, without the layer that has taken a PROXY header off it.

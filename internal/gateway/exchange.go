@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -22,7 +24,8 @@ type exchange struct {
 	record
 
 	hijacked   bool
-	identified bool // client is known
+	leave      context.CancelFunc // of an upgrade: it closes the upstream's connection; nil: none was asked for
+	identified bool               // client is known
 
 	cors      *crossOrigin // nil: not a surface that browsers call
 	origin    string       // the Origin that the answer allows
@@ -130,7 +133,15 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	x.gateway.conns.add(c)
 	x.body.finish()
 	_ = c.SetReadDeadline(time.Time{})
-	return &hijackedConn{Conn: c, conns: &x.gateway.conns}, rw, nil
+	missVanished(socketUnder(c))
+	taken := &hijackedConn{Conn: c, conns: &x.gateway.conns}
+	taken.half.most = x.gateway.limits.Stall
+	taken.half.end = func() {
+		if _ = taken.Close(); x.leave != nil {
+			x.leave()
+		}
+	}
+	return taken, rw, nil
 }
 
 // finish is called once the handlers are done.
@@ -219,19 +230,46 @@ func (s *connSet) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// A hijackedConn leaves the set when it is closed.
+// A hijackedConn leaves the set when it is closed. Once either half has ended it does not stay quiet for long.
 type hijackedConn struct {
 	net.Conn
 	conns *connSet
+	half  halfClose
 }
 
+// Read is net.Conn's.
+func (c *hijackedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.half.note()
+	}
+	if errors.Is(err, io.EOF) {
+		c.half.begin()
+	}
+	return n, err
+}
+
+// Write is net.Conn's.
+func (c *hijackedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.half.note()
+	}
+	return n, err
+}
+
+// Close is net.Conn's.
 func (c *hijackedConn) Close() error {
+	c.half.stop()
 	c.conns.remove(c.Conn)
 	return c.Conn.Close()
 }
 
 // CloseWrite closes the sending half, where there are halves.
-func (c *hijackedConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *hijackedConn) CloseWrite() error {
+	c.half.begin()
+	return closeWrite(c.Conn)
+}
 
 // identify finds out who is calling, from the writer that the innermost handler was given or, where none was reached,
 // anew. It returns what an upstream is told in X-Forwarded-For.

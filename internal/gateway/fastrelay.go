@@ -189,10 +189,17 @@ func (x *fastExchange) switchProtocols() {
 	u.Drop(nil)
 }
 
-// tunnel copies both ways until both have ended, or one has failed.
+// tunnel copies both ways until both have ended, or one has failed, or one has ended and the other is quiet.
 func (c *fastConn) tunnel(u *upstream.Conn) {
 	c.moveDeadline(time.Time{})
 	u.AwaitStream()
+	missVanished(c.raw)
+	missVanished(socketUnder(u.Conn))
+	half := &halfClose{most: c.engine.limits.Stall, end: func() {
+		_ = c.raw.Close()
+		_ = u.Close()
+	}}
+	defer half.stop()
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer func() {
@@ -201,16 +208,17 @@ func (c *fastConn) tunnel(u *upstream.Conn) {
 				_ = u.Close()
 			}
 		}()
-		c.engine.copies.oneWay(u, &c.in, u, c)
+		c.engine.copies.oneWay(u, oneHalf{&c.in, half}, u, c)
 	})
-	c.engine.copies.oneWay(c.Conn, &u.Reader, c, u)
+	c.engine.copies.oneWay(c.Conn, oneHalf{&u.Reader, half}, c, u)
 	both.Wait()
 }
 
 // oneWay copies until from ends, which it passes on, or fails, which ends both ways.
-func (b *copyBuffers) oneWay(to io.Writer, from io.Reader, toConn, fromConn interface{ Close() error }) {
+func (b *copyBuffers) oneWay(to io.Writer, from oneHalf, toConn, fromConn interface{ Close() error }) {
 	if _, received, sent := b.copy(to, from, plain); received == nil && sent == nil {
 		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+			from.half.begin()
 			return
 		}
 	}

@@ -135,6 +135,12 @@ func (g *Gateway) serveUpstream(w http.ResponseWriter, r *http.Request, chain st
 	if delete(h, forwardedHost); r.Host != "" {
 		h[forwardedHost] = values[2:3:3]
 	}
+	if len(h["Upgrade"]) > 0 {
+		ctx, leave := context.WithCancel(r.Context())
+		defer leave()
+		exchangeOf(w).leave = leave
+		r = r.WithContext(ctx)
+	}
 	g.proxy.ServeHTTP(w, r)
 }
 

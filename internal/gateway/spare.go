@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -100,10 +99,7 @@ func (c *spareConn) note(state http.ConnState) {
 
 // spareUnder returns the spareConn under a connection of net/http; nil if there is none.
 func spareUnder(c net.Conn) *spareConn {
-	if secured, ok := c.(*tls.Conn); ok {
-		c = secured.NetConn()
-	}
-	spare, _ := c.(*spareConn)
+	spare, _ := socketUnder(c).(*spareConn)
 	return spare
 }
 

@@ -53,7 +53,7 @@ func hostOf(u *url.URL) string {
 
 // newDialer returns what connects to the upstream, for both engines.
 func (g *Gateway) newDialer() *net.Dialer {
-	d := &net.Dialer{Timeout: g.limits.Connect, KeepAlive: 30 * time.Second}
+	d := &net.Dialer{Timeout: g.limits.Connect, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}}
 	if avoid := g.options.Avoid; avoid != nil {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)

@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A tunnel whose client is gone ends, however little the upstream minds, and so does one whose upstream is gone: neither a
+// request nor a connection stays. Either may look like one that has only ended its half.
+func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
+	for name, leave := range map[string]func(c *caller, s *served){
+		"the client closes":          func(c *caller, _ *served) { c.Close() },
+		"the client ends its half":   func(c *caller, _ *served) { _ = c.Conn.(*net.TCPConn).CloseWrite() },
+		"the client resets":          func(c *caller, _ *served) { _ = c.Conn.(*net.TCPConn).SetLinger(0); c.Close() },
+		"the upstream ends its half": func(_ *caller, s *served) { _ = s.Conn.(*net.TCPConn).CloseWrite() },
+		"the upstream closes":        func(_ *caller, s *served) { s.Conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			switched, done := make(chan *served, 1), make(chan bool)
+			defer close(done)
+			o := newOrigin(t, func(s *served) {
+				if s.request() == nil {
+					return
+				}
+				s.answers(switching)
+				switched <- s
+				<-done // it minds nothing
+			})
+			e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Stall = 300 * time.Millisecond })
+			c := e.socket()
+			s := <-switched
+			leave(c, s)
+			eventually(t, "the tunnel ends", func() bool {
+				e.gateway.conns.mu.Lock()
+				defer e.gateway.conns.mu.Unlock()
+				return e.gateway.InFlight() == 0 && len(e.gateway.conns.conns) == 0
+			})
+			if !strings.HasPrefix(name, "the upstream") {
+				_ = s.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+				if _, err := io.Copy(io.Discard, s); isTimeout(err) {
+					t.Error("the upstream's connection stands")
+				}
+			}
+			for _, a := range e.gateway.pool.States() {
+				if a.Busy != 0 {
+					t.Errorf("%d exchanges are under way at %v", a.Busy, a.Address)
+				}
+			}
+		})
+	}
+}
+
+// What one side still says after the other has ended its half is passed on for as long as it comes, and a tunnel that is quiet
+// both ways lives.
+func TestATunnelLivesWhileItMayAndMoves(t *testing.T) {
+	const stall, pieces = 300 * time.Millisecond, 12
+	o := newOrigin(t, func(s *served) {
+		if s.request() == nil {
+			return
+		}
+		s.answers(switching)
+		tick := time.NewTicker(stall / 3)
+		defer tick.Stop()
+		for range pieces / 2 {
+			<-tick.C // it is quiet, and nobody has ended anything
+		}
+		_, _ = io.Copy(io.Discard, s) // until the client has ended its half
+		for range pieces {
+			<-tick.C
+			s.answers("x")
+		}
+	})
+	e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Stall = stall })
+	c := e.socket()
+	quiet := time.NewTimer(2 * stall)
+	<-quiet.C
+	_ = c.Conn.(*net.TCPConn).CloseWrite()
+	if b, err := io.ReadAll(c); len(b) != pieces || err != nil {
+		t.Errorf("%q, %v; want %d pieces", b, err, pieces)
+	}
+}
