@@ -54,6 +54,32 @@ func (s *size) String() string {
 
 func (s *size) Type() string { return "SIZE" }
 
+// A leastRate is a number of bytes a second; negative: there is no least rate.
+type leastRate int64
+
+func (r *leastRate) Set(value string) error {
+	if value == "off" {
+		*r = -1
+		return nil
+	}
+	var s size
+	if err := s.Set(value); err != nil {
+		return errors.New("want off, or a whole number of B, KiB, MiB or GiB a second, more than zero, such as 500B")
+	}
+	*r = leastRate(s)
+	return nil
+}
+
+func (r *leastRate) String() string {
+	if *r < 0 {
+		return "off"
+	}
+	s := size(*r)
+	return s.String()
+}
+
+func (r *leastRate) Type() string { return "SIZE" }
+
 // A span is a length of time within bounds.
 type span struct {
 	time.Duration

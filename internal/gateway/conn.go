@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,8 +17,8 @@ import (
 	"github.com/weirlimit/weir/internal/poller"
 )
 
-// A pacedConn gives every write a deadline of its own, so that a peer that stops reading is let go while a long stream to
-// one that reads slowly, or a quiet one, lives as long as it likes. Large writes go out in pieces for the same reason.
+// A pacedConn gives every write a deadline of its own, so that a peer that stops reading, or a client that reads less than
+// Limits.Rate, is let go while a long stream to one that reads slowly, or a quiet one, lives as long as it likes. Large writes go out in pieces for the same reason.
 type pacedConn struct {
 	net.Conn
 	patience time.Duration
@@ -26,6 +27,42 @@ type pacedConn struct {
 	explicit atomic.Bool  // whether somebody else has set it
 
 	recent *atomic.Int64 // a clock that is a little late, in nanoseconds, for who writes often; nil: the machine's
+
+	reader   *reader // how the other side takes what is written; nil: it has patience for each 64 KiB
+	accepted atomic.Int64
+}
+
+// A reader is a client that takes an answer. A write that has to wait ends now and then to look how much the client has
+// acknowledged since the last look, so that one which takes its time lives, and one that takes a byte at a time does not. How much
+// the socket has taken says little: Linux lets a writer go on when a third of a buffer of megabytes is free.
+type reader struct {
+	limits *Limits
+
+	mu           sync.Mutex
+	pace         allowance
+	acknowledged int64         // at the last look
+	looked       time.Time     // when that was
+	stalled      time.Duration // for how long nothing was acknowledged
+}
+
+// goesOn reports whether a client for which a write has waited may go on.
+func (c *pacedConn) goesOn() bool {
+	r := c.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	waited := now.Sub(r.looked)
+	if waited > c.patience+c.patience/4 { // this write's first look; it has waited for three quarters at least
+		waited = c.patience - c.patience/4
+	}
+	r.looked = now
+	acknowledged := c.accepted.Load() - unacknowledged(c)
+	progress := acknowledged - r.acknowledged
+	r.acknowledged = acknowledged
+	if r.stalled += waited; progress > 0 {
+		r.stalled = 0
+	}
+	return r.pace.spend(r.limits, waited, int(max(progress, 0))) && r.stalled < r.limits.Stall
 }
 
 // writePiece is the most that one deadline covers.
@@ -38,6 +75,13 @@ func (c *pacedConn) Write(p []byte) (n int, err error) {
 		}
 		m, err := c.Conn.Write(p[n:min(len(p), n+writePiece)])
 		n += m
+		if c.reader != nil {
+			c.accepted.Add(int64(m))
+			if err != nil && n < len(p) && isTimeout(err) && !c.explicit.Load() && c.goesOn() {
+				c.moved.Store(0)
+				continue
+			}
+		}
 		if err != nil || n == len(p) {
 			return n, err
 		}
@@ -114,17 +158,19 @@ func (c *pacedConn) under() net.Conn {
 // A pacedListener paces the connections it accepts.
 type pacedListener struct {
 	net.Listener
-	patience time.Duration
-	began    time.Time
-	recent   *atomic.Int64
+	limits Limits
+	began  time.Time
+	recent *atomic.Int64
 }
 
-func (l pacedListener) Accept() (net.Conn, error) {
+func (l *pacedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &pacedConn{Conn: c, patience: l.patience, began: l.began, recent: l.recent}, nil
+	r := &reader{limits: &l.limits}
+	r.pace.begin(r.limits)
+	return &pacedConn{Conn: c, patience: l.limits.look(), began: l.began, recent: l.recent, reader: r}, nil
 }
 
 // listener puts the layers around l: for the fast engine who waits for its connections, the PROXY protocol, then the pace of writing.
@@ -141,7 +187,9 @@ func (g *Gateway) listener(l net.Listener) net.Listener {
 			ReadHeaderTimeout: g.limits.ProxyHeader,
 		}
 	}
-	l = pacedListener{l, g.limits.Stall, g.began, g.recent()}
+	reading := g.limits
+	reading.Upload = -1 // an answer may take as long as it likes
+	l = &pacedListener{l, reading, g.began, g.recent()}
 	if !g.Fast() {
 		l = spareListener{l, g.limits.Header, g.limits.Idle, g.cert != nil}
 	}

@@ -34,6 +34,7 @@ type exchange struct {
 	http2    bool
 	explicit atomic.Bool // the handler has set a write deadline of its own
 	pending  int         // HTTP/2: bytes that the server holds back, at most
+	taken    allowance   // HTTP/2: of a client that takes the answer
 
 	body requestBody
 }
@@ -73,18 +74,47 @@ func (x *exchange) Write(p []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
 	}
+	var n int
+	var err error
 	if x.http2 {
-		// The server holds back up to 4 KiB: until then nothing can stall.
-		if x.pending += len(p); x.pending >= 4<<10 {
-			x.pending = 0
-			defer x.paceStream()()
-		}
+		n, err = x.writeStream(p)
+	} else {
+		n, err = x.ResponseWriter.Write(p)
 	}
-	n, err := x.ResponseWriter.Write(p)
 	if x.request.Method != http.MethodHead {
 		x.written += int64(n)
 	}
 	return n, err
+}
+
+// streamPiece is the most of an HTTP/2 stream that one deadline covers.
+const streamPiece = 8 << 10
+
+// writeStream writes to an HTTP/2 stream, at the least rate. The server holds back up to 4 KiB: until then nothing can stall.
+func (x *exchange) writeStream(p []byte) (n int, err error) {
+	limits := &x.gateway.limits
+	for {
+		piece := p[n:min(len(p), n+streamPiece)]
+		if x.pending += len(piece); x.pending < 4<<10 {
+			m, err := x.ResponseWriter.Write(piece)
+			return n + m, err
+		}
+		x.pending = 0
+		if x.taken == (allowance{}) {
+			x.taken.begin(limits)
+		}
+		began, done := time.Now(), x.paceStream()
+		m, err := x.ResponseWriter.Write(piece)
+		done()
+		waited := time.Since(began)
+		x.taken.waited = 0 // an answer may take as long as it likes
+		if n += m; err == nil && !x.explicit.Load() && !x.taken.spend(limits, waited, m) {
+			err = errTooSlow
+		}
+		if err != nil || n == len(p) {
+			return n, err
+		}
+	}
 }
 
 // Flush implements http.Flusher.

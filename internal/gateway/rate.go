@@ -44,3 +44,11 @@ func (a *allowance) spend(l *Limits, waited time.Duration, n int) bool {
 	}
 	return l.Upload <= 0 || a.waited < l.Upload
 }
+
+// look returns how long a write waits before somebody looks whether the client takes anything.
+func (l *Limits) look() time.Duration {
+	if l.Rate <= 0 {
+		return l.Stall
+	}
+	return max(min(l.Stall, l.Grace/4), 1)
+}

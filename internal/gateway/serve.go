@@ -107,7 +107,6 @@ func (g *Gateway) server(base context.Context) *http.Server {
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: g.limits.Streams,
 			SendPingTimeout:      g.limits.Stall,
-			WriteByteTimeout:     g.limits.Stall,
 		},
 		ConnState:   g.connState,
 		BaseContext: func(net.Listener) context.Context { return base },
