@@ -27,8 +27,8 @@ func (b *book) kept(clause, limiter, format string, args ...any) {
 }
 
 // untested notes why a clause could not be tested. What was found before stays.
-func (b *book) untested(clause, limiter, format string, args ...any) {
-	b.note(Result{Clause: clause, Limiter: limiter, Verdict: Untested, Detail: fmt.Sprintf(format, args...)})
+func (b *book) untested(clause, limiter string, why gap) {
+	b.note(Result{Clause: clause, Limiter: limiter, Verdict: Untested, Reason: why.reason, Detail: why.text})
 }
 
 // broken notes that a clause does not hold, as a shows. The first that shows it stays.
@@ -105,21 +105,23 @@ var excuses = map[string]string{
 func (d *driver) excuse(err error) {
 	spent := d.last != nil && d.served == nil
 	for _, c := range Clauses {
-		why := excuses[c.ID]
+		why := gap{Unobservable, excuses[c.ID]}
 		switch {
 		case d.run.book.verdict(c.ID, d.name) != "":
 			continue
 		case err != nil:
-			why = err.Error()
-		case d.second != "" && c.ID == "separate":
+			why = endedEarly(err)
+		case !d.parts.why.isZero() && c.ID == "fixed-window":
+			why = d.parts.why
+		case !d.second.isZero() && c.ID == "separate":
 			why = d.second
 		case d.credential == "" && c.ID == "unverified":
 			why = d.noneToDoubt()
 		case spent:
-			why = "every request was refused: its budget was spent when it began"
-		case why == "":
-			why = "no answer was seen that would show it"
+			why = Shared.because("every request was refused: its budget was spent when it began")
+		case why.text == "":
+			why.text = "no answer was seen that would show it"
 		}
-		d.untested(c.ID, "%s", why)
+		d.untested(c.ID, why)
 	}
 }

@@ -27,11 +27,11 @@ func countingDefects() []defect {
 		},
 			implies{"admitted": "", "remaining": "0 is said more than once"}},
 		{"a request costs two", set(func(b *breaks) { b.skips = 1 }), implies{"admitted@widget-leads": "", "remaining@widget-leads": "it skips"}},
-		{"the count is lost half-way", set(func(b *breaks) { b.forgets = 15 }), implies{"remaining": "", "admitted": "what was admitted before is admitted again"}},
+		{"the count is lost half-way", set(func(b *breaks) { b.forgets = 15 }), implies{"remaining": "", "admitted": "what was admitted before is admitted again", "fixed-window?": "Remaining rises"}},
 		{"the window is lost half-way", func(a *api) {
 			a.breaks.forgets, a.breaks.restarts = 15, true
 			a.before = func() time.Duration { return 600 * time.Millisecond }
-		}, implies{"reset-constant": "", "restored?": "windows begin out of turn", "refused-free?": "windows begin out of turn"}},
+		}, implies{"reset-constant": "", "fixed-window": "Reset moves", "restored?": "windows begin out of turn", "refused-free?": "windows begin out of turn"}},
 
 		{"refused requests are charged to the next window", set(func(b *breaks) { b.debts = true }), implies{"refused-free": ""}},
 		{"a refused request prolongs the window", set(func(b *breaks) { b.prolongs = true }),
@@ -46,7 +46,7 @@ func countingDefects() []defect {
 		{"the budget is restored ten seconds after Reset", set(func(b *breaks) { b.restores = 10 }),
 			implies{"restored": "", "retry-after": "waiting it is not enough", "window": "Reset comes, and the window goes on"}},
 		{"the budget is restored with the clock's minute", set(func(b *breaks) { b.aligned = true }), implies{"restored": "", "retry-after": "it counts to a Reset that is too late"}},
-		{"the budget comes back unit by unit", set(func(b *breaks) { b.slides = true }), implies{"restored@widget-leads": ""}},
+		{"the budget comes back unit by unit", set(func(b *breaks) { b.slides = true }), implies{"restored@widget-leads": "", "fixed-window": "what was spent late comes back late"}},
 		{"the budget is never restored", set(func(b *breaks) { b.never = true }), implies{"restored@widget-leads": ""}},
 		{"half the budget is restored", set(func(b *breaks) { b.half = true }), implies{"restored@widget-leads": ""}},
 	}

@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -111,6 +112,19 @@ func fieldDefects() []defect {
 	}
 }
 
+// resetDefects are a Reset that is wrong by some seconds, where Retry-After is right.
+func resetDefects() []defect {
+	var all []defect
+	for _, off := range []int{-5, -3, -2, -1, 1, 2, 3, 5} {
+		broken := implies{"restored": ""}
+		if off < -1 || off > 1 { // one second may be a Date that is about to change
+			broken["window"], broken["retry-after"] = "it is past, or too far ahead", "it is not how long that Reset takes"
+		}
+		all = append(all, defect{fmt.Sprintf("Reset is off by %+d s, and Retry-After is right", off), edits(with(every, resetField, plus(off))), broken})
+	}
+	return all
+}
+
 // valueDefects are those of which numbers the fields say.
 func valueDefects() []defect {
 	hour := func(x *exchange) standing {
@@ -138,8 +152,8 @@ func valueDefects() []defect {
 		{"Reset is an hour ahead", edits(with(every, resetField, plus(3600))), implies{"window": "", "retry-after": "it is not how long that Reset takes"}},
 		{"Reset is a minute from each answer", edits(func(x *exchange) {
 			x.header.Set(resetField, strconv.FormatInt(x.now.Unix()+x.standing[0].per, 10))
-		}), implies{"reset-constant": "", "retry-after": "it is not how long that Reset takes", "restored": "it is, before the Reset that was said last"}},
-		{"Reset is another second on 429", edits(with(refused, resetField, plus(1))), implies{"reset-constant": ""}},
+		}), implies{"reset-constant": "", "retry-after": "it is not how long that Reset takes", "fixed-window": "it moves with each request", "restored": "it is, before the Reset that was said last"}},
+		{"Reset is another second on 429", edits(with(refused, resetField, plus(1))), implies{"reset-constant": "", "restored?": "it is, before that Reset"}},
 
 		{"Remaining stands still", edits(with(admitted, remainingField, func(x *exchange, _ int) string { return strconv.Itoa(x.standing[0].limit - 1) })),
 			implies{"remaining": ""}},

@@ -34,6 +34,9 @@ type span struct {
 // key names the window for its key: what it is counted by.
 func (s span) String() string {
 	unit := map[int64]string{60: "minute", 3600: "hour"}[s.per]
+	if unit == "" {
+		unit = fmt.Sprint(s.per, " seconds")
+	}
 	return fmt.Sprintf("%d per %s by %s", s.limit, unit, strings.Join(s.by, "+"))
 }
 
@@ -91,6 +94,7 @@ type window struct {
 type standing struct {
 	limit, remaining int
 	per, reset       int64
+	wait             int64 // what Retry-After says; 0: how long it is until reset
 }
 
 // An api is the server.
@@ -108,13 +112,14 @@ type api struct {
 	seen    atomic.Int64 // requests, also such as no limiter counts
 	mu      sync.Mutex
 	windows map[string]*window
+	moving  map[string]counter
 	minted  int
 }
 
 func newAPI(rules []rule) *api {
 	little := func() time.Duration { return time.Millisecond / 2 }
 	return &api{
-		rules: rules, windows: map[string]*window{}, start: 17*time.Second + 300*time.Millisecond, before: little, after: little,
+		rules: rules, windows: map[string]*window{}, moving: map[string]counter{}, start: 17*time.Second + 300*time.Millisecond, before: little, after: little,
 		dated: func(now time.Time) string { return now.UTC().Format(http.TimeFormat) },
 	}
 }
@@ -124,24 +129,25 @@ func (a *api) now() time.Time { return time.Now().Add(a.skew) }
 // A breaks is how a server is broken. Its zero value is not at all.
 type breaks struct {
 	// Counting.
-	spare         int           // units admitted beyond Limit
-	unlimited     bool          // never refuses
-	always        bool          // always refuses
-	race          time.Duration // between looking and counting
-	rereads       time.Duration // between counting and looking what remains
-	debts         bool          // what was refused is charged to the next window
-	prolongs      bool          // a refused request prolongs the window
-	silently      bool          // and Reset does not say so
-	chargesOthers bool          // a refused request is charged to the windows that had room for it
-	restores      int64         // seconds after Reset that the budget is restored; negative: before
-	aligned       bool          // the budget is restored with the clock's minute, whatever Reset says
-	floors        bool          // windows begin with the clock's minute or hour (and Reset says so): no defect, another way
-	slides        bool          // units come back one by one, a window's length after they were taken
-	never         bool          // the budget is not restored
-	half          bool          // only half of it is
-	forgets       int           // a key's count is lost, once in each window, when it has come to this
-	restarts      bool          // and the window begins anew with it
-	skips         int           // units a request costs beyond the one
+	spare         int                                        // units admitted beyond Limit
+	unlimited     bool                                       // never refuses
+	always        bool                                       // always refuses
+	race          time.Duration                              // between looking and counting
+	rereads       time.Duration                              // between counting and looking what remains
+	debts         bool                                       // what was refused is charged to the next window
+	prolongs      bool                                       // a refused request prolongs the window
+	silently      bool                                       // and Reset does not say so
+	chargesOthers bool                                       // a refused request is charged to the windows that had room for it
+	restores      int64                                      // seconds after Reset that the budget is restored; negative: before
+	aligned       bool                                       // the budget is restored with the clock's minute, whatever Reset says
+	floors        bool                                       // windows begin with the clock's minute or hour (and Reset says so): no defect, another way
+	slides        bool                                       // units come back one by one, a window's length after they were taken
+	never         bool                                       // the budget is not restored
+	half          bool                                       // only half of it is
+	forgets       int                                        // a key's count is lost, once in each window, when it has come to this
+	restarts      bool                                       // and the window begins anew with it
+	counter       func(limit int, per time.Duration) counter // counts otherwise than in fixed windows; nil: in those
+	skips         int                                        // units a request costs beyond the one
 
 	// Keys.
 	key       func(x *exchange, source, value string) string // instead of value
@@ -218,6 +224,10 @@ func (x *exchange) take() {
 	a := x.api
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.breaks.counter != nil {
+		x.takeMoving(keys)
+		return
+	}
 	now := x.now.Unix()
 	if a.others != nil && a.others() {
 		x.takeForOthers(keys)
@@ -253,7 +263,7 @@ func (x *exchange) take() {
 	}
 	for i, s := range x.rule.spans {
 		w := a.windows[keys[i]]
-		x.standing = append(x.standing, standing{s.limit, max(0, s.limit-w.used), s.per, w.reset})
+		x.standing = append(x.standing, standing{limit: s.limit, remaining: max(0, s.limit-w.used), per: s.per, reset: w.reset})
 		if a.breaks.silently {
 			x.standing[i].reset = w.from + s.per
 		}
@@ -346,7 +356,7 @@ func (x *exchange) count() (admitted bool) {
 		return true
 	}
 	x.status = http.StatusTooManyRequests
-	x.header.Set("Retry-After", strconv.FormatInt(max(1, binding.reset-x.now.Unix()), 10))
+	x.header.Set("Retry-After", strconv.FormatInt(max(1, cmp.Or(binding.wait, binding.reset-x.now.Unix())), 10))
 	x.refuse()
 	return false
 }

@@ -47,7 +47,7 @@ func edits(f func(*exchange)) func(*api) {
 }
 
 func defects() []defect {
-	return slices.Concat(fieldDefects(), valueDefects(), countingDefects(), refusalDefects(), exposureDefects(), callerDefects(), pretenceDefects(), pathDefects())
+	return slices.Concat(fieldDefects(), valueDefects(), countingDefects(), refusalDefects(), exposureDefects(), callerDefects(), pretenceDefects(), pathDefects(), movingDefects(), resetDefects())
 }
 
 // clauses are what is broken, by clause: for which of the limiters that are verified; nil where that may be or not.

@@ -21,6 +21,7 @@ var Clauses = []Clause{
 	{"refused-free", "a refused request consumes nothing, in no window", "D2, D3"},
 	{"reset-constant", "Reset is the same on every response of a window", "contract, sections 3 and 5"},
 	{"restored", "the whole budget is restored at Reset: not before it, not after it", "contract, sections 3 and 8"},
+	{"fixed-window", "the window stands still: whatever is spent late in it, Reset stays, Remaining does not rise, and at that Reset all of the budget is back", "contract, sections 3 and 8"},
 	{"retry-after", "Retry-After is how long it takes until Reset: waiting it is enough, and not a second too long", "contract, sections 5 and 8"},
 	{"refused-type", "a 429 is application/json", "contract, section 7.2"},
 	{"refused-remaining", "Remaining is 0 on a 429, and only a 429 follows it", "contract, section 7.4"},

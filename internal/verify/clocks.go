@@ -15,6 +15,7 @@ import (
 type suspicion struct {
 	shows *answer
 	text  string
+	reset int64 // of reset-constant: the Reset that had been said before
 }
 
 // The doubts that a clock may be in before it is another one, and how far a clock may be off on a machine that is well kept.
@@ -38,7 +39,7 @@ func (d *driver) suspect(clause string, a *answer, format string, args ...any) {
 		d.suspicions.by = make(map[string]suspicion)
 	}
 	if _, ok := d.suspicions.by[clause]; !ok {
-		d.suspicions.by[clause] = suspicion{a, fmt.Sprintf(format, args...)}
+		d.suspicions.by[clause] = suspicion{shows: a, text: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -79,6 +80,9 @@ func (d *driver) otherClock(t *tally) string {
 	}
 	if t == nil || t.byOwn.torn || t.byOwn.isZero() {
 		return "" // Retry-After is no clock
+	}
+	if d.resetIsWrong(t) {
+		return ""
 	}
 	far := max(-c.least, c.most) > usualSkew
 	if far && -usualSkew <= c.local && c.local <= usualSkew {
@@ -127,14 +131,18 @@ func (d *driver) settle() {
 	d.judgeLengths()
 	d.suspicions.Lock()
 	defer d.suspicions.Unlock()
+	d.noteClocks(t)
+	if why != "" && d.dateIsWrong(t) {
+		d.settleByOwn()
+	}
 	for clause, s := range d.suspicions.by {
 		switch {
-		case why == "" && clause == "window" && d.inDoubt(s.shows):
-			d.untested(clause, "Reset had come by Date, and not yet by Retry-After: by less than a second, which is no more than clocks differ")
+		case why == "" && clause == "window" && !d.resetIsWrong(t) && d.inDoubt(s.shows):
+			d.untested(clause, Unobservable.because("Reset had come by Date, and not yet by Retry-After: by less than a second, which is no more than clocks differ"))
 		case why == "":
 			d.broken(clause, s.shows, "%s", s.text)
 		case clause != "retry-after":
-			d.untested(clause, "%s", why)
+			d.untested(clause, Unobservable.because("%s", why))
 		}
 	}
 	if _, doubted := d.suspicions.by["window"]; longest > 0 && !doubted {
@@ -171,9 +179,9 @@ func (d *driver) judgeLengths() {
 		shortest := int64(slices.Min(lengths) / time.Second)
 		resets := slices.Sorted(maps.Keys(seen))
 		for i := 1; i < len(resets); i++ {
-			if apart := resets[i] - resets[i-1]; apart > 1 && apart < shortest-1 {
-				d.broken("window", seen[resets[i]], "Reset of one window of %d is %d, and of the next %d, %d s later: such windows are %v long",
-					limit, resets[i-1], resets[i], apart, slices.Min(lengths))
+			if apart := resets[i] - resets[0]; apart < int64(i)*shortest-1 {
+				d.broken("window", seen[resets[i]], "Reset of one window of %d is %d, and %d later %d, after %d s: such windows are %v long",
+					limit, resets[0], i, resets[i], apart, slices.Min(lengths))
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -136,10 +137,23 @@ func (d *driver) checkConstant(a *answer) {
 			earlier, later = a, other
 		}
 		if earlier.reset < later.reset && later.date <= earlier.reset-2 {
-			d.suspect("reset-constant", later, "Reset was %d, and %d on an answer of %d, when that window had not ended", earlier.reset, later.reset, later.date)
+			d.suspectMove(earlier.reset, later)
 			return
 		}
 	}
+}
+
+// suspectMove notes that Reset has moved if Date is right. One that has moved by the verifier's clock as well is kept rather than another.
+func (d *driver) suspectMove(reset int64, later *answer) {
+	d.suspicions.Lock()
+	defer d.suspicions.Unlock()
+	if d.suspicions.by == nil {
+		d.suspicions.by = make(map[string]suspicion)
+	}
+	if _, ok := d.suspicions.by["reset-constant"]; ok && later.at.Unix() > reset-2 {
+		return
+	}
+	d.suspicions.by["reset-constant"] = suspicion{later, fmt.Sprintf("Reset was %d, and %d on an answer of %d, when that window had not ended", reset, later.reset, later.date), reset}
 }
 
 // ambiguous reports whether several windows have a limit, so that answers do not tell which of them they describe.

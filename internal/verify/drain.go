@@ -13,12 +13,26 @@ func (d *driver) drain(ctx context.Context) error {
 	d.does("using up %s", rateInWords(d.part.window))
 	if t := d.now(); t != nil && t.refused > 0 && len(t.admitted) == 0 {
 		for _, clause := range []string{"remaining", "admitted"} {
-			d.untested(clause, "the budget was spent when it began, and it may not wait for another")
+			d.untested(clause, Shared.because("the budget was spent when it began, and it may not wait for another"))
 		}
 		return nil
 	}
 	d.flooded = d.counted
-	f := flood{d: d, most: d.part.drain + d.part.over, window: d.now()}
+	most := d.part.drain + d.part.over
+	if !d.parts.tried {
+		d.parts.tried = true
+		before := d.now()
+		sent, err := d.spendFirstPart(ctx)
+		if err != nil {
+			return err
+		}
+		most -= sent
+		if d.now() != before && !d.twice && sent <= d.part.again { // what was sent is of a window that has ended, or of another budget
+			d.twice = true
+			most += sent
+		}
+	}
+	f := flood{d: d, most: most, window: d.now()}
 	if err := f.run(ctx, d.run.options.Workers); err != nil {
 		return err
 	}
@@ -34,6 +48,7 @@ func (d *driver) drain(ctx context.Context) error {
 type flood struct {
 	d    *driver
 	most int
+	part bool // only a part of the budget: it ends with the window
 
 	mu     sync.Mutex
 	window *tally
@@ -78,6 +93,10 @@ func (f *flood) note(a *answer, err error) {
 		return
 	}
 	t := f.d.now()
+	if t != f.window && f.part {
+		f.stop = true
+		return
+	}
 	if t != f.window && f.window != nil && !f.d.twice { // it ended in the middle: what was kept for a second time is spent on this one
 		f.d.twice = true
 		f.most = f.sent + f.d.part.again
@@ -99,7 +118,7 @@ func (d *driver) hasRefused(t *tally) bool {
 func (d *driver) judge(t *tally) {
 	if t == nil {
 		for _, clause := range []string{"remaining", "admitted", "reset-constant"} {
-			d.untested(clause, "the answers do not say which window they are of")
+			d.untested(clause, Unobservable.because("the answers do not say which window they are of"))
 		}
 		return
 	}
@@ -112,8 +131,8 @@ func (d *driver) judge(t *tally) {
 		d.broken("admitted", t.admitted[admitted-1].answer, "%d requests were admitted in one window of %d", admitted, t.limit)
 	}
 	if t.refused == 0 {
-		d.untested("admitted", "%s", d.whyNotRefused(t))
-		d.untested("remaining", "%s", d.whyNotRefused(t))
+		d.untested("admitted", d.whyNotRefused(t))
+		d.untested("remaining", d.whyNotRefused(t))
 		if admitted <= allowed {
 			return
 		}
@@ -124,12 +143,12 @@ func (d *driver) judge(t *tally) {
 	}
 }
 
-func (d *driver) whyNotRefused(t *tally) string {
+func (d *driver) whyNotRefused(t *tally) gap {
 	switch {
 	case len(d.tallies) > 1:
-		return fmt.Sprintf("its window ended before %d requests were answered, and again in the next: the deployment, or the way to it, is too slow", t.limit)
+		return NeedsMore.because("its window ended before %d requests were answered, and again in the next: the deployment, or the way to it, is too slow", t.limit)
 	}
-	return fmt.Sprintf("%d requests were planned, and its limit is %d here", d.part.drain+d.part.over, t.limit)
+	return NeedsMore.because("%d requests were planned, and its limit is %d here", d.part.drain+d.part.over, t.limit)
 }
 
 // judgeAfterZero wants only 429s after an answer that said that nothing is left.
@@ -211,9 +230,9 @@ func (d *driver) judgeGaps(t *tally, samples []counted, gaps, tail int64) {
 		d.broken("admitted", t.firstRefused, "refused after %d requests, when %d had been left; Remaining had been %d%s",
 			len(samples), samples[0].remaining+d.part.cost, last.remaining, d.excused())
 	}
-	why := fmt.Sprintf("%d requests of this window were somebody else's, or were counted twice: others may use the same budget", gaps)
-	d.untested("remaining", "%s", why)
-	d.untested("admitted", "%s", why)
+	why := Shared.because("%d requests of this window were somebody else's, or were counted twice: others may use the same budget", gaps)
+	d.untested("remaining", why)
+	d.untested("admitted", why)
 }
 
 func (d *driver) excused() string {

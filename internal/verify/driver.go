@@ -18,17 +18,21 @@ type driver struct {
 
 	main, other caller // other has a budget of its own; zero: there is no such caller
 	credential  string // what main is counted by where that is a credential: session or token
-	stands      string // why there is no credential where the limiter counts by one
+	stands      gap    // why there is no credential where the limiter counts by one
 	apart       string // the source that tells main and other apart
 	stranger    string // the agent of requests with credentials that do not verify
-	second      string // why there is no other; empty: there is
+	second      gap    // why there is no other; zero: there is
 	alone       bool   // nobody else can use main's budget
 
 	suspicions struct {
 		sync.Mutex
-		by     map[string]suspicion
-		clocks clocks
+		by        map[string]suspicion
+		clocks    clocks
+		date      lead       // of Date before the verifier's clock
+		ownWindow *suspicion // of the clause window, by the verifier's clock
 	}
+
+	parts parts
 
 	latest time.Time // until when the present window may be waited for
 
@@ -93,7 +97,7 @@ func (d *driver) choose() {
 		if len(all) > 1 {
 			d.other.authorization = all[1]
 		} else {
-			d.second = "one " + d.credential + " was given: a second one shows it"
+			d.second = NeedsInput.because("one %s was given: a second one shows it", d.credential)
 		}
 		d.alone = d.credential == sourceSession && d.run.own
 	case slices.Contains(by, sourceAgent):
@@ -101,11 +105,11 @@ func (d *driver) choose() {
 		d.other.agent = freshAgent()
 		d.alone = agent != o.Agent
 	default:
-		d.second = "it counts by address, and a caller here has one"
+		d.second = Unobservable.because("it counts by address, and a caller here has one")
 		if slices.Contains(by, sourceEveryone) {
-			d.second = "all share its budget"
+			d.second = Unobservable.because("all share its budget")
 		}
-		if d.stands != "" {
+		if !d.stands.isZero() {
 			d.second = d.stands
 		}
 	}
@@ -144,22 +148,22 @@ func (d *driver) has(source string) bool {
 	return true
 }
 
-func (d *driver) noCredential(kind string) string {
+func (d *driver) noCredential(kind string) gap {
 	if kind == sourceSession {
-		return d.run.why + "; what was tested is the budget of the address"
+		return NeedsInput.because("%s; what was tested is the budget of the address", d.run.why)
 	}
-	return "no API token was given; what was tested is the budget of the address"
+	return NeedsInput.because("no API token was given; what was tested is the budget of the address")
 }
 
 // drive is the whole verification of the limiter. The error says why it ended early.
 func (d *driver) drive(ctx context.Context) error {
 	defer d.settle()
-	for _, step := range []func(context.Context) error{d.look, d.makeRoom, d.drain, d.spent, d.restored, d.provoke, d.again} {
+	for _, step := range []func(context.Context) error{d.look, d.makeRoom, d.drain, d.spent, d.restored, d.confirmMoving, d.provoke, d.again} {
 		var far *farError
 		switch err := step(ctx); {
 		case errors.As(err, &far):
-			for _, clause := range []string{"restored", "refused-free", "retry-after"} {
-				d.untested(clause, "%s", far)
+			for _, clause := range []string{"restored", "refused-free", "retry-after", "fixed-window"} {
+				d.untested(clause, NeedsMore.because("%s", far))
 			}
 		case errors.Is(err, errDone):
 			d.conclude()
@@ -278,8 +282,8 @@ func (d *driver) kept(clause, format string, args ...any) {
 	d.run.book.kept(clause, d.name, format, args...)
 }
 
-func (d *driver) untested(clause, format string, args ...any) {
-	d.run.book.untested(clause, d.name, format, args...)
+func (d *driver) untested(clause string, why gap) {
+	d.run.book.untested(clause, d.name, why)
 }
 
 func (d *driver) broken(clause string, a *answer, format string, args ...any) {

@@ -146,6 +146,7 @@ func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / t
 
 // checkStanding judges the three fields of an answer that this limiter counted.
 func (d *driver) checkStanding(a *answer) {
+	d.hearDate(a)
 	if !a.complete() {
 		return
 	}
@@ -199,20 +200,21 @@ func (d *driver) checkWindow(a *answer, lengths []time.Duration) {
 		d.broken("window", a, "Reset is %d, which is no Unix time of these days", a.reset)
 		return
 	}
-	if a.known != absent && a.reset <= a.known {
-		d.suspect("window", a, "Reset is %d, and Date had been %d before the request was sent: a window in the past", a.reset, a.known)
-		return
-	}
-	if a.date == absent {
-		d.untested("window", "the answers have no Date, so that Reset says nothing to a caller whose clock differs")
-		return
-	}
 	if len(lengths) == 0 {
 		for _, w := range d.part.limiter.Windows {
 			lengths = append(lengths, w.Per)
 		}
 	}
 	longest := slices.Max(lengths)
+	d.checkOwnWindow(a, longest)
+	if a.known != absent && a.reset <= a.known {
+		d.suspect("window", a, "Reset is %d, and Date had been %d before the request was sent: a window in the past", a.reset, a.known)
+		return
+	}
+	if a.date == absent {
+		d.untested("window", noDate)
+		return
+	}
 	if a.reset-a.date > int64(longest/time.Second)+1 {
 		d.suspect("window", a, "Reset is %d s after Date, and the window of %d is %v long", a.reset-a.date, a.limit, longest)
 		return

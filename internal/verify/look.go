@@ -50,7 +50,7 @@ func (d *driver) look(ctx context.Context) error {
 
 // disown takes note that main's credential is none to the deployment: it is counted by its address.
 func (d *driver) disown() {
-	d.stands = "the " + d.credential + " that was given is answered 401; what was tested is the budget of the address"
+	d.stands = NeedsInput.because("the %s is answered 401; what was tested is the budget of the address", d.credential)
 	d.second, d.credential, d.apart, d.alone = d.stands, "", "", false
 }
 
@@ -75,7 +75,7 @@ func (d *driver) setAside(ctx context.Context) error {
 		return err
 	}
 	for _, c := range Clauses {
-		d.untested(c.ID, "this caller is exempt, it seems: the policy has such callers, and Remaining stays all of the limit")
+		d.untested(c.ID, Unobservable.because("this caller is exempt, it seems: the policy has such callers, and Remaining stays all of the limit"))
 	}
 	return errDone
 }
@@ -124,8 +124,8 @@ func (d *driver) isLost() bool {
 
 // lookAtOther sends a request of another caller.
 func (d *driver) lookAtOther(ctx context.Context) error {
-	if d.second != "" {
-		d.untested("separate", "%s", d.second)
+	if !d.second.isZero() {
+		d.untested("separate", d.second)
 		return nil
 	}
 	ask := func(ctx context.Context) (*answer, error) {
@@ -146,8 +146,8 @@ func (d *driver) lookAtOther(ctx context.Context) error {
 	case err != nil:
 		return err
 	case a.status == http.StatusUnauthorized && before.status != http.StatusUnauthorized:
-		d.second = "the second caller that was tried is answered 401, so that it is counted by its address"
-		d.untested("separate", "%s", d.second)
+		d.second = NeedsInput.because("the second caller that was tried is answered 401, so that it is counted by its address")
+		d.untested("separate", d.second)
 		return nil
 	}
 	after, err := d.ask(ctx)
@@ -208,35 +208,37 @@ func (d *driver) lookTwice(ctx context.Context) error {
 	return nil
 }
 
-const unsteady = "Remaining does not go down by one from one request to the next here, so that what something between them takes cannot be told"
+func unsteady() gap {
+	return Shared.because("Remaining does not go down by one from one request to the next here, so that what something between them takes cannot be told")
+}
 
 // preflightLimiter is the name of the built-in policy's own limiter, which counts preflights wherever a policy has it.
 const preflightLimiter = "widget-other"
 
 // preflightsElsewhere reports whether preflights of the endpoint are counted, and not by this limiter.
-func (d *driver) preflightsElsewhere() (counted bool, why string) {
+func (d *driver) preflightsElsewhere() (counted bool, why gap) {
 	path := d.part.endpoints[0].path
 	if d.name == preflightLimiter {
-		return false, "preflights are counted by this limiter"
+		return false, Unobservable.because("preflights are counted by this limiter")
 	}
 	if isUnder(path, "/api/v1/widget") || isUnder(path, "/v1/wp") {
 		if slices.Contains(limiterNames(d.run.options.Policy), preflightLimiter) {
-			return true, ""
+			return true, gap{}
 		}
 	}
 	covered := d.run.plan.routes.Match(http.MethodOptions, path).Limiter()
 	switch {
 	case covered == nil:
-		return false, "the policy counts no preflights here"
+		return false, Unobservable.because("the policy counts no preflights here")
 	case covered.Name == d.name:
-		return false, "the policy counts preflights here as any other request"
+		return false, Unobservable.because("the policy counts preflights here as any other request")
 	}
 	for _, r := range d.part.limiter.Routes {
 		if r.Method == "" && r.Prefix && strings.HasPrefix(path, r.Path) {
-			return false, "the policy counts preflights here as any other request"
+			return false, Unobservable.because("the policy counts preflights here as any other request")
 		}
 	}
-	return true, ""
+	return true, gap{}
 }
 
 func isUnder(path, prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
@@ -245,8 +247,8 @@ func isUnder(path, prefix string) bool { return path == prefix || strings.HasPre
 func (d *driver) lookAtPreflight(ctx context.Context) error {
 	counted, why := d.preflightsElsewhere()
 	if !counted {
-		d.untested("fields-preflight", "%s", why)
-		d.untested("preflight-free", "%s", why)
+		d.untested("fields-preflight", why)
+		d.untested("preflight-free", why)
 		return nil
 	}
 	e := d.part.endpoints[0]
@@ -273,13 +275,13 @@ func (d *driver) lookAtPreflight(ctx context.Context) error {
 	}
 	switch spent, ok := d.between(before, after); {
 	case !before.complete() || !after.complete():
-		d.untested("preflight-free", "the answers lack the fields that would tell")
+		d.untested("preflight-free", Unobservable.because("the answers lack the fields that would tell"))
 		return nil
 	case !ok:
-		d.untested("preflight-free", "the window ended, or its budget, around the preflight")
+		d.untested("preflight-free", NeedsMore.because("the window ended, or its budget, around the preflight"))
 		return nil
 	case !d.steady:
-		d.untested("preflight-free", unsteady)
+		d.untested("preflight-free", unsteady())
 		return nil
 	case spent == 0:
 		d.kept("preflight-free", "Remaining %d, a preflight, Remaining %d", before.remaining, after.remaining)
@@ -289,7 +291,7 @@ func (d *driver) lookAtPreflight(ctx context.Context) error {
 	if ok {
 		d.broken("preflight-free", sure, "Remaining %d, a preflight, Remaining %d; so each time", before.remaining, after.remaining)
 	}
-	d.untested("preflight-free", "others use the same budget")
+	d.untested("preflight-free", Shared.because("others use the same budget"))
 	return err
 }
 
@@ -316,7 +318,7 @@ func (d *driver) between(before, after *answer) (spent int64, ok bool) {
 // lookAtUnverified sends credentials that do not verify, between two requests of main's.
 func (d *driver) lookAtUnverified(ctx context.Context) error {
 	if d.credential == "" || d.main.authorization == "" {
-		d.untested("unverified", "%s", d.noneToDoubt())
+		d.untested("unverified", d.noneToDoubt())
 		return nil
 	}
 	before := d.last
@@ -329,13 +331,13 @@ func (d *driver) lookAtUnverified(ctx context.Context) error {
 	}
 	switch spent, ok := d.between(before, after); {
 	case !ok:
-		d.untested("unverified", "the window ended, or its budget, meanwhile")
+		d.untested("unverified", NeedsMore.because("the window ended, or its budget, meanwhile"))
 		return nil
 	case !d.steady:
-		d.untested("unverified", unsteady)
+		d.untested("unverified", unsteady())
 		return nil
 	case spent != 0 && (d.apart != d.credential || !d.isApart(after.limit)):
-		d.untested("unverified", "the window with the least left is not counted by the credential")
+		d.untested("unverified", Unobservable.because("the window with the least left is not counted by the credential"))
 		return nil
 	case spent == 0:
 		d.kept("unverified", "401, each counted by the address; the valid one's Remaining went from %d to %d meanwhile", before.remaining, after.remaining)
@@ -346,16 +348,16 @@ func (d *driver) lookAtUnverified(ctx context.Context) error {
 	if ok {
 		d.broken("unverified", sure, "Remaining %d, then credentials that do not verify, then Remaining %d: they spent the valid one's budget", before.remaining, after.remaining)
 	}
-	d.untested("unverified", "others use the same budget")
+	d.untested("unverified", Shared.because("others use the same budget"))
 	return err
 }
 
 // noneToDoubt says why there is no credential that could be made one that does not verify.
-func (d *driver) noneToDoubt() string {
-	if d.stands != "" {
+func (d *driver) noneToDoubt() gap {
+	if !d.stands.isZero() {
 		return d.stands
 	}
-	return "it counts by no credential"
+	return Unobservable.because("it counts by no credential")
 }
 
 // sendUnverified sends three requests that nobody can be charged for but their address.
@@ -418,7 +420,7 @@ func (d *driver) checkExposed(a *answer) {
 	case len(missing) == 0:
 		d.kept("exposed", "all four, also on errors and 429s")
 	case origin == "" && !isUnder(a.request.path, "/api/v1/widget"):
-		d.untested("exposed", "answers say nothing to browsers on other origins")
+		d.untested("exposed", Unobservable.because("answers say nothing to browsers on other origins"))
 	case a.status >= 502:
 	default:
 		d.broken("exposed", a, "Access-Control-Expose-Headers on a %d does not name %s", a.status, strings.Join(missing, ", "))
@@ -438,7 +440,11 @@ func (d *driver) makeRoom(ctx context.Context) error {
 		need = max(need, min(each*time.Duration(d.part.drain/d.run.options.Workers)*2, d.part.window.Per-2*time.Second))
 	}
 	left := time.Until(end.to)
-	if left >= need || left <= 0 || d.tooFar(end.to) != nil {
+	if pause := d.pause(); !d.parts.tried && pause > 0 {
+		left = max(time.Until(end.from), 0)
+		need = max(need, min(need+pause, d.part.window.Per-300*time.Millisecond))
+	}
+	if left >= need || time.Until(end.to) <= 0 || d.tooFar(end.to) != nil {
 		return nil
 	}
 	if err := d.wait(ctx, end.to.Add(soon), fmt.Sprintf("waiting for a whole window, as the present one ends in %s", seconds(left))); err != nil {

@@ -24,6 +24,7 @@ const (
 	forSpent    = 92  // spent.go, pretend.go
 	forRestored = 30  // restored.go
 	forErrors   = 5   // provoke.go
+	forParts    = 24  // parts.go, beside the budget
 	forLost     = 6   // requests whose answer never came
 	drainTwice  = 120 // the largest budget that is used up a second time
 )
@@ -56,7 +57,7 @@ type part struct {
 func (p *part) least(quick bool) int {
 	n := forLook + p.drain + p.over + forSpent + forErrors + forLost
 	if !quick {
-		n += forRestored
+		n += forRestored + forParts
 	}
 	return n
 }
@@ -130,24 +131,24 @@ func limiterNames(p weir.Policy) []string {
 // consider makes a part for a limiter, or says why there is none.
 func (p *Plan) consider(l *weir.Limiter) {
 	if l.Mode == weir.Shadow {
-		p.skip(l.Name, "it is tried out (mode: shadow): nothing of it can be seen from outside")
+		p.skip(l.Name, Unobservable, "it is tried out (mode: shadow): nothing of it can be seen from outside")
 		return
 	}
 	if len(l.Routes) == 0 {
-		p.skip(l.Name, "it has no routes: requests that name it outright do not come over HTTP")
+		p.skip(l.Name, Unobservable, "it has no routes: requests that name it outright do not come over HTTP")
 		return
 	}
 	if source := strangeSource(l); source != "" {
-		p.skip(l.Name, fmt.Sprintf("it counts by %q, of which a caller knows nothing", source))
+		p.skip(l.Name, Unobservable, fmt.Sprintf("it counts by %q, of which a caller knows nothing", source))
 		return
 	}
 	endpoints := endpointsOf(p.routes, l)
 	if len(endpoints) == 0 {
-		p.skip(l.Name, "no request was found that it covers: more specific routes take all that were tried")
+		p.skip(l.Name, Unobservable, "no request was found that it covers: more specific routes take all that were tried")
 		return
 	}
 	if endpoints = slices.DeleteFunc(endpoints, func(e endpoint) bool { return !p.options.Real && !e.harmless() }); len(endpoints) == 0 {
-		p.skip(l.Name, "its requests may change what they are about, and have no body that could be refused: they are sent only where real ones are (--real)")
+		p.skip(l.Name, NeedsInput, "its requests may change what they are about, and have no body that could be refused: they are sent only where real ones are (--real)")
 		return
 	}
 	w := &part{limiter: l, endpoints: endpoints, cost: max(l.Cost, 1)}
@@ -188,9 +189,9 @@ func (p *Plan) isFallback(l *weir.Limiter) bool {
 }
 
 // skip notes that nothing of a limiter can be tested.
-func (p *Plan) skip(limiter, why string) {
+func (p *Plan) skip(limiter string, reason Reason, why string) {
 	for _, c := range Clauses {
-		p.Skipped = append(p.Skipped, Result{Clause: c.ID, Limiter: limiter, Verdict: Untested, Detail: why})
+		p.Skipped = append(p.Skipped, Result{Clause: c.ID, Limiter: limiter, Verdict: Untested, Reason: reason, Detail: why})
 	}
 }
 
@@ -209,7 +210,7 @@ func (p *Plan) fit() {
 	var fitting []*part
 	for _, w := range p.parts {
 		if need += w.least(quick); need > p.options.Budget {
-			p.skip(w.limiter.Name, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d would do", w.window.Limit, w.window.Per, w.least(quick), need))
+			p.skip(w.limiter.Name, NeedsMore, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d would do", w.window.Limit, w.window.Per, w.least(quick), need))
 			continue
 		}
 		total = need

@@ -65,7 +65,7 @@ func (d *driver) tryForwarded(ctx context.Context, t *tally) error {
 		}
 	}
 	if late {
-		d.untested("forwarded", "the window ended before all of it could be tested")
+		d.untested("forwarded", NeedsMore.because("the window ended before all of it could be tested"))
 		return nil
 	}
 	d.kept("forwarded", "refused with %d made-up fields", len(forwardedFields))

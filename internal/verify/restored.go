@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -12,9 +11,9 @@ const early = 200 * time.Millisecond
 // restored waits for the end of the window that is spent, and looks whether the budget is back then: not before, not after, and whole.
 func (d *driver) restored(ctx context.Context) error {
 	t := d.now()
-	if why := d.whyNotWait(t); why != "" {
-		for _, clause := range []string{"restored", "refused-free", "retry-after"} {
-			d.untested(clause, "%s", why)
+	if why := d.whyNotWait(t); !why.isZero() {
+		for _, clause := range []string{"restored", "refused-free", "retry-after", "fixed-window"} {
+			d.untested(clause, why)
 		}
 		return nil
 	}
@@ -24,6 +23,10 @@ func (d *driver) restored(ctx context.Context) error {
 		}
 	}
 	end := d.end(t)
+	if a := d.last; a.admitted() && a.at.Before(end.from) {
+		d.restoredEarly(t, a, end)
+		return nil
+	}
 	times := []time.Time{end.from.Add(-early)}
 	if own := t.byOwn.from.Add(-early); !t.byOwn.isZero() && times[0].Sub(own) > early && times[0].Sub(own) < 3*time.Second/2 {
 		times = []time.Time{own, times[0]} // Retry-After says that it ends a little sooner
@@ -62,25 +65,25 @@ func (d *driver) judgeMoved(t *tally, moved, a *answer) {
 	case a.date != absent && a.date < moved.reset-1:
 		d.suspect("restored", a, "answered %d at %d by its Date, before the Reset that was named last, %d", a.status, a.date, moved.reset)
 	}
-	d.untested("restored", "Reset moved")
-	d.untested("refused-free", "Reset moved, so that it cannot be told which window is which")
+	d.untested("restored", Unobservable.because("Reset moved"))
+	d.untested("refused-free", Unobservable.because("Reset moved, so that it cannot be told which window is which"))
 }
 
-func (d *driver) whyNotWait(t *tally) string {
+func (d *driver) whyNotWait(t *tally) gap {
 	switch {
 	case t == nil || t.refused == 0:
-		return "its window ended before it was waited for"
+		return NeedsMore.because("its window ended before it was waited for")
 	case d.run.options.Quick:
-		return "it takes the end of a window, and none is waited for (quick)"
+		return NeedsMore.because("it takes the end of a window, and none is waited for (quick)")
 	case t.ends.isZero():
-		return "the answers have no Date, so that Reset says nothing to a caller whose clock differs"
+		return noDate
 	case t.firstRefused.noTime():
-		return fmt.Sprintf("Reset is %d, which names no time that could be waited for", t.reset)
+		return Unobservable.because("Reset is %d, which names no time that could be waited for", t.reset)
 	}
 	if err := d.tooFar(d.end(t).to); err != nil {
-		return err.Error()
+		return NeedsMore.because("%s", err)
 	}
-	return ""
+	return gap{}
 }
 
 // sharpen finds out, to some hundredths of a second, when the deployment's clock comes to Reset: each refused request is sent when the
@@ -130,10 +133,12 @@ func (d *driver) isNew(t *tally, a *answer) bool { return a.admitted() || a.rese
 // restoredEarly judges an answer of a new window that was to come only when the old one has ended.
 func (d *driver) restoredEarly(t *tally, a *answer, end bracket) {
 	doubt := time.Duration(0)
-	if t.byOwn.isZero() || t.byOwn.torn || end.torn || t.byOwn.from.Add(soon).Before(t.ends.from) || t.ends.to.Add(soon).Before(t.byOwn.from) {
+	switch {
+	case d.trustsDate(t):
+	case t.byOwn.isZero() || t.byOwn.torn || end.torn || t.byOwn.from.Add(soon).Before(t.ends.from) || t.ends.to.Add(soon).Before(t.byOwn.from):
 		doubt = time.Second // Date may be a second old
 	}
-	if _, _, ok := t.compared(); ok && t.byOwn.from.Before(end.from) && doubt == 0 {
+	if _, _, ok := t.compared(); ok && t.byOwn.from.Before(end.from) && doubt == 0 && !d.trustsDate(t) {
 		doubt = min(end.from.Sub(t.byOwn.from), time.Second)
 	}
 	if a.admitted() && a.at.Before(end.from.Add(-doubt)) {
@@ -177,7 +182,7 @@ func (d *driver) atReset(ctx context.Context, t *tally, moved *answer) error {
 		if d.otherClock(t) == "" && a.date < t.reset || !a.sent.After(end.to) {
 			continue // its clock is slower than was thought; count has taken note
 		}
-		if last := t.last(end); !a.sent.After(last) {
+		if last := t.last(end); !d.trustsDate(t) && !a.sent.After(last) {
 			if err := d.wait(ctx, last.Add(soon), "waiting for its window to end"); err != nil {
 				return err
 			}
@@ -191,7 +196,8 @@ func (d *driver) atReset(ctx context.Context, t *tally, moved *answer) error {
 			return err
 		}
 	}
-	d.untested("refused-free", "it was not served when its window should have ended")
+	d.parts.why = Unobservable.because("it was not served when its window should have ended")
+	d.untested("refused-free", Unobservable.because("it was not served when its window should have ended"))
 	return nil
 }
 
@@ -201,6 +207,7 @@ func (d *driver) follow(ctx context.Context, t *tally, a *answer) error {
 		d.judgeNew(t, a)
 		return nil
 	}
+	d.parts.late = d.parts.window == t
 	certain := d.isSure(a.limit)
 	if !certain {
 		defer d.judgeNew(t, a) // where nothing better is found
@@ -215,7 +222,7 @@ func (d *driver) follow(ctx context.Context, t *tally, a *answer) error {
 			return err
 		}
 		if b.admitted() && (!certain || b.reset != a.reset) {
-			d.untested("restored", "refused in a window that had just begun, and admitted in the next")
+			d.untested("restored", Shared.because("refused in a window that had just begun, and admitted in the next"))
 			return nil
 		}
 		if b.admitted() {
@@ -224,7 +231,7 @@ func (d *driver) follow(ctx context.Context, t *tally, a *answer) error {
 		}
 	}
 	next := d.now()
-	if why := d.whyNotWait(next); why != "" {
+	if why := d.whyNotWait(next); !why.isZero() {
 		if certain {
 			d.broken("restored", a, "refused at once in the window after Reset, %d", t.reset)
 		}
@@ -255,13 +262,13 @@ func (d *driver) judgeNew(t *tally, a *answer) {
 		d.judgeWhole(t, a)
 	case a.limit != t.limit:
 		for _, clause := range []string{"restored", "refused-free"} {
-			d.untested(clause, "refused by another window, of %d, when this one had ended", a.limit)
+			d.untested(clause, Unobservable.because("refused by another window, of %d, when this one had ended", a.limit))
 		}
 	case a.reset <= t.reset && a.at.After(d.end(t).to):
 		d.broken("restored", a, "refused after Reset, %d, with a Reset before that", t.reset)
 	default:
 		for _, clause := range []string{"restored", "refused-free"} {
-			d.untested(clause, "refused in a window that had just begun: others may use the same budget")
+			d.untested(clause, Shared.because("refused in a window that had just begun: others may use the same budget"))
 		}
 	}
 }
@@ -278,10 +285,11 @@ func (d *driver) judgeWhole(t *tally, a *answer) {
 	missing := d.whole(a) - max(d.part.cost, d.step)*d.admittedIn(a) - a.remaining
 	refusals := int64(d.hammered)
 	if missing > 0 && d.isSuspected("reset-constant") {
-		d.untested("restored", "Reset moved within a window, so that which one is restored cannot be told")
-		d.untested("refused-free", "Reset moved within a window, so that which one begins cannot be told")
+		d.untested("restored", Unobservable.because("Reset moved within a window, so that which one is restored cannot be told"))
+		d.untested("refused-free", Unobservable.because("Reset moved within a window, so that which one begins cannot be told"))
 		return
 	}
+	d.judgeLaterPart(t, a, missing)
 	switch {
 	case missing <= 0:
 		d.kept("restored", "refused just before Reset, served at it with Remaining %d of %d", a.remaining, a.limit)
@@ -291,8 +299,8 @@ func (d *driver) judgeWhole(t *tally, a *answer) {
 	case d.isSure(a.limit):
 		d.broken("restored", a, "the window after Reset began with Remaining %d of %d", a.remaining, a.limit)
 	default:
-		d.untested("restored", "served at Reset, with %d of %d missing: others may use the same budget", missing, a.limit)
-		d.untested("refused-free", "%d of %d were missing in the next window: others may use the same budget", missing, a.limit)
+		d.untested("restored", Shared.because("served at Reset, with %d of %d missing: others may use the same budget", missing, a.limit))
+		d.untested("refused-free", Shared.because("%d of %d were missing in the next window: others may use the same budget", missing, a.limit))
 	}
 }
 
@@ -326,7 +334,7 @@ func (d *driver) judgeLonger(t *tally, a *answer) {
 		return
 	}
 	if missing > 0 {
-		d.untested("refused-free", "%d units of the window of %d are not accounted for: others may use it", missing, a.limit)
+		d.untested("refused-free", Shared.because("%d units of the window of %d are not accounted for: others may use it", missing, a.limit))
 		return
 	}
 	d.kept("refused-free", "%d requests were refused, and the window of %d has Remaining %d after %d that were admitted", d.hammered, a.limit, a.remaining, admitted)
@@ -348,5 +356,24 @@ func (d *driver) again(ctx context.Context) error {
 	if err := d.makeRoom(ctx); err != nil {
 		return err
 	}
-	return d.drain(ctx)
+	if err := d.drain(ctx); err != nil {
+		return err
+	}
+	return d.tryHasty(ctx)
+}
+
+// tryHasty asks again when a 429 has said that waiting so long is enough, if that is surely before the window ends.
+func (d *driver) tryHasty(ctx context.Context) error {
+	t := d.now()
+	if d.isSuspected("retry-after") || d.run.book.verdict("retry-after", d.name) == Broken {
+		return nil
+	}
+	if t == nil || t.enough.IsZero() || !t.enough.Before(d.end(t).to.Add(-time.Second/2)) || d.tooFar(t.enough) != nil {
+		return nil
+	}
+	if err := d.wait(ctx, t.enough.Add(soon), "waiting as long as a 429 has asked for"); err != nil {
+		return err
+	}
+	_, err := d.ask(ctx)
+	return err
 }

@@ -23,8 +23,9 @@ type runner struct {
 	own      bool     // they were asked for here, so that nobody else uses them
 	why      string   // there are none
 
-	mu    sync.Mutex
-	doing map[string]*doing
+	mu      sync.Mutex
+	remarks []string
+	doing   map[string]*doing
 }
 
 // doing is what one limiter's verification is at.
@@ -56,8 +57,18 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	err := r.all(ctx)
 	report.Ended = time.Now()
 	report.Sent = int(r.wire.sent.Load())
+	report.Notes = r.remarks
 	report.Results = r.book.results(p.options.Policy)
 	return report, err
+}
+
+// remark notes what is no verdict, once.
+func (r *runner) remark(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.remarks, text) {
+		r.remarks = append(r.remarks, text)
+	}
 }
 
 // all verifies every limiter: those that others disturb after the others.

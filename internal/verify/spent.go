@@ -17,7 +17,7 @@ func (d *driver) spent(ctx context.Context) error {
 	if t == nil || t.refused == 0 {
 		for _, clause := range []string{"fields-refused", "refused-type", "refused-remaining", "refused-body", "language", "retry-after", "refused-free",
 			"shared", "separate", "forwarded", "spelling", "restored"} {
-			d.untested(clause, "the budget could not be used up")
+			d.untested(clause, d.whyNotSpent())
 		}
 		return errDone
 	}
@@ -118,7 +118,7 @@ func (d *driver) attemptMain(ctx context.Context, t *tally, r request) (*answer,
 	if err == nil {
 		d.check(a)
 	}
-	if err == nil && (got == refused || got == escaped) {
+	if err == nil && (got == refused || got == escaped && a.reset == t.reset) { // with another Reset it is of another budget
 		d.checkStanding(a)
 		d.count(a)
 	}
@@ -166,7 +166,7 @@ func (d *driver) tryAgainShared(ctx context.Context, t *tally, a *answer, how st
 		return err
 	}
 	if still.admitted() || still.reset != t.reset {
-		d.untested("shared", "the window ended before it could be tested")
+		d.untested("shared", NeedsMore.because("the window ended before it could be tested"))
 		return nil
 	}
 	d.broken("shared", a, "%s %s was answered %d %s, while %s is refused", a.request.method, a.request.path, a.status, how, d.part.endpoints[0])
@@ -246,7 +246,7 @@ func (d *driver) trySpellings(ctx context.Context, t *tally) error {
 	}
 	switch {
 	case late || after:
-		d.untested("spelling", "the window ended before all of it could be tested")
+		d.untested("spelling", NeedsMore.because("the window ended before all of it could be tested"))
 	case alike > 0:
 		d.kept("spelling", "refused, or answered as something else, with %d spellings; %d more are answered as any path is, so that they need not be the endpoint",
 			len(all)-alike, alike)
@@ -276,7 +276,7 @@ func (d *driver) control(ctx context.Context, r request) (try, error) {
 func (d *driver) tryLanguages(ctx context.Context, t *tally) error {
 	base := t.firstRefused
 	if wrong := wrongRefusal(base); wrong != "" {
-		d.untested("language", "a 429 in no language that was asked for has not the shape: %s", wrong)
+		d.untested("language", Unobservable.because("a 429 in no language that was asked for has not the shape: %s", wrong))
 		return nil
 	}
 	var seen []string
@@ -289,7 +289,7 @@ func (d *driver) tryLanguages(ctx context.Context, t *tally) error {
 			d.broken("shared", a, "answered %d with Accept-Language: %s, while it is refused without", a.status, language)
 		}
 		if got != refused {
-			d.untested("language", "it was not refused in every language")
+			d.untested("language", NeedsMore.because("it was not refused in every language"))
 			return nil
 		}
 		d.count(a)
@@ -321,7 +321,7 @@ func wrongRefusal(a *answer) string {
 
 // tryOther sends a request of the caller whose budget should be whole.
 func (d *driver) tryOther(ctx context.Context, t *tally) error {
-	if d.second != "" {
+	if !d.second.isZero() {
 		return nil
 	}
 	a, err := d.send(ctx, d.other.request(d.run.options, d.part.endpoints[0]))
@@ -336,7 +336,7 @@ func (d *driver) tryOther(ctx context.Context, t *tally) error {
 	case a.reset == t.reset && a.limit == t.limit && d.isApart(t.limit) && d.otherHad(t):
 		d.broken("separate", a, "another caller was refused until the same Reset, though it had sent 1 request")
 	default:
-		d.untested("separate", "the other caller's own budget was spent")
+		d.untested("separate", Shared.because("the other caller's own budget was spent"))
 	}
 	return nil
 }
@@ -370,3 +370,6 @@ func (d *driver) tryUnverified(ctx context.Context, t *tally) error {
 	}
 	return nil
 }
+
+// whyNotSpent returns why nothing could be tried with a spent budget.
+func (d *driver) whyNotSpent() gap { return Unobservable.because("the budget could not be used up") }

@@ -80,6 +80,7 @@ type Result struct {
 	Clause   string    `json:"clause"`  // an id of Clauses
 	Limiter  string    `json:"limiter"` // empty: the clause is about no single one
 	Verdict  Verdict   `json:"verdict"`
+	Reason   Reason    `json:"reason,omitempty"`   // where it is Untested: which of the four reasons
 	Detail   string    `json:"detail"`             // what was seen, in words and numbers; why it could not be tested
 	Exchange *Exchange `json:"exchange,omitempty"` // that shows it broken
 }
@@ -98,7 +99,8 @@ type Report struct {
 	Ended   time.Time `json:"ended"`
 	Planned int       `json:"planned"` // requests at most
 	Sent    int       `json:"sent"`
-	Results []Result  `json:"results"` // in the order of Clauses, then of the policy's limiters
+	Notes   []string  `json:"notes,omitempty"` // what is suspicious and no clause's: a clock that is off
+	Results []Result  `json:"results"`         // in the order of Clauses, then of the policy's limiters
 }
 
 // Broken reports whether any clause is.

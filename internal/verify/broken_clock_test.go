@@ -1,0 +1,63 @@
+package verify_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/verify"
+)
+
+// If Date is wrong, the verifier's own clock and Retry-After agree: Reset is judged by these, and Date is named.
+func TestADateThatIsWrongByMinutesIsNamedAndTheRestIsJudged(t *testing.T) {
+	for _, off := range []time.Duration{-10 * time.Minute, -90 * time.Second, 4 * time.Minute, time.Hour} {
+		t.Run(fmt.Sprint(off), func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(small())
+			a.dated = func(now time.Time) string { return now.Add(off).UTC().Format(http.TimeFormat) }
+			report := verified(t, a, these([]string{"widget-leads", "wp-plugin"}))
+			for _, x := range report.Results {
+				if x.Verdict == verify.Broken {
+					t.Errorf("%s is called broken: %s", x.Clause, x.Detail)
+				}
+				if (x.Clause == "window" || x.Clause == "restored") && x.Verdict != verify.Kept {
+					t.Errorf("%s is %s for %s: %s", x.Clause, x.Verdict, x.Limiter, x.Detail)
+				}
+			}
+			if len(report.Notes) != 1 || !strings.HasPrefix(report.Notes[0], "Date is suspicious: ") {
+				t.Errorf("it notes %q", report.Notes)
+			}
+		})
+	}
+}
+
+// Beside a Date that is wrong, a window that is wrong by the verifier's clock is still found.
+func TestAWrongWindowBesideAWrongDateIsFound(t *testing.T) {
+	a := newAPI(small())
+	a.dated = func(now time.Time) string { return now.Add(-10 * time.Minute).UTC().Format(http.TimeFormat) }
+	a.breaks.edit = with(of(http.StatusBadRequest), resetField, plus(3600))
+	report := verified(t, a, these([]string{"widget-leads"}))
+	if broken := found(report, verify.Broken); len(broken["window"]) == 0 {
+		t.Errorf("nothing is wrong with the window%s", describe(report.Results))
+	}
+}
+
+// A verifier whose own clock is off says so, and accuses nobody.
+func TestAVerifierWhoseClockIsOffSaysSo(t *testing.T) {
+	for off, want := range map[time.Duration]string{0: "", 2 * time.Second: "", time.Hour: "this machine's clock is suspicious", -7 * time.Minute: "this machine's clock is suspicious"} {
+		t.Run(fmt.Sprint(off), func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(small())
+			a.skew = off
+			report := verified(t, a, these([]string{"widget-leads", "wp-plugin"}))
+			if report.Broken() {
+				t.Errorf("something is called broken%s", describe(report.Results))
+			}
+			if got := strings.Join(report.Notes, "; "); (got == "") != (want == "") || !strings.HasPrefix(got, want) {
+				t.Errorf("it notes %q, want %q", got, want)
+			}
+		})
+	}
+}

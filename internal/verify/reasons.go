@@ -1,0 +1,45 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Reason is why a clause could not be tested. There are four.
+type Reason string
+
+// The reasons.
+const (
+	// NeedsInput: the test takes something that was not given, such as a credential, a second one, or leave to send valid bodies.
+	NeedsInput Reason = "needs-input"
+	// NeedsMore: the test takes more time or more requests than it was given: it may not wait, or the window ended too soon.
+	NeedsMore Reason = "needs-more"
+	// Unobservable: the answers do not show it, to this caller or to any.
+	Unobservable Reason = "unobservable"
+	// Shared: other callers may spend the same budget, so that what was seen may be their doing.
+	Shared Reason = "shared"
+)
+
+// A gap is why one clause could not be tested. The zero gap is none.
+type gap struct {
+	reason Reason
+	text   string
+}
+
+// because returns the gap of that reason, told as fmt.Sprintf formats it.
+func (r Reason) because(format string, args ...any) gap {
+	return gap{r, fmt.Sprintf(format, args...)}
+}
+
+func (g gap) isZero() bool { return g == gap{} }
+
+// noDate is why Reset is held against nothing.
+var noDate = Unobservable.because("the answers have no Date, so that Reset says nothing to a caller whose clock differs")
+
+// endedEarly returns the gap that the early end of a verification leaves.
+func endedEarly(err error) gap {
+	if errors.Is(err, errGivenUp) {
+		return gap{Unobservable, err.Error()}
+	}
+	return gap{NeedsMore, err.Error()}
+}
