@@ -89,6 +89,8 @@ func (b *book) results(p weir.Policy) []Result {
 var excuses = map[string]string{
 	"fields-served":            "no request was served",
 	"fields-error":             "no error was answered",
+	"fields-5xx":               "no server error was answered",
+	"refused-status":           "nothing was refused",
 	"fields-refused":           "nothing was refused",
 	"retry-after-only-refused": "nothing else than 429s was answered",
 	"limit":                    "no answer had the three fields",

@@ -19,10 +19,18 @@ func untestable() map[string][]string {
 	return map[string][]string{
 		"separate":         byAddress,
 		"unverified":       append([]string{"widget-init"}, byAddress...), // no credential is looked at
+		"fields-5xx":       allNames(),                                    // it answers none
 		"fields-preflight": {"widget-other"},                              // preflights are requests of its own
 		"preflight-free":   {"widget-other"},
 		"exposed":          {"wp-plugin"}, // browsers on other origins have no business there
 	}
+}
+
+func allNames() (names []string) {
+	for _, r := range small() {
+		names = append(names, r.name)
+	}
+	return names
 }
 
 func TestEveryClauseIsKeptByACorrectServer(t *testing.T) {
@@ -35,7 +43,7 @@ func TestEveryClauseIsKeptByACorrectServer(t *testing.T) {
 			}
 			kept, untested := found(report, verify.Kept), found(report, verify.Untested)
 			for _, c := range verify.Clauses {
-				if len(kept[c.ID]) == 0 {
+				if len(kept[c.ID]) == 0 && c.ID != "fields-5xx" {
 					t.Errorf("%s was found kept by no limiter", c.ID)
 				}
 				want := untestable()[c.ID]

@@ -75,7 +75,6 @@ func refusalDefects() []defect {
 			}
 		})
 	}
-	unlimited := implies{"admitted": "", "remaining": "0 is said again and again", "refused-remaining": "what follows 0 is no 429", "retry-after-only-refused": "nor has it come with one"}
 	return []defect{
 		{"a 429 is text/plain", set(refused, "Content-Type", "text/plain"), implies{"refused-type": ""}},
 		{"a 429 has no type", set(refused, "Content-Type", ""), implies{"refused-type": ""}},
@@ -89,8 +88,14 @@ func refusalDefects() []defect {
 		{"a 429 has no body", body(refused, ``), implies{"refused-body": ""}},
 		{"a 429's body is a page", body(refused, `<html><body>429 Too Many Requests</body></html>`), implies{"refused-body": ""}},
 		{"a 429's body goes on after the object", body(refused, `{"error":{"code":"rate_limited","message":"Slow down."}}{}`), implies{"refused-body": ""}},
-		{"a 403 refuses", status(http.StatusForbidden), unlimited},
-		{"a 503 refuses", status(http.StatusServiceUnavailable), unlimited},
+		{"a 403 refuses", status(http.StatusForbidden), implies{"refused-status": ""}},
+		{"a 503 refuses", status(http.StatusServiceUnavailable), implies{"refused-status": ""}},
+		{"a 503 refuses without the fields", edits(func(x *exchange) {
+			if refused(x) {
+				drop(every)(x)
+				x.status = http.StatusServiceUnavailable
+			}
+		}), implies{"refused-status": "", "fields-refused": "it stands for a 429", "fields-5xx?": "so it is, until it is seen to refuse"}},
 
 		{"the code is translated", edits(func(x *exchange) {
 			if foreigners(x) {

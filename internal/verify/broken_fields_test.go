@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 const (
@@ -67,6 +68,19 @@ func under(limiters ...string) func(*exchange) bool {
 	return func(x *exchange) bool { return slices.Contains(limiters, x.rule.name) }
 }
 
+// everyNinthFails answers every ninth request of a limiter with an error of the server's, and without the fields.
+func everyNinthFails(status int) func(*api) {
+	return func(a *api) {
+		var answers atomic.Int64
+		a.breaks.edit = func(x *exchange) {
+			if answers.Add(1)%9 == 0 {
+				x.fail(status, "trouble", "something went wrong")
+				drop(every)(x)
+			}
+		}
+	}
+}
+
 // fieldDefects are those of what the fields say, or that they are there at all.
 func fieldDefects() []defect {
 	return []defect{
@@ -75,6 +89,8 @@ func fieldDefects() []defect {
 		{"the fields are missing on 404", edits(drop(of(404))), implies{"fields-error": ""}},
 		{"the fields are missing on 405", edits(drop(of(405))), implies{"fields-error": ""}},
 		{"the fields are missing on what validation refuses", edits(drop(of(400))), implies{"fields-error": ""}},
+		{"the fields are missing on a 500 now and then", everyNinthFails(http.StatusInternalServerError), implies{"fields-5xx": ""}},
+		{"the fields are missing on a 502 now and then", everyNinthFails(http.StatusBadGateway), implies{"fields-5xx": ""}},
 		{"the fields are missing on preflights", edits(drop(preflighted)), implies{"fields-preflight": ""}},
 		{"the fields are missing on 429", edits(drop(refused)), implies{"fields-refused": ""}},
 		{"Retry-After is missing on 429", edits(without(refused, afterField)), implies{"fields-refused": ""}},

@@ -132,6 +132,7 @@ type breaks struct {
 	spare         int                                        // units admitted beyond Limit
 	unlimited     bool                                       // never refuses
 	always        bool                                       // always refuses
+	leaks         func() bool                                // whether a request beyond the limit is admitted all the same; nil: none is
 	race          time.Duration                              // between looking and counting
 	rereads       time.Duration                              // between counting and looking what remains
 	debts         bool                                       // what was refused is charged to the next window
@@ -237,7 +238,7 @@ func (x *exchange) take() {
 		w := a.window(keys[i], s, x.now)
 		full = append(full, !a.breaks.unlimited && (a.breaks.always || w.used >= s.limit+a.breaks.spare))
 	}
-	x.admitted = !slices.Contains(full, true)
+	x.admitted = !slices.Contains(full, true) || a.breaks.leaks != nil && a.breaks.leaks()
 	if a.breaks.race > 0 {
 		a.mu.Unlock()
 		pause(a.breaks.race)

@@ -11,6 +11,7 @@ type Clause struct {
 var Clauses = []Clause{
 	{"fields-served", "every response to a request that was admitted carries X-RateLimit-Limit, -Remaining and -Reset, each once, as integers", "contract, sections 1 and 5"},
 	{"fields-error", "so do errors: 400, 401, 404, 405 and what validation refuses", "contract, sections 1 and 5"},
+	{"fields-5xx", "so do server errors, 500 to 599, whoever on the way answers them", "contract, sections 1 and 5"},
 	{"fields-preflight", "so do answers to CORS preflights", "contract, sections 1 and 5; D9"},
 	{"fields-refused", "a 429 carries the three and Retry-After, each once, as integers", "contract, section 7.3"},
 	{"retry-after-only-refused", "Retry-After comes only with a 429", "contract, section 5"},
@@ -23,6 +24,7 @@ var Clauses = []Clause{
 	{"restored", "the whole budget is restored at Reset: not before it, not after it", "contract, sections 3 and 8"},
 	{"fixed-window", "the window stands still: whatever is spent late in it, Reset stays, Remaining does not rise, and at that Reset all of the budget is back", "contract, sections 3 and 8"},
 	{"retry-after", "Retry-After is how long it takes until Reset: waiting it is enough, and not a second too long", "contract, sections 5 and 8"},
+	{"refused-status", "what is over the limit is refused with 429, and with no other status", "contract, section 7.1"},
 	{"refused-type", "a 429 is application/json", "contract, section 7.2"},
 	{"refused-remaining", "Remaining is 0 on a 429, and only a 429 follows it", "contract, section 7.4"},
 	{"refused-body", "a 429's body is an error object with the code rate_limited and a message", "contract, section 7.8"},

@@ -39,11 +39,17 @@ func (d *driver) count(a *answer) {
 	d.last = a
 	d.counted++
 	if a.admitted() {
-		d.served = a
+		if d.usual[a.status]++; d.served == nil || d.usual[a.status] >= d.usual[d.served.status] {
+			d.served = a
+		}
 	} else {
 		d.hammered++
 	}
 	if a.limit == absent || a.reset == absent {
+		if t := d.newest(); t != nil && a.refused {
+			t.refused++
+			t.firstRefused = a
+		}
 		return
 	}
 	d.checkConstant(a)

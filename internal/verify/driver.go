@@ -48,12 +48,16 @@ type driver struct {
 	statuses   map[string][]int
 	tallies    []*tally // main's windows, in the order in which they were seen
 	resets     map[int64]map[int64]*answer
-	unverified *answer // the last to a credential that does not verify
-	served     *answer // the last of main's that was admitted
-	last       *answer // the last of main's
+	unverified *answer     // the last to a credential that does not verify
+	served     *answer     // the last of main's that was admitted with the status that these usually have
+	usual      map[int]int // how many were admitted, by status
+	last       *answer     // the last of main's
 	oddities   []string
-	twice      bool // the budget was used up a second time, or what was kept for that is spent
-	hammered   int  // main's requests that were refused
+	twice      bool        // the budget was used up a second time, or what was kept for that is spent
+	refusal    int         // the status other than 429 that refuses; 0: none does
+	strange    map[int]int // how many answers may have refused, by such a status
+	repeated   int         // requests that were sent again to make sure; only the driver itself counts them
+	hammered   int         // main's requests that were refused
 }
 
 // errDone ends a verification early with nothing wrong: what follows has nothing to stand on.
@@ -62,7 +66,7 @@ var errDone = errors.New("done")
 var errGivenUp = errors.New("too many requests in a row had no answer")
 
 func newDriver(r *runner, w *part) *driver {
-	d := &driver{run: r, part: w, name: w.limiter.Name, left: w.most(r.options.Quick), statuses: make(map[string][]int), resets: make(map[int64]map[int64]*answer)}
+	d := &driver{run: r, part: w, name: w.limiter.Name, left: w.most(r.options.Quick), statuses: make(map[string][]int), usual: make(map[int]int), strange: make(map[int]int), resets: make(map[int64]map[int64]*answer)}
 	d.choose()
 	return d
 }
@@ -182,17 +186,23 @@ func (d *driver) send(ctx context.Context, r request) (*answer, error) {
 		a, err := d.run.wire.send(ctx, r, d.take)
 		var lost *lostError
 		switch {
-		case err == nil && (r.beside || !a.isOfSomethingElse()):
-			return a, nil
+		case err == nil && (r.beside || !d.isOfNothing(a) || d.is503(a)):
+			return d.mark(a), nil
 		case err == nil:
-			err = fmt.Errorf("%s %s was answered %d, without the fields", r.method, r.path, a.status)
+			d.checkFields("fields-5xx", a)
 			d.lose()
+			if a.isOfSomethingElse() {
+				err = fmt.Errorf("%s %s was answered %d, without the fields", r.method, r.path, a.status)
+			}
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case !errors.As(err, &lost):
 			return nil, err
 		case !lost.unsent:
 			d.lose()
+		}
+		if tries == mostTries && err == nil {
+			return a, nil
 		}
 		if tries == mostTries {
 			return nil, fmt.Errorf("%w: %w", errGivenUp, err)
@@ -206,6 +216,16 @@ const mostTries = 4
 // isOfSomethingElse reports whether an answer seems to be the word of a proxy about a deployment that did not answer it.
 func (a *answer) isOfSomethingElse() bool {
 	return a.status >= http.StatusBadGateway && a.status <= http.StatusGatewayTimeout && !a.complete()
+}
+
+// isOfNothing reports whether an answer is an error of the server's that says nothing about the budget, though the request may have been counted.
+func (d *driver) isOfNothing(a *answer) bool {
+	if a.isOfSomethingElse() {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return a.status >= 500 && !a.complete() && d.served != nil && d.served.complete() && d.served.status != a.status
 }
 
 // take takes one request from the limiter's share.
@@ -226,6 +246,9 @@ func (d *driver) askWith(ctx context.Context, r request) (*answer, error) {
 	a, err := d.send(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if d.isHeld(a) {
+		return a, nil
 	}
 	d.check(a)
 	d.checkStanding(a)

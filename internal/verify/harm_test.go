@@ -56,7 +56,7 @@ func TestNothingIsDeletedUnasked(t *testing.T) {
 		if _, err := plan.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if methods["DELETE"] != test.deletes || !methods["GET"] || !methods["WEIR-VERIFY"] {
+		if methods["DELETE"] != test.deletes || !methods["GET"] || !methods["PROPFIND"] {
 			t.Errorf("real %v: it sent %v", test.real, methods)
 		}
 		if skipped := len(plan.Skipped) > 0; skipped != !test.real {

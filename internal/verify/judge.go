@@ -16,7 +16,7 @@ import (
 // sending and receiving, and Date was written then or later, or is up to a second old where something on the way caches it.
 
 // admitted reports whether the request was not refused by a limiter. A backend in trouble admits too: that is for others to judge.
-func (a *answer) admitted() bool { return a.status != http.StatusTooManyRequests }
+func (a *answer) admitted() bool { return a.status != http.StatusTooManyRequests && !a.refused }
 
 // check judges an answer of a path that the policy covers, whichever limiter counted it.
 func (d *driver) check(a *answer) {
@@ -26,8 +26,12 @@ func (d *driver) check(a *answer) {
 		return
 	case a.status < 400:
 		d.checkFields("fields-served", a)
-	case a.status <= http.StatusNotImplemented: // 502 to 504 may be the word of something in between
-		d.checkFields("fields-error", a)
+	default:
+		if a.status >= 500 {
+			d.checkFields("fields-5xx", a)
+		} else {
+			d.checkFields("fields-error", a)
+		}
 		if a.complete() && d.run.book.verdict("fields-served", d.name) == "" {
 			d.kept("fields-served", "on what was admitted and then answered %d: what is served in the end, valid bodies would show (real)", a.status)
 		}
@@ -58,8 +62,13 @@ func (d *driver) checkFields(clause string, a *answer) {
 
 // checkRefusal judges a 429, whichever limiter refused.
 func (d *driver) checkRefusal(a *answer) {
+	if a.status == http.StatusTooManyRequests {
+		d.kept("refused-status", "429 on every refusal")
+	} else {
+		d.broken("refused-status", a, "what is over the limit is refused with %d", a.status)
+	}
 	if wrong := problem(a.header, append(standing(), headers.RetryAfter)...); wrong != "" {
-		d.broken("fields-refused", a, "on a 429 %s", wrong)
+		d.broken("fields-refused", a, "on a %d %s", a.status, wrong)
 	} else {
 		d.kept("fields-refused", "all four, each once, on every 429")
 	}
@@ -69,7 +78,7 @@ func (d *driver) checkRefusal(a *answer) {
 		d.kept("refused-type", "%s", a.header.Get("Content-Type"))
 	}
 	if a.remaining > 0 {
-		d.broken("refused-remaining", a, "Remaining is %d on a 429", a.remaining)
+		d.broken("refused-remaining", a, "Remaining is %d on a %d", a.remaining, a.status)
 	}
 	if wrong := wrongBody(a.body); wrong != "" {
 		d.broken("refused-body", a, "%s", wrong)

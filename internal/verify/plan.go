@@ -19,14 +19,15 @@ const (
 
 // Requests beside those that use a budget up, each at most.
 const (
-	forSessions = 4   // two sessions, and one more try for each
-	forLook     = 40  // see look.go
-	forSpent    = 92  // spent.go, pretend.go
-	forRestored = 30  // restored.go
-	forErrors   = 5   // provoke.go
-	forParts    = 24  // parts.go, beside the budget
-	forLost     = 6   // requests whose answer never came
-	drainTwice  = 120 // the largest budget that is used up a second time
+	forSessions = 4               // two sessions, and one more try for each
+	forLook     = 40              // see look.go
+	forSpent    = 92              // spent.go, pretend.go
+	forRestored = 30              // restored.go
+	forErrors   = 5               // provoke.go
+	forChance   = 2 * mostRepeats // chance.go: each with a plain one
+	forParts    = 24              // parts.go, beside the budget
+	forLost     = 6               // requests whose answer never came
+	drainTwice  = 120             // the largest budget that is used up a second time
 )
 
 // A Plan is what a verification will send, before it sends anything.
@@ -55,7 +56,7 @@ type part struct {
 
 // least is what the part cannot do without.
 func (p *part) least(quick bool) int {
-	n := forLook + p.drain + p.over + forSpent + forErrors + forLost
+	n := forLook + p.drain + p.over + forSpent + forChance + forErrors + forLost
 	if !quick {
 		n += forRestored + forParts
 	}

@@ -14,9 +14,9 @@ import (
 // spent tries to get more than the budget while nothing of it is left.
 func (d *driver) spent(ctx context.Context) error {
 	t := d.now()
-	if t == nil || t.refused == 0 {
+	if t == nil || t.refused == 0 || t.firstRefused.reset == absent {
 		for _, clause := range []string{"fields-refused", "refused-type", "refused-remaining", "refused-body", "language", "retry-after", "refused-free",
-			"shared", "separate", "forwarded", "spelling", "restored"} {
+			"refused-status", "shared", "separate", "forwarded", "spelling", "restored"} {
 			d.untested(clause, d.whyNotSpent())
 		}
 		return errDone
@@ -34,35 +34,27 @@ func (d *driver) spent(ctx context.Context) error {
 type try uint8
 
 const (
-	refused try = iota
-	escaped     // admitted, while the plain request is still refused
-	another     // answered otherwise than the endpoint answers: another endpoint, an error
-	tooLate     // the window ended
+	refused  try = iota
+	escaped      // admitted, while the plain request is still refused
+	another      // answered otherwise than the endpoint answers: another endpoint, an error
+	tooLate      // the window ended
+	byChance     // admitted once, and refused when it was sent again: not what the request says is the cause
 )
 
 // attempt sends a request that should not get through, and makes sure.
 func (d *driver) attempt(ctx context.Context, t *tally, r request) (*answer, try, error) {
-	a, err := d.send(ctx, r)
+	a, err := d.sendCalm(ctx, r)
 	if err != nil {
 		return nil, 0, err
 	}
-	if !a.admitted() {
+	switch {
+	case !a.admitted():
 		return a, refused, nil
-	}
-	if r.path != d.part.endpoints[0].path && !d.answersLikeEndpoint(a) {
+	case d.isTrouble(a), r.path != d.part.endpoints[0].path && !d.answersLikeEndpoint(a):
 		return a, another, nil
 	}
-	got, err := d.isSpent(ctx, t)
+	got, err := d.confirmEscape(ctx, t, r)
 	return a, got, err
-}
-
-// isSpent makes sure that the budget is still spent.
-func (d *driver) isSpent(ctx context.Context, t *tally) (try, error) {
-	still, err := d.ask(ctx)
-	if err != nil || !still.admitted() && still.reset == t.reset {
-		return escaped, err
-	}
-	return tooLate, nil
 }
 
 // answersLikeEndpoint reports whether an answer is what the endpoint says when it admits. With bodies that validation refuses, that is an
@@ -101,12 +93,15 @@ func (d *driver) hammer(ctx context.Context, t *tally) error {
 		d.checkExposed(a)
 	}
 	for range 9 {
-		a, got, err := d.attemptMain(ctx, t, d.plain())
+		a, err := d.ask(ctx)
 		if err != nil {
 			return err
 		}
-		if got == escaped {
-			d.broken("admitted", a, "admitted after the window had refused, and refused again after that")
+		if a.admitted() && a.reset == t.reset {
+			if _, err := d.isSpent(ctx, t); err != nil {
+				return err
+			}
+			d.judgeLeak(t, a, d.last)
 		}
 	}
 	return nil
@@ -117,6 +112,9 @@ func (d *driver) attemptMain(ctx context.Context, t *tally, r request) (*answer,
 	a, got, err := d.attempt(ctx, t, r)
 	if err == nil {
 		d.check(a)
+	}
+	if err == nil && got == byChance {
+		d.noteChance(t, a)
 	}
 	if err == nil && (got == refused || got == escaped && a.reset == t.reset) { // with another Reset it is of another budget
 		d.checkStanding(a)
@@ -134,13 +132,19 @@ func (d *driver) tryShared(ctx context.Context, t *tally) error {
 		}
 		r := d.main.request(d.run.options, e)
 		r.fresh = true
-		a, err := d.send(ctx, r)
+		a, err := d.sendCalm(ctx, r)
 		if err != nil {
 			return err
 		}
 		d.check(a)
+		if d.isTrouble(a) {
+			continue
+		}
 		if a.admitted() {
-			return d.tryAgainShared(ctx, t, a, "on a new connection")
+			if sure, err := d.tryAgainShared(ctx, t, r, a); sure || err != nil {
+				return err
+			}
+			continue
 		}
 		d.checkStanding(a)
 		d.count(a)
@@ -159,18 +163,20 @@ func (d *driver) tryShared(ctx context.Context, t *tally) error {
 	return d.tryIndifferent(ctx, t, "refused on new connections: "+strings.Join(tried, ", "))
 }
 
-// tryAgainShared makes sure that a request was admitted while the budget is spent.
-func (d *driver) tryAgainShared(ctx context.Context, t *tally, a *answer, how string) error {
-	still, err := d.ask(ctx)
-	if err != nil {
-		return err
-	}
-	if still.admitted() || still.reset != t.reset {
+// tryAgainShared makes sure that a request was admitted while the budget is spent, and reports whether that ends the test.
+func (d *driver) tryAgainShared(ctx context.Context, t *tally, r request, a *answer) (bool, error) {
+	switch got, err := d.confirmEscape(ctx, t, r); {
+	case err != nil:
+		return true, err
+	case got == byChance:
+		d.noteChance(t, a)
+		return false, nil
+	case got == tooLate:
 		d.untested("shared", NeedsMore.because("the window ended before it could be tested"))
-		return nil
+		return true, nil
 	}
-	d.broken("shared", a, "%s %s was answered %d %s, while %s is refused", a.request.method, a.request.path, a.status, how, d.part.endpoints[0])
-	return nil
+	d.broken("shared", a, "%s %s was answered %d on a new connection, while %s is refused", a.request.method, a.request.path, a.status, d.part.endpoints[0])
+	return true, nil
 }
 
 // respellings are other ways to write main's credential.
@@ -216,7 +222,7 @@ func hexByte(c byte) string {
 
 func (d *driver) trySpellings(ctx context.Context, t *tally) error {
 	all := spellings(d.part.endpoints[0].path)
-	late, alike := false, 0
+	late, alike, chance := false, 0, ""
 	for _, s := range all {
 		r := d.plain()
 		r.path = s.path
@@ -238,6 +244,8 @@ func (d *driver) trySpellings(ctx context.Context, t *tally) error {
 			return nil
 		case tooLate:
 			late = true
+		case byChance:
+			chance = s.path
 		}
 	}
 	disguised, after, err := d.tryDisguises(ctx, t)
@@ -245,6 +253,8 @@ func (d *driver) trySpellings(ctx context.Context, t *tally) error {
 		return err
 	}
 	switch {
+	case chance != "":
+		d.untested("spelling", Unobservable.because("%s was admitted once, and refused when it was sent again: what is admitted now and then hides whether a spelling matters", chance))
 	case late || after:
 		d.untested("spelling", NeedsMore.because("the window ended before all of it could be tested"))
 	case alike > 0:
@@ -362,7 +372,8 @@ func (d *driver) tryUnverified(ctx context.Context, t *tally) error {
 	}
 	d.check(a)
 	before := d.unverified
-	if !a.admitted() && d.isApart(t.limit) && a.reset == t.reset && a.limit == t.limit && before.limit == t.limit && before.admitted() && before.reset != t.reset && before.remaining > d.part.cost {
+	lasts := a.date != absent && a.date < before.reset // the address's next window may end when main's does
+	if lasts && !a.admitted() && d.isApart(t.limit) && a.reset == t.reset && a.limit == t.limit && before.limit == t.limit && before.admitted() && before.reset != t.reset && before.remaining > d.part.cost {
 		d.broken("unverified", a, "a credential that does not verify was refused with the valid one's window, and not its address's")
 	}
 	if a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {
@@ -372,4 +383,9 @@ func (d *driver) tryUnverified(ctx context.Context, t *tally) error {
 }
 
 // whyNotSpent returns why nothing could be tried with a spent budget.
-func (d *driver) whyNotSpent() gap { return Unobservable.because("the budget could not be used up") }
+func (d *driver) whyNotSpent() gap {
+	if d.refusal != 0 {
+		return Unobservable.because("it refuses with %d and without the fields, so that nothing says which window refused", d.refusal)
+	}
+	return Unobservable.because("the budget could not be used up")
+}

@@ -57,6 +57,7 @@ type answer struct {
 	proto   string
 	header  http.Header
 	body    []byte
+	refused bool // by another status than 429
 	fields
 
 	sent, at time.Time // just before the request was written, just after the answer was read; with the monotonic clock

@@ -1,0 +1,77 @@
+package verify_test
+
+import (
+	"bufio"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/nginxtest"
+	"github.com/weirlimit/weir/internal/verify"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// verifiedFor runs the verifier over the loopback against a server that is said to admit 20 requests in a window.
+func verifiedFor(t *testing.T, address, window string) *verify.Report {
+	t.Helper()
+	f, err := policyfile.Parse("policy.yaml", []byte("limiters:\n  - name: things\n    routes: [POST /things/items, /things/*]\n    windows: [20 per "+window+" by ip]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := verify.NewPlan(verify.Options{URL: &url.URL{Scheme: "http", Host: address}, Policy: f.Policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := plan.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// Node's HTTP parser knows a list of methods, and answers others itself: what is sent to a correct limiter behind it must reach that.
+func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "node", "testdata/limiter.js")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	port, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := verifiedFor(t, "127.0.0.1:"+strings.TrimSpace(port), "4 seconds")
+	for clause, results := range found(report, verify.Broken) {
+		t.Errorf("%s is called broken%s", clause, describe(results))
+	}
+	errors := found(report, verify.Kept)["fields-error"]
+	if len(errors) != 1 || !strings.Contains(errors[0].Detail, "405") {
+		t.Errorf("405 was not seen%s", describe(errors))
+	}
+}
+
+// nginx refuses with 503 and without the fields unless it is told otherwise: that is told as what it is, and not as an API that is away.
+func TestNginxsRefusalsBy503AreCalledThat(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+	defer backend.Close()
+	s := nginxtest.Start(t, `limit_req_zone $binary_remote_addr zone=api:1m rate=1r/m;
+	server { listen LISTEN; location / { limit_req zone=api burst=19 nodelay; proxy_pass `+backend.URL+`; } }`)
+	report := verifiedFor(t, s.Addr, "20 minutes")
+	broken := found(report, verify.Broken)
+	if got := broken["refused-status"]; len(got) != 1 || got[0].Detail != "what is over the limit is refused with 503" || !strings.HasPrefix(got[0].Exchange.Response, "HTTP/1.1 503 ") {
+		t.Errorf("its refusals are not found%s", describe(report.Results))
+	}
+	if len(broken["shared"])+len(broken["spelling"])+len(broken["forwarded"])+len(broken["admitted"]) > 0 {
+		t.Errorf("more is blamed%s", describe(report.Results))
+	}
+}
