@@ -37,7 +37,11 @@ command line everybody who may run ps can read them. With two of a kind it can s
 
 Any server that speaks X-RateLimit-* can be verified: --policy says what it is to enforce.
 
-Exit status: 0 nothing is broken; 1 something is, nothing could be tested, or the API was not reached; 2 used wrongly.`
+What is not testable carries one of four reasons: needs-input (a credential, a second one, leave to send valid bodies),
+needs-more (time or requests), unobservable (the answers do not show it), shared (others may spend the same budget).
+
+Exit status: 0 nothing is broken; 1 something is, nothing could be tested, a credential does not verify, or the API was
+not reached; with --fail-untested also 1 if a clause could not be tested; 2 used wrongly.`
 
 const verifyExample = `  weir verify http://127.0.0.1:8080
   WEIR_TOKEN=$(weir token create --workspace demo) weir verify http://127.0.0.1:8080
@@ -59,6 +63,7 @@ type verifyFlags struct {
 	maxWait      span
 	real, quick  onOff
 	yes, machine onOff
+	failUntested onOff
 }
 
 func newVerify(env environment) *cobra.Command {
@@ -101,6 +106,7 @@ func newVerify(env environment) *cobra.Command {
 	flags.Var(&f.workers, "workers", "how many connections to use at a time")
 	switchFlag(cmd, &f.yes, "yes", "verify an API that is not on this machine: its owner knows, and its callers may be refused meanwhile")
 	withoutVariables(cmd, "real", "yes")
+	switchFlag(cmd, &f.failUntested, "fail-untested", "exit with status 1 also if a clause could not be tested, whatever the reason")
 	switchFlag(cmd, &f.machine, "json", "print the report as JSON")
 	must(cmd.MarkFlagFilename("policy"))
 	must(cmd.MarkFlagFilename("ca"))
@@ -198,6 +204,9 @@ func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interr
 		report = &verify.Report{}
 	}
 	outcome := verifyOutcome(report, interrupted, err)
+	if outcome == nil && bool(f.failUntested) {
+		outcome = untestedOutcome(report)
+	}
 	if f.machine {
 		return errors.Join(printSafely(cmd.OutOrStdout(), newVerifyJSON(report, outcome)), outcome)
 	}
@@ -216,6 +225,8 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 	switch {
 	case interrupted != nil:
 		return no(fmt.Errorf("interrupted after %s; %s", count(report.Sent, "request"), tally), "")
+	case isCredential(err):
+		return no(errors.New(plaintext.Line(err.Error(), 1000)), "give one that is in force, in WEIR_SESSION or WEIR_TOKEN, or none: then the budget of the address is verified")
 	case err != nil:
 		return no(errors.New(plaintext.Line(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
 	case tally.broken > 0:
@@ -224,4 +235,32 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 		return no(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' says what it needs")
 	}
 	return nil
+}
+
+// isCredential reports whether an error is that of a credential that does not verify.
+func isCredential(err error) bool {
+	_, ok := errors.AsType[*verify.CredentialError](err)
+	return ok
+}
+
+// untestedOutcome is what a verification ends with that must leave nothing untested: nil if nothing is.
+func untestedOutcome(report *verify.Report) error {
+	counts := map[verify.Reason]int{}
+	all := 0
+	for _, x := range report.Results {
+		if x.Verdict == verify.Untested {
+			counts[x.Reason]++
+			all++
+		}
+	}
+	if all == 0 {
+		return nil
+	}
+	var parts []string
+	for _, reason := range []verify.Reason{verify.NeedsInput, verify.NeedsMore, verify.Unobservable, verify.Shared} {
+		if n := counts[reason]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+		}
+	}
+	return no(fmt.Errorf("not all could be tested: %s", strings.Join(parts, ", ")), "leave out --fail-untested if the reasons above may stand")
 }

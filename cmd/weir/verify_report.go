@@ -113,6 +113,9 @@ func (p *reportPrinter) print(r *verify.Report) error {
 	p.tables(r)
 	p.broken(r)
 	p.untested(r)
+	for _, note := range r.Notes {
+		p.line("", "\nnote: %s", plaintext.Line(note, 1000))
+	}
 	took := r.Ended.Sub(r.Started)
 	p.line("", "\n%s; %s of at most %d, in %s", tallyOf(r), count(r.Sent, "request"), r.Planned, timeLeft(max(took, time.Second)))
 	return p.err
@@ -273,6 +276,7 @@ func clauseText(id string) (says, source string) {
 
 // A gap is what could not be tested for one reason.
 type gap struct {
+	reason   verify.Reason
 	why      string
 	limiters []string
 	clauses  []string
@@ -286,7 +290,11 @@ func (p *reportPrinter) untested(r *verify.Report) {
 			clauses = "every clause"
 		}
 		p.line("", "\n%s %s (%s)", marks[verify.Untested], clauses, p.where(g.limiters))
-		p.line("  ", "%s", plaintext.Line(g.why, 2000))
+		why := plaintext.Line(g.why, 2000)
+		if g.reason != "" {
+			why = string(g.reason) + ": " + why
+		}
+		p.line("  ", "%s", why)
 	}
 }
 
@@ -301,7 +309,7 @@ func (p *reportPrinter) gaps(r *verify.Report) (all []gap) {
 		i := slices.IndexFunc(single, same)
 		if i < 0 {
 			i = len(single)
-			single = append(single, gap{why: x.Detail, clauses: []string{x.Clause}})
+			single = append(single, gap{reason: x.Reason, why: x.Detail, clauses: []string{x.Clause}})
 		}
 		single[i].limiters = append(single[i].limiters, limiterOf(x))
 	}

@@ -189,6 +189,7 @@ const byAddress = "widget-typing widget-satisfaction widget-coupon widget-other"
 // cannotBeSeen are the clauses that one caller at one address cannot test of the contract's limiters.
 var cannotBeSeen = []exception{
 	{"separate", byAddress, "it counts by address, and a caller here has one"},
+	{"fields-5xx", allLimiters, "no server error was answered"},
 	{"unverified", "widget-init " + byAddress, "it counts by no credential"},
 	{"fields-preflight", "widget-other", "preflights are counted by this limiter"},
 	{"preflight-free", "widget-other", "preflights are counted by this limiter"},
@@ -198,7 +199,7 @@ var cannotBeSeen = []exception{
 const allLimiters = "widget-init widget-session widget-leads wp-plugin " + byAddress
 
 // notQuick are the clauses that need a wait.
-var notQuick = []exception{{"restored", allLimiters, "(quick)"}, {"refused-free", allLimiters, "(quick)"}, {"retry-after", allLimiters, "(quick)"}}
+var notQuick = []exception{{"restored", allLimiters, "(quick)"}, {"refused-free", allLimiters, "(quick)"}, {"fixed-window", allLimiters, "(quick)"}, {"retry-after", allLimiters, "(quick)"}}
 
 // theProxy is an address of this machine that only the proxy has: a client at a trusted address is believed what it says (D12).
 const theProxy = "127.0.0.9"

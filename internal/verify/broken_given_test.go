@@ -1,7 +1,10 @@
 package verify_test
 
 import (
+	"errors"
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/verify"
@@ -9,13 +12,7 @@ import (
 
 // What the verifier is given may be wrong, and the server right.
 func TestWhatWasGivenWronglyIsNoBrokenClause(t *testing.T) {
-	const unknown = "wpt_verifyunknown_0123456789abcdef"
 	for name, change := range map[string]func(*verify.Options){
-		"a token that nobody knows":       func(o *verify.Options) { o.Tokens = []string{unknown} },
-		"two tokens that nobody knows":    func(o *verify.Options) { o.Tokens = []string{unknown, unknown + "x"} },
-		"a second token that nobody does": func(o *verify.Options) { o.Tokens = []string{tokenA, unknown} },
-		"a session that has expired":      func(o *verify.Options) { o.Sessions = []string{"eyJhbGciOiJIUzI1NiJ9.eyJzaWQiOiJhIn0.c2ln"} },
-		"sessions that are none":          func(o *verify.Options) { o.Sessions = []string{"nonsense", "and more of it"} },
 		"no agent":                        func(o *verify.Options) { o.Agent = "nobody-has-this-one" },
 		"a credential with every request": func(o *verify.Options) { o.Header = http.Header{"Authorization": {"Bearer " + tokenA}} },
 	} {
@@ -31,6 +28,44 @@ func TestWhatWasGivenWronglyIsNoBrokenClause(t *testing.T) {
 			if kept := len(found(report, verify.Kept)); kept < len(verify.Clauses)*2/3 {
 				t.Errorf("%d clauses were found kept: untested are%s", kept, describe(report.Results))
 			}
+		})
+	}
+}
+
+// A credential that was given and does not verify is an error that names it, before anything is judged.
+func TestACredentialThatDoesNotVerifyIsAnError(t *testing.T) {
+	const unknown = "wpt_verifyunknown_0123456789abcdef"
+	for name, test := range map[string]struct {
+		change func(*verify.Options)
+		want   verify.CredentialError
+	}{
+		"a token that nobody knows":       {func(o *verify.Options) { o.Tokens = []string{unknown} }, verify.CredentialError{Kind: "API token", Number: 1, Of: 1, Request: "GET /v1/wp/status"}},
+		"a second token that nobody does": {func(o *verify.Options) { o.Tokens = []string{tokenA, unknown} }, verify.CredentialError{Kind: "API token", Number: 2, Of: 2, Request: "GET /v1/wp/status"}},
+		"a session that has expired": {func(o *verify.Options) { o.Sessions = []string{"eyJhbGciOiJIUzI1NiJ9.eyJzaWQiOiJhIn0.c2ln"} },
+			verify.CredentialError{Kind: "session token", Number: 1, Of: 1, Request: "POST /api/v1/widget/messages"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(small())
+			inBubble(t, a, func(t *testing.T, l *pipes) {
+				o := verify.Options{
+					URL: &url.URL{Scheme: "http", Host: "127.0.0.1:8080"}, Policy: policyOf(t, a.rules), Agent: agent, Dial: l.dial,
+					Tokens: []string{tokenA, tokenB}, Limiters: []string{"widget-session", "wp-plugin"},
+				}
+				test.change(&o)
+				plan, err := verify.NewPlan(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				report, err := plan.Run(t.Context())
+				got, ok := errors.AsType[*verify.CredentialError](err)
+				if !ok || *got != test.want || len(report.Results) > 0 || report.Sent > 2 {
+					t.Errorf("error %v after %d requests, %d results; want %v", err, report.Sent, len(report.Results), &test.want)
+				}
+				if err != nil && (strings.Contains(err.Error(), unknown) || strings.Contains(err.Error(), "eyJ")) {
+					t.Errorf("a credential is shown: %v", err)
+				}
+			})
 		})
 	}
 }

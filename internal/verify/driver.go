@@ -79,6 +79,9 @@ func (d *driver) choose() {
 	if o.Real && o.Agent != "" && d.part.endpoints[0].path == initPath {
 		agent = o.Agent
 	}
+	if a := d.begun(); a != nil {
+		agent = a.request.fields["X-Agent-Id"]
+	}
 	d.main.agent, d.stranger = agent, freshAgent()
 	switch kind := credentialOf(l); {
 	case kind == "" && len(d.run.sessions) > 0:
@@ -162,6 +165,7 @@ func (d *driver) noCredential(kind string) gap {
 // drive is the whole verification of the limiter. The error says why it ended early.
 func (d *driver) drive(ctx context.Context) error {
 	defer d.settle()
+	d.adopt()
 	for _, step := range []func(context.Context) error{d.look, d.makeRoom, d.drain, d.spent, d.restored, d.confirmMoving, d.provoke, d.again} {
 		var far *farError
 		switch err := step(ctx); {

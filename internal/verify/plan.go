@@ -207,6 +207,7 @@ func (p *Plan) fit() {
 	if p.sessions {
 		total = forSessions
 	}
+	total += p.forCredentials()
 	need := total // with the smaller ones, which come first whatever the budget is
 	var fitting []*part
 	for _, w := range p.parts {
@@ -233,6 +234,9 @@ func (p *Plan) fit() {
 // write says in words what will be done.
 func (p *Plan) write() {
 	add := func(format string, args ...any) { p.Lines = append(p.Lines, fmt.Sprintf(format, args...)) }
+	if n := p.forCredentials(); n > 0 {
+		add("at most %d requests to see that the credentials verify that were given", n)
+	}
 	if p.sessions {
 		add("POST %s, at most %d requests, for two sessions of agent %s", initPath, forSessions, p.options.Agent)
 	}

@@ -19,6 +19,8 @@ type runner struct {
 	book    *book
 	secrets *secrets
 
+	tried map[*part]*answer // the requests with which given credentials were tried first
+
 	sessions []string // tokens of visitors' sessions; the first is used up
 	own      bool     // they were asked for here, so that nobody else uses them
 	why      string   // there are none
@@ -37,7 +39,7 @@ type doing struct {
 // Run does what the plan says, and never sends more than Plan.Requests requests. It returns what it has found so far also where it
 // errs, which it does when the deployment cannot be reached or ctx ends. A plan may be run several times, one after another.
 func (p *Plan) Run(ctx context.Context) (*Report, error) {
-	r := &runner{plan: p, options: &p.options, secrets: &secrets{sessionAt: p.options.SessionAt}, doing: make(map[string]*doing)}
+	r := &runner{plan: p, options: &p.options, secrets: &secrets{sessionAt: p.options.SessionAt}, doing: make(map[string]*doing), tried: make(map[*part]*answer)}
 	for _, credential := range slices.Concat(p.options.Sessions, p.options.Tokens) {
 		r.secrets.addCredential(credential)
 	}
@@ -78,8 +80,10 @@ func (r *runner) all(ctx context.Context) error {
 	if len(r.plan.parts) == 0 {
 		return nil
 	}
-	if err := r.begin(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{r.checkCredentials, r.begin} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	errs := make(chan error, len(r.plan.parts))
 	var running sync.WaitGroup

@@ -1,0 +1,122 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/weirlimit/weir"
+)
+
+// A CredentialError says that a credential which was given does not verify. Nothing was judged then.
+type CredentialError struct {
+	Kind       string // "session token" or "API token"
+	Number, Of int    // which of those that were given, from 1
+	Request    string // that was answered 401: method and path
+}
+
+func (e *CredentialError) Error() string {
+	which := "the " + e.Kind
+	if e.Of > 1 {
+		which = fmt.Sprintf("%s %d of %d", e.Kind, e.Number, e.Of)
+	}
+	return fmt.Sprintf("%s that was given is answered 401 at %s: it does not verify there", which, e.Request)
+}
+
+// triesForCredential is how often a credential is tried if its answer is lost.
+const triesForCredential = 2
+
+// given returns the credentials of a kind that were given.
+func (o *Options) given(kind string) []string {
+	if kind == sourceSession {
+		return o.Sessions
+	}
+	return o.Tokens
+}
+
+// forCredentials returns how many requests find out whether the credentials verify that were given.
+func (p *Plan) forCredentials() (n int) {
+	for _, kind := range []string{sourceSession, sourceToken} {
+		if p.asksFor(kind) != nil {
+			n += triesForCredential * len(p.options.given(kind))
+		}
+	}
+	return n
+}
+
+// asksFor returns a part whose limiter counts by a kind of credential; nil: none does.
+func (p *Plan) asksFor(kind string) *part {
+	for _, w := range p.parts {
+		if credentialOf(w.limiter) == kind {
+			return w
+		}
+	}
+	return nil
+}
+
+var kindInWords = map[string]string{sourceSession: "session token", sourceToken: "API token"}
+
+// begun returns the answer to the request with which main's credential was tried, as it began main's window; nil: there is none, or the window
+// is counted by the agent, of which main has a fresh one.
+func (d *driver) begun() *answer {
+	if slices.ContainsFunc(d.part.limiter.Windows, func(w weir.Window) bool { return w.Key.Uses(sourceAgent) }) {
+		return nil
+	}
+	return d.run.tried[d.part]
+}
+
+// adopt counts the request that began main's window.
+func (d *driver) adopt() {
+	a := d.begun()
+	if a == nil || d.credential == "" {
+		return
+	}
+	d.check(a)
+	d.checkStanding(a)
+	d.count(a)
+}
+
+// checkCredentials errs with a *CredentialError if one of the credentials that were given does not verify. It is not known of one that
+// is refused for its address's budget, or whose answer is lost; such a one is tried as any other.
+func (r *runner) checkCredentials(ctx context.Context) error {
+	for _, kind := range []string{sourceSession, sourceToken} {
+		w := r.plan.asksFor(kind)
+		if w == nil {
+			continue
+		}
+		all := r.options.given(kind)
+		for i, credential := range all {
+			ask := caller{authorization: credential, agent: freshAgent()}.request(r.options, w.endpoints[0])
+			a, err := r.sendTwice(ctx, ask)
+			if err != nil {
+				return err
+			}
+			if i == 0 && a != nil {
+				r.tried[w] = a
+			}
+			if a != nil && a.status == http.StatusUnauthorized {
+				return &CredentialError{Kind: kindInWords[kind], Number: i + 1, Of: len(all), Request: w.endpoints[0].String()}
+			}
+		}
+	}
+	return nil
+}
+
+// sendTwice sends a request of no limiter's share, and once more if its answer is lost. The answer is nil if both are.
+func (r *runner) sendTwice(ctx context.Context, ask request) (*answer, error) {
+	for range triesForCredential {
+		a, err := r.wire.send(ctx, ask, func() bool { return true })
+		if err == nil {
+			return a, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if lost, ok := errors.AsType[*lostError](err); ok && lost.unsent {
+			return nil, fmt.Errorf("verify %s: %w", r.options.URL.Redacted(), err)
+		}
+	}
+	return nil, nil
+}
