@@ -1,10 +1,6 @@
 package pacer
 
-import (
-	"math"
-
-	"github.com/weirlimit/weir/headers"
-)
+import "math"
 
 // A budget is what is known of one window of one caller: the whole arithmetic of pacing, in the terms of D26. It knows no clock
 // and does no I/O. now is a local time in nanoseconds; units are what a window counts.
@@ -266,7 +262,7 @@ func (b *budget) unsent(s sent) {
 }
 
 // unbound takes in that a request was charged while another window of its limiter has less left: at most as much as this one.
-func (b *budget) unbound(s sent, binding headers.Fields, refused bool) {
+func (b *budget) unbound(s sent, binding stated, refused bool) {
 	left := &b.least
 	switch {
 	case b.phase == known:
@@ -287,16 +283,20 @@ func (b *budget) unbound(s sent, binding headers.Fields, refused bool) {
 	b.newest = b.started
 }
 
-// told takes in what a response says. It reports whether that is credible; what is not changes nothing but the phase.
-func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
+// told takes in what a response says. It returns the local time of its Reset; 0 if that is not credible, and then nothing
+// changes but the phase.
+func (b *budget) told(s sent, f stated, refused bool) (until int64) {
 	date := f.Date
+	if f.Limit == 0 && f.after > 0 { // of a window whose limit is not told the most that was left is known
+		f.Limit = max(b.limit, f.Remaining, 1)
+	}
 	if date == 0 && f.RetryAfter > 0 {
 		date = f.Reset - f.RetryAfter // D1: Retry-After is Reset less the second of the refusal
 	}
 	left, ok := b.distance(f, s, date)
 	if !ok {
 		b.unsaid(s)
-		return false
+		return 0
 	}
 	if date > 0 && b.clock.saw(date, s.at, s.now) {
 		b.length, b.lengthWas = 0, 0 // they were measured by another clock
@@ -308,11 +308,12 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 		b.charged, b.lost = b.charged+b.lost, 0
 	}
 	b.mute = 0
+	until = b.ending(&f, s, left)
 	b.turn(s.now)
 	switch newer := s.place > b.newest; {
 	case b.clock.set && b.clock.reaches(f.Reset, s.now) <= s.now:
 		b.unsent(s) // the window is over already
-		return true
+		return max(s.now, 1)
 	case b.phase != known:
 		if !newer { // what has been answered since may not be in it
 			f.Remaining = max(f.Remaining-b.charged, b.least-s.cost, 0)
@@ -329,20 +330,40 @@ func (b *budget) told(s sent, f headers.Fields, refused bool) bool {
 			b.remaining = min(b.remaining, f.Remaining)
 		}
 		b.newest = b.started
-		return true
+		return max(b.clock.reaches(f.Reset, s.now), 1)
 	}
 	b.newest, b.seen = b.started, s.now
-	b.ends = s.now + (left+1)*second
+	b.ends = until
 	b.length = max(b.length, left)
-	return true
+	return max(b.restored(s.now), 1)
+}
+
+// ending returns the local time by which the Reset that a response tells has come at the latest. If the response tells the time
+// left, ending sets Reset, so that it is the same for all responses of one window: they differ by what was rounded.
+func (b *budget) ending(f *stated, s sent, left int64) int64 {
+	if f.after == 0 {
+		return s.now + (left+1)*second
+	}
+	date := f.Date
+	if date == 0 {
+		date = b.clock.now(s.now)
+	}
+	f.Reset = date + left + 1
+	until := s.now + f.after
+	if b.phase == known && f.Limit == b.limit && f.Reset-b.reset <= 1 && b.reset-f.Reset <= 1 {
+		f.Reset, until = b.reset, min(until, b.ends)
+	}
+	return until
 }
 
 // distance returns how many seconds Reset is ahead, where that is credible.
-func (b *budget) distance(f headers.Fields, s sent, date int64) (seconds int64, ok bool) {
-	if f.Limit < 1 || f.Reset < 1 {
+func (b *budget) distance(f stated, s sent, date int64) (seconds int64, ok bool) {
+	if f.Limit < 1 || f.Reset < 1 && f.after < 1 {
 		return 0, false
 	}
 	switch {
+	case f.after > 0:
+		seconds = (f.after-1)/second + 1
 	case date > 0:
 		seconds = f.Reset - date
 	case b.clock.set:
@@ -357,7 +378,7 @@ func (b *budget) distance(f headers.Fields, s sent, date int64) (seconds int64, 
 }
 
 // open goes on with what a response says of a window that is new to us.
-func (b *budget) open(f headers.Fields, now int64) {
+func (b *budget) open(f stated, now int64) {
 	if b.phase == known {
 		b.fold()
 	}

@@ -1,10 +1,12 @@
 package pacer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,6 +87,41 @@ func run(p *pacer.Transport, url, token string, queue []string) (rest []string, 
 		response.Body.Close()
 	}
 	return nil, time.Time{}
+}
+
+// http.Client.Timeout covers the wait for a budget too, so leave it 0. AttemptTimeout bounds each attempt, a context the whole call.
+func Example_timeout() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-RateLimit-Limit", "60")
+		w.Header().Set("X-RateLimit-Remaining", "0")
+		w.Header().Set("X-RateLimit-Reset", fmt.Sprint(time.Now().Add(45*time.Second).Unix()))
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: pacer.New(&pacer.Options{AttemptTimeout: 10 * time.Second})}
+	defer client.CloseIdleConnections()
+
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // for this call, waits and all
+		r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/things", nil)
+		if err != nil {
+			panic(err)
+		}
+		response, err := client.Do(r)
+		var wait *pacer.WaitError
+		switch {
+		case errors.As(err, &wait):
+			fmt.Println("not sent:", wait.Reason, "beyond the deadline:", wait.Until.After(wait.Deadline))
+		case err != nil:
+			fmt.Println(err)
+		default:
+			fmt.Println(response.Status)
+			response.Body.Close()
+		}
+		cancel()
+	}
+	// Output:
+	// 200 OK
+	// not sent: budget spent beyond the deadline: true
 }
 
 func TestTheWorkerPool(t *testing.T) {

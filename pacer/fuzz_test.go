@@ -10,9 +10,10 @@ import (
 func FuzzState(f *testing.F) {
 	for _, b := range []budget{{}, {phase: known, limit: 60, remaining: 3, reset: 1_800_000_060, ends: 1_800_000_061 * second, length: 60, seen: 1_800_000_000 * second,
 		flights: []flight{{process: 7, units: 2, waiting: 3, taken: 1, at: 1_800_000_000 * second}}}, {phase: silent}} {
-		f.Add(encode(&b), int64(60), int64(59), int64(1_800_000_060), int64(1_800_000_000), true)
+		f.Add(encode(&b), int64(60), int64(59), int64(1_800_000_060), int64(1_800_000_000), int64(0), true)
+		f.Add(encode(&b), int64(60), int64(0), int64(0), int64(1_800_000_000), 59*second, false)
 	}
-	f.Fuzz(func(t *testing.T, state []byte, limit, remaining, reset, date int64, refused bool) {
+	f.Fuzz(func(t *testing.T, state []byte, limit, remaining, reset, date, after int64, refused bool) {
 		const now = 1_800_000_000 * second
 		b, ok := decode(state)
 		if !ok {
@@ -25,7 +26,7 @@ func FuzzState(f *testing.F) {
 		b.flying(1, 1, 0, now)
 		s := sent{cost: 1, place: b.begin(a, now), at: now, now: now + second/100, length: 60}
 		b.flying(1, 0, 0, s.now)
-		b.told(s, headers.Fields{Limit: max(limit, 0), Remaining: max(remaining, 0), Reset: max(reset, 0), Date: max(date, 0)}, refused)
+		b.told(s, stated{Fields: headers.Fields{Limit: max(limit, 0), Remaining: max(remaining, 0), Reset: max(reset, 0), Date: max(date, 0)}, after: max(after, 0)}, refused)
 		if v := b.may(a, s.now); !v.start && v.until <= s.now {
 			t.Errorf("%+v waits until %d, which is past", b, v.until)
 		}

@@ -19,6 +19,7 @@ type line struct {
 	limiter string
 	cost    int64
 	ways    []way        // one, or one for each local address that a limiter counts apart
+	family  *family      // nil: the routes say what the line is for
 	users   atomic.Int64 // calls that hold the line; only without any it may be forgotten
 
 	mu      sync.Mutex
@@ -67,12 +68,13 @@ const maxWindows = 4
 
 // A call is one request on its way, however often it is sent.
 type call struct {
-	ctx    context.Context
-	t      *Transport
-	line   *line
-	ticket uint64    // 0: it has not waited yet
-	told   Reason    // of the wait that OnWait knows of; empty: of none
-	most   time.Time // after which it is not to wait
+	ctx     context.Context
+	t       *Transport
+	request *http.Request
+	line    *line
+	ticket  uint64    // 0: it has not waited yet
+	told    Reason    // of the wait that OnWait knows of; empty: of none
+	most    time.Time // after which it is not to wait
 }
 
 // enter waits until the call may start. An error is a *WaitError or the context's.
@@ -119,7 +121,12 @@ func (l *line) queued(c *call, w *waiter, why verdict) (pass, error) {
 	}
 	longer := time.NewTimer(time.Until(c.most))
 	defer longer.Stop()
+	early, cancel := c.beforeDeadline()
+	defer cancel()
 	for {
+		if c.elsewhere() {
+			return pass{}, errElsewhere
+		}
 		select {
 		case <-w.first:
 			leading = true
@@ -131,8 +138,8 @@ func (l *line) queued(c *call, w *waiter, why verdict) (pass, error) {
 		case <-longer.C:
 			now := c.t.now()
 			return pass{}, c.failure(BudgetSpent, l.when(c.t, now, 1), now, errLonger)
-		case <-c.ctx.Done():
-			return pass{}, c.gone()
+		case <-early.Done():
+			return pass{}, c.gone(BudgetSpent, l.when(c.t, c.t.now(), 1))
 		}
 	}
 }
@@ -233,8 +240,13 @@ func (l *line) lead(c *call) (pass, error) {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	early, cancel := c.beforeDeadline()
+	defer cancel()
 	jitter, over, pause := c.jitter(), int64(0), poll
 	for {
+		if c.elsewhere() {
+			return pass{}, errElsewhere
+		}
 		now := c.t.now()
 		var sleep int64
 		if over != 0 && over <= now && now < over+jitter && c.has(over+jitter-now) { // one delay for each Reset: who waits behind this call goes with it
@@ -268,8 +280,8 @@ func (l *line) lead(c *call) (pass, error) {
 		select {
 		case <-timer.C:
 		case <-l.poked:
-		case <-c.ctx.Done():
-			return pass{}, c.gone()
+		case <-early.Done():
+			return pass{}, c.gone(BudgetSpent, l.when(c.t, c.t.now(), 1))
 		}
 	}
 }
@@ -340,21 +352,22 @@ func (t *Transport) ask(cost int64, w *window) ask {
 	return ask{cost, t.options.Threshold, t.ledger.process, w.declared}
 }
 
-// finish takes in what came back for a call that started.
-func (l *line) finish(t *Transport, p pass, a answer) (credible bool) {
+// finish takes in what came back for a call that started. It returns the local time at which the budget that the answer describes
+// is restored, 0 if it says nothing that can be believed.
+func (l *line) finish(t *Transport, p pass, a answer) (until int64) {
 	bound := p.way.bound(a, t.now())
 	for i, w := range p.way.windows {
 		one := a
 		if a.kind == binding && i != bound {
 			one.kind = nonbound
 		}
-		credible = w.finish(&t.ledger, p.of(l, i), one) || credible
+		until = max(until, w.finish(&t.ledger, p.of(l, i), one))
 		w.wake(nil)
 	}
 	if a.refused {
 		l.reconsider()
 	}
-	return credible
+	return until
 }
 
 // bound returns which window the fields are of: one with their limit, else one that is long enough for their Reset, the shortest.
@@ -362,14 +375,18 @@ func (w *way) bound(a answer, now int64) int {
 	if len(w.windows) < 2 || a.kind != binding {
 		return 0
 	}
-	date := a.fields.Date
-	if date == 0 {
-		date = now / second
+	ahead := (a.fields.after + second - 1) / second
+	switch {
+	case a.fields.after > 0:
+	case a.fields.Date > 0:
+		ahead = a.fields.Reset - a.fields.Date
+	default:
+		ahead = a.fields.Reset - now/second
 	}
 	best, bestScore := 0, -3
 	for i, window := range w.windows {
 		length, score := window.declared.length, 0
-		fits := a.fields.Reset-date <= length
+		fits := ahead <= length
 		if fits {
 			score++
 		}
@@ -408,16 +425,27 @@ func (c *call) worth(v verdict, now int64, ahead int) error {
 
 func (c *call) failure(why Reason, until, now int64, bound error) *WaitError {
 	wait := time.Duration(max(until-now, 1))
-	return &WaitError{Host: c.line.host, Limiter: c.line.limiter, Reason: why, Wait: wait, Until: c.t.clock().Add(wait), bound: bound}
+	deadline, _ := c.ctx.Deadline()
+	return &WaitError{Host: c.line.host, Limiter: c.line.limiter, Reason: why, Wait: wait, Until: c.t.clock().Add(wait), Deadline: deadline, bound: bound}
 }
 
-// gone is the error of a call whose context ended while it waited.
-func (c *call) gone() error {
-	if err := c.ctx.Err(); err != context.DeadlineExceeded {
+// beforeDeadline returns a context that ends shortly before the call's deadline: once that has passed, http.Client.Timeout
+// replaces the error of the call by one of its own, which is no *WaitError.
+func (c *call) beforeDeadline() (context.Context, context.CancelFunc) {
+	deadline, ok := c.ctx.Deadline()
+	if !ok {
+		return c.ctx, func() {}
+	}
+	margin := min(50*time.Millisecond, time.Until(deadline)/10)
+	return context.WithDeadline(c.ctx, deadline.Add(-margin))
+}
+
+// gone is the error of a call whose context ended, or is about to, while it waited until a local time.
+func (c *call) gone(why Reason, until int64) error {
+	if err := c.ctx.Err(); err != nil && err != context.DeadlineExceeded {
 		return err
 	}
-	now := c.t.now()
-	return c.failure(BudgetSpent, c.line.when(c.t, now, 1), now, context.DeadlineExceeded)
+	return c.failure(why, until, c.t.now(), context.DeadlineExceeded)
 }
 
 // say tells OnWait of a wait, once for each reason: who waited for another call's answer may then wait for the window.
@@ -444,5 +472,9 @@ func (c *call) has(wait int64) bool {
 	return time.Duration(wait) < time.Until(c.most) && (!ok || time.Duration(wait) < time.Until(deadline))
 }
 
-// errLonger is the bound that MaxWait sets.
-var errLonger = errors.New("longer than Options.MaxWait allows")
+var (
+	// errLonger is the bound that MaxWait sets.
+	errLonger = errors.New("longer than Options.MaxWait allows")
+	// errElsewhere says that a call's path has got a line of its own.
+	errElsewhere = errors.New("the path has a line of its own")
+)

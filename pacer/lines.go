@@ -17,6 +17,9 @@ func (t *Transport) line(r *http.Request) *line {
 	t.mu.RLock()
 	l := t.aliases[string(key)]
 	if l != nil {
+		if l.family != nil {
+			l = l.family.line(r)
+		}
 		l.users.Add(1)
 	}
 	t.mu.RUnlock()
@@ -27,8 +30,11 @@ func (t *Transport) line(r *http.Request) *line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l = t.enlist(l)
-	l.users.Add(1)
 	t.aliases[string(key)] = l
+	if l.family != nil {
+		l = l.family.line(r)
+	}
+	l.users.Add(1)
 	if len(t.aliases)+len(t.windows) >= t.sweepAt {
 		t.sweep()
 	}
@@ -40,7 +46,14 @@ func (t *Transport) carried(key []byte, r *http.Request) ([]byte, *weir.Limiter)
 	limiter := t.routes.Match(r.Method, r.URL.Path).Limiter()
 	key = append(append(key, origin(r)...), 0)
 	if limiter == nil {
-		return append(key, r.Header.Get("Authorization")...), nil
+		for _, name := range t.options.Credentials {
+			for _, value := range r.Header[name] {
+				key = append(append(key, name...), 0)
+				key = binary.AppendUvarint(key, uint64(len(value)))
+				key = append(key, value...)
+			}
+		}
+		return key, nil
 	}
 	key = append(append(key, limiter.Name...), 0)
 	for _, w := range limiter.Windows {
@@ -81,26 +94,32 @@ func origin(r *http.Request) string {
 
 // newLine makes the line of a request.
 func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
-	l := &line{host: origin(r), cost: 1, poked: make(chan struct{}, 1)}
+	if limiter == nil {
+		l := t.uncoveredLine(r, "")
+		l.family = &family{lines: []*line{l}, names: []string{""}, of: make(map[place]*line)}
+		return l
+	}
+	l := &line{host: origin(r), limiter: limiter.Name, cost: max(limiter.Cost, 1), poked: make(chan struct{}, 1)}
 	ways := t.ways[:1]
-	if limiter != nil {
-		l.limiter, l.cost = limiter.Name, max(limiter.Cost, 1)
-		if t.countsByAddress(r, limiter) {
-			ways = t.ways
-		}
+	if t.countsByAddress(r, limiter) {
+		ways = t.ways
 	}
 	for _, e := range ways {
 		w := way{base: e.base}
-		if limiter == nil {
-			w.windows = append(w.windows, uncovered(r, l.host))
-		} else {
-			for _, declared := range limiter.Windows {
-				w.windows = append(w.windows, t.covered(r, l.host, limiter.Name, declared, e.addr))
-			}
+		for _, declared := range limiter.Windows {
+			w.windows = append(w.windows, t.covered(r, l.host, limiter.Name, declared, e.addr))
 		}
 		l.ways = append(l.ways, w)
 	}
 	return l
+}
+
+// uncoveredLine makes a line of requests that no route covers. place is empty, or the one whose budget is another than that of
+// the rest.
+func (t *Transport) uncoveredLine(r *http.Request, place string) *line {
+	host := origin(r)
+	w := way{base: t.ways[0].base, windows: []*window{t.uncovered(r, host, place)}}
+	return &line{host: host, cost: 1, poked: make(chan struct{}, 1), ways: []way{w}}
 }
 
 // enlist returns the line that l is another one of, else l, with the windows that it has in common with others. t.mu is held.
@@ -137,14 +156,21 @@ func (t *Transport) countsByAddress(r *http.Request, limiter *weir.Limiter) bool
 	return false
 }
 
-// uncovered makes the one window of requests that no route covers.
-func uncovered(r *http.Request, host string) *window {
-	value := r.Header.Get("Authorization")
-	w := &window{host: host, key: name(r.URL.Scheme, host, "", "authorization", value)}
-	w.view.phase = silent
-	if value != "" {
-		w.shown = "authorization " + hashed(value)
+// uncovered makes the window of a line of requests that no route covers. Of a credential it keeps hashes alone.
+func (t *Transport) uncovered(r *http.Request, host, place string) *window {
+	parts := []string{r.URL.Scheme, host, "", place}
+	var people []string
+	for _, field := range t.options.Credentials {
+		for _, value := range r.Header[field] {
+			parts = append(parts, field, value)
+			people = append(people, strings.ToLower(field)+" "+hashed(value))
+		}
 	}
+	if place != "" {
+		people = append(people, place)
+	}
+	w := &window{host: host, key: name(parts...), shown: strings.Join(people, " + ")}
+	w.view.phase = silent
 	return w
 }
 
@@ -188,7 +214,7 @@ func (t *Transport) sweep() {
 	now := t.now()
 	kept := make(map[*window]bool)
 	for key, l := range t.lines {
-		if l.users.Load() == 0 && l.idle(now) {
+		if l.users.Load() == 0 && l.idle(now) && (l.family == nil || l.family.idle(now)) {
 			delete(t.lines, key)
 			continue
 		}
@@ -213,14 +239,4 @@ func (l *line) idle(now int64) bool {
 		}
 	}
 	return true
-}
-
-// restored returns the local time at which the windows that a call was charged to are restored.
-func (l *line) restored(p pass, now int64) (at int64) {
-	for _, w := range p.way.windows {
-		if view := w.look(); view.phase == known {
-			at = max(at, view.restored(now))
-		}
-	}
-	return at
 }

@@ -213,7 +213,8 @@ func TestFieldsThatCannotBeTrueStallNobody(t *testing.T) {
 		"a Date that is none":            with(fields("60", "0", "now+60"), "Date", "yesterday"),
 		"numbers with signs and spaces":  fields("+60", " 0", "now+60"),
 		"an answer of a cache":           with(fields("60", "0", "now+60"), "Age", "30"),
-		"Reset in seconds from now":      fields("60", "0", "60"),
+		"Reset in seconds that are none": fields("60", "0", "0"),
+		"Reset in the future, a date":    fields("60", "0", "2058-01-01T00:00:00Z"),
 		"Reset in the past without Date": without(fields("60", "0", "now+-60"), "Date"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/headers"
 )
 
 // A Transport is an http.RoundTripper that sends each request when there is budget for it. It is safe for concurrent use,
@@ -76,6 +75,14 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Credentials == nil {
+		o.Credentials = []string{"Authorization", "X-Api-Key"}
+	}
+	names := make([]string, len(o.Credentials))
+	for i, name := range o.Credentials {
+		names[i] = http.CanonicalHeaderKey(name)
+	}
+	o.Credentials = names
 	o.Retries = or(o.Retries, 10)
 	o.MaxBody = or(o.MaxBody, 1<<20)
 	o.Jitter = or(o.Jitter, 100*time.Millisecond)
@@ -110,13 +117,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, err
 	}
-	l := t.line(r)
-	defer l.users.Add(-1)
-	c := call{ctx: r.Context(), t: t, line: l, most: time.Now().Add(t.maxWait)}
+	c := call{ctx: r.Context(), t: t, request: r, line: t.line(r), most: time.Now().Add(t.maxWait)}
+	defer func() { c.line.users.Add(-1) }()
 	body := replay{request: r, most: t.options.MaxBody}
 	defer body.done()
 	for attempt := 1; ; attempt++ {
-		p, err := l.enter(&c)
+		p, err := c.enter()
 		t.tell()
 		if err != nil {
 			return nil, err
@@ -149,7 +155,7 @@ func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *
 	back = answer{kind: lost} // also where Base panics
 	defer func() {
 		if !back.refused {
-			c.line.finish(t, p, back)
+			c.finish(p, back)
 		}
 	}()
 	out, err := body.next(attempt)
@@ -157,7 +163,7 @@ func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *
 		back.kind = unsent
 		return nil, back, err
 	}
-	if response, err = p.way.base.RoundTrip(out); err != nil {
+	if response, err = t.attempt(p.way.base, out); err != nil {
 		back.kind = fate(err)
 		return nil, back, err
 	}
@@ -169,10 +175,10 @@ func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *
 func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, body *replay, attempt int) (wait time.Duration, again bool, err error) {
 	wait, known := retryAfter(response.Header)
 	a.wait = int64(wait)
-	credible := c.line.finish(t, p, a)
+	until := c.finish(p, a)
 	now := t.now()
-	if restored := time.Duration(max(c.line.restored(p, now)-now, 0)); credible {
-		wait, known = max(wait, restored), true
+	if until > 0 { // what the refusal itself says counts; whether other windows have room is asked before it is sent again
+		wait, known = max(wait, time.Duration(until-now)), true
 	}
 	again = known && attempt <= t.options.Retries && body.again()
 	c.most = time.Now().Add(t.maxWait)
@@ -216,87 +222,16 @@ func (c *call) sleep(wait time.Duration) error {
 	}
 	c.most = c.most.Add(time.Second) // the wait was worth it; so is what is left of it when it is over
 	c.say(verdict{why: Refused, until: now + int64(wait)}, now)
+	early, cancel := c.beforeDeadline()
+	defer cancel()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
-	case <-c.ctx.Done():
-		return c.gone()
+	case <-early.Done():
+		return c.gone(Refused, now+int64(wait))
 	}
-}
-
-// canonical is how http.Header stores the fields that it spells otherwise.
-var canonical = map[string]string{
-	headers.Limit:     http.CanonicalHeaderKey(headers.Limit),
-	headers.Remaining: http.CanonicalHeaderKey(headers.Remaining),
-	headers.Reset:     http.CanonicalHeaderKey(headers.Reset),
-}
-
-// field returns the values of a response's field, as a response that was read from a connection has them, or as a handler that
-// answers in this process may have left them.
-func field(h http.Header) func(string) []string {
-	return func(name string) []string {
-		if stored, ok := canonical[name]; ok {
-			if values := h[stored]; len(values) > 0 {
-				return values
-			}
-		}
-		return h[name]
-	}
-}
-
-// read takes the fields from a response.
-func (t *Transport) read(response *http.Response) answer {
-	refused := response.StatusCode == http.StatusTooManyRequests
-	get, seen := field(response.Header), t.dated.Load()
-	dates := response.Header[headers.Date]
-	again := seen != nil && !refused && len(dates) == 1 && dates[0] == seen.text // a third of the work, once a second
-	f, err := headers.Parse(func(name string) []string {
-		if again && name == headers.Date || !refused && name == headers.RetryAfter {
-			return nil
-		}
-		return get(name)
-	})
-	if err != nil && refused {
-		f, err = headers.Parse(func(name string) []string { // what is wrong may be the Retry-After alone
-			if name == headers.RetryAfter {
-				return nil
-			}
-			return get(name)
-		})
-	}
-	if age := response.Header["Age"]; err != nil || len(age) > 0 && age[0] != "0" { // a cache repeats what was true once
-		return answer{kind: unsaid, refused: refused}
-	}
-	switch {
-	case again:
-		f.Date = seen.unix
-	case f.Date > 0:
-		t.dated.Store(&dated{dates[0], f.Date})
-	}
-	return answer{kind: binding, fields: f, refused: refused}
-}
-
-// A dated is a Date that was read.
-type dated struct {
-	text string
-	unix int64
-}
-
-// retryAfter reads how long a 429 asks to wait. A number is believed up to the length of the longest window, and is a second
-// at least; so is a date, by the Date of the response.
-func retryAfter(h http.Header) (time.Duration, bool) {
-	f, err := headers.Parse(func(name string) []string {
-		if name == headers.RetryAfter || name == headers.Date {
-			return h[name]
-		}
-		return nil
-	})
-	if !errors.Is(err, headers.ErrAbsent) || len(h[headers.RetryAfter]) == 0 || f.RetryAfter > longest {
-		return 0, false
-	}
-	return time.Duration(max(f.RetryAfter, 1)) * time.Second, true
 }
 
 // fate says of a transport's error whether the request may have reached the server.
@@ -335,19 +270,23 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Error says what was not sent, why, and when to come back.
+// Error says what was not sent and why, what to set, and when to come back.
 func (e *WaitError) Error() string {
 	of := "requests to " + e.Host
 	if e.Limiter != "" {
 		of = "limiter " + e.Limiter + " of " + e.Host
 	}
-	reason := "the context's deadline is sooner"
-	if !errors.Is(e.bound, context.DeadlineExceeded) {
-		reason = "that is " + errLonger.Error()
+	bound, hint := errLonger.Error(), "raise MaxWait"
+	if e.Timeout() {
+		bound = "longer than the request's deadline at " + e.Deadline.Format(deadlineForm) + " allows"
+		hint = "give the call a context with a later deadline; http.Client.Timeout sets one that covers the wait: leave it 0 and set Options.AttemptTimeout"
 	}
-	return fmt.Sprintf("%s: %s for %v, until %s; %s: come back then", of, e.Reason,
-		e.Wait.Round(time.Millisecond), e.Until.Format(time.RFC3339), reason)
+	return fmt.Sprintf("%s: %s; the request was not sent, for it would wait %v, %s: come back at %s, or %s", of, e.Reason,
+		e.Wait.Round(time.Millisecond), bound, e.Until.Format(deadlineForm), hint)
 }
+
+// deadlineForm shows a time to the millisecond: deadlines may be near.
+const deadlineForm = "2006-01-02T15:04:05.000Z07:00"
 
 // Unwrap returns context.DeadlineExceeded where the context's deadline was the reason.
 func (e *WaitError) Unwrap() error {

@@ -4,8 +4,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/weirlimit/weir/headers"
 )
 
 // A window is one window of one caller, as this process holds it: a budget, and who waits for it.
@@ -158,7 +156,7 @@ func (w *window) startShared(g *ledger, a ask) (v verdict, as started) {
 
 // An answer is what came back for a request.
 type answer struct {
-	fields  headers.Fields
+	fields  stated
 	kind    answerKind
 	refused bool
 	wait    int64 // nanoseconds that a 429 without credible fields asks to wait; 0: it does not say
@@ -174,8 +172,8 @@ const (
 	nonbound                   // fields, of another window of the same limiter
 )
 
-// finish takes in what came back. It reports whether the fields were credible.
-func (w *window) finish(g *ledger, s sent, a answer) (credible bool) {
+// finish takes in what came back. It returns the local time of the Reset that the fields tell, 0 if they are not credible.
+func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying -= s.cost
@@ -187,16 +185,28 @@ func (w *window) finish(g *ledger, s sent, a answer) (credible bool) {
 	return w.view.learn(s, a)
 }
 
-func (w *window) finishShared(g *ledger, s sent, a answer) (credible bool) {
+func (w *window) finishShared(g *ledger, s sent, a answer) (until int64) {
 	g.update(w, func(b *budget, now int64) {
 		s.now = now
-		credible = b.learn(s, a)
+		until = b.learn(s, a)
 	})
-	return credible
+	return until
 }
 
-// learn takes in what came back for one request. It reports whether the fields were credible.
-func (b *budget) learn(s sent, a answer) (credible bool) {
+// hear takes in an answer to a request that was started in another window. It returns what finish does.
+func (w *window) hear(g *ledger, s sent, a answer) (until int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g.update(w, func(b *budget, now int64) {
+		b.started++
+		s.place, s.now = b.started, now
+		until = b.learn(s, a)
+	})
+	return until
+}
+
+// learn takes in what came back for one request. It returns what finish does.
+func (b *budget) learn(s sent, a answer) (until int64) {
 	switch a.kind {
 	case unsent:
 		b.unsent(s)
@@ -207,12 +217,12 @@ func (b *budget) learn(s sent, a answer) (credible bool) {
 	case nonbound:
 		b.unbound(s, a.fields, a.refused)
 	case binding:
-		credible = b.told(s, a.fields, a.refused)
+		until = b.told(s, a.fields, a.refused)
 	}
-	if a.refused && !credible && a.wait > 0 && a.kind != nonbound {
+	if a.refused && until == 0 && a.wait > 0 && a.kind != nonbound {
 		b.block(s.now, a.wait)
 	}
-	return credible
+	return until
 }
 
 // look returns a copy of the view; with a shared view, as it was when last read. What is in flight is one flight in it.

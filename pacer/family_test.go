@@ -1,0 +1,265 @@
+package pacer_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir/pacer"
+)
+
+// twoLimits is a server with a limit of a minute and one of an hour under one credential, of which no route tells.
+func twoLimits(minute, hour int64) *foreign {
+	say := foreignDialects["Unix seconds"]
+	return &foreign{latency: 10 * time.Millisecond, limits: map[string]*foreignLimit{
+		"/minute": {limit: minute, per: time.Minute, say: say},
+		"/hour":   {limit: hour, per: time.Hour, say: say},
+	}}
+}
+
+// A 429's own Reset says how long its call waits, whatever another limiter under the same credential says.
+func TestARefusalIsWaitedForAsItSaysItself(t *testing.T) {
+	for name, hour := range map[string]int64{"other limits": 50, "the same limits": 10} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := twoLimits(10, hour)
+				f.limits["/minute"].spent, f.limits["/minute"].ends = 10, time.Now().Add(time.Minute) // somebody else has spent it
+				f.limits["/hour"].spent, f.limits["/hour"].ends = hour, time.Now().Add(time.Hour)
+				p := pacer.New(&pacer.Options{Base: f, MaxWait: 2 * time.Hour})
+				began := time.Now()
+				var all sync.WaitGroup
+				for path, want := range map[string]time.Duration{"/minute": time.Minute, "/hour": time.Hour} {
+					all.Go(func() {
+						f.serve(t, p, 1, path)
+						if took := time.Since(began); took < want || took > want+2*time.Second {
+							t.Errorf("%s took %v, want %v", path, took, want)
+						}
+					})
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
+// Of two limiters under one credential each has its own pace as soon as both have answered.
+func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
+	for name, hour := range map[string]int64{"other limits": 20, "the same limits": 10} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := twoLimits(10, hour)
+				p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0), MaxWait: 3 * time.Hour})
+				f.serve(t, p, 1, "/minute/a")
+				pass(5 * time.Second)
+				f.serve(t, p, 1, "/hour")
+				began := time.Now()
+				var all sync.WaitGroup
+				all.Go(func() { f.serve(t, p, int(hour)+4, "/hour") }) // more than are left until its Reset
+				all.Go(func() {
+					f.serve(t, p, 49, "/minute/a") // five windows
+					if took := time.Since(began); took > 5*time.Minute {
+						t.Errorf("five windows of a minute took %v", took)
+					}
+				})
+				all.Wait()
+				if took := time.Since(began); took < time.Hour-10*time.Second || took > time.Hour+10*time.Second {
+					t.Errorf("two windows of an hour took %v", took)
+				}
+				for path, n := range f.refused {
+					t.Errorf("%s was refused %d times", path, n)
+				}
+			})
+		})
+	}
+}
+
+// Calls that wait in the line of another limiter leave it as soon as their path has told its own.
+func TestThoseWhoWaitInAnotherLimitersLineLeaveIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := twoLimits(10, 200)
+		p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0), MaxWait: 3 * time.Hour})
+		f.serve(t, p, 1, "/minute")
+		f.latency = time.Second // all of these are sent, or wait, before the first of them is answered
+		began := time.Now()
+		f.serve(t, p, 150, "/hour/b")
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("150 of 200 took %v", took)
+		}
+		if len(f.refused) != 0 {
+			t.Errorf("refused: %v", f.refused)
+		}
+	})
+}
+
+// Paths of one limiter share its budget, identifiers in them or not; so do those of a limiter with a moving Reset.
+func TestPathsOfOneLimiterStayTogether(t *testing.T) {
+	for name, say := range map[string]func(http.Header, int64, int64, time.Time){
+		"a fixed window":   foreignDialects["Unix seconds"],
+		"seconds left":     foreignDialects["seconds left"],
+		"a moving Reset":   classic("RateLimit", func(time.Time) string { return "10" }),
+		"a named budget":   foreignDialects["Discord"],
+		"a policy by name": foreignDialects["draft 10"],
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				pass(789 * time.Millisecond)
+				f := &foreign{latency: 15 * time.Millisecond, limits: map[string]*foreignLimit{"/": {limit: 40, per: 10 * time.Second, say: say}}}
+				p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0)})
+				f.serve(t, p, 1, "/first")
+				var all sync.WaitGroup
+				for i := range 159 {
+					all.Go(func() {
+						pass(time.Duration(i) * 70 * time.Millisecond)
+						f.serve(t, p, 1, fmt.Sprintf("/%c/users/%d", 'a'+i%5, i))
+					})
+				}
+				all.Wait()
+				if len(f.refused) != 0 {
+					t.Errorf("refused: %v", f.refused)
+				}
+				if n := len(p.Budgets()); n != 1 {
+					t.Errorf("%d budgets are kept: %+v", n, p.Budgets())
+				}
+			})
+		})
+	}
+}
+
+// A limiter with two windows tells of the one that binds; its path keeps one line, and a raised limit is no other limiter.
+func TestALimiterThatChangesKeepsItsLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}, {status: 200, header: fields("100", "40", "now+3600")},
+			{status: 200, header: fields("60", "30", "now+30")}, {status: 200, header: fields("600", "500", "now+30")}}}
+		p := pacer.New(&pacer.Options{Base: s})
+		for range 4 {
+			if _, err := p.RoundTrip(request(t, "/api")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if b := p.Budgets(); len(b) != 1 || b[0].Limit != 600 || b[0].Remaining != 500 || b[0].InFlight != 0 {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// A limiter of several windows that are both known: the 429 of the minute does not wait for the hour.
+func TestTheMinutesRefusalDoesNotWaitForTheHour(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hour := fields("30000", "500", "now+3600")
+		s := &script{replies: []reply{
+			{status: 200, header: hour},
+			{status: 429, header: with(fields("1000", "0", "now+20"), "Retry-After", "20")},
+			{status: 200, header: fields("1000", "600", "now+60")},
+		}}
+		p := pacer.New(&pacer.Options{Base: s, MaxWait: 2 * time.Hour})
+		for range 2 {
+			if _, err := p.RoundTrip(initAs(t, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !after(s.at[2], 20*time.Second) {
+			t.Errorf("sent at %v, want the last at 20 s", s.at)
+		}
+	})
+}
+
+// keyed is a request with an API key in a field of its own.
+func keyed(t *testing.T, field, key string) *http.Request {
+	t.Helper()
+	r := request(t, "/api/things")
+	r.Header.Del("Authorization")
+	r.Header.Set(field, key)
+	return r
+}
+
+func TestAnyFieldThatOptionsNameSeparatesBudgets(t *testing.T) {
+	for name, c := range map[string]struct {
+		options pacer.Options
+		field   string
+		want    int
+	}{
+		"X-Api-Key, without being named": {pacer.Options{}, "X-Api-Key", 2},
+		"a field that is named":          {pacer.Options{Credentials: []string{"x-tenant"}}, "X-Tenant", 2},
+		"a field that is not":            {pacer.Options{Credentials: []string{"Authorization"}}, "X-Tenant", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}, {status: 200, header: fields("60", "59", "now+60")}}}
+				c.options.Base = s
+				p := pacer.New(&c.options)
+				for _, key := range []string{"one-secret", "two-secret"} {
+					if _, err := p.RoundTrip(keyed(t, c.field, key)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				all := p.Budgets()
+				if len(all) != c.want {
+					t.Errorf("there are %d budgets, want %d: %+v", len(all), c.want, all)
+				}
+				if waited := s.at[1] > time.Second; waited != (c.want == 1) {
+					t.Errorf("the second was sent at %v", s.at[1])
+				}
+				for _, b := range all {
+					if strings.Contains(fmt.Sprintf("%+v", b), "secret") {
+						t.Errorf("a secret is shown: %+v", b)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What processes share on a disk holds no secret, of whichever field.
+func TestAViewInAFileHoldsNoSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "view")
+	view, err := pacer.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}
+	p := pacer.New(&pacer.Options{Base: s, Shared: view})
+	for _, field := range []string{"X-Api-Key", "Authorization"} {
+		if _, err := p.RoundTrip(keyed(t, field, "a-secret-of-mine")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(content) < 8192 || bytes.Contains(content, []byte("secret")) {
+		t.Errorf("%d bytes; a secret is among them: %v", len(content), bytes.Contains(content, []byte("secret")))
+	}
+}
+
+// A budget per path of a server with very many limiters stays bounded.
+func TestManyLimitersUnderOneCredentialAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &foreign{limits: map[string]*foreignLimit{}}
+		var paths []string
+		for i := range 200 {
+			paths = append(paths, "/"+strings.Repeat("x", i/26+1)+string(rune('a'+i%26))+"/")
+			f.limits[paths[i]] = &foreignLimit{limit: int64(i + 10), per: time.Minute, say: foreignDialects["Unix seconds"]}
+		}
+		p := pacer.New(&pacer.Options{Base: f})
+		for _, path := range paths {
+			f.serve(t, p, 1, path)
+		}
+		synctest.Wait()
+		if n := len(p.Budgets()); n != 64 {
+			t.Errorf("%d budgets are kept, want 64", n)
+		}
+		if waiting := slices.ContainsFunc(p.Budgets(), func(b pacer.Budget) bool { return b.InFlight != 0 || b.Waiting != 0 }); waiting {
+			t.Errorf("some are in flight: %+v", p.Budgets())
+		}
+	})
+}
