@@ -1,0 +1,6 @@
+URL=$TARGET
+for n in $(seq 75); do
+	BODY="{\"n\": $n}"
+# SNIPPET
+	echo "$n done"
+done
