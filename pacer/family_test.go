@@ -81,6 +81,31 @@ func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
 	}
 }
 
+// Processes that share a view have learned the same: what one knows of a path's own budget holds for the others.
+func TestProcessesShareTheBudgetsOfPaths(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := twoLimits(10, 20)
+		m := &memory{states: map[string][]byte{}}
+		var callers []*pacer.Transport
+		for range 3 {
+			p := pacer.New(&pacer.Options{Base: f, Shared: m, Threshold: pacer.Keep(0), MaxWait: 3 * time.Hour})
+			callers = append(callers, p)
+			f.serve(t, p, 1, "/minute")
+			f.serve(t, p, 1, "/hour")
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		for _, p := range callers {
+			all.Go(func() { f.serve(t, p, 5, "/hour") })
+			all.Go(func() { f.serve(t, p, 9, "/minute") }) // 30 in all, three windows
+		}
+		all.Wait()
+		if took := time.Since(began); took > 3*time.Minute || len(f.refused) != 0 {
+			t.Errorf("it took %v, refused: %v", took, f.refused)
+		}
+	})
+}
+
 // Calls that wait in the line of another limiter leave it as soon as their path has told its own.
 func TestThoseWhoWaitInAnotherLimitersLineLeaveIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {

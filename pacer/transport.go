@@ -276,12 +276,16 @@ func (e *WaitError) Error() string {
 	if e.Limiter != "" {
 		of = "limiter " + e.Limiter + " of " + e.Host
 	}
-	bound, hint := errLonger.Error(), "raise MaxWait"
+	bound, hint := errLonger.Error(), "raise that"
 	if e.Timeout() {
 		bound = "longer than the request's deadline at " + e.Deadline.Format(deadlineForm) + " allows"
 		hint = "give the call a context with a later deadline; http.Client.Timeout sets one that covers the wait: leave it 0 and set Options.AttemptTimeout"
 	}
-	return fmt.Sprintf("%s: %s; the request was not sent, for it would wait %v, %s: come back at %s, or %s", of, e.Reason,
+	unsent := "was not sent"
+	if e.Reason == Refused {
+		unsent = "was not sent again"
+	}
+	return fmt.Sprintf("%s: %s; the request %s, for it would wait %v, %s: come back at %s, or %s", of, e.Reason, unsent,
 		e.Wait.Round(time.Millisecond), bound, e.Until.Format(deadlineForm), hint)
 }
 

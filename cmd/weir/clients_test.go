@@ -47,7 +47,7 @@ func (p clientProgram) name() string {
 
 const (
 	clientRequests = 75
-	clientLimit    = 15
+	clientLimit    = 10
 	failsWith500   = 50 // the request that the backend answers with 500 the first time, after it has processed it
 	failsUnsaid    = 51 // the request that it does not answer the first time, likewise
 )
