@@ -1,13 +1,15 @@
-// Package headers is the one codec of the rate-limit fields: servers write them with it, callers read them with it.
+// Package headers is the one codec of the rate-limit fields: servers write them with it, callers
+// read them with it.
 //
 //	headers.go  X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After (contract, section 5)
 //	date.go     HTTP dates, and the Date of the current second
 //	ietf.go     RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10)
 //	standing.go the same of any server, in the dialects that are met (list.go: the IETF's lists)
 //
-// Writing appends to the caller's buffer and does not allocate. Reading is strict: a value that is not exactly what the
-// field allows is an error that names the field and the value, never a guess. Read alone chooses between the meanings that a
-// Reset of a foreign server can have, by rules that it states.
+// Writing appends to the caller's buffer and does not allocate. Reading is strict: a value that is
+// not exactly what the field allows is an error that names the field and the value, never a guess.
+// Read alone chooses between the meanings that a Reset of a foreign server can have, by rules that
+// it states.
 package headers
 
 import (

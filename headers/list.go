@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// readList reads the field RateLimit: a list of windows as draft 10 has it, with their limits in RateLimit-Policy, or the
-// dictionary of draft 7, limit=100, remaining=50, reset=30. The error is ErrAbsent if there is no such field.
+// readList reads the field RateLimit: a list of windows as draft 10 has it, with their limits in
+// RateLimit-Policy, or the dictionary of draft 7, limit=100, remaining=50, reset=30. The error is
+// ErrAbsent if there is no such field.
 func readList(get func(string) []string) (Standing, error) {
 	lines := get("Ratelimit")
 	if len(lines) == 0 {

@@ -8,12 +8,15 @@ import (
 
 // A Standing is where one budget stands, as a response of any server describes it.
 type Standing struct {
-	Name      string        // of the budget, if the server sends one; else empty
-	Limit     int64         // units of a whole window, at least 1; 0: the response does not say
-	Remaining int64         // units left
-	Reset     int64         // Unix seconds, rounded up, at which the budget is restored; 0 if the server sent After
-	After     time.Duration // time from the response until the budget is restored; 0 if the server sent Reset
-	Plain     bool          // whether After was a number without a unit, which is read as seconds
+	Name      string // of the budget, if the server sends one; else empty
+	Limit     int64  // units of a whole window, at least 1; 0: the response does not say
+	Remaining int64  // units left
+
+	// The budget is restored at Reset, in Unix seconds, rounded up; or so long After the response.
+	// One of them is 0: the one that the server did not send.
+	Reset int64
+	After time.Duration
+	Plain bool // whether After was a number without a unit, which is read as seconds
 }
 
 // A Hint is what else a response says that helps to read a Reset.
@@ -22,22 +25,23 @@ type Hint struct {
 	RetryAfter time.Duration // of a refusal, as ReadRetryAfter returns it; 0: unknown
 }
 
-// A dialect is one way to describe a budget: the names of three fields, in the form that http.CanonicalHeaderKey gives,
-// so that looking for them does not allocate.
+// A dialect is one way to describe a budget: the names of three fields, in the form that
+// http.CanonicalHeaderKey gives, so that looking for them does not allocate.
 type dialect struct {
 	limit, remaining, reset string
-	spent                   bool // the units are not requests: the budget counts only if nothing is left of it
+	spent                   bool // whether it counts only if nothing is left: its units are no requests
 }
 
-// The dialects that Read knows, the first that a response speaks first. A field with only a Reset of its own overrides the
-// general one: Discord sends both X-RateLimit-Reset, with a fraction, and X-RateLimit-Reset-After.
+// The dialects that Read knows. Of two with the same limit the first that a response speaks is read:
+// Discord sends X-RateLimit-Reset too.
 var dialects = []dialect{
 	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset-After", false}, // Discord
-	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", false},       // GitHub, Envoy, Upstash, most others
-	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", false},             // IETF draft 3 to 6, Kong, GitLab
+	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", false},       // GitHub, Envoy
+	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", false},             // drafts 3 to 6, Kong
 	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", false},    // X, Okta
+	// OpenAI and Anthropic: requests, and tokens of a language model.
 	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", false},
-	{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", true}, // OpenAI
+	{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", true},
 	{"Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset", false},
 	{"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset", true},
 }
@@ -45,24 +49,26 @@ var dialects = []dialect{
 // The fields in which servers name the budget that a response is about.
 var budgetNames = [...]string{"X-Ratelimit-Bucket", "X-Ratelimit-Resource"} // Discord, GitHub
 
-// Read reads where a budget stands from the response of any server: the contract's fields, those of the drafts of the IETF
-// (RateLimit with RateLimit-Policy, and RateLimit-Limit, -Remaining and -Reset) and those of a table of dialects. get is as
-// for Parse. If a response describes several budgets, the one with the least left is returned, on a tie the one that is
-// restored last; a budget of other units than requests (tokens of a language model) counts only if it is spent.
+// Read reads where a budget stands from the response of any server: the contract's fields, those of
+// the drafts of the IETF (RateLimit with RateLimit-Policy, and RateLimit-Limit, -Remaining and
+// -Reset) and those of a table of dialects. get is as for Parse. If a response describes several
+// budgets, the one with the least left is returned, on a tie the one that is restored last; a
+// budget of other units than requests (tokens of a language model) counts only if it is spent.
 //
 // A Reset is told apart by its form. Doubt is resolved towards the longer wait:
 //
 //   - 2026-11-22T04:26:25Z and HTTP dates are what they say; a date without a zone is UTC.
 //   - 6m0s, 1s and 20ms are time left.
-//   - A number of up to MaxReset is seconds left. It is milliseconds left if the response proves that: it is more than the
-//     window's length in seconds (the parameter w), or Retry-After is a thousandth of it.
-//   - A larger number of up to eleven digits is Unix seconds if it is at least 100,000,000, or within MaxReset of Hint.Date,
-//     and else milliseconds left.
+//   - A number of up to MaxReset is seconds left. It is milliseconds left if the response proves
+//     that: it is more than the window's length in seconds (the parameter w), or Retry-After is a
+//     thousandth of it.
+//   - A larger number of up to eleven digits is Unix seconds if it is at least 100,000,000, or
+//     within MaxReset of Hint.Date, and else milliseconds left.
 //   - A number of twelve to fourteen digits is Unix milliseconds.
 //
-// Numbers may have a fraction; they are rounded up. A sign, an empty value and a field that is sent twice are a
-// *FieldError. If no dialect is spoken the error is ErrAbsent. Whether a Reset is past, or too far away to be true, is
-// for the caller to judge.
+// Numbers may have a fraction; they are rounded up. A sign, an empty value and a field that is sent
+// twice are a *FieldError. If no dialect is spoken the error is ErrAbsent. Whether a Reset is past,
+// or too far away to be true, is for the caller to judge.
 func Read(get func(name string) []string, h Hint) (Standing, error) {
 	best, found := Standing{}, false
 	var broken error
@@ -98,11 +104,12 @@ func Read(get func(name string) []string, h Hint) (Standing, error) {
 	return Standing{}, ErrAbsent
 }
 
-// MaxReset is the longest time left that a plain number is read as in seconds: no window is longer than 31 days.
+// MaxReset is the longest time left that a plain number is read as in seconds: no window is longer
+// than 31 days.
 const MaxReset = 31 * 24 * time.Hour
 
-// later reports whether s is restored more than a second after other: what one budget is said in two ways may differ by
-// that. date is the time of the response, in Unix seconds.
+// later reports whether s is restored more than a second after other: what one budget is said in
+// two ways may differ by that. date is the time of the response, in Unix seconds.
 func (s Standing) later(other Standing, date int64) bool {
 	return s.left(date) > other.left(date)+1
 }
@@ -143,8 +150,9 @@ func (d dialect) read(get func(string) []string, h Hint) (s Standing, err error)
 	return s, nil
 }
 
-// readLimit reads a limit, which may be followed by the windows it was chosen from: 10, 10;w=60, 500;w=3600. It returns the
-// length of the first window with that limit in seconds, 0 if there is none.
+// readLimit reads a limit, which may be followed by the windows it was chosen from: 10, 10;w=60,
+// 500;w=3600. It returns the length of the first window with that limit in seconds, 0 if there is
+// none.
 func readLimit(name string, values []string) (limit, window int64, err error) {
 	text := strings.Join(values, ",")
 	first, rest, listed := strings.Cut(text, ",")
@@ -189,7 +197,8 @@ func readOne(name string, values []string) (int64, error) {
 	return ParseInt(name, values[0])
 }
 
-// readReset reads the last field of a dialect. window is the length of the window in seconds, 0 if unknown.
+// readReset reads the last field of a dialect. window is the length of the window in seconds, 0 if
+// unknown.
 func (s *Standing) readReset(d dialect, value string, h Hint, window int64) error {
 	if unix, ok := parseTime(value); ok {
 		s.Reset = unix
@@ -261,7 +270,8 @@ func parseDecimal(value string) (n float64, ok bool) {
 	return n, true
 }
 
-// The forms of a date that servers send beside those of HTTP. A fraction of a second is allowed in each.
+// The forms of a date that servers send beside those of HTTP. A fraction of a second is allowed in
+// each.
 var timeForms = [...]string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05"}
 
 // parseTime reads a date, rounded up to a second.
@@ -283,8 +293,9 @@ func parseTime(value string) (unix int64, ok bool) {
 	return 0, false
 }
 
-// ReadRetryAfter reads how long a response asks to wait: seconds, which may have a fraction, or a date, which counts from
-// the response's Date and needs one. It is 0 if the field is absent, or if the date has passed.
+// ReadRetryAfter reads how long a response asks to wait: seconds, which may have a fraction, or a
+// date, which counts from the response's Date and needs one. It is 0 if the field is absent, or if
+// the date has passed.
 func ReadRetryAfter(get func(name string) []string) (time.Duration, error) {
 	value, ok, err := single(get, RetryAfter)
 	if err != nil || !ok {

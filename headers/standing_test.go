@@ -194,8 +194,8 @@ func TestRetryAfterMayHaveAFractionAndBeADate(t *testing.T) {
 	}
 }
 
-// Whatever a stranger sends, a Standing is one that arithmetic can be done with, and a plain number of seconds is never longer
-// than a window can be.
+// Whatever a stranger sends, a Standing is one that arithmetic can be done with, and a plain number
+// of seconds is never longer than a window can be.
 func FuzzRead(f *testing.F) {
 	f.Add("60", "7", "60", `"a";r=5;t=60`, "7", int64(madeAt))
 	f.Add("10, 10;w=60", "0", "1795321645.5", "limit=1, remaining=0, reset=9", "1.5", int64(0))

@@ -11,7 +11,7 @@ import (
 type stated struct {
 	headers.Fields
 	name  string // of the budget, if the server sends one
-	after int64  // nanoseconds from the response on until the budget is restored; 0: Reset says when
+	after int64  // nanoseconds until the budget is restored; 0: Reset says when
 }
 
 // canonical is how http.Header stores the fields that it spells otherwise, and spelled the reverse.
@@ -28,8 +28,8 @@ var (
 	}
 )
 
-// field returns the values of a response's field, as a response that was read from a connection has them, or as a handler
-// that answers in this process may have left them.
+// field returns the values of a response's field, as a response that was read from a connection has
+// them, or as a handler that answers in this process may have left them.
 func field(h http.Header) func(string) []string {
 	return func(name string) []string {
 		if stored, ok := canonical[name]; ok {
@@ -44,20 +44,22 @@ func field(h http.Header) func(string) []string {
 // read takes the fields from a response: the contract's, or else those of another dialect.
 func (t *Transport) read(response *http.Response) answer {
 	refused := response.StatusCode == http.StatusTooManyRequests
-	if age := response.Header["Age"]; len(age) > 0 && age[0] != "0" { // a cache repeats what was true once
+	// A cache repeats what was true once.
+	if age := response.Header["Age"]; len(age) > 0 && age[0] != "0" {
 		return answer{kind: unsaid, refused: refused}
 	}
 	get, seen := field(response.Header), t.dated.Load()
 	dates := response.Header[headers.Date]
-	again := seen != nil && !refused && len(dates) == 1 && dates[0] == seen.text // a third of the work, once a second
+	// Reading a Date is a third of the work, so it is done once a second.
+	again := seen != nil && !refused && len(dates) == 1 && dates[0] == seen.text
 	f, err := headers.Parse(func(name string) []string {
 		if again && name == headers.Date || !refused && name == headers.RetryAfter {
 			return nil
 		}
 		return get(name)
 	})
-	if err != nil && refused {
-		f, err = headers.Parse(func(name string) []string { // what is wrong may be the Retry-After alone
+	if err != nil && refused { // what is wrong may be the Retry-After alone
+		f, err = headers.Parse(func(name string) []string {
 			if name == headers.RetryAfter {
 				return nil
 			}
@@ -85,7 +87,8 @@ type dated struct {
 	unix int64
 }
 
-// readDialect takes from a response the fields that are not the contract's, or are not as the contract has them.
+// readDialect takes from a response the fields that are not the contract's, or are not as the
+// contract has them.
 func (t *Transport) readDialect(h http.Header, refused bool) answer {
 	says := answer{kind: unsaid, refused: refused}
 	var f headers.Fields
@@ -113,7 +116,8 @@ func (t *Transport) readDialect(h http.Header, refused bool) answer {
 	return says
 }
 
-// retryAfter reads how long a 429 asks to wait. A wait is believed up to the length of the longest window; none is a second.
+// retryAfter reads how long a 429 asks to wait. A wait is believed up to the length of the longest
+// window; none is a second.
 func retryAfter(h http.Header) (time.Duration, bool) {
 	wait, err := headers.ReadRetryAfter(func(name string) []string { return h[name] })
 	if err != nil || len(h[headers.RetryAfter]) == 0 || wait > time.Duration(longest)*time.Second {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// attempt sends a request once, within Options.AttemptTimeout: until its response's body has been read or closed.
+// attempt sends a request once, within Options.AttemptTimeout: until its response's body has been
+// read or closed.
 func (t *Transport) attempt(base http.RoundTripper, r *http.Request) (*http.Response, error) {
 	most := t.options.AttemptTimeout
 	if most <= 0 {
@@ -29,8 +30,8 @@ func (t *Transport) attempt(base http.RoundTripper, r *http.Request) (*http.Resp
 		over()
 		return nil, err
 	}
-	if response.StatusCode == http.StatusSwitchingProtocols { // its body is a connection, for as long as both sides like
-		timer.Stop()
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		timer.Stop() // the body is a connection, which lives as long as both sides like
 		return response, nil
 	}
 	response.Body = &timedBody{response.Body, ctx, late, over}
@@ -62,8 +63,8 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// An attemptError says that one attempt took longer than Options.AttemptTimeout. It matches context.DeadlineExceeded, as the
-// error of http.Client.Timeout does.
+// An attemptError says that one attempt took longer than Options.AttemptTimeout. It matches
+// context.DeadlineExceeded, as the error of http.Client.Timeout does.
 type attemptError struct {
 	request string
 	most    time.Duration

@@ -283,11 +283,11 @@ func (b *budget) unbound(s sent, binding stated, refused bool) {
 	b.newest = b.started
 }
 
-// told takes in what a response says. It returns the local time of its Reset; 0 if that is not credible, and then nothing
-// changes but the phase.
+// told takes in what a response says. It returns the local time of its Reset; 0 if that is not
+// credible, and then nothing changes but the phase.
 func (b *budget) told(s sent, f stated, refused bool) (until int64) {
 	date := f.Date
-	if f.Limit == 0 && f.after > 0 { // of a window whose limit is not told the most that was left is known
+	if f.Limit == 0 && f.after > 0 { // no limit is told: it is at least the most that was left
 		f.Limit = max(b.limit, f.Remaining, 1)
 	}
 	if date == 0 && f.RetryAfter > 0 {
@@ -338,8 +338,9 @@ func (b *budget) told(s sent, f stated, refused bool) (until int64) {
 	return max(b.restored(s.now), 1)
 }
 
-// ending returns the local time by which the Reset that a response tells has come at the latest. If the response tells the time
-// left, ending sets Reset, so that it is the same for all responses of one window: they differ by what was rounded.
+// ending returns the local time by which the Reset that a response tells has come at the latest. If
+// the response tells the time left, ending sets Reset, so that it is the same for all responses of
+// one window: they differ by what was rounded.
 func (b *budget) ending(f *stated, s sent, left int64) int64 {
 	if f.after == 0 {
 		return s.now + (left+1)*second

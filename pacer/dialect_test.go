@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A foreign server is somebody else's: it has limiters by path, each with one fixed window, and a dialect of its own.
+// A foreign server is somebody else's: it has limiters by path, each with one fixed window, and a
+// dialect of its own.
 type foreign struct {
 	limits  map[string]*foreignLimit // by the beginning of a path
 	latency time.Duration
@@ -89,7 +90,8 @@ func classic(prefix string, reset func(time.Time) string) func(http.Header, int6
 func secondsLeft(at time.Time) string { return fmt.Sprint(math.Ceil(time.Until(at).Seconds())) }
 func unixUp(at time.Time) string      { return unix(at.Add(time.Second - 1)) }
 
-// The servers that callers meet tell where a budget stands in many ways; whoever is paced by any of them is not refused.
+// The servers that callers meet tell where a budget stands in many ways; whoever is paced by any of
+// them is not refused.
 var foreignDialects = map[string]func(h http.Header, limit, left int64, reset time.Time){
 	"Unix seconds":        classic("X-RateLimit", unixUp),
 	"seconds left":        classic("X-RateLimit", secondsLeft),

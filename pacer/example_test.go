@@ -89,7 +89,8 @@ func run(p *pacer.Transport, url, token string, queue []string) (rest []string, 
 	return nil, time.Time{}
 }
 
-// http.Client.Timeout covers the wait for a budget too, so leave it 0. AttemptTimeout bounds each attempt, a context the whole call.
+// http.Client.Timeout covers the wait for a budget too, so leave it 0. AttemptTimeout bounds each
+// attempt, a context the whole call.
 func Example_timeout() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-RateLimit-Limit", "60")

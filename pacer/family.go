@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// A family is the lines of one host and credential whose requests no route covers. It begins with one line for all of them.
-// If the responses to a path describe another budget than the line has, that path gets a line of its own, so that two
-// limiters under one credential do not stall each other.
+// A family is the lines of one host and credential whose requests no route covers. It begins with
+// one line for all of them. If the responses to a path describe another budget than the line has,
+// that path gets a line of its own, so that two limiters under one credential do not stall each
+// other.
 //
-// Two responses are taken to describe different budgets if the server names them differently, if their limits differ, or if
-// their Resets lie farther apart than one window can explain. A path whose own responses change keeps its line: its limiter
-// has several windows, or was changed.
+// Two responses are taken to describe different budgets if the server names them differently, if
+// their limits differ, or if their Resets lie farther apart than one window can explain. A path
+// whose own responses change keeps its line: its limiter has several windows, or was changed.
 type family struct {
 	split atomic.Bool // whether there is more than one line
 
@@ -23,7 +24,8 @@ type family struct {
 	of    map[place]*line // of the paths that have been answered
 }
 
-// A place is where a request goes, as far as limiters tell requests apart: identifiers in the path are left out.
+// A place is where a request goes, as far as limiters tell requests apart: identifiers in the path
+// are left out.
 type place struct{ method, path string }
 
 const (
@@ -54,7 +56,8 @@ func placeOf(r *http.Request) place {
 	return place{r.Method, path}
 }
 
-// varies reports whether a segment of a path looks like an identifier: it is long, or has a digit and is no version (v1).
+// varies reports whether a segment of a path looks like an identifier: it is long, or has a digit
+// and is no version (v1).
 func varies(segment string) bool {
 	if len(segment) > 40 {
 		return true
@@ -97,8 +100,8 @@ func (f *family) idle(now int64) bool {
 	return true
 }
 
-// settle returns the line whose budget a response describes, and remembers it for the place that answered. l is the line that
-// the request waited in.
+// settle returns the line whose budget a response describes, and remembers it for the place that
+// answered. l is the line that the request waited in.
 func (f *family) settle(t *Transport, r *http.Request, l *line, says stated) *line {
 	now, at := t.now(), placeOf(r)
 	f.mu.RLock()
@@ -132,7 +135,8 @@ func (f *family) settle(t *Transport, r *http.Request, l *line, says stated) *li
 	return to
 }
 
-// named reports whether a line is of the budget that the server names so, or of none that it has named.
+// named reports whether a line is of the budget that the server names so, or of none that it has
+// named.
 func (f *family) named(l *line, name string) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -144,7 +148,8 @@ func (f *family) named(l *line, name string) bool {
 	return false
 }
 
-// match returns a line whose budget a response can describe, l first; nil if there is none. f.mu is held.
+// match returns a line whose budget a response can describe, l first; nil if there is none. f.mu is
+// held.
 func (f *family) match(l *line, says stated, now int64) *line {
 	var found *line
 	for i, other := range f.lines {
@@ -196,7 +201,8 @@ func (c *call) elsewhere() bool {
 	return f != nil && f.split.Load() && f.line(c.request) != c.line
 }
 
-// enter waits until the call may start, in whichever line its path belongs to by then. An error is a *WaitError or the context's.
+// enter waits until the call may start, in whichever line its path belongs to by then. An error is
+// a *WaitError or the context's.
 func (c *call) enter() (pass, error) {
 	for {
 		p, err := c.line.enter(c)
@@ -212,8 +218,8 @@ func (c *call) enter() (pass, error) {
 	}
 }
 
-// finish takes in what came back for a call that started. It returns the local time at which the budget that the answer describes
-// is restored, 0 if it says nothing that can be believed.
+// finish takes in what came back for a call that started. It returns the local time at which the
+// budget that the answer describes is restored, 0 if it says nothing that can be believed.
 func (c *call) finish(p pass, a answer) (until int64) {
 	l := c.line
 	if l.family == nil || a.kind != binding {

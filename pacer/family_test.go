@@ -16,7 +16,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// twoLimits is a server with a limit of a minute and one of an hour under one credential, of which no route tells.
+// twoLimits is a server with a limit of a minute and one of an hour under one credential, of which
+// no route tells.
 func twoLimits(minute, hour int64) *foreign {
 	say := foreignDialects["Unix seconds"]
 	return &foreign{latency: 10 * time.Millisecond, limits: map[string]*foreignLimit{
@@ -25,7 +26,8 @@ func twoLimits(minute, hour int64) *foreign {
 	}}
 }
 
-// A 429's own Reset says how long its call waits, whatever another limiter under the same credential says.
+// A 429's own Reset says how long its call waits, whatever another limiter under the same
+// credential says.
 func TestARefusalIsWaitedForAsItSaysItself(t *testing.T) {
 	for name, hour := range map[string]int64{"other limits": 50, "the same limits": 10} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +83,8 @@ func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
 	}
 }
 
-// Processes that share a view have learned the same: what one knows of a path's own budget holds for the others.
+// Processes that share a view have learned the same: what one knows of a path's own budget holds
+// for the others.
 func TestProcessesShareTheBudgetsOfPaths(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := twoLimits(10, 20)
@@ -124,7 +127,8 @@ func TestThoseWhoWaitInAnotherLimitersLineLeaveIt(t *testing.T) {
 	})
 }
 
-// Paths of one limiter share its budget, identifiers in them or not; so do those of a limiter with a moving Reset.
+// Paths of one limiter share its budget, identifiers in them or not; so do those of a limiter with
+// a moving Reset.
 func TestPathsOfOneLimiterStayTogether(t *testing.T) {
 	for name, say := range map[string]func(http.Header, int64, int64, time.Time){
 		"a fixed window":   foreignDialects["Unix seconds"],
@@ -158,7 +162,8 @@ func TestPathsOfOneLimiterStayTogether(t *testing.T) {
 	}
 }
 
-// A limiter with two windows tells of the one that binds; its path keeps one line, and a raised limit is no other limiter.
+// A limiter with two windows tells of the one that binds; its path keeps one line, and a raised
+// limit is no other limiter.
 func TestALimiterThatChangesKeepsItsLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}, {status: 200, header: fields("100", "40", "now+3600")},
@@ -175,7 +180,8 @@ func TestALimiterThatChangesKeepsItsLine(t *testing.T) {
 	})
 }
 
-// A limiter of several windows that are both known: the 429 of the minute does not wait for the hour.
+// A limiter of several windows that are both known: the 429 of the minute does not wait for the
+// hour.
 func TestTheMinutesRefusalDoesNotWaitForTheHour(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hour := fields("30000", "500", "now+3600")

@@ -352,8 +352,8 @@ func (t *Transport) ask(cost int64, w *window) ask {
 	return ask{cost, t.options.Threshold, t.ledger.process, w.declared}
 }
 
-// finish takes in what came back for a call that started. It returns the local time at which the budget that the answer describes
-// is restored, 0 if it says nothing that can be believed.
+// finish takes in what came back for a call that started. It returns the local time at which the
+// budget that the answer describes is restored, 0 if it says nothing that can be believed.
 func (l *line) finish(t *Transport, p pass, a answer) (until int64) {
 	bound := p.way.bound(a, t.now())
 	for i, w := range p.way.windows {
@@ -429,8 +429,9 @@ func (c *call) failure(why Reason, until, now int64, bound error) *WaitError {
 	return &WaitError{Host: c.line.host, Limiter: c.line.limiter, Reason: why, Wait: wait, Until: c.t.clock().Add(wait), Deadline: deadline, bound: bound}
 }
 
-// beforeDeadline returns a context that ends shortly before the call's deadline: once that has passed, http.Client.Timeout
-// replaces the error of the call by one of its own, which is no *WaitError.
+// beforeDeadline returns a context that ends shortly before the call's deadline: once that has
+// passed, http.Client.Timeout replaces the error of the call by one of its own, which is no
+// *WaitError.
 func (c *call) beforeDeadline() (context.Context, context.CancelFunc) {
 	deadline, ok := c.ctx.Deadline()
 	if !ok {
@@ -440,7 +441,8 @@ func (c *call) beforeDeadline() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(c.ctx, deadline.Add(-margin))
 }
 
-// gone is the error of a call whose context ended, or is about to, while it waited until a local time.
+// gone is the error of a call whose context ended, or is about to, while it waited until a local
+// time.
 func (c *call) gone(why Reason, until int64) error {
 	if err := c.ctx.Err(); err != nil && err != context.DeadlineExceeded {
 		return err

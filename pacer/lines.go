@@ -114,8 +114,8 @@ func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
 	return l
 }
 
-// uncoveredLine makes a line of requests that no route covers. place is empty, or the one whose budget is another than that of
-// the rest.
+// uncoveredLine makes a line of requests that no route covers. place is empty, or the one whose
+// budget is another than that of the rest.
 func (t *Transport) uncoveredLine(r *http.Request, place string) *line {
 	host := origin(r)
 	w := way{base: t.ways[0].base, windows: []*window{t.uncovered(r, host, place)}}
@@ -156,7 +156,8 @@ func (t *Transport) countsByAddress(r *http.Request, limiter *weir.Limiter) bool
 	return false
 }
 
-// uncovered makes the window of a line of requests that no route covers. Of a credential it keeps hashes alone.
+// uncovered makes the window of a line of requests that no route covers. Of a credential it keeps
+// hashes alone.
 func (t *Transport) uncovered(r *http.Request, host, place string) *window {
 	parts := []string{r.URL.Scheme, host, "", place}
 	var people []string

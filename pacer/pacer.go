@@ -1,27 +1,31 @@
-// Package pacer keeps the caller's side of the contract (section 8, pacing rules): its Transport sends a request only while
-// there is budget for it, so that callers are not refused, and need no retries of their own.
+// Package pacer keeps the caller's side of the contract (section 8, pacing rules): its Transport
+// sends a request only while there is budget for it, so that callers are not refused, and need no
+// retries of their own.
 //
 //	client := http.Client{Transport: pacer.New(nil)}
 //
-// That is all it takes. Budgets are learned from the fields of responses, and kept per limiter and credential, whichever
-// client or goroutine a request comes from. A call goes down these steps:
+// That is all it takes. Budgets are learned from the fields of responses, and kept per limiter and
+// credential, whichever client or goroutine a request comes from. A call goes down these steps:
 //
 //	request → line       line.go      which windows it is charged to (routes.go, caller.go): who waits with whom, in order
 //	line → window        budget.go    may it start: one pure file, no clock, no I/O; clock.go: when is Reset on this clock
 //	window → server      transport.go send; a 429 waits Retry-After and is sent again, its body too (replay.go)
 //	response → window    budget.go    what the fields say about it (answer.go reads them, family.go finds whose budget it is)
 //
-// Leave http.Client.Timeout 0: it covers the time that a call waits for its budget, and nothing here can extend it. A call whose
-// deadline is sooner than its budget is not sent, and its error, a *WaitError, says at once when to come back.
-// Options.AttemptTimeout bounds each attempt without the waits, and a context bounds a whole call.
+// Leave http.Client.Timeout 0: it covers the time that a call waits for its budget, and nothing
+// here can extend it. A call whose deadline is sooner than its budget is not sent, and its error, a
+// *WaitError, says at once when to come back. Options.AttemptTimeout bounds each attempt without
+// the waits, and a context bounds a whole call.
 //
-// The fields may be the contract's, those of the IETF's drafts, or those that other servers send (headers.Read).
+// The fields may be the contract's, those of the IETF's drafts, or those that other servers send
+// (headers.Read).
 //
-// Several processes of one machine share one view through a file (Shared, file.go). Where a machine has several addresses,
-// requests that are counted by address leave from the one with the most budget (egress.go).
+// Several processes of one machine share one view through a file (Shared, file.go). Where a machine
+// has several addresses, requests that are counted by address leave from the one with the most
+// budget (egress.go).
 //
-// A response without the fields, or with fields that cannot be true, is never waited for: without knowledge there is no
-// pacing, only the answer to a 429.
+// A response without the fields, or with fields that cannot be true, is never waited for: without
+// knowledge there is no pacing, only the answer to a 429.
 package pacer
 
 import (
@@ -37,20 +41,23 @@ type Options struct {
 	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
 
-	// Routes say which requests share a budget: those of one limiter, host and credential. nil means the contract's. Limits
-	// and lengths of windows need not be the server's: what responses say counts. But of a limiter with several windows it is
-	// by these that a response is known to describe one or the other; where they differ, it is guessed. Requests that no route
-	// covers share one budget for each host and credential, from the first response on that has the fields, until responses
-	// show that some of their paths have another limiter; those paths have a budget of their own then.
+	// Routes say which requests share a budget: those of one limiter, host and credential. nil
+	// means the contract's. Limits and lengths of windows need not be the server's: what responses
+	// say counts. But of a limiter with several windows it is by these that a response is known to
+	// describe one or the other; where they differ, it is guessed. Requests that no route covers
+	// share one budget for each host and credential, from the first response on that has the
+	// fields, until responses show that some of their paths have another limiter; those paths have
+	// a budget of their own then.
 	Routes *weir.Routes
 
 	// Source tells what the server will find in a request for a key source of Routes, such as "token"; ok is false where
 	// it will find nothing. nil means the function Source. "ip" is not asked for. It is called concurrently, for each request.
 	Source func(r *http.Request, source string) (value string, ok bool)
 
-	// Credentials are the fields of a request that say whose budget it spends: requests with different values of one of them
-	// share none. They count for requests that no route covers; for all others Routes and Source say what is counted by. nil
-	// means Authorization and X-Api-Key. Only hashes of the values are kept beyond this process.
+	// Credentials are the fields of a request that say whose budget it spends: requests with
+	// different values of one of them share none. They count for requests that no route covers; for
+	// all others Routes and Source say what is counted by. nil means Authorization and X-Api-Key.
+	// Only hashes of the values are kept beyond this process.
 	Credentials []string
 
 	// Threshold returns, for a window's limit, how many units are left at which callers begin to wait (D26): a call starts
@@ -62,9 +69,10 @@ type Options struct {
 	// longer wait is certain it is a *WaitError at once, else when so much time has passed. 0 means 10 minutes, NoWait never waits.
 	MaxWait time.Duration
 
-	// AttemptTimeout bounds each attempt: from the moment at which a request is sent until its response's body is read. The time
-	// that a call waits for its budget does not count, unlike with http.Client.Timeout, which covers the waits too. A call that
-	// was sent and took longer is not sent again; its error matches context.DeadlineExceeded. 0 means no bound.
+	// AttemptTimeout bounds each attempt: from the moment at which a request is sent until its
+	// response's body is read. The time that a call waits for its budget does not count, unlike
+	// with http.Client.Timeout, which covers the waits too. A call that was sent and took longer is
+	// not sent again; its error matches context.DeadlineExceeded. 0 means no bound.
 	AttemptTimeout time.Duration
 
 	// Retries bounds how often a call is sent again after a 429; then the 429 is returned as it came. 0 means 10, below 0 is

@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// http.Client.Timeout covers the wait, and nothing can extend it. The call ends at once with an error that says so, which nothing
-// on the way through http.Client replaces.
+// http.Client.Timeout covers the wait, and nothing can extend it. The call ends at once with an
+// error that says so, which nothing on the way through http.Client replaces.
 func TestAClientTimeoutThatIsTooShortForTheWaitIsToldAtOnce(t *testing.T) {
 	spentUp := map[string]string{"Date": "now", "X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "now+60"}
 	for name, replies := range map[string][]reply{
@@ -43,7 +43,8 @@ func TestAClientTimeoutThatIsTooShortForTheWaitIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// wantTimeout checks an error of http.Client: it is a *WaitError still, and a time-out by every way of asking.
+// wantTimeout checks an error of http.Client: it is a *WaitError still, and a time-out by every way
+// of asking.
 func wantTimeout(t *testing.T, err error, deadline, until time.Duration) {
 	t.Helper()
 	wait := asWait(t, err)
@@ -67,7 +68,8 @@ func wantTimeout(t *testing.T, err error, deadline, until time.Duration) {
 	}
 }
 
-// Where nobody could know that the wait would be too long, it ends before http.Client gives up and says only that it did.
+// Where nobody could know that the wait would be too long, it ends before http.Client gives up and
+// says only that it did.
 func TestAClientTimeoutDuringAWaitIsToldAsSuchToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		never := make(chan struct{})

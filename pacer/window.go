@@ -172,7 +172,8 @@ const (
 	nonbound                   // fields, of another window of the same limiter
 )
 
-// finish takes in what came back. It returns the local time of the Reset that the fields tell, 0 if they are not credible.
+// finish takes in what came back. It returns the local time of the Reset that the fields tell, 0 if
+// they are not credible.
 func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +194,8 @@ func (w *window) finishShared(g *ledger, s sent, a answer) (until int64) {
 	return until
 }
 
-// hear takes in an answer to a request that was started in another window. It returns what finish does.
+// hear takes in an answer to a request that was started in another window. It returns what finish
+// does.
 func (w *window) hear(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

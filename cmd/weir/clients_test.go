@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// clientPrograms are the clients of docs/other-clients.md, by heading, each with the programs that run its blocks. A program
-// is in testdata/clients: the block of the page takes the place of the line SNIPPET, and the program sends 75 requests.
+// clientPrograms are the clients of docs/other-clients.md, by heading, each with the programs that
+// run its blocks. A program is in testdata/clients: the block of the page takes the place of the
+// line SNIPPET, and the program sends 75 requests.
 var clientPrograms = map[string][]clientProgram{
 	"urllib3":     {{file: "python.py", run: []string{"python3"}}},
 	"got":         {{file: "got.mjs", run: []string{"node"}}},
@@ -36,7 +37,7 @@ var clientPrograms = map[string][]clientProgram{
 type clientProgram struct {
 	file            string
 	run             []string
-	repeatsFailures bool // whether the page says that it sends again what failed after it was processed
+	repeatsFailures bool // whether the page says that it repeats what failed after it was processed
 }
 
 // name is what the limiter of a program is called.
@@ -48,12 +49,13 @@ func (p clientProgram) name() string {
 const (
 	clientRequests = 75
 	clientLimit    = 10
-	failsWith500   = 50 // the request that the backend answers with 500 the first time, after it has processed it
-	failsUnsaid    = 51 // the request that it does not answer the first time, likewise
+	// Requests that the backend processes, and the first time answers with 500, or not at all.
+	failsWith500 = 50
+	failsUnsaid  = 51
 )
 
-// Each block of the page does what the page says of it: with the real client and the real server nothing is lost, and nothing that
-// was processed is sent again.
+// Each block of the page does what the page says of it: with the real client and the real server
+// nothing is lost, and nothing that was processed is sent again.
 func TestOtherClientsLoseNothing(t *testing.T) {
 	blocks := clientBlocks(t)
 	backend := &clientBackend{processed: map[string]map[int]int{}}
@@ -75,7 +77,7 @@ func TestOtherClientsLoseNothing(t *testing.T) {
 	said := make(map[string]string)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for heading, programs := range clientPrograms { // all at once: most of the time each waits for its budget
+	for heading, programs := range clientPrograms { // all at once, for each mostly waits
 		if len(blocks[heading]) != len(programs) {
 			t.Fatalf("docs/other-clients.md has %d blocks under %q, and %d programs run them", len(blocks[heading]), heading, len(programs))
 		}
@@ -130,7 +132,8 @@ func clientBlocks(t *testing.T) map[string][]string {
 	return all
 }
 
-// clientPackages returns a folder with the packages of the JavaScript clients, at the versions of package-lock.json.
+// clientPackages returns a folder with the packages of the JavaScript clients, at the versions of
+// package-lock.json.
 func clientPackages(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -147,7 +150,8 @@ func clientPackages(t *testing.T) string {
 	return dir
 }
 
-// write makes a program whole with a block of the page, in a folder with the clients' packages, and returns its path.
+// write makes a program whole with a block of the page, in a folder with the clients' packages, and
+// returns its path.
 func (p clientProgram) write(t *testing.T, dir, block string) string {
 	t.Helper()
 	path := filepath.Join(dir, filepath.FromSlash(p.file))
@@ -212,8 +216,8 @@ func (b *clientBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// check wants every request of a program processed once; one that failed may have been processed twice where the page says so,
-// and then was.
+// check wants every request of a program processed once; one that failed may have been processed
+// twice where the page says so, and then was.
 func (b *clientBackend) check(t *testing.T, p clientProgram, said string) {
 	t.Helper()
 	b.mu.Lock()
