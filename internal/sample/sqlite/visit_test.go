@@ -146,7 +146,7 @@ func TestWhatIsNotStoredIsNotCharged(t *testing.T) {
 // Whoever keeps to a share keeps to as many pages: a row is charged at least what it takes, and not
 // much more.
 func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
-	const rows = 200
+	const rows = 100
 	id := func(kind string, i int) string { return fmt.Sprintf("%s_%08x%018x", kind, rand.Uint32(), i) } // as long as real ones
 	for kind, store := range map[string]func(d *DB, s Session, i int, text string) error{
 		"message": func(d *DB, s Session, i int, text string) error {
@@ -171,7 +171,11 @@ func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
 			return d.StartSession(t.Context(), Session{ID: id("ses", i), Workspace: "demo", Created: noon, Expires: noon, Origin: o}, id("cnv", i))
 		},
 	} {
-		for _, length := range []int{1, 400, 860, 940, 4000} {
+		lengths := []int{1, 400, 860, 4000}
+		if kind == "conversation" || kind == "session" {
+			lengths = lengths[:1] // their rows are all alike
+		}
+		for _, length := range lengths {
 			d, _ := visited(t, Options{})
 			var all []Session
 			for range 10 {
@@ -188,7 +192,7 @@ func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
 				}
 			}
 			charged2, used2 := account()
-			if charged, used := charged2-charged, used2-used; charged < used || charged > 6*used {
+			if charged, used := charged2-charged, used2-used; charged < used || charged > 6*used+4*pageSize {
 				t.Errorf("%d rows of kind %s with %d bytes are charged %d and take %d", rows, kind, length, charged, used)
 			}
 			d.Close()
@@ -243,5 +247,27 @@ func TestAnOlderDatabasesRowsAreCharged(t *testing.T) {
 	}
 	if b := wantBalance(t, d); b.workspaces != 0 {
 		t.Errorf("when everything has gone the accounts are %+v", b)
+	}
+}
+
+// BenchmarkAMessageWithItsAnswer stores two messages and their events, in one transaction.
+func BenchmarkAMessageWithItsAnswer(b *testing.B) {
+	d, err := Open(b.Context(), filepath.Join(b.TempDir(), "rows.db"), Options{MaxBytes: 1 << 40})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	s := Session{ID: "ses_1", Workspace: "demo", Created: noon, Expires: noon, Origin: origin(1, 2)}
+	_, err = d.AddFirstWorkspace(b.Context(), "demo", noon)
+	if err = errors.Join(err, d.StartSession(b.Context(), s, "cnv_1")); err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; b.Loop(); i++ {
+		_, err := d.AddMessages(b.Context(), s.ID, "",
+			Message{ID: fmt.Sprint("msg_", i), Author: Visitor, Text: "When are you open?", Created: noon},
+			Message{ID: fmt.Sprint("ans_", i), Author: Assistant, Text: "From nine to five.", Created: noon})
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }
