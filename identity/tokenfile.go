@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -114,7 +115,7 @@ func (f *TokenFile) refresh() error {
 }
 
 func readTokens(path string) ([]byte, os.FileInfo, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // so that a pipe is not waited for
 	if err != nil {
 		return nil, nil, fmt.Errorf("read tokens: %w", err)
 	}
@@ -122,6 +123,9 @@ func readTokens(path string) ([]byte, os.FileInfo, error) {
 	info, err := file.Stat() // before reading: what is written meanwhile shows as a change
 	if err != nil {
 		return nil, nil, fmt.Errorf("read tokens: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("read tokens: %s is no regular file, and only such a one can be read again when it changes", path)
 	}
 	if info.Size() > maxTokenFile {
 		return nil, nil, fmt.Errorf("read tokens: %s has %d bytes: at most %d are read", path, info.Size(), maxTokenFile)

@@ -45,10 +45,15 @@ func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
 	return admin.OpenTokens(dir, admin.TokensOptions{Audit: audit}), nil
 }
 
-// noDataDir says that there is no directory; nil where there is.
+// noDataDir returns an error if dir is missing or no directory.
 func noDataDir(dir string) error {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return no(fmt.Errorf("there is no data directory %q", dir), "say with --data DIR where 'weir serve' keeps its data")
+	const hint = "say with --data DIR where 'weir serve' keeps its data"
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return no(fmt.Errorf("there is no data directory %q", dir), hint)
+	}
+	if err == nil && !info.IsDir() {
+		return no(fmt.Errorf("%q is no directory", dir), hint)
 	}
 	return nil
 }

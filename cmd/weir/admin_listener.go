@@ -132,8 +132,8 @@ func openAdmin(ctx context.Context, f *serveFlags, given net.Listener, log *slog
 	if given == nil {
 		by = "--admin"
 		if a.listener, err = listenAdmin(ctx, f); err != nil {
-			return nil, no(fmt.Errorf("listen on --admin %q: %w", f.admin.at, err),
-				"is another server running? --admin 127.0.0.1:0 takes any free port, --admin '' does without")
+			return nil, no(fmt.Errorf("listen on --admin %q: %w", f.admin.at, cause(err)),
+				listenHint(err, "--admin 127.0.0.1:0 takes any free port, --admin '' does without"))
 		}
 	}
 	if err := f.occupy(ctx, a.listener, by); err != nil {

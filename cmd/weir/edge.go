@@ -129,7 +129,7 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	if e.gateway, err = gateway.New(o); err != nil {
 		var bad *gateway.CertificateError
 		if errors.As(err, &bad) {
-			return no(err, "--tls-cert and --tls-key want PEM files that belong together")
+			return no(err, fileHint(bad.Err, "--tls-cert and --tls-key want PEM files that belong together"))
 		}
 		return misused("see 'weir serve --help'", "%w", err)
 	}

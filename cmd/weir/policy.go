@@ -72,6 +72,11 @@ func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 	return d, err
 }
 
+// emptyName is the failure of a policy file without a name.
+func emptyName(cmd *cobra.Command) error {
+	return misused("usage: "+cmd.UseLine(), "%s: FILE is empty", cmd.CommandPath())
+}
+
 // printProblems prints what is wrong with a policy, each at its file and line, and returns the failure to end with. An
 // error that is about something else is returned as it is.
 func printProblems(w io.Writer, err error) error {

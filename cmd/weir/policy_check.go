@@ -23,6 +23,9 @@ FILE may be - for standard input. Exit status 1: the policy is invalid.`,
   weir policy check my-policy.yaml --json`,
 		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return emptyName(cmd)
+			}
 			file, err := readPolicy(cmd.InOrStdin(), args[0])
 			if machine {
 				return printVerdict(cmd, file, err)

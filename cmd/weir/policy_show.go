@@ -37,7 +37,9 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 			}
 			name := ""
 			if len(args) > 0 {
-				name = args[0]
+				if name = args[0]; name == "" {
+					return emptyName(cmd)
+				}
 			}
 			file, err := readPolicy(cmd.InOrStdin(), name)
 			if err != nil {

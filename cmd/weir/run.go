@@ -114,11 +114,46 @@ func newRoot(env environment) *cobra.Command {
 		for _, name := range env.strangers(root) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: variable %s stands for no flag\n", name)
 		}
+		if err := emptyFile(cmd); err != nil {
+			return err
+		}
 		return env.apply(cmd)
 	}
 	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(env), newSimulate(), newVerify(env), newVersion())
+	root.SetHelpCommand(newHelp(root))
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {
+		completion.Args, completion.RunE = cobra.ArbitraryArgs, group
+	}
 	document(root)
 	return root
+}
+
+// newHelp is cobra's help command, but for a command that does not exist.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return group(cmd, rest)
+			}
+			return cmd.Help()
+		},
+	}
+}
+
+// emptyFile refuses a flag that names a file and was given no name, as by a shell variable that is not set. To take that for a flag
+// that was left out could mean to check no credentials.
+func emptyFile(cmd *cobra.Command) (bad error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, file := f.Annotations[cobra.BashCompFilenameExt]; file && f.Value.String() == "" && f.Value.Type() == "string" && bad == nil {
+			bad = misused("leave --"+f.Name+" out to do without one", "--%s \"\": want the name of a file", f.Name)
+		}
+	})
+	return bad
 }
 
 // group is what a command does that only holds others: help, unless it was asked for something it does not hold.
@@ -139,7 +174,11 @@ func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		hint := fmt.Sprintf("usage: %s", cmd.UseLine())
 		if len(args) < len(names) {
-			return misused(hint, "%s: %s is missing", cmd.CommandPath(), strings.Join(names[len(args):], " and "))
+			is := "is"
+			if len(names)-len(args) > 1 {
+				is = "are"
+			}
+			return misused(hint, "%s: %s %s missing", cmd.CommandPath(), strings.Join(names[len(args):], " and "), is)
 		}
 		if len(args) > len(names) {
 			switch args[len(names)] {

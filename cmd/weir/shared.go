@@ -27,7 +27,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	if f.keySecret != "" {
 		secret, err := readSecret(f.keySecret)
 		if err != nil {
-			return nil, no(fmt.Errorf("read the secret of --key-secret: %w", err), "all nodes have the same file, such as one made by: openssl rand -hex 32")
+			return nil, no(fmt.Errorf("read the secret of --key-secret: %w", err), fileHint(err, "all nodes have the same file, such as one made by: openssl rand -hex 32"))
 		}
 		at.Secret = secret
 	}

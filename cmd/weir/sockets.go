@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/coreos/go-systemd/v22/activation"
 )
@@ -51,13 +52,31 @@ func openSockets(address string) (*sockets, error) {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		hint := "is another server running? --listen :0 takes any free port"
-		if errors.Is(err, os.ErrPermission) {
-			hint = "ports below 1024 are for privileged users; --listen :8080 is for everybody"
-		}
-		return nil, no(fmt.Errorf("listen on %q: %w", address, err), hint)
+		return nil, no(fmt.Errorf("listen on %q: %w", address, cause(err)), listenHint(err, "--listen :0 takes any free port"))
 	}
 	return &sockets{public: frugal{listener}}, nil
+}
+
+// cause returns what went wrong on the network, without the address, which the caller names.
+func cause(err error) error {
+	var at *net.OpError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// listenHint returns what to do about an address that cannot be listened on. free says how to get a port that is free.
+func listenHint(err error, free string) string {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return "ports below 1024 are for privileged users; --listen :8080 is for everybody"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "this machine has no such address; without a host, as in :8080, all that it has are listened on"
+	case errors.As(err, new(*net.DNSError)):
+		return "is the name right? without a host, as in :8080, all addresses of this machine are listened on"
+	}
+	return "is another server running? " + free
 }
 
 // heldSockets finds out by their names what the files of sockets are for. It closes them; the sockets live on in what it returns.

@@ -52,7 +52,9 @@ func openTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
 
 // openOldTokens is openTokens for a directory that must be there already.
 func openOldTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, noDataDir(dir)
+	} else if errors.Is(err, fs.ErrNotExist) {
 		return nil, no(fmt.Errorf("there is no data directory %q", dir), "say with --data DIR where 'weir serve' keeps its data; 'weir token create' makes one too")
 	}
 	return openTokens(ctx, dir)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
@@ -82,6 +84,17 @@ func (e *edge) openUpstream(ctx context.Context, f *serveFlags, log *slog.Logger
 // unverified is what start-up says of credentials that cannot be told apart.
 const unverified = "not verified: requests are counted by IP address and passed on; %s"
 
+// fileHint returns the hint for a file that could not be read; otherwise is for one that was, and is not as it should be.
+func fileHint(err error, otherwise string) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "name a file that is there; a name without a slash at its beginning is looked for in the directory of the command"
+	case errors.Is(err, fs.ErrPermission):
+		return "let the user that runs this command read the file"
+	}
+	return otherwise
+}
+
 // refusing is what start-up says of the others.
 const refusing = "; without one, a request that a limiter counts by it is counted by IP address and answered 401"
 
@@ -95,7 +108,7 @@ func (e *edge) openSessions(ctx context.Context, f *serveFlags, log *slog.Logger
 	for _, path := range f.jwtKeys {
 		key, err := identity.LoadKey(path)
 		if err != nil {
-			return no(fmt.Errorf("read the key of --jwt-key %q: %w", path, err), "it holds either a secret of 32 bytes or more, or a public key in PEM")
+			return no(fmt.Errorf("read the key of --jwt-key %q: %w", path, err), fileHint(err, "it holds either a secret of 32 bytes or more, or a public key in PEM"))
 		}
 		o.Keys = append(o.Keys, key)
 		by = append(by, filepath.Base(path))
@@ -132,7 +145,8 @@ func (e *edge) openTokens(ctx context.Context, f *serveFlags, log *slog.Logger, 
 			log.Error("the changed token file cannot be read, its last good tokens stay in force", "file", f.tokenFile, "error", err)
 		})
 		if err != nil {
-			return no(fmt.Errorf("read the tokens of --token-file %q: %w", f.tokenFile, err), "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace")
+			return no(fmt.Errorf("read the tokens of --token-file %q: %w", f.tokenFile, err),
+				fileHint(err, "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace"))
 		}
 		who.Tokens = tokens
 		e.tokensLine = fmt.Sprintf("verified by %s, %s", filepath.Base(f.tokenFile), count(tokens.Len(), "token")) + refusing

@@ -40,7 +40,7 @@ func (s *size) Set(value string) error {
 		*s = size(int64(n) * unit.bytes)
 		return nil
 	}
-	return errors.New("want a whole number of B, KiB, MiB or GiB, more than zero, such as 256MiB")
+	return errors.New("want a whole number of B, KiB, MiB or GiB, more than zero and with its unit, such as 256MiB")
 }
 
 func (s *size) String() string {
