@@ -39,13 +39,15 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 	return Counted
 }
 
-// mustGiveFirst reports whether the store must be given units before it is asked to charge these windows: they were counted here, and
-// callers were told when that window ends. A take that came first would open a window that ends later.
+// mustGiveFirst reports whether the store must be given units before it is asked to charge these
+// windows: they were counted here, and callers were told when that window ends. A take that came
+// first would open a window that ends later.
 func (d *Decider) mustGiveFirst(t *ticket) bool {
 	return d.outage.astir.Load() && d.options.Fallback != nil && t.failureMode() != FailDeny && d.outage.owesWindow(t.charges[:t.n])
 }
 
-// giveFirst decides without the store, and pings it unless another request does: its answer starts the giving.
+// giveFirst decides without the store, and pings it unless another request does: its answer starts
+// the giving.
 func (d *Decider) giveFirst(ctx context.Context, t *ticket) Outcome {
 	d.outage.local.Add(1)
 	outcome := d.failover(ctx, t)
@@ -110,7 +112,8 @@ func (d *Decider) learn(turn turn, remembered bool, err error) {
 	}
 }
 
-// failover decides without the store. A request under several limiters follows the strictest of them.
+// failover decides without the store. A request under several limiters follows the strictest of
+// them.
 func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
 	mode := t.failureMode()
 	if d.options.Fallback == nil || mode == FailDeny || !d.countHere(ctx, t) {
@@ -123,8 +126,8 @@ func (d *Decider) failover(ctx context.Context, t *ticket) Outcome {
 	return CountedLocally
 }
 
-// countHere asks the fallback, and reports whether it has answered. It starts from what the store had counted when that last
-// answered, and the store is owed what it admits.
+// countHere asks the fallback, and reports whether it has answered. It starts from what the store
+// had counted when that last answered, and the store is owed what it admits.
 func (d *Decider) countHere(ctx context.Context, t *ticket) bool {
 	charges := t.charges[:t.n]
 	if d.shared != nil && d.raiser != nil {

@@ -124,7 +124,8 @@ func (o *outage) owes() bool {
 	return o.giving || o.owed.count() > 0
 }
 
-// owesWindow reports whether the store is owed units of one of these windows, or is just being given some.
+// owesWindow reports whether the store is owed units of one of these windows, or is just being
+// given some.
 func (o *outage) owesWindow(charges []Charge) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,7 +140,8 @@ func (o *outage) owesWindow(charges []Charge) bool {
 	return false
 }
 
-// pass lets requests ask the store though it is owed units of their windows, until it was given all.
+// pass lets requests ask the store though it is owed units of their windows, until it was given
+// all.
 func (o *outage) pass() {
 	o.mu.Lock()
 	o.passing = true

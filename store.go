@@ -8,11 +8,12 @@ import (
 
 // A Store keeps the counts of all windows. Implementations must pass storetest.Run and be safe for concurrent use.
 type Store interface {
-	// Take charges every window or none, in one step and one round trip, and fills receipt in. It judges all charges at
-	// one instant of its own clock. The keys of the charges are distinct. Charges and receipt belong to the caller and
-	// must not be used after Take returns. Take returns promptly once ctx is done; an error means that the outcome is
-	// unknown (the units may or may not have been spent) and that receipt holds nothing. After ctx's deadline a take spends
-	// nothing any more: whoever asked has gone on without it.
+	// Take charges every window or none, in one step and one round trip, and fills receipt in. It
+	// judges all charges at one instant of its own clock. The keys of the charges are distinct.
+	// Charges and receipt belong to the caller and must not be used after Take returns. Take
+	// returns promptly once ctx is done; an error means that the outcome is unknown (the units may
+	// or may not have been spent) and that receipt holds nothing. After ctx's deadline a take
+	// spends nothing any more: whoever asked has gone on without it.
 	Take(ctx context.Context, charges []Charge, receipt *Receipt) error
 }
 

@@ -91,8 +91,8 @@ func TestTheRuleIsTheExamples(t *testing.T) {
 	}
 }
 
-// Trap 57: whatever a right is taken from the user while it counts, the node says that it counts no longer, why, and goes on by
-// itself when the right is back.
+// Trap 57: whatever a right is taken from the user while it counts, the node says that it counts no
+// longer, why, and goes on by itself when the right is back.
 func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
 	for _, right := range []string{"evalsha", "incrby"} {
 		t.Run(right, func(t *testing.T) {

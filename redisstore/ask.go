@@ -95,8 +95,8 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 // pings is how many windows Ping counts in on a cluster: each of up to 40 masters with slots in even parts has one.
 const pings = 128
 
-// Ping implements weir.Shared: it counts units that nobody asks for, in windows of a second, exactly as takes would. On a cluster these are
-// spread over its machines, and all must answer.
+// Ping implements weir.Shared: it counts units that nobody asks for, in windows of a second,
+// exactly as takes would. On a cluster these are spread over its machines, and all must answer.
 func (s *Store) Ping(ctx context.Context) error {
 	l := s.link.Load()
 	if l == nil {

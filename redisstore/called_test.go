@@ -18,7 +18,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// speaker starts a server that says a text at once, or for each line that it is sent, and returns its address.
+// speaker starts a server that says a text at once, or for each line that it is sent, and returns
+// its address.
 func speaker(t *testing.T, atOnce, eachLine string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,8 +49,9 @@ func speaker(t *testing.T, atOnce, eachLine string) string {
 	return l.Addr().String()
 }
 
-// A server that is no Redis, or speaks otherwise than the URL says, is called what it is at the start, and is an error: to wait
-// does not make it one. A server that only may be such a one is none.
+// A server that is no Redis, or speaks otherwise than the URL says, is called what it is at the
+// start, and is an error: to wait does not make it one. A server that only may be such a one is
+// none.
 func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
@@ -90,7 +92,8 @@ func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
 	}
 }
 
-// Something else that takes the place of a Redis is called what it is in the log, harms nobody, and is left when Redis is back.
+// Something else that takes the place of a Redis is called what it is in the log, harms nobody, and
+// is left when Redis is back.
 func TestGarbageOnTheWireIsCalledWhatItIs(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -132,7 +135,8 @@ func TestAReplicaIsCalledOne(t *testing.T) {
 	})
 }
 
-// A server that lost its counters is said to, with the reason, once by each process, and counted; one that kept them is not.
+// A server that lost its counters is said to, with the reason, once by each process, and counted;
+// one that kept them is not.
 func TestCountersThatAreLostAreCalledSo(t *testing.T) {
 	const flushed, restarted = "its keys were deleted, as by FLUSHALL, or evicted", "it was started without its data, or another server has taken its place"
 	cluster := func(t *testing.T) (*redistest.Server, redisstore.Options) {

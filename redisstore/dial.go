@@ -54,8 +54,8 @@ func notTLS(address string, err error) error {
 	return fmt.Errorf("speak TLS with %s: %w", address, err)
 }
 
-// greet asks whether a Redis answers. The client takes whatever it reads for answers to its questions, and an answer too many
-// ends the process.
+// greet asks whether a Redis answers. The client takes whatever it reads for answers to its
+// questions, and an answer too many ends the process.
 func greet(ctx context.Context, c net.Conn, address string, secured bool) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := c.SetDeadline(deadline); err != nil {
@@ -84,7 +84,8 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 	return fmt.Errorf("greet %s: %w", address, err)
 }
 
-// firstLine reads up to the end of a line, and of what is no line the first bytes. Nothing follows the answer to one command.
+// firstLine reads up to the end of a line, and of what is no line the first bytes. Nothing follows
+// the answer to one command.
 func firstLine(c net.Conn) ([]byte, error) {
 	const most = 512 // of an error
 	line := make([]byte, 0, most)
@@ -107,8 +108,9 @@ func firstLine(c net.Conn) ([]byte, error) {
 	return line, nil
 }
 
-// A patient connection lets whoever is about to ask go first, so that more is sent at once: under load a packet each costs both
-// sides more than the decision. It waits for nobody: if nothing else runs it writes at once.
+// A patient connection lets whoever is about to ask go first, so that more is sent at once: under
+// load a packet each costs both sides more than the decision. It waits for nobody: if nothing else
+// runs it writes at once.
 type patient struct{ net.Conn }
 
 func (p patient) Write(b []byte) (int, error) {

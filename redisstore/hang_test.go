@@ -33,8 +33,9 @@ func (w *witness) ask() weir.Decision {
 	return d
 }
 
-// Trap 56: a server hangs for 12 s of windows of 20 s and goes on. Whatever a caller was told of its window's end before and
-// meanwhile holds: nobody is told a later one, and then the whole limit is there.
+// Trap 56: a server hangs for 12 s of windows of 20 s and goes on. Whatever a caller was told of
+// its window's end before and meanwhile holds: nobody is told a later one, and then the whole limit
+// is there.
 func TestAHangMovesNoResetThatWasTold(t *testing.T) {
 	t.Parallel()
 	const limit, per, hang = 500, 20 * time.Second, 12 * time.Second

@@ -12,8 +12,9 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// Trap 56: a server that was stopped runs what it was sent meanwhile when it goes on. A take that its caller gave up before that
-// spends nothing then, and opens no window: the window would end later than the caller was told.
+// Trap 56: a server that was stopped runs what it was sent meanwhile when it goes on. A take that
+// its caller gave up before that spends nothing then, and opens no window: the window would end
+// later than the caller was told.
 func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -64,8 +65,8 @@ func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
 	}
 }
 
-// A take that is answered in time counts, however wrong this process is about the server's clock: the take is asked again with
-// what the answer told of the clock.
+// A take that is answered in time counts, however wrong this process is about the server's clock:
+// the take is asked again with what the answer told of the clock.
 func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
 	server, clock := redistest.StartWithClock(t)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}}) // its own clock is another
@@ -91,8 +92,9 @@ func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
 	}
 }
 
-// What was counted elsewhere opens no window that ends later than callers were told there. Of two windows that were both counted
-// elsewhere the earlier reset holds, whichever arrives first; a window that a take has opened here keeps its own.
+// What was counted elsewhere opens no window that ends later than callers were told there. Of two
+// windows that were both counted elsewhere the earlier reset holds, whichever arrives first; a
+// window that a take has opened here keeps its own.
 func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -153,7 +155,8 @@ func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
 	}
 }
 
-// Milliseconds are told modulo 48 days. Where that begins anew, takes in time count and late ones do not, as at any other time.
+// Milliseconds are told modulo 48 days. Where that begins anew, takes in time count and late ones
+// do not, as at any other time.
 func TestTheMillisecondsBeginAnew(t *testing.T) {
 	const modulus = 1000 * (1<<22 - 1) * int64(time.Millisecond)
 	for _, before := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond, 2 * time.Second, 10 * time.Second} {

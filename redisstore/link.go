@@ -338,7 +338,8 @@ func (s *Store) warnOfSlots() {
 	}
 }
 
-// look looks at what may change: the clock, the rights, whether the counters are there, and the secret.
+// look looks at what may change: the clock, the rights, whether the counters are there, and the
+// secret.
 func (s *Store) look(ctx context.Context, client rueidis.Client) error {
 	for _, step := range []func(context.Context, rueidis.Client) error{s.readClock, s.tryTake, s.lookForLoss, s.agree} {
 		if err := step(ctx, client); err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A losses watches whether the server still has what it had. A server that was emptied answers like any other, and nothing else
-// tells that its windows have begun anew. It keeps a marker there, and on a cluster one for each of many slots; whoever finds a
-// marker missing writes another one, so every process sees the change. Only the keeper uses it, but for count.
+// A losses watches whether the server still has what it had. A server that was emptied answers like
+// any other, and nothing else tells that its windows have begun anew. It keeps a marker there, and
+// on a cluster one for each of many slots; whoever finds a marker missing writes another one, so
+// every process sees the change. Only the keeper uses it, but for count.
 type losses struct {
 	count   atomic.Int64
 	markers map[string]string // by key, as they were seen last
@@ -20,7 +21,8 @@ type losses struct {
 
 const markerName = ":marker" // behind the prefix
 
-// lookForLoss compares the markers with those that were seen last, and says so if counters are gone.
+// lookForLoss compares the markers with those that were seen last, and says so if counters are
+// gone.
 func (s *Store) lookForLoss(ctx context.Context, client rueidis.Client) error {
 	names, run := []string{s.prefix + markerName}, ""
 	if client.Mode() == rueidis.ClientModeCluster {

@@ -78,7 +78,8 @@ var (
 	// ErrServer is wrapped where the server cannot do what is needed: it is too old, or it is no cluster and has several
 	// addresses.
 	ErrServer = errors.New("this server cannot keep the counters")
-	// ErrReplica is wrapped by the errors of a store whose server is a read-only replica. It counts once it is a master.
+	// ErrReplica is wrapped by the errors of a store whose server is a read-only replica. It counts
+	// once it is a master.
 	ErrReplica = errors.New("it is a read-only replica, and only its master counts")
 	// ErrClosed is what Take returns after Close.
 	ErrClosed = errors.New("the store is closed")

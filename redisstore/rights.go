@@ -39,7 +39,8 @@ func (e *RightsError) Error() string {
 // Is makes it an ErrDenied.
 func (e *RightsError) Is(target error) bool { return target == ErrDenied }
 
-// Rule returns the rules of ACL SETUSER that give a user every right that is needed under a prefix; empty means "weir".
+// Rule returns the rules of ACL SETUSER that give a user every right that is needed under a prefix;
+// empty means "weir".
 func Rule(prefix string) string {
 	if prefix == "" {
 		prefix = "weir"
@@ -53,8 +54,9 @@ func Rule(prefix string) string {
 	return b.String()
 }
 
-// rights are the commands that are needed, by a node or by its scripts, each with arguments that do no harm behind a key that is
-// nobody's. The last four of Rule can be done without: a client of one server does.
+// rights are the commands that are needed, by a node or by its scripts, each with arguments that do
+// no harm behind a key that is nobody's. The last four of Rule can be done without: a client of one
+// server does.
 var rights = []struct {
 	command string
 	keyless bool
@@ -80,7 +82,8 @@ var rights = []struct {
 	{"info", true, nil, []string{"server"}},
 }
 
-// lacking finds out which rights are missing, by trying each. It returns err if none is, as where the server says otherwise.
+// lacking finds out which rights are missing, by trying each. It returns err if none is, as where
+// the server says otherwise.
 func (s *Store) lacking(ctx context.Context, client rueidis.Client, err error) error {
 	e := &RightsError{User: s.options.Username, Prefix: s.prefix}
 	for _, r := range rights {
@@ -104,8 +107,8 @@ func (s *Store) lacking(ctx context.Context, client rueidis.Client, err error) e
 	return e
 }
 
-// tryAll runs every script in both ways in which it is run: known to the server, and sent whole. So whatever a request needs later
-// is allowed, or a start fails.
+// tryAll runs every script in both ways in which it is run: known to the server, and sent whole. So
+// whatever a request needs later is allowed, or a start fails.
 func (s *Store) tryAll(ctx context.Context, client rueidis.Client) error {
 	l := newLink(client, nil, false)
 	names := []string{s.prefix + ":{trial}1", s.prefix + ":{trial}2"}

@@ -28,14 +28,16 @@ const (
 	lateMod   = 1000 * resetMod // of the millisecond from which a take is too late
 )
 
-// mostLate is how often a take is asked at most because the server found it too late though its caller still waits. Twice is
-// enough for a clock that was set; a clock that is set all the time is an error.
+// mostLate is how often a take is asked at most because the server found it too late though its
+// caller still waits. Twice is enough for a clock that was set; a clock that is set all the time is
+// an error.
 const mostLate = 16
 
 // Take implements weir.Store: one script, one round trip, on the server's clock. A take whose window is known to be spent is
 // refused from memory (Receipt.Remembered), without asking; the server is asked about it once a second at most.
 //
-// The server voids a take that it runs after ctx's deadline, or after Options.Timeout if ctx has none: it spends nothing.
+// The server voids a take that it runs after ctx's deadline, or after Options.Timeout if ctx has
+// none: it spends nothing.
 func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	l := s.link.Load()
 	if l == nil {
@@ -64,8 +66,9 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	return nil
 }
 
-// ask asks the server for a take. A take that the server finds too late has spent nothing, so it is asked again if its caller
-// still waits: then this process was wrong about the server's clock, and the answer has corrected that.
+// ask asks the server for a take. A take that the server finds too late has spent nothing, so it is
+// asked again if its caller still waits: then this process was wrong about the server's clock, and
+// the answer has corrected that.
 func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
 	var room [2*weir.MaxCharges + 1]string
 	ahead := s.clock.ahead.Load()
@@ -93,7 +96,8 @@ func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir
 	return errLate
 }
 
-// lateAt reads from the answer to a take whether the server found it too late, and by what time of its clock, in Unix ns.
+// lateAt reads from the answer to a take whether the server found it too late, and by what time of
+// its clock, in Unix ns.
 func lateAt(reply rueidis.RedisResult) (now int64, late bool, err error) {
 	m, err := reply.ToMessage()
 	if err != nil || !m.IsInt64() {
@@ -115,10 +119,12 @@ func (s *Store) givesUp(ctx context.Context, asked int64) int64 {
 	return s.start.UnixNano() + int64(deadline.Sub(s.start))
 }
 
-// lateFrom returns the first millisecond after a time of the server's clock, in Unix ns, as take.lua wants it.
+// lateFrom returns the first millisecond after a time of the server's clock, in Unix ns, as
+// take.lua wants it.
 func lateFrom(server int64) int64 { return (server/int64(time.Millisecond) + 1) % lateMod }
 
-// neverLate is for a take that is nobody's: so it cannot be too late, though the server's clock may be days away.
+// neverLate is for a take that is nobody's: so it cannot be too late, though the server's clock may
+// be days away.
 func (s *Store) neverLate() int64 {
 	return lateFrom(s.clock.at(s.local()) + (lateMod/2-lateMod/16)*int64(time.Millisecond))
 }
@@ -139,8 +145,9 @@ func (sp *spellings) takeArguments(args []string, charges []weir.Charge, lateFro
 	return args
 }
 
-// spellings are numbers that were written before. A policy has few, and takes that are asked at about the same time give up in
-// the same millisecond, so numbers need not be written for every take.
+// spellings are numbers that were written before. A policy has few, and takes that are asked at
+// about the same time give up in the same millisecond, so numbers need not be written for every
+// take.
 type spellings [256]atomic.Pointer[spelling]
 
 type spelling struct {

@@ -72,8 +72,9 @@ func cancelledTakeReturns(h *harness) {
 	}
 }
 
-// nothingAfterTheDeadline gives takes so little time that many are given up while they are under way, and moves the clock as soon
-// as all are. Whatever they have spent is in a window that began before.
+// nothingAfterTheDeadline gives takes so little time that many are given up while they are under
+// way, and moves the clock as soon as all are. Whatever they have spent is in a window that began
+// before.
 func nothingAfterTheDeadline(h *harness) {
 	const callers = 200
 	for round := range 10 {
@@ -105,8 +106,9 @@ func nothingAfterTheDeadline(h *harness) {
 	}
 }
 
-// toldResetHolds has callers take while the clock moves, some with so little time that they give up. Nobody is told a later reset of a
-// window than anybody was told before, unless that one has come; then the whole limit is there.
+// toldResetHolds has callers take while the clock moves, some with so little time that they give
+// up. Nobody is told a later reset of a window than anybody was told before, unless that one has
+// come; then the whole limit is there.
 func toldResetHolds(h *harness) {
 	const callers, takes, limit = 6, 300, 1_000_000
 	var mu sync.Mutex

@@ -195,8 +195,8 @@ func TestAServerThatTheStoreDoesNotLetInDoesNotStart(t *testing.T) {
 	}
 }
 
-// D18: two nodes with different secrets would be two budgets.
-// D25, trap 57: a user of the store who lacks a right that takes need ends a start, which names the right and how to give it.
+// D18: two nodes with different secrets would be two budgets. D25, trap 57: a user of the store who
+// lacks a right that takes need ends a start, which names the right and how to give it.
 func TestAServerWhoseStoreUserLacksARightDoesNotStart(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "weir", "on", ">hunter2", "~weir:*", "+@all", "-evalsha", "-decrby")
