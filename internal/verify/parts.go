@@ -31,7 +31,9 @@ type parts struct {
 func (d *driver) pauseFor(t *tally) (time.Duration, gap) {
 	per, pause := d.part.window.Per, d.pause()
 	switch {
-	case t == nil || t.ends.isZero():
+	case t == nil:
+		return 0, Unobservable.because("the answers do not say which window they are of")
+	case t.ends.isZero():
 		return 0, noDate
 	case d.ambiguous(t.limit) || d.isLost():
 		return 0, Unobservable.because("the answers do not tell which window they are of")

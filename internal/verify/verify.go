@@ -11,8 +11,14 @@
 //	drain.go      the budget is used up, and what was admitted is judged
 //	spent.go      attempts to get more      pretend.go  with what a client may write at will
 //	restored.go   the end of the window
+//	parts.go      the budget is spent in two parts, to tell a window that stands still from one that moves
+//	chance.go     what got through is sent again before anything is blamed
+//	refusal.go    refusals by another status than 429
+//	credentials.go    whether those that were given verify
 //	provoke.go    errors
 //	judge.go      what one answer alone shows      count.go  what the answers of one window show
+//	reasons.go    why a clause could not be tested
+//	witness.go    Date, Retry-After and the verifier's own clock
 //	clocks.go     when windows end by the verifier's clock, and whether Date can be believed
 //	wire.go       requests, counted and never sent twice      fields.go  what answers say
 //	book.go       verdicts      exchange.go  what shows them, without credentials
