@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,4 +106,45 @@ func TestVisitorsComeThroughTroubleAndLeaveWhenTold(t *testing.T) {
 	if kinds["POST "+widget+"init"] < 20 || len(kinds) < 8 {
 		t.Errorf("they sent %v", kinds)
 	}
+}
+
+// A session that may store no more (507) is given up for another one.
+func TestAFullSessionIsReplaced(t *testing.T) {
+	visitors := 0
+	for _, r := range cast {
+		if r.session {
+			visitors += r.visitors
+		}
+	}
+	var begun atomic.Int64
+	replaced := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != widget+"init" {
+			w.WriteHeader(http.StatusInsufficientStorage)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(`{"token":"session"}`))
+		if begun.Add(1) == int64(2*visitors) { // some init requests are visits of their own
+			close(replaced)
+		}
+	}))
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		Run(ctx, Options{URL: at, Tokens: [Tokens]string{"one", "two"}, Seed: 1})
+	}()
+	select {
+	case <-replaced:
+	case <-time.After(time.Minute):
+		t.Errorf("%d sessions were begun for %d visitors in a minute: none was replaced", begun.Load(), visitors)
+	}
+	cancel()
+	<-done
 }

@@ -37,11 +37,17 @@ func (v *visitor) visit(ctx context.Context) {
 			pause = max(pause, retry)
 		case status == http.StatusUnauthorized && v.role.session:
 			v.token = "" // it has expired
+		case status == http.StatusInsufficientStorage && v.role.session:
+			v.token, pause = "", max(pause, refill) // the session's share of the storage is used up
 		case status == 0:
 			pause = max(pause, time.Second)
 		}
 	}
 }
+
+// refill is how long a visitor waits at least before it starts another session because the old one
+// may store no more. The address's share may be used up too.
+const refill = 2 * time.Second
 
 // wait waits, and reports whether ctx goes on.
 func wait(ctx context.Context, d time.Duration) bool {
