@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// A request that gets through by chance shows nothing about what it says: no spelling, no field, no connection is blamed for it.
+// A request that gets through by chance shows nothing about what it says: no spelling, no field, no
+// connection is blamed for it.
 func TestChanceIsBlamedOnNothingThatARequestSays(t *testing.T) {
 	about := []string{"shared", "forwarded", "spelling", "language", "unverified", "separate"}
 	for _, test := range []struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// If Date is wrong, the verifier's own clock and Retry-After agree: Reset is judged by these, and Date is named.
+// If Date is wrong, the verifier's own clock and Retry-After agree: Reset is judged by these, and
+// Date is named.
 func TestADateThatIsWrongByMinutesIsNamedAndTheRestIsJudged(t *testing.T) {
 	for _, off := range []time.Duration{-10 * time.Minute, -90 * time.Second, 4 * time.Minute, time.Hour} {
 		t.Run(fmt.Sprint(off), func(t *testing.T) {

@@ -79,7 +79,8 @@ func (l *slidingLog) reset(now time.Time) time.Time {
 
 func (l *slidingLog) wait(time.Time) time.Duration { return 0 }
 
-// A slidingCounter weighs what was admitted in the window before by how much of it the last span of length per still covers.
+// A slidingCounter weighs what was admitted in the window before by how much of it the last span of
+// length per still covers.
 type slidingCounter struct {
 	limit         int
 	per           time.Duration
@@ -132,7 +133,8 @@ func (r *renewed) reset(time.Time) time.Time {
 
 func (r *renewed) wait(time.Time) time.Duration { return 0 }
 
-// A tokenBucket refills evenly: limit units in a span of length per. GCRA is the same by another account.
+// A tokenBucket refills evenly: limit units in a span of length per. GCRA is the same by another
+// account.
 type tokenBucket struct {
 	limit  int
 	per    time.Duration
@@ -196,7 +198,8 @@ func counts(name string) func(*api) {
 	return func(a *api) { a.breaks.counter = make }
 }
 
-// Also windows of seconds are told from what moves, of which a burst fills and empties everything within one second.
+// Also windows of seconds are told from what moves, of which a burst fills and empties everything
+// within one second.
 func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 	for name, make := range movingCounters() {
 		for _, per := range []int64{2, 3, 5} {
@@ -224,7 +227,8 @@ func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 	}
 }
 
-// movingDefects are those of counting otherwise than in fixed windows, with headers that look right in a burst.
+// movingDefects are those of counting otherwise than in fixed windows, with headers that look right
+// in a burst.
 func movingDefects() []defect {
 	var all []defect
 	for name, broken := range map[string]implies{
@@ -243,7 +247,8 @@ func movingDefects() []defect {
 	return all
 }
 
-// Without waiting for a window, an expiry that requests renew and a bucket that refills are found by a pause of two seconds.
+// Without waiting for a window, an expiry that requests renew and a bucket that refills are found
+// by a pause of two seconds.
 func TestQuickPausesAndSaysWhatItCouldNotSee(t *testing.T) {
 	for name, want := range map[string]string{ // what is broken, and untested where nothing is
 		"an expiry that each request renews":                 "fixed-window",

@@ -2,8 +2,9 @@ package verify
 
 import "context"
 
-// What happens once may be chance: a limiter that now and then admits one too many, a backend that now and then fails. Before anything that a
-// request says is blamed, it is sent again, with the plain request between, and must have got through each time.
+// What happens once may be chance: a limiter that now and then admits one too many, a backend that
+// now and then fails. Before anything that a request says is blamed, it is sent again, with the
+// plain request between, and must have got through each time.
 
 const (
 	timesSure   = 4  // how often a request is sent again that got through
@@ -11,7 +12,8 @@ const (
 	mostRepeats = 48 // of one limiter's requests
 )
 
-// isTrouble reports whether an answer is an error of the server's that the endpoint does not usually answer.
+// isTrouble reports whether an answer is an error of the server's that the endpoint does not
+// usually answer.
 func (d *driver) isTrouble(a *answer) bool {
 	return a.admitted() && a.status >= 500 && (d.served == nil || d.served.status != a.status)
 }
@@ -22,7 +24,8 @@ func (d *driver) repeat() bool {
 	return d.repeated <= mostRepeats
 }
 
-// sendCalm sends a request again if it is answered with an error of the server's: the last answer counts.
+// sendCalm sends a request again if it is answered with an error of the server's: the last answer
+// counts.
 func (d *driver) sendCalm(ctx context.Context, r request) (*answer, error) {
 	a, err := d.send(ctx, r)
 	for n := 1; n < timesCalm && err == nil && d.isTrouble(a) && d.repeat(); n++ {
@@ -31,7 +34,8 @@ func (d *driver) sendCalm(ctx context.Context, r request) (*answer, error) {
 	return a, err
 }
 
-// confirmEscape makes sure that a request which was admitted is so each time, and that the plain one is refused each time.
+// confirmEscape makes sure that a request which was admitted is so each time, and that the plain
+// one is refused each time.
 func (d *driver) confirmEscape(ctx context.Context, t *tally, r request) (try, error) {
 	if got, err := d.isSpent(ctx, t); err != nil || got != escaped {
 		return got, err
@@ -74,7 +78,8 @@ func (d *driver) isSpent(ctx context.Context, t *tally) (try, error) {
 	return tooLate, nil
 }
 
-// judgeLeak judges a plain request that was admitted in a window that had refused; after is the answer to the next one.
+// judgeLeak judges a plain request that was admitted in a window that had refused; after is the
+// answer to the next one.
 func (d *driver) judgeLeak(t *tally, leak, after *answer) {
 	if leak.admitted() && leak.status < 500 && leak.reset == t.reset && !after.admitted() && after.reset == t.reset {
 		d.broken("admitted", leak, "admitted after the window had refused, and refused again after that")

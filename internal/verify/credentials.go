@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A CredentialError says that a credential which was given does not verify. Nothing was judged then.
+// A CredentialError says that a credential which was given does not verify. Nothing was judged
+// then.
 type CredentialError struct {
 	Kind       string // "session token" or "API token"
 	Number, Of int    // which of those that were given, from 1
@@ -58,8 +59,9 @@ func (p *Plan) asksFor(kind string) *part {
 
 var kindInWords = map[string]string{sourceSession: "session token", sourceToken: "API token"}
 
-// begun returns the answer to the request with which main's credential was tried, as it began main's window; nil: there is none, or the window
-// is counted by the agent, of which main has a fresh one.
+// begun returns the answer to the request with which main's credential was tried, as it began
+// main's window; nil: there is none, or the window is counted by the agent, of which main has a
+// fresh one.
 func (d *driver) begun() *answer {
 	if slices.ContainsFunc(d.part.limiter.Windows, func(w weir.Window) bool { return w.Key.Uses(sourceAgent) }) {
 		return nil
@@ -78,8 +80,9 @@ func (d *driver) adopt() {
 	d.count(a)
 }
 
-// checkCredentials errs with a *CredentialError if one of the credentials that were given does not verify. It is not known of one that
-// is refused for its address's budget, or whose answer is lost; such a one is tried as any other.
+// checkCredentials errs with a *CredentialError if one of the credentials that were given does not
+// verify. It is not known of one that is refused for its address's budget, or whose answer is lost;
+// such a one is tried as any other.
 func (r *runner) checkCredentials(ctx context.Context) error {
 	for _, kind := range []string{sourceSession, sourceToken} {
 		w := r.plan.asksFor(kind)
@@ -104,7 +107,8 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 	return nil
 }
 
-// sendTwice sends a request of no limiter's share, and once more if its answer is lost. The answer is nil if both are.
+// sendTwice sends a request of no limiter's share, and once more if its answer is lost. The answer
+// is nil if both are.
 func (r *runner) sendTwice(ctx context.Context, ask request) (*answer, error) {
 	for range triesForCredential {
 		a, err := r.wire.send(ctx, ask, func() bool { return true })

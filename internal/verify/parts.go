@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// A budget that is spent in one burst comes back at once however it is counted: in fixed windows, in sliding ones, by an expiry that
-// each request renews, or by a token bucket. So the first budget is spent in two parts with a pause between them. A fixed window shows
-// nothing of the pause: Reset stays, Remaining does not rise, and at Reset the units of the later part are back as well.
+// A budget that is spent in one burst comes back at once however it is counted: in fixed windows,
+// in sliding ones, by an expiry that each request renews, or by a token bucket. So the first budget
+// is spent in two parts with a pause between them. A fixed window shows nothing of the pause: Reset
+// stays, Remaining does not rise, and at Reset the units of the later part are back as well.
 
 const (
-	// A sliding window whose Reset is rounded up gives units back up to a second before that Reset. So the pause is longer than that.
+	// A sliding window whose Reset is rounded up gives units back up to a second before that Reset.
+	// So the pause is longer than that.
 	leastPause = 1250 * time.Millisecond
 	mostPause  = 15 * time.Second
 	quickPause = 2 * time.Second // if the end of the window is not waited for
@@ -27,7 +29,8 @@ type parts struct {
 	doubt  int  // windows at whose Reset just the later part was missing, and others may have spent as much
 }
 
-// pauseFor returns how long the pause is if the present window leaves room for it, and otherwise why there is none.
+// pauseFor returns how long the pause is if the present window leaves room for it, and otherwise
+// why there is none.
 func (d *driver) pauseFor(t *tally) (time.Duration, gap) {
 	per, pause := d.part.window.Per, d.pause()
 	switch {
@@ -128,7 +131,8 @@ func (d *driver) judgePause(t *tally, before, a *answer) {
 	}
 }
 
-// judgeMove reports whether two answers show that Reset moves: windows that follow one another end at least one length apart.
+// judgeMove reports whether two answers show that Reset moves: windows that follow one another end
+// at least one length apart.
 func (d *driver) judgeMove(t *tally, before, a *answer) bool {
 	if before == nil || a.reset == absent || a.limit != t.limit || a.reset == before.reset || len(d.lengthsOf(t.limit)) != 1 {
 		return false
@@ -143,7 +147,8 @@ func (d *driver) judgeMove(t *tally, before, a *answer) bool {
 	return true
 }
 
-// judgeLaterPart judges what is missing at the Reset of the window that was spent in two parts, in units.
+// judgeLaterPart judges what is missing at the Reset of the window that was spent in two parts, in
+// units.
 func (d *driver) judgeLaterPart(t *tally, a *answer, missing int64) {
 	if d.parts.window != t {
 		return
@@ -164,15 +169,16 @@ func (d *driver) judgeLaterPart(t *tally, a *answer, missing int64) {
 	}
 }
 
-// isPart reports whether what is missing at Reset is what was spent late in the window, or all that was spent in it. What weighs less and less
-// with time may have lost one unit by then.
+// isPart reports whether what is missing at Reset is what was spent late in the window, or all that
+// was spent in it. What weighs less and less with time may have lost one unit by then.
 func (d *driver) isPart(missing, later, all int64) bool {
 	n := missing / d.part.cost
 	return n == later || n == later-1 && later > 4 || n == all
 }
 
-// confirmMoving makes sure, for a budget that others may share, that units which were spent late in a window are missing at its Reset: it spends
-// other numbers of them in the windows that follow. Two numbers that fit are no chance.
+// confirmMoving makes sure, for a budget that others may share, that units which were spent late in
+// a window are missing at its Reset: it spends other numbers of them in the windows that follow.
+// Two numbers that fit are no chance.
 func (d *driver) confirmMoving(ctx context.Context) error {
 	if !d.parts.late || d.run.book.verdict("fixed-window", d.name) == Broken {
 		return nil
@@ -191,8 +197,8 @@ func (d *driver) confirmMoving(ctx context.Context) error {
 	return nil
 }
 
-// missingAfter spends units late in the present window, and returns how many are missing when the next begins. The answer is nil if they are
-// not just those.
+// missingAfter spends units late in the present window, and returns how many are missing when the
+// next begins. The answer is nil if they are not just those.
 func (d *driver) missingAfter(ctx context.Context, late int) (missing int64, a *answer, err error) {
 	var first *answer
 	var t *tally

@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// verifiedFor runs the verifier over the loopback against a server that is said to admit 20 requests in a window.
+// verifiedFor runs the verifier over the loopback against a server that is said to admit 20
+// requests in a window.
 func verifiedFor(t *testing.T, address, window string) *verify.Report {
 	t.Helper()
 	f, err := policyfile.Parse("policy.yaml", []byte("limiters:\n  - name: things\n    routes: [POST /things/items, /things/*]\n    windows: [20 per "+window+" by ip]\n"))
@@ -32,7 +33,8 @@ func verifiedFor(t *testing.T, address, window string) *verify.Report {
 	return report
 }
 
-// Node's HTTP parser knows a list of methods, and answers others itself: what is sent to a correct limiter behind it must reach that.
+// Node's HTTP parser knows a list of methods, and answers others itself: what is sent to a correct
+// limiter behind it must reach that.
 func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "node", "testdata/limiter.js")
 	out, err := cmd.StdoutPipe()
@@ -60,7 +62,8 @@ func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
 	}
 }
 
-// nginx refuses with 503 and without the fields unless it is told otherwise: that is told as what it is, and not as an API that is away.
+// nginx refuses with 503 and without the fields unless it is told otherwise: that is told as what
+// it is, and not as an API that is away.
 func TestNginxsRefusalsBy503AreCalledThat(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
 	defer backend.Close()

@@ -10,9 +10,11 @@ type Reason string
 
 // The reasons.
 const (
-	// NeedsInput: the test takes something that was not given, such as a credential, a second one, or leave to send valid bodies.
+	// NeedsInput: the test takes something that was not given, such as a credential, a second one,
+	// or leave to send valid bodies.
 	NeedsInput Reason = "needs-input"
-	// NeedsMore: the test takes more time or more requests than it was given: it may not wait, or the window ended too soon.
+	// NeedsMore: the test takes more time or more requests than it was given: it may not wait, or
+	// the window ended too soon.
 	NeedsMore Reason = "needs-more"
 	// Unobservable: the answers do not show it, to this caller or to any.
 	Unobservable Reason = "unobservable"

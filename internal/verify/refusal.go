@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// A server may refuse with another status than 429. Such a status is known by three answers that came when the budget was spent, to the very
-// request that was answered otherwise while there was budget.
+// A server may refuse with another status than 429. Such a status is known by three answers that
+// came when the budget was spent, to the very request that was answered otherwise while there was
+// budget.
 
 // surely is how many answers with a status show that it refuses.
 const surely = 3
@@ -14,12 +15,14 @@ const surely = 3
 // neverRefusal are statuses of the client's doing that say nothing about a limit.
 var neverRefusal = []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests}
 
-// mayRefuse reports whether a status other than 429 could be meant for one: an error of the client's, or 503 and what some use like it.
+// mayRefuse reports whether a status other than 429 could be meant for one: an error of the
+// client's, or 503 and what some use like it.
 func mayRefuse(status int) bool {
 	return status >= 400 && status < 500 && !slices.Contains(neverRefusal, status) || status == http.StatusServiceUnavailable || status == 509 || status == 529
 }
 
-// seemsRefusal reports whether an answer to main's plain request may refuse by another status than 429. It is called with the driver locked.
+// seemsRefusal reports whether an answer to main's plain request may refuse by another status than
+// 429. It is called with the driver locked.
 func (d *driver) seemsRefusal(a *answer) bool {
 	return mayRefuse(a.status) && d.usual[a.status] == 0 && d.hammered == 0 && (d.seemsSpent() || d.served != nil && a.remaining == 0) // answers overtake one another
 }
@@ -37,7 +40,8 @@ func (d *driver) seemsSpent() bool {
 	return t != nil && slices.ContainsFunc(t.admitted, func(s counted) bool { return s.remaining >= 0 && s.remaining < d.part.cost })
 }
 
-// isHeld takes note of an answer that may refuse by another status, and reports whether it is to be set aside, since that is not sure.
+// isHeld takes note of an answer that may refuse by another status, and reports whether it is to be
+// set aside, since that is not sure.
 func (d *driver) isHeld(a *answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +68,8 @@ func (d *driver) mark(a *answer) *answer {
 	return a
 }
 
-// is503 reports whether a 503 without the fields may be the limiter's own word, and not that of something in between.
+// is503 reports whether a 503 without the fields may be the limiter's own word, and not that of
+// something in between.
 func (d *driver) is503(a *answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Three clocks tell when a window ends: Date, which Reset is held against; Retry-After, which counts elapsed time and needs no clock; and
-// the verifier's own. Any of them may be wrong. If two agree, the third is: Date that agrees with the verifier's clock leaves Reset, and
-// Retry-After that agrees with the verifier's clock and with Reset leaves Date.
+// Three clocks tell when a window ends: Date, which Reset is held against; Retry-After, which
+// counts elapsed time and needs no clock; and the verifier's own. Any of them may be wrong. If two
+// agree, the third is: Date that agrees with the verifier's clock leaves Reset, and Retry-After
+// that agrees with the verifier's clock and with Reset leaves Date.
 
 const (
 	agrees = 250 * time.Millisecond // by how much clocks that agree may differ
@@ -45,7 +46,8 @@ func (l lead) String() string {
 	return fmt.Sprintf("%v ahead of", middle)
 }
 
-// dateLead returns by how much Date is ahead of the verifier's clock, as one answer tells: Date was written while the request was under way.
+// dateLead returns by how much Date is ahead of the verifier's clock, as one answer tells: Date was
+// written while the request was under way.
 func (a *answer) dateLead() lead {
 	second := time.Unix(a.date, 0)
 	return lead{seen: true, from: second.Sub(a.at.Round(0)), to: second.Add(time.Second).Sub(a.sent.Round(0))}
@@ -61,7 +63,8 @@ func (d *driver) hearDate(a *answer) {
 	d.suspicions.date = d.suspicions.date.narrow(a.dateLead())
 }
 
-// deciderLead returns by how much the clock that decides is ahead of the verifier's, if Reset is right: Reset comes when Retry-After is over.
+// deciderLead returns by how much the clock that decides is ahead of the verifier's, if Reset is
+// right: Reset comes when Retry-After is over.
 func (t *tally) deciderLead() lead {
 	if t == nil || t.byOwn.isZero() || t.byOwn.torn {
 		return lead{}
@@ -70,13 +73,14 @@ func (t *tally) deciderLead() lead {
 	return lead{seen: true, from: reset.Sub(t.byOwn.to.Round(0)), to: reset.Sub(t.byOwn.from.Round(0))}
 }
 
-// resetIsWrong reports whether Date and the verifier's clock agree, and Retry-After says that Reset is another time than it should be.
-// It is called with the suspicions locked.
+// resetIsWrong reports whether Date and the verifier's clock agree, and Retry-After says that Reset
+// is another time than it should be. It is called with the suspicions locked.
 func (d *driver) resetIsWrong(t *tally) bool {
 	return d.suspicions.date.none() && t.deciderLead().some()
 }
 
-// dateIsWrong reports whether Retry-After and the verifier's clock agree about Reset, and Date is off. It is called with the suspicions locked.
+// dateIsWrong reports whether Retry-After and the verifier's clock agree about Reset, and Date is
+// off. It is called with the suspicions locked.
 func (d *driver) dateIsWrong(t *tally) bool {
 	return d.suspicions.date.some() && t.deciderLead().none()
 }
@@ -88,7 +92,8 @@ func (d *driver) trustsDate(t *tally) bool {
 	return d.resetIsWrong(t)
 }
 
-// noteClocks names a clock that differs from the others by more than clocks of well-kept machines do. It is called with the suspicions locked.
+// noteClocks names a clock that differs from the others by more than clocks of well-kept machines
+// do. It is called with the suspicions locked.
 func (d *driver) noteClocks(t *tally) {
 	date, decider := d.suspicions.date, t.deciderLead()
 	const far = usualSkew * time.Second
@@ -105,7 +110,8 @@ func (d *driver) noteClocks(t *tally) {
 	}
 }
 
-// checkOwnWindow holds Reset against the verifier's clock, for when Date is found to be wrong. longest is that of the windows that it may be of.
+// checkOwnWindow holds Reset against the verifier's clock, for when Date is found to be wrong.
+// longest is that of the windows that it may be of.
 func (d *driver) checkOwnWindow(a *answer, longest time.Duration) {
 	reset := time.Unix(a.reset, 0)
 	text := ""
@@ -124,7 +130,8 @@ func (d *driver) checkOwnWindow(a *answer, longest time.Duration) {
 	}
 }
 
-// settleByOwn judges by the verifier's clock what was suspected by a Date that is wrong. It is called with the suspicions locked.
+// settleByOwn judges by the verifier's clock what was suspected by a Date that is wrong. It is
+// called with the suspicions locked.
 func (d *driver) settleByOwn() {
 	if s := d.suspicions.ownWindow; s != nil {
 		d.broken("window", s.shows, "%s", s.text)
