@@ -32,8 +32,10 @@ func (c *fastConn) releaseWatch() {
 
 // beginWatch says that nothing more is read from the client before the answer is complete. A watch that has begun goes on.
 func (c *fastConn) beginWatch() {
-	c.since.Store(c.engine.tick.Load())
-	c.watch.CompareAndSwap(watchOff, watchable)
+	if c.watch.Load() == watchOff {
+		c.since.Store(c.engine.tick.Load())
+		c.watch.Store(watchable)
+	}
 }
 
 // isWaitingSince reports whether an exchange has waited for a whole tick.

@@ -1,9 +1,12 @@
 // Package gateway is the edge itself: it listens, brings each request to one safe form, asks httplimit, and passes what
 // is admitted to the sample backend or to an upstream. One request, in order:
 //
-//	conn.go       PROXY protocol, a deadline for every write
+//	conn.go       PROXY protocol, a deadline for every write, the least rate of a reader
+//	spare.go      a connection before its first request, with net/http
 //	exchange.go   what is known of one request while it is under way
 //	body.go       a deadline for every read of its body
+//	rate.go       how slow a client may be
+//	tunnel.go     how long a websocket lasts when one side is gone
 //	gateway.go    path, preflight, method, limiter, backend
 //	cors.go       browsers on other origins
 //	forward.go    what an upstream is told
