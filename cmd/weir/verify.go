@@ -41,7 +41,7 @@ What is not testable carries one of four reasons: needs-input (a credential, a s
 needs-more (time or requests), unobservable (the answers do not show it), shared (others may spend the same budget).
 
 Exit status: 0 nothing is broken; 1 something is, nothing could be tested, a credential does not verify, or the API was
-not reached; with --fail-untested also 1 if a clause could not be tested; 2 used wrongly.`
+not reached; with --fail-untested also 1 if a clause could not be tested that applies to its limiter; 2 used wrongly.`
 
 const verifyExample = `  weir verify http://127.0.0.1:8080
   WEIR_TOKEN=$(weir token create --workspace demo) weir verify http://127.0.0.1:8080
@@ -106,7 +106,7 @@ func newVerify(env environment) *cobra.Command {
 	flags.Var(&f.workers, "workers", "how many connections to use at a time")
 	switchFlag(cmd, &f.yes, "yes", "verify an API that is not on this machine: its owner knows, and its callers may be refused meanwhile")
 	withoutVariables(cmd, "real", "yes")
-	switchFlag(cmd, &f.failUntested, "fail-untested", "exit with status 1 also if a clause could not be tested, whatever the reason")
+	switchFlag(cmd, &f.failUntested, "fail-untested", "exit with status 1 also if a clause could not be tested that applies to its limiter")
 	switchFlag(cmd, &f.machine, "json", "print the report as JSON")
 	must(cmd.MarkFlagFilename("policy"))
 	must(cmd.MarkFlagFilename("ca"))
@@ -243,12 +243,13 @@ func isCredential(err error) bool {
 	return ok
 }
 
-// untestedOutcome is what a verification ends with that must leave nothing untested: nil if nothing is.
+// untestedOutcome is what a verification with --fail-untested ends with: nil if every clause was
+// tested, but for those that inherently cannot be.
 func untestedOutcome(report *verify.Report) error {
 	counts := map[verify.Reason]int{}
 	all := 0
 	for _, x := range report.Results {
-		if x.Verdict == verify.Untested {
+		if x.Verdict == verify.Untested && !x.Inherent {
 			counts[x.Reason]++
 			all++
 		}

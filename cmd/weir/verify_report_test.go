@@ -229,3 +229,16 @@ func TestTheLinesBelowTheBarSayWhatIsUnderWay(t *testing.T) {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }
+
+// --fail-untested is about what was missed: a clause that does not apply to a limiter was not.
+func TestOnlyWhatAppliesCanBeLeftUntested(t *testing.T) {
+	kept := verify.Result{Clause: "limit", Verdict: verify.Kept}
+	inherent := verify.Result{Clause: "separate", Verdict: verify.Untested, Reason: verify.Unobservable, Inherent: true}
+	missed := verify.Result{Clause: "restored", Verdict: verify.Untested, Reason: verify.NeedsMore}
+	if err := untestedOutcome(&verify.Report{Results: []verify.Result{kept, inherent}}); err != nil {
+		t.Errorf("a clause that does not apply was called untested: %v", err)
+	}
+	if err := untestedOutcome(&verify.Report{Results: []verify.Result{kept, inherent, missed}}); err == nil {
+		t.Error("a clause that applies was not tested, and that passed")
+	}
+}

@@ -28,7 +28,7 @@ func (b *book) kept(clause, limiter, format string, args ...any) {
 
 // untested notes why a clause could not be tested. What was found before stays.
 func (b *book) untested(clause, limiter string, why gap) {
-	b.note(Result{Clause: clause, Limiter: limiter, Verdict: Untested, Reason: why.reason, Detail: why.text})
+	b.note(Result{Clause: clause, Limiter: limiter, Verdict: Untested, Reason: why.reason, Inherent: why.inherent, Detail: why.text})
 }
 
 // broken notes that a clause does not hold, as a shows. The first that shows it stays.
@@ -102,12 +102,15 @@ var excuses = map[string]string{
 	"exposed":                  "no answer to a request of another origin was seen",
 }
 
+// takesAnError are the clauses about errors, which a server without a fault need not answer.
+var takesAnError = map[string]bool{"fields-error": true, "fields-5xx": true}
+
 // excuse says of every clause of which nothing was found why that is. err is why the verification of the limiter ended early; nil: it did
 // not.
 func (d *driver) excuse(err error) {
 	spent := d.last != nil && d.served == nil
 	for _, c := range Clauses {
-		why := gap{Unobservable, excuses[c.ID]}
+		why := gap{reason: Unobservable, text: excuses[c.ID], inherent: takesAnError[c.ID]}
 		switch {
 		case d.run.book.verdict(c.ID, d.name) != "":
 			continue

@@ -112,9 +112,9 @@ func (d *driver) choose() {
 		d.other.agent = freshAgent()
 		d.alone = agent != o.Agent
 	default:
-		d.second = Unobservable.because("it counts by address, and a caller here has one")
+		d.second = inherently("it counts by address, and a caller here has one")
 		if slices.Contains(by, sourceEveryone) {
-			d.second = Unobservable.because("all share its budget")
+			d.second = inherently("all share its budget")
 		}
 		if !d.stands.isZero() {
 			d.second = d.stands

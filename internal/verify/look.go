@@ -219,7 +219,7 @@ const preflightLimiter = "widget-other"
 func (d *driver) preflightsElsewhere() (counted bool, why gap) {
 	path := d.part.endpoints[0].path
 	if d.name == preflightLimiter {
-		return false, Unobservable.because("preflights are counted by this limiter")
+		return false, inherently("preflights are counted by this limiter")
 	}
 	if isUnder(path, "/api/v1/widget") || isUnder(path, "/v1/wp") {
 		if slices.Contains(limiterNames(d.run.options.Policy), preflightLimiter) {
@@ -229,13 +229,13 @@ func (d *driver) preflightsElsewhere() (counted bool, why gap) {
 	covered := d.run.plan.routes.Match(http.MethodOptions, path).Limiter()
 	switch {
 	case covered == nil:
-		return false, Unobservable.because("the policy counts no preflights here")
+		return false, inherently("the policy counts no preflights here")
 	case covered.Name == d.name:
-		return false, Unobservable.because("the policy counts preflights here as any other request")
+		return false, inherently("the policy counts preflights here as any other request")
 	}
 	for _, r := range d.part.limiter.Routes {
 		if r.Method == "" && r.Prefix && strings.HasPrefix(path, r.Path) {
-			return false, Unobservable.because("the policy counts preflights here as any other request")
+			return false, inherently("the policy counts preflights here as any other request")
 		}
 	}
 	return true, gap{}
@@ -357,7 +357,7 @@ func (d *driver) noneToDoubt() gap {
 	if !d.stands.isZero() {
 		return d.stands
 	}
-	return Unobservable.because("it counts by no credential")
+	return inherently("it counts by no credential")
 }
 
 // sendUnverified sends three requests that nobody can be charged for but their address.
@@ -420,7 +420,7 @@ func (d *driver) checkExposed(a *answer) {
 	case len(missing) == 0:
 		d.kept("exposed", "all four, also on errors and 429s")
 	case origin == "" && !isUnder(a.request.path, "/api/v1/widget"):
-		d.untested("exposed", Unobservable.because("answers say nothing to browsers on other origins"))
+		d.untested("exposed", inherently("answers say nothing to browsers on other origins"))
 	case a.status >= 502:
 	default:
 		d.broken("exposed", a, "Access-Control-Expose-Headers on a %d does not name %s", a.status, strings.Join(missing, ", "))

@@ -26,12 +26,17 @@ const (
 type gap struct {
 	reason Reason
 	text   string
+
+	inherent bool // nothing that this caller could be given would show the clause: see Result.Inherent
 }
 
 // because returns the gap of that reason, told as fmt.Sprintf formats it.
 func (r Reason) because(format string, args ...any) gap {
-	return gap{r, fmt.Sprintf(format, args...)}
+	return gap{reason: r, text: fmt.Sprintf(format, args...)}
 }
+
+// inherently returns a gap with the reason Unobservable that is inherent (Result.Inherent).
+func inherently(text string) gap { return gap{reason: Unobservable, text: text, inherent: true} }
 
 func (g gap) isZero() bool { return g == gap{} }
 
@@ -41,7 +46,7 @@ var noDate = Unobservable.because("the answers have no Date, so that Reset says 
 // endedEarly returns the gap that the early end of a verification leaves.
 func endedEarly(err error) gap {
 	if errors.Is(err, errGivenUp) {
-		return gap{Unobservable, err.Error()}
+		return gap{reason: Unobservable, text: err.Error()}
 	}
-	return gap{NeedsMore, err.Error()}
+	return gap{reason: NeedsMore, text: err.Error()}
 }

@@ -87,6 +87,7 @@ type Result struct {
 	Limiter  string    `json:"limiter"` // empty: the clause is about no single one
 	Verdict  Verdict   `json:"verdict"`
 	Reason   Reason    `json:"reason,omitempty"`   // where it is Untested: which of the four reasons
+	Inherent bool      `json:"inherent,omitempty"` // if Untested: it does not apply to this limiter, or takes a fault of the server, so nothing is missing
 	Detail   string    `json:"detail"`             // what was seen, in words and numbers; why it could not be tested
 	Exchange *Exchange `json:"exchange,omitempty"` // that shows it broken
 }
