@@ -92,7 +92,8 @@ const (
 )
 
 // readsAsAgent says how the name of a parameter reads, as it stands in a query. Some readers do not tell letters by their case (ASP.NET);
-// PHP ends a name at a NUL, drops blanks before it, and reads ".", blank and "[" as "_"; it, Rack and qs read "agent_id[]" as a list.
+// PHP ends a name at a NUL, drops blanks before it, and reads ".", blank and "[" as "_"; it, Rack and qs read "agent_id[]" as a list; qs reads
+// "[agent_id]" as the name itself.
 func readsAsAgent(name string) int {
 	if name == agentParameter {
 		return anAgent
@@ -110,12 +111,12 @@ func readsAsAgent(name string) int {
 		}
 	}
 	name, _, _ = strings.Cut(name, "\x00")
-	name = strings.TrimSpace(name)
+	name = strings.TrimLeft(strings.TrimSpace(name), "[") // qs drops brackets around a whole name
 	if len(name) < len(agentParameter) {
 		return noAgent
 	}
 	name, rest := name[:len(agentParameter)], name[len(agentParameter):]
-	if rest != "" && rest[0] != '[' {
+	if rest != "" && rest[0] != '[' && rest[0] != ']' {
 		return noAgent
 	}
 	for i := range len(name) {

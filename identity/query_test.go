@@ -48,6 +48,8 @@ func TestAnAgentThatReadersDifferAboutIsAmbiguous(t *testing.T) {
 		"agent_id[]=a":                       true,
 		"agent_id%5B0%5D=a":                  true,
 		"agent_id%00x=a":                     true,
+		"[agent_id]=a":                       true,
+		"agent_id=a&%5Bagent_id%5D=b":        true,
 		"agent_id=a&x=1&y=2&agent_id[key]=b": true,
 	} {
 		if got := identity.AgentIsAmbiguous(query); got != ambiguous {

@@ -185,7 +185,7 @@ func resident(t *testing.T, pid int) (kib int) {
 // everything, and those two are dropped, which takes as long as one write may.
 func TestClientsThatNeverReadAreDropped(t *testing.T) {
 	const reported = 2000
-	s := serveWeir(t, "--policy", plentyPolicy(t))
+	s := serveWeir(t, "--policy", plentyPolicy(t), "--max-data", "8GiB") // of which one session has a share
 	visitor := session(t, s.url)
 	request := "GET " + eventsPath + " HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\nAuthorization: Bearer " + visitor + "\r\n\r\n"
 	deaf := narrow(t, s.url)

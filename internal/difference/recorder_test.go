@@ -90,7 +90,7 @@ func (r *recorder) leave() {
 func (r *recorder) take(t testing.TB) (requests []*message, anomalies []string) {
 	t.Helper()
 	r.mu.Lock()
-	if r.busy > 0 {
+	for r.busy > 0 { // another request can begin before the lock is held again
 		quiet := make(chan struct{})
 		r.quiet = quiet
 		r.mu.Unlock()

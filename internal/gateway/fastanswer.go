@@ -80,13 +80,15 @@ func (x *fastExchange) stamp(status int) {
 	x.fields = x.answer.AppendFields(x.fields)
 }
 
-// send writes an answer of our own, whose header is complete. That something failed is not said of a client that has left.
+// send writes an answer of our own, whose header is complete. If the client has ended its half of the
+// connection, a failure is logged as 499, for it may be a consequence of that. It is written all the
+// same: a client that has only ended its half still reads.
 func (x *fastExchange) send(status int, body []byte) {
+	x.status = status
 	if status >= http.StatusInternalServerError && x.c.hasLeft() {
 		x.gone = true
-		return
+		x.closes = true
 	}
-	x.status = status
 	x.beginHead(status, "")
 	if !x.fields.has("Content-Length") && status != http.StatusNoContent {
 		x.out = append(strconv.AppendInt(append(x.out, "Content-Length: "...), int64(len(body)), 10), "\r\n"...)

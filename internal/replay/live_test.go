@@ -80,7 +80,11 @@ func TestWeirsOwnLogIsJudgedAsItWasLive(t *testing.T) {
 			p := drawPolicy(t, "ip+agent")
 			asked := drawTraffic(t, time.Millisecond)
 			for i := range asked {
-				asked[i].target = strings.TrimSuffix(asked[i].target, "?#") // unreadable for its query, which the log does not have
+				// The log does not have the query, which alone can make a request unreadable.
+				path, query, _ := strings.Cut(asked[i].target, "?")
+				if query == "#" || identity.AgentIsAmbiguous(query) {
+					asked[i].target = path
+				}
 			}
 			var log bytes.Buffer
 			access := gateway.NewAccessLog(&log, format, slog.New(slog.DiscardHandler))
