@@ -25,8 +25,10 @@ const challengePath = "/challenge"
 // The client sends a fresh nonce and the token's public id. The server answers with an HMAC-SHA256 of
 // the nonce and of the Host field that it received, keyed by the token's SHA-256, which is what it
 // stores. A server that was never told of the token cannot make that, and the nonce keeps it from
-// repeating an answer that it overheard. Because Host is in it, a server that passes the challenge on
-// to the real one, under the real one's name, gets an answer that is of no use to it.
+// repeating an answer that it overheard. Because Host is in it, a server with another name that passes
+// the challenge on to the real one gets an answer that is of no use to it. A relay that the client
+// reaches by a name of the real server, such as another port of the same machine, is not detected:
+// it cannot be told from a tunnel.
 //
 // A Challenge is for one connection and one goroutine.
 type Challenge struct {
