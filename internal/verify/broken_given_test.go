@@ -69,3 +69,30 @@ func TestACredentialThatDoesNotVerifyIsAnError(t *testing.T) {
 		})
 	}
 }
+
+// Of a credential whose caller is refused nobody knows whether it verifies. The report says so.
+func TestACredentialThatCannotBeTriedIsNoted(t *testing.T) {
+	a := newAPI(small())
+	inBubble(t, a, func(t *testing.T, l *pipes) {
+		client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+		for status := 0; status != http.StatusTooManyRequests; { // the address's budget
+			answer, err := client.Get("http://127.0.0.1:8080/v1/wp/status")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			status = answer.StatusCode
+		}
+		plan, err := verify.NewPlan(verify.Options{
+			URL: &url.URL{Scheme: "http", Host: "127.0.0.1:8080"}, Policy: policyOf(t, a.rules), Agent: agent, Dial: l.dial,
+			Tokens: []string{"wpt_verifyunknown_0123456789abcdef"}, Limiters: []string{"wp-plugin"}, Quick: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := plan.Run(t.Context())
+		if err != nil || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "could not be tried") {
+			t.Errorf("notes %q, error %v", report.Notes, err)
+		}
+	})
+}

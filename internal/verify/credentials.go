@@ -102,6 +102,10 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 			if a != nil && a.status == http.StatusUnauthorized {
 				return &CredentialError{Kind: kindInWords[kind], Number: i + 1, Of: len(all), Request: w.endpoints[0].String()}
 			}
+			if a != nil && a.status == http.StatusTooManyRequests {
+				r.remark("%s %d of %d that was given could not be tried: %s is refused, be it for its budget or for that of "+
+					"the address. Run it again after X-RateLimit-Reset", kindInWords[kind], i+1, len(all), w.endpoints[0])
+			}
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ type Report struct {
 	Ended   time.Time `json:"ended"`
 	Planned int       `json:"planned"` // requests at most
 	Sent    int       `json:"sent"`
-	Notes   []string  `json:"notes,omitempty"` // what is suspicious and no clause's: a clock that is off
+	Notes   []string  `json:"notes,omitempty"` // what is no clause's: a clock that is off, a credential that could not be tried
 	Results []Result  `json:"results"`         // in the order of Clauses, then of the policy's limiters
 }
 
