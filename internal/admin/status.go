@@ -41,7 +41,7 @@ type storeState struct {
 
 // showStatus answers GET /status.
 func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
-	var ask watch.Ask
+	var ask watch.Query
 	q := r.URL.Query()
 	for name, values := range q {
 		n, err := strconv.ParseUint(values[0], 10, 63)

@@ -12,7 +12,8 @@ import (
 	"github.com/weirlimit/weir/internal/watch"
 )
 
-// BenchmarkObserve is what a request pays; run it with -cpu 1,2. A flood is callers that come once each.
+// BenchmarkObserve measures one request; run it with -cpu 1,2. In a flood, each caller sends one
+// request.
 func BenchmarkObserve(b *testing.B) {
 	for _, c := range []struct {
 		name    string
@@ -48,7 +49,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// BenchmarkQuietObserve is a request of those that are all recorded: below 2048 a second.
+// BenchmarkQuietObserve measures one request below 2048 a second, where each of them is counted.
 func BenchmarkQuietObserve(b *testing.B) {
 	r := newRecorder(b, time.Now)
 	desk := newDesk(b, time.Now, weir.Limiter{Name: "ask", Windows: []weir.Window{window(b, 1<<30, "minute", "ip")}})
@@ -62,8 +63,8 @@ func BenchmarkQuietObserve(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot is what a dashboard's question costs, of a few limiters and of as many as there can be, each with all the
-// seconds and callers that it can have.
+// BenchmarkSnapshot measures a dashboard's request, for a few limiters and for the max, each with a
+// full series and full lists of callers.
 func BenchmarkSnapshot(b *testing.B) {
 	for _, limiters := range []int{8, 1000} {
 		c := newClock()
@@ -71,7 +72,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		before := heap()
 		fill(b, c, r, limiters, 32)
 		grown := heap() - before
-		for name, ask := range map[string]watch.Ask{"all": {}, "one": {Only: []string{"l1"}}, "series": {Top: -1, Seconds: 60}} {
+		for name, ask := range map[string]watch.Query{"all": {}, "one": {Only: []string{"l1"}}, "series": {Top: -1, Seconds: 60}} {
 			b.Run(fmt.Sprintf("limiters=%d/%s", limiters, name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
@@ -83,8 +84,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// fill gives each limiter more callers than it remembers, some of them refused, over all seconds that are remembered. Each key
-// source of a caller has a value of that many bytes.
+// fill gives each limiter more callers than it keeps, some of them refused, over its whole series.
+// The value of each key source has size bytes.
 func fill(t testing.TB, c *clock, r *watch.Recorder, limiters, value int) {
 	var p weir.Policy
 	for i := range limiters {

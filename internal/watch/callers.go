@@ -12,31 +12,35 @@ import (
 )
 
 const (
-	maxKept  = 16 << 20 // bytes of values, over all limiters; callers beyond are shown, and nothing is kept of them
-	maxKnown = 4 << 10  // about the most that is kept of one
-	faint    = 0.05     // what weighs less is forgotten
+	// maxKeptBytes bounds the saved keys over all limiters. Callers beyond it are shown, but their
+	// keys are not saved.
+	maxKeptBytes   = 16 << 20
+	maxCallerBytes = 4 << 10 // about the max saved for one caller
+	minWeight      = 0.05    // entries that weigh less are removed
 )
 
-// callers are the top callers of one limiter: who spends most, and who is refused most.
+// A callers has the top callers of one limiter: those that spend most and those that are refused
+// most.
 type callers struct {
-	mu       sync.Mutex // held for some microseconds by a Snapshot, during which requests are put by (shard.pending)
+	// mu is held by a Snapshot for some microseconds. Meanwhile requests go to shard.pending.
+	mu       sync.Mutex
 	spending sketch
 	refused  sketch
 }
 
-// A touch is what one request says of its caller.
+// A touch is one request of a caller.
 type touch struct {
 	hash           uint64
 	second         int64
-	weight         int64 // the requests that it stands for
+	weight         int64 // the number of requests that it represents
 	units, refused int64
 	exempt         bool
 	standing       standing
 }
 
-// A standing is what is kept of a weir.Standing.
+// A standing is the part of a weir.Standing that is kept.
 type standing struct {
-	limiter                        *weir.Limiter // of a policy that may be in force no longer; read only
+	limiter                        *weir.Limiter // possibly of an earlier policy; read only
 	window                         *weir.Window  // one of its windows
 	limit, count, remaining, reset int64
 }
@@ -45,40 +49,43 @@ func standingOf(s *weir.Standing) standing {
 	return standing{s.Limiter, s.Window, s.Limit, s.Count, s.Remaining, s.Reset}
 }
 
-// A profile is who a caller is, as far as it may be shown, and what is kept to act on it.
+// A profile describes a caller as far as it may be shown, and has the keys that are needed to act
+// on it.
 type profile struct {
 	since     int64 // when the entry was made
-	spent     int64 // units since then, not decayed
-	refusals  int64 // likewise
+	spent     int64 // units since then, without decay
+	refusals  int64 // refusals since then, without decay
 	standing  standing
 	exempt    bool
-	described bool // kind and name are what they can be
+	described bool // whether kind and name were set
 	kind      string
 	name      string
-	known     weir.Known // nil: not yet, or no room
+	saved     weir.Known // nil: not saved yet, or no room
 }
 
-// add notes a touch. caller may be nil; then who it is waits for the next one. buffer is working memory, returned for the next.
+// add counts a touch. If caller is nil, a later touch describes the caller. add uses buffer as
+// working memory and returns it for the next call.
 func (c *callers) add(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []byte {
 	c.spending.at(t.second)
 	c.refused.at(t.second)
-	ranked, beside, amount, other := &c.spending, &c.refused, t.units, t.refused
+	ranked, unranked, amount, other := &c.spending, &c.refused, t.units, t.refused
 	if t.refused > 0 {
-		ranked, beside, amount, other = &c.refused, &c.spending, t.refused, t.units
+		ranked, unranked, amount, other = &c.refused, &c.spending, t.refused, t.units
 	}
 	e, dropped := ranked.add(t.hash, amount, t.weight)
-	r.drop(&dropped)
+	r.release(&dropped)
 	buffer = e.note(r, t, caller, buffer)
 	e.other += float64(other) * float64(t.weight) * ranked.scale
-	if b, _ := beside.find(t.hash); b != nil {
-		b.other += float64(amount) * float64(t.weight) * beside.scale
+	if b, _ := unranked.find(t.hash); b != nil {
+		b.other += float64(amount) * float64(t.weight) * unranked.scale
 		buffer = b.note(r, t, caller, buffer)
 	}
 	return buffer
 }
 
-// note brings an entry up to date. Who the caller is, is asked once, and of one that took another's place only if it comes again:
-// a flood of callers that come once each must not cost that.
+// note updates an entry with a touch. It reads the caller's keys once. If the entry replaced
+// another one, it does so on the second touch, so that a flood of callers with one request each
+// stays cheap.
 func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []byte {
 	if e.since == 0 {
 		e.since = t.second
@@ -87,21 +94,22 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 	e.refusals += t.refused * t.weight
 	e.standing, e.exempt = t.standing, t.exempt
 	e.seen++
-	if e.known != nil || caller == nil || t.standing.window == nil || e.replaced && e.seen < 2 {
+	if e.saved != nil || caller == nil || t.standing.window == nil || e.replaced && e.seen < 2 {
 		return buffer
 	}
 	if !e.described {
 		e.described = true
 		e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
 	}
-	if r.kept.Load() < maxKept-maxKnown {
-		e.known = r.keep(t.standing.limiter, caller)
+	if r.kept.Load() < maxKeptBytes-maxCallerBytes {
+		e.saved = r.saveKeys(t.standing.limiter, caller)
 	}
 	return buffer
 }
 
-// describe returns the key sources that count a caller in a window, joined by "+", and its token's id where one of them is the
-// token: nothing else that a caller has may be shown, and nothing at all that does not look like an id.
+// describe returns the key sources that count a caller in a window, joined by "+". If one of them
+// is the token, it also returns the token's id, provided that it looks like an id. No other value
+// of a caller may be shown.
 func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name string, _ []byte) {
 	if caller == nil || w == nil {
 		return "", "", buffer
@@ -126,7 +134,7 @@ func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name strin
 	return kind, name, buffer
 }
 
-// maxBuffer is how much working memory a shard keeps.
+// maxBuffer is the max size of the working memory that a shard keeps, in bytes.
 const maxBuffer = 16 << 10
 
 // isID reports whether b looks like a token's public id.
@@ -139,7 +147,7 @@ func isID(b []byte) bool {
 	return len(b) > 0 && len(b) <= 64
 }
 
-// size is about how many bytes of memory what is kept of a caller takes.
+// size returns about how many bytes of memory the saved keys of a caller take.
 func size(k weir.Known) int64 {
 	n := int64(64)
 	for i := range k {
@@ -148,36 +156,37 @@ func size(k weir.Known) int64 {
 	return n
 }
 
-// keep returns what to keep of a caller: what all windows of the limiter count it by, so that none is taken for another's. nil where
-// there is no room for it.
-func (r *Recorder) keep(l *weir.Limiter, caller weir.Keys) weir.Known {
+// saveKeys returns the keys to save of a caller: those of all windows of the limiter, so that no
+// other caller is taken for it. It returns nil if there is no room.
+func (r *Recorder) saveKeys(l *weir.Limiter, caller weir.Keys) weir.Known {
 	k := weir.Keep(l, caller)
-	if n := size(k); r.kept.Add(n) > maxKept {
+	if n := size(k); r.kept.Add(n) > maxKeptBytes {
 		r.kept.Add(-n)
 		return nil
 	}
 	return k
 }
 
-// drop gives back the room that a profile took.
-func (r *Recorder) drop(p *profile) {
-	if p.known != nil {
-		r.kept.Add(-size(p.known))
+// release frees the room of a profile's saved keys.
+func (r *Recorder) release(p *profile) {
+	if p.saved != nil {
+		r.kept.Add(-size(p.saved))
 	}
 }
 
-// forget drops all callers, under mu.
-func (c *callers) forget(r *Recorder) {
+// clear removes all callers. The caller of clear holds mu.
+func (c *callers) clear(r *Recorder) {
 	for _, s := range []*sketch{&c.spending, &c.refused} {
 		for i := range s.entries {
-			r.drop(&s.entries[i].profile)
+			r.release(&s.entries[i].profile)
 		}
 		*s = sketch{}
 	}
 }
 
-// Caller returns what is kept of the caller of a limiter that a Snapshot shows under that hash, for Inspect, Reset and Grant: the
-// sources that the limiter's windows counted it by. ok is false where the hash is none of those, or nothing is kept of its caller.
+// Caller returns the saved keys of the caller that a Snapshot shows with that hash, for Inspect,
+// Reset and Grant. They are the key sources that the limiter's windows counted it by. ok is false
+// if the limiter has no caller with that hash, or its keys were not saved.
 func (r *Recorder) Caller(limiter, hash string) (caller weir.Keys, ok bool) {
 	var b [8]byte
 	if len(hash) != hex.EncodedLen(len(b)) || strings.ToLower(hash) != hash {
@@ -195,21 +204,22 @@ func (r *Recorder) Caller(limiter, hash string) (caller weir.Keys, ok bool) {
 	l.callers.mu.Lock()
 	defer l.callers.mu.Unlock()
 	for _, s := range []*sketch{&l.callers.spending, &l.callers.refused} {
-		if e, _ := s.find(hashValue(b)); e != nil && e.known != nil {
-			return e.known, true
+		if e, _ := s.find(hashValue(b)); e != nil && e.saved != nil {
+			return e.saved, true
 		}
 	}
 	return nil, false
 }
 
-// A ranked entry is a copy of one, with its weights as of now.
+// A rankedEntry is a copy of an entry, with its weights as of now.
 type rankedEntry struct {
 	hash                    uint64
 	count, uncertain, other float64
 	profile
 }
 
-// ranked returns the first top entries of both sketches, by what is certain of them, and forgets what is faint by now.
+// ranked removes entries below minWeight, and returns the top entries of both sketches, ranked by
+// their certain weight.
 func (c *callers) ranked(r *Recorder, now int64, top int) (spending, refused []rankedEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,21 +230,22 @@ func (c *callers) ranked(r *Recorder, now int64, top int) (spending, refused []r
 	return c.spending.ranked(top, &c.refused), c.refused.ranked(top, &c.spending)
 }
 
-// prune drops the entries that are faint by now.
+// prune removes the entries that weigh less than minWeight now.
 func (s *sketch) prune(r *Recorder) {
 	for i := len(s.entries) - 1; i >= 0; i-- {
-		if s.counts[i]/s.scale < faint {
+		if s.counts[i]/s.scale < minWeight {
 			dropped := s.remove(i)
-			r.drop(&dropped)
+			r.release(&dropped)
 		}
 	}
 }
 
-// ranked copies the first top entries. What s does not rank by is taken from beside where that knows more.
-func (s *sketch) ranked(top int, beside *sketch) []rankedEntry {
+// ranked returns copies of the top entries. For the figure that s does not rank by, it uses the
+// other sketch, unranked, if that has more.
+func (s *sketch) ranked(top int, unranked *sketch) []rankedEntry {
 	type place struct {
-		least, count float64
-		index        int
+		certain, count float64
+		index          int
 	}
 	var room [capacity]place
 	places := room[:len(s.entries)]
@@ -242,7 +253,7 @@ func (s *sketch) ranked(top int, beside *sketch) []rankedEntry {
 		places[i] = place{s.counts[i] - s.entries[i].error, s.counts[i], i}
 	}
 	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(b.least, a.least), cmp.Compare(b.count, a.count), cmp.Compare(s.hashes[a.index], s.hashes[b.index]))
+		return cmp.Or(cmp.Compare(b.certain, a.certain), cmp.Compare(b.count, a.count), cmp.Compare(s.hashes[a.index], s.hashes[b.index]))
 	})
 	places = places[:min(len(places), top)]
 	out := make([]rankedEntry, len(places))
@@ -250,8 +261,8 @@ func (s *sketch) ranked(top int, beside *sketch) []rankedEntry {
 		e := &s.entries[p.index]
 		ranked := rankedEntry{hash: s.hashes[p.index], count: p.count / s.scale, other: e.other / s.scale, profile: e.profile}
 		ranked.uncertain = (e.error + 3*math.Sqrt(e.variance)) / s.scale
-		if b, count := beside.find(ranked.hash); b != nil {
-			ranked.other = max(ranked.other, (count-b.error)/beside.scale)
+		if b, count := unranked.find(ranked.hash); b != nil {
+			ranked.other = max(ranked.other, (count-b.error)/unranked.scale)
 			ranked.spent, ranked.refusals = max(e.spent, b.spent), max(e.refusals, b.refusals)
 			ranked.since = min(e.since, b.since)
 		}

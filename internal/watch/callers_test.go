@@ -26,7 +26,7 @@ func TestAQuietServerShowsTrueNumbers(t *testing.T) {
 			r.Observe(desk.event("ask", fmt.Sprint("192.0.2.", caller)))
 		}
 	}
-	l := limiter(t, r.Snapshot(watch.Ask{Top: 100}), "ask")
+	l := limiter(t, r.Snapshot(watch.Query{Top: 100}), "ask")
 	if len(l.Spending) != 20 || len(l.Refused) != 14 {
 		t.Fatalf("%d callers spend and %d are refused, not 20 and 14", len(l.Spending), len(l.Refused))
 	}
@@ -44,12 +44,12 @@ func TestAQuietServerShowsTrueNumbers(t *testing.T) {
 		}
 	}
 	c.move(5 * time.Minute)
-	l = limiter(t, r.Snapshot(watch.Ask{Top: 1}), "ask")
+	l = limiter(t, r.Snapshot(watch.Query{Top: 1}), "ask")
 	if len(l.Refused) != 1 || l.Refused[0].Hash != most.Hash || l.Refused[0].Refused != 35 || l.Refused[0].RefusedSince != 70 {
 		t.Errorf("five minutes later: %+v, not one caller with 35 refusals, of 70", l.Refused)
 	}
 	c.move(10 * time.Hour)
-	s := r.Snapshot(watch.Ask{})
+	s := r.Snapshot(watch.Query{})
 	if l = limiter(t, s, "ask"); len(l.Spending) != 0 || len(l.Refused) != 0 || s.CallersKept != 0 {
 		t.Errorf("hours later there are %v, %v, and %d bytes of callers", l.Spending, l.Refused, s.CallersKept)
 	}
@@ -60,7 +60,8 @@ func sameJSON(got []byte, want any) bool {
 	return err == nil && bytes.Equal(got, w)
 }
 
-// TestNothingOfACallerIsShown sends what callers can choose through everything, and looks for it in all that comes out.
+// TestNothingOfACallerIsShown sends values that callers can choose, and checks that no output
+// contains them.
 func TestNothingOfACallerIsShown(t *testing.T) {
 	c := newClock()
 	r := newRecorder(t, c.now)
@@ -80,8 +81,9 @@ func TestNothingOfACallerIsShown(t *testing.T) {
 			r.Observe(desk.of("ask", k, 0))
 		}
 	}
-	r.Observe(watch.Event{Limiter: "ask", Outcome: "refused", Decision: desk.of("ask", keys{}, 0).Decision, Who: []byte("x")}) // no Keys
-	s := r.Snapshot(watch.Ask{Top: 100})
+	// no Keys
+	r.Observe(watch.Event{Limiter: "ask", Outcome: "refused", Decision: desk.of("ask", keys{}, 0).Decision, Who: []byte("x")})
+	s := r.Snapshot(watch.Query{Top: 100})
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +115,7 @@ func TestWhatIsKeptOfACallerIsEnoughToActOnIt(t *testing.T) {
 	desk := newDesk(t, c.now, weir.Limiter{Name: "ask", Windows: []weir.Window{window(t, 10, "minute", "session or ip+agent")}})
 	long := strings.Repeat("a", 257)
 	r.Observe(desk.of("ask", keys{"ip": "192.0.2.1", "session": "s", "agent": long, "token": "not counted"}, 0))
-	hash := limiter(t, r.Snapshot(watch.Ask{}), "ask").Spending[0].Hash
+	hash := limiter(t, r.Snapshot(watch.Query{}), "ask").Spending[0].Hash
 	caller, ok := r.Caller("ask", hash)
 	if !ok {
 		t.Fatal("nothing is kept of the caller that is shown")
@@ -139,13 +141,14 @@ func TestWhatIsKeptOfACallerIsEnoughToActOnIt(t *testing.T) {
 	}
 	other := newRecorder(t, c.now)
 	other.Observe(desk.of("ask", keys{"ip": "192.0.2.1", "session": "s", "agent": long}, 0))
-	if limiter(t, other.Snapshot(watch.Ask{}), "ask").Spending[0].Hash == hash {
+	if limiter(t, other.Snapshot(watch.Query{}), "ask").Spending[0].Hash == hash {
 		t.Error("two recorders give a caller the same hash: its key is not of their own")
 	}
 }
 
-// TestAFloodOfCallersHidesNobody sends ten million callers that come once each (one million under the race detector), with five real ones among them. Memory does not
-// grow, and the five are on top with what they spent.
+// TestAFloodOfCallersHidesNobody sends ten million callers with one request each (one million under
+// the race detector), and five real callers among them. Memory does not grow, and the five are on
+// top with the units that they spent.
 func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	const flood = floodOfCallers
 	c := newClock()
@@ -184,7 +187,7 @@ func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	if asked.times > 1000 {
 		t.Errorf("callers of the flood were asked %d times who they are", asked.times)
 	}
-	l := limiter(t, r.Snapshot(watch.Ask{Top: 5}), "ask")
+	l := limiter(t, r.Snapshot(watch.Query{Top: 5}), "ask")
 	for _, caller := range l.Spending {
 		known, ok := r.Caller("ask", caller.Hash)
 		if !ok {
@@ -213,7 +216,7 @@ func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	}
 }
 
-// askedKeys count how often they are asked.
+// askedKeys count the calls of AppendKey.
 type askedKeys struct{ times int }
 
 func (k *askedKeys) AppendKey(dst []byte, _ string) ([]byte, bool) {
@@ -227,7 +230,7 @@ func TestWhatIsKeptOfCallersIsBounded(t *testing.T) {
 	r := newRecorder(t, c.now)
 	before := heap()
 	fill(t, c, r, limiters, 256)
-	s := r.Snapshot(watch.Ask{Top: 128})
+	s := r.Snapshot(watch.Query{Top: 128})
 	if s.CallersKept > most || s.CallersKept < most/2 {
 		t.Errorf("%d bytes are kept of callers, not %d or a little less", s.CallersKept, most)
 	}
@@ -249,7 +252,7 @@ func TestWhatIsKeptOfCallersIsBounded(t *testing.T) {
 	}
 	r.Declare(weir.Policy{})
 	c.move(300 * time.Second)
-	if s = r.Snapshot(watch.Ask{}); s.CallersKept != 0 || len(s.Limiters) != 1 {
+	if s = r.Snapshot(watch.Query{}); s.CallersKept != 0 || len(s.Limiters) != 1 {
 		t.Errorf("%d bytes are kept of callers of limiters that are gone", s.CallersKept)
 	}
 }
@@ -273,7 +276,7 @@ func TestACallerThatIsKnownByAnIPv4AddressIsFoundByAPolicysNetworks(t *testing.T
 	desk := newDesk(t, c.now, l)
 	r.Declare(desk.decider.Policy())
 	r.Observe(desk.event("ask", "\xc0\x00\x02\x07"))
-	known, ok := r.Caller("ask", limiter(t, r.Snapshot(watch.Ask{}), "ask").Spending[0].Hash)
+	known, ok := r.Caller("ask", limiter(t, r.Snapshot(watch.Query{}), "ask").Spending[0].Hash)
 	if !ok {
 		t.Fatal("the caller is not known")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What a candidate says of a request beside what was decided.
+// The results of comparing the candidate's decision with the one in force.
 const (
 	same = iota
 	newlyRefused
@@ -17,10 +17,10 @@ const (
 	comparisons
 )
 
-// A candidate is what was compared since the candidate policy is the one that it is.
+// A candidate has the comparisons with one candidate policy, since it was loaded.
 type candidate struct {
 	since int64
-	mu    sync.Mutex // of by
+	mu    sync.Mutex // guards by
 	by    map[string]*difference
 }
 
@@ -32,7 +32,8 @@ type difference struct {
 	admitted distinct
 }
 
-// A distinct counts callers without remembering them: exactly up to some thousands, then within 2 %, in at most 20 KiB.
+// A distinct counts distinct callers in at most 20 KiB: exactly up to some thousands, then within 2
+// %.
 type distinct struct {
 	mu     sync.Mutex
 	sketch hyperloglog.Sketch
@@ -50,14 +51,15 @@ func (d *distinct) count() uint64 {
 	return d.sketch.Estimate()
 }
 
-// recent is what a shard has told to distinct counts lately, so that those who come again and again cost no lock.
+// A recent is a shard's cache of the hashes that it added to distinct counts. A repeated caller
+// that is in it takes no lock.
 type recent [256]struct {
 	to   *distinct
 	hash uint64
 }
 
-// has notes that hash goes to a count, and reports whether it went there already.
-func (s *recent) has(to *distinct, hash uint64) bool {
+// seen reports whether hash was added to the count already, and adds the pair to the cache.
+func (s *recent) seen(to *distinct, hash uint64) bool {
 	slot := &s[hash%uint64(len(s))]
 	if slot.to == to && slot.hash == hash {
 		return true
@@ -66,13 +68,14 @@ func (s *recent) has(to *distinct, hash uint64) bool {
 	return false
 }
 
-// ResetCandidate forgets what was compared: the candidate is another from now on.
+// ResetCandidate drops all comparisons. It is called when the candidate policy changes.
 func (r *Recorder) ResetCandidate() {
 	r.candidate.Store(&candidate{since: r.now(), by: make(map[string]*difference)})
 }
 
-// Candidate notes what the candidate policy says of a request. Who would be refused newly counts under the candidate's limiter,
-// who would be admitted newly under the one that refused it, and all else under the latter too, if there is one.
+// Candidate counts the candidate policy's decision on a request. A newly refused request counts for
+// the candidate's limiter. Any other request counts for the limiter of the policy in force, or for
+// the candidate's if the policy in force does not limit it.
 func (r *Recorder) Candidate(v weir.Compared) {
 	if v.Live == nil || v.Candidate == nil {
 		return
@@ -112,17 +115,18 @@ func (r *Recorder) Candidate(v weir.Compared) {
 	if what == newlyAdmitted {
 		to = &d.admitted
 	}
-	if hash := r.hash(who); !s.distinct.has(to, hash) {
+	if hash := r.hash(who); !s.distinct.seen(to, hash) {
 		to.add(hash)
 	}
 }
 
-// differenceOf returns where the cell's limiter is compared with a candidate; nil where there are too many limiters.
+// differenceOf returns the comparison of the cell's limiter with a candidate, or nil if there are
+// too many limiters.
 func (c *cell) differenceOf(r *Recorder, now *candidate) *difference {
 	if c.difference != nil && c.difference.of == now {
 		return c.difference
 	}
-	c.compare(r)
+	c.flushCompared(r)
 	c.difference = now.difference(c.limiter.name)
 	return c.difference
 }
@@ -138,8 +142,9 @@ func (n *candidate) difference(name string) *difference {
 	return d
 }
 
-// compare tells what the cell has compared; of a candidate that is no more, nobody asks.
-func (c *cell) compare(r *Recorder) {
+// flushCompared adds the cell's comparisons to those of its candidate. Comparisons with an earlier
+// candidate are added too, but nothing reads them.
+func (c *cell) flushCompared(r *Recorder) {
 	if c.difference == nil || c.compared == [comparisons]uint32{} {
 		return
 	}

@@ -25,7 +25,8 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 	candidate := newDesk(t, c.now, byIP(t, "ask", 5), byIP(t, "tell-less", 1))
 	for i := range 10 {
 		ip := fmt.Sprint("192.0.2.", i%2)
-		r.Candidate(compared(live, candidate, "ask", "ask", ip))        // of 5 requests of a caller 3 and 5 are admitted
+		// of 5 requests of a caller 3 and 5 are admitted
+		r.Candidate(compared(live, candidate, "ask", "ask", ip))
 		r.Candidate(compared(live, candidate, "tell", "tell-less", ip)) // 5 and 1
 	}
 	unlimited := &weir.Decision{Allowed: true}
@@ -35,7 +36,7 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 	r.Candidate(weir.Compared{})
 	told := func(want string) {
 		t.Helper()
-		got, err := json.Marshal(r.Snapshot(watch.Ask{}).Candidate)
+		got, err := json.Marshal(r.Snapshot(watch.Query{}).Candidate)
 		if err != nil || string(got) != want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
 		}
@@ -51,7 +52,7 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 	r.ResetCandidate()
 	told(fmt.Sprintf(`{"since":%d,"limiters":[]}`, since+3600))
 	r.Candidate(compared(live, candidate, "ask", "ask", "192.0.2.1"))
-	r.ResetCandidate() // with which what was compared before is gone, told or not
+	r.ResetCandidate() // drops earlier comparisons, flushed or not
 	for range 2 {
 		r.Candidate(compared(live, candidate, "ask", "ask", "192.0.2.1"))
 		r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
@@ -80,7 +81,7 @@ func TestDistinctCallersAreCountedByAllCores(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		got := r.Snapshot(watch.Ask{}).Candidate.Limiters[0]
+		got := r.Snapshot(watch.Query{}).Candidate.Limiters[0]
 		if got.NewlyRefused != uint64(workers*callers) {
 			t.Errorf("%d requests would be refused newly, not %d", got.NewlyRefused, workers*callers)
 		}

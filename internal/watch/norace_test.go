@@ -2,5 +2,5 @@
 
 package watch_test
 
-// floodOfCallers is how many callers come once each.
+// floodOfCallers is the number of callers that send one request each.
 const floodOfCallers = 10_000_000

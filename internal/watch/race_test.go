@@ -2,5 +2,5 @@
 
 package watch_test
 
-// floodOfCallers is less than it would be without the race detector, which makes each fifty times as slow.
+// floodOfCallers is smaller than without the race detector, which is fifty times slower.
 const floodOfCallers = 1_000_000

@@ -3,19 +3,20 @@ package watch
 import "sync/atomic"
 
 const (
-	refusalsShown   = 256  // refusals that are remembered
-	refusalsASecond = 1000 // refusals of a second that are remembered at most
+	refusalsShown   = 256  // refusals that are kept
+	refusalsASecond = 1000 // max refusals of one second that are added
 )
 
-// refusals are the last ones. They are written without a lock, so that nobody waits for a page that reads them.
+// A refusals is a ring of the last refusals. Its methods take no lock, so requests do not wait for
+// readers.
 type refusals struct {
-	last   atomic.Uint64 // number of the last refusal; they count from 1
-	ring   [refusalsShown]atomic.Pointer[refusal]
-	pace   atomic.Uint64 // a second's lower 48 bits, and how many refusals of it are shown in the other 16
-	hidden atomic.Uint64 // refusals of seconds that had too many
+	last     atomic.Uint64 // number of the last refusal; the first is 1
+	ring     [refusalsShown]atomic.Pointer[refusal]
+	pace     atomic.Uint64 // low 48 bits: a second; high 16 bits: refusals added in it
+	notShown atomic.Uint64 // refusals beyond refusalsASecond
 }
 
-// A refusal is what is kept of one.
+// A refusal is an entry of the ring.
 type refusal struct {
 	number     uint64
 	second     int64
@@ -26,15 +27,15 @@ type refusal struct {
 	standing   standing
 }
 
-// admits reports whether another refusal of a second may be shown. Once a second has had its share this is one read of memory that
-// nobody writes.
+// admits reports whether another refusal of a second may be added. Once a second has had its share,
+// the call is a single read of memory that is not written.
 func (f *refusals) admits(second int64) bool {
 	const low = 1<<48 - 1
 	now := uint64(second) & low
 	for {
 		pace := f.pace.Load()
 		then, n := pace&low, pace>>48
-		if now > then || now+slack < then {
+		if now > then || now+clockSkew < then {
 			then, n = now, 0
 		}
 		if n >= refusalsASecond {
@@ -46,7 +47,7 @@ func (f *refusals) admits(second int64) bool {
 	}
 }
 
-// add writes a refusal.
+// add adds a refusal to the ring.
 func (f *refusals) add(s *shard, l *limiter, t *touch, o *Event) {
 	v := &refusal{second: t.second, limiter: l.name, hash: t.hash, denial: o.Denial, standing: t.standing}
 	v.kind, v.name, s.buffer = describe(t.standing.window, o.Caller, s.buffer)
@@ -55,16 +56,16 @@ func (f *refusals) add(s *shard, l *limiter, t *touch, o *Event) {
 	for {
 		old := slot.Load()
 		if old != nil && old.number > v.number || slot.CompareAndSwap(old, v) {
-			return // one that is newer stays
+			return // a newer refusal is not overwritten
 		}
 	}
 }
 
-// after returns the refusals after a number, oldest first, and the number to go on from. One that is being written, and what comes
-// after it, is for the next time.
+// after returns the refusals after a number, oldest first, and the number for the next call. If a
+// refusal is still being written, it and the later ones are left for the next call.
 func (f *refusals) after(number uint64) (list []*refusal, next uint64) {
 	last := f.last.Load()
-	if number > last { // of another process, before a restart
+	if number > last { // the number is from before a restart
 		number = 0
 	}
 	next = number

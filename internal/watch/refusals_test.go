@@ -22,7 +22,7 @@ func TestARefusalIsToldAsItWas(t *testing.T) {
 		}
 		r.Observe(e)
 	}
-	refusals := r.Snapshot(watch.Ask{}).Refusals
+	refusals := r.Snapshot(watch.Query{}).Refusals
 	got, err := json.Marshal(refusals)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestAFloodOfRefusalsIsShownInPart(t *testing.T) {
 	}
 	told := func(after uint64, first uint64, n int, next, hidden uint64) {
 		t.Helper()
-		s := r.Snapshot(watch.Ask{After: after}).Refusals
+		s := r.Snapshot(watch.Query{After: after}).Refusals
 		if len(s.List) != n || n > 0 && s.List[0].Number != first || s.Next != next || s.NotShown != hidden {
 			t.Errorf("after %d: %d from %v, next %d, %d not shown; not %d from %d, next %d, %d not shown", after, len(s.List), s.List[:min(1, len(s.List))],
 				s.Next, s.NotShown, n, first, next, hidden)
@@ -60,7 +60,7 @@ func TestAFloodOfRefusalsIsShownInPart(t *testing.T) {
 	told(0, 1, 10, 10, 0)
 	told(7, 8, 3, 10, 0)
 	told(10, 0, 0, 10, 0)
-	told(99, 1, 10, 10, 0) // a page that was there before this process began again
+	told(99, 1, 10, 10, 0) // a page that was open before a restart
 	refuse(5000)
 	told(10, 745, 256, 1000, 4010)
 	c.move(time.Second)
@@ -75,7 +75,7 @@ func TestAFloodOfRefusalsIsShownInPart(t *testing.T) {
 
 // TestAPageThatFollowsMissesNothing reads refusals while they are written, each once and in order.
 func TestAPageThatFollowsMissesNothing(t *testing.T) {
-	const workers, each = 4, 60 // no more than are remembered, so that none can be overtaken
+	const workers, each = 4, 60 // at most as many as are kept, so that none is overwritten
 	c := newClock()
 	r := newRecorder(t, c.now)
 	var wg sync.WaitGroup
@@ -90,7 +90,7 @@ func TestAPageThatFollowsMissesNothing(t *testing.T) {
 	}
 	var next uint64
 	for next < workers*each {
-		s := r.Snapshot(watch.Ask{After: next, Seconds: -1, Top: -1}).Refusals
+		s := r.Snapshot(watch.Query{After: next, Seconds: -1, Top: -1}).Refusals
 		for _, v := range s.List {
 			if v.Number != next+1 {
 				t.Fatalf("after refusal %d comes %d", next, v.Number)

@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What is counted of a limiter. near and exempt are among the admitted; the last three are a shadow limiter's.
+// The columns that are counted for a limiter. Near and exempt requests also count as admitted. The
+// last three are for limiters in Shadow mode.
 const (
 	admitted = iota
 	refused
@@ -23,7 +24,7 @@ const (
 	columns
 )
 
-// columnOf returns where an outcome is counted, by its name in logs and metrics.
+// columnOf returns the column of an outcome, given its name in logs and metrics.
 func columnOf(outcome string) (column int, ok bool) {
 	switch outcome {
 	case "admitted", "unlimited":
@@ -38,28 +39,30 @@ func columnOf(outcome string) (column int, ok bool) {
 	return 0, false
 }
 
-// span is how many seconds are remembered.
+// span is the number of seconds in a series.
 const span = 300
 
-// A limiter is what is known of one limiter: about 17 KiB while it is busy, and as much as 70 KiB for its top callers.
+// A limiter has the statistics of one limiter. It takes about 17 KiB while it is busy, and up to
+// 70 KiB for its top callers.
 type limiter struct {
 	name    string
-	inForce bool // whether the policy in force has it; under Recorder.mu
-	shadow  bool // and only tries it out; likewise
+	inForce bool // whether it is in the policy in force; guarded by Recorder.mu
+	shadow  bool // whether it is in Shadow mode there; guarded by Recorder.mu
 
 	totals  [columns]atomic.Uint64
 	ring    [span]atomic.Pointer[bucket]
-	last    atomic.Int64 // the last second that anything was counted in
+	last    atomic.Int64 // the last second in which something was counted
 	callers callers
 }
 
-// A bucket is one second of a limiter.
+// A bucket has the counts of one second.
 type bucket struct {
 	second int64
 	counts [columns]atomic.Uint32
 }
 
-// add counts what happened in a second. A second that is no longer remembered counts in the totals only.
+// add adds the counts of one second. A second that is older than the series counts in the totals
+// only.
 func (l *limiter) add(second, latest int64, counts *[columns]uint32) {
 	for i, n := range counts {
 		if n > 0 {
@@ -69,7 +72,7 @@ func (l *limiter) add(second, latest int64, counts *[columns]uint32) {
 	if second <= latest-span {
 		return
 	}
-	if second > l.last.Load() || latest < l.last.Load()-slack {
+	if second > l.last.Load() || latest < l.last.Load()-clockSkew {
 		l.last.Store(second)
 	}
 	slot := &l.ring[uint64(second)%span]
@@ -89,7 +92,8 @@ func (l *limiter) add(second, latest int64, counts *[columns]uint32) {
 	}
 }
 
-// series returns the seconds from from on; of a column where all are 0, nil.
+// series returns the counts of the given number of seconds, starting at from. A column of zeros is
+// nil.
 func (l *limiter) series(from int64, seconds int) (out [columns][]uint32) {
 	for i := range seconds {
 		second := from + int64(i)
@@ -110,18 +114,19 @@ func (l *limiter) series(from int64, seconds int) (out [columns][]uint32) {
 	return out
 }
 
-// limiter returns what is known of a limiter, from its first request on; nil where there are too many.
+// limiter returns the statistics of a limiter, which it creates for the first request. It returns
+// nil if there are too many limiters.
 func (r *Recorder) limiter(name string) *limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.open(name)
+	return r.limiterLocked(name)
 }
 
-// open is limiter under mu.
-func (r *Recorder) open(name string) *limiter {
+// limiterLocked is limiter for callers that hold mu.
+func (r *Recorder) limiterLocked(name string) *limiter {
 	l := r.limiters[name]
 	if l == nil {
-		if len(r.limiters) > maxLimiters { // and one, for the requests that no limiter covers
+		if len(r.limiters) > maxLimiters { // one more is for requests that no limiter covers
 			r.missed++
 			return nil
 		}
@@ -132,8 +137,9 @@ func (r *Recorder) open(name string) *limiter {
 	return l
 }
 
-// Declare says which limiters the policy in force has. Those are shown from now on, requests or none; of others what is remembered
-// goes 300 seconds after their last request, or sooner where there is no room. Before the first Declare none is in force.
+// Declare sets the policy in force. Snapshots show its limiters even if they have no requests.
+// Other limiters are removed 300 seconds after their last request, or earlier if there is no room.
+// Before the first Declare, no limiter is in force.
 func (r *Recorder) Declare(p weir.Policy) {
 	shadow := make(map[string]bool, len(p.Limiters))
 	for i := range p.Limiters {
@@ -151,16 +157,16 @@ func (r *Recorder) Declare(p weir.Policy) {
 	}
 	slices.SortFunc(others, func(a, b *limiter) int { return cmp.Compare(b.last.Load(), a.last.Load()) })
 	gone := r.remove(others[min(len(others), max(maxLimiters-len(shadow), 0)):])
-	for name, tried := range shadow {
-		if l := r.open(name); l != nil {
-			l.inForce, l.shadow = true, tried
+	for name, on := range shadow {
+		if l := r.limiterLocked(name); l != nil {
+			l.inForce, l.shadow = true, on
 		}
 	}
 	r.mu.Unlock()
 	r.collect(gone)
 }
 
-// sweep removes the limiters that are not in force and have been idle for as long as anything is remembered.
+// sweep removes the limiters that are not in force and had no request for span seconds.
 func (r *Recorder) sweep(now int64) {
 	r.mu.Lock()
 	var idle []*limiter
@@ -176,13 +182,14 @@ func (r *Recorder) sweep(now int64) {
 	}
 }
 
-// remove forgets limiters, under mu, and returns their names. Shards may count in them until they are told.
+// remove drops limiters and returns their names. The caller holds mu. Shards may still count in a
+// dropped limiter until collect drops its cell.
 func (r *Recorder) remove(limiters []*limiter) (names []string) {
 	for _, l := range limiters {
 		delete(r.limiters, l.name)
 		names = append(names, l.name)
 		l.callers.mu.Lock()
-		l.callers.forget(r)
+		l.callers.clear(r)
 		l.callers.mu.Unlock()
 	}
 	return names

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/watch"
 )
 
-// A clock is one that tests move.
+// A clock is set by tests.
 type clock struct{ seconds atomic.Int64 }
 
 func newClock() *clock {
@@ -42,7 +42,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 				case <-done:
 					return
 				default:
-					r.Snapshot(watch.Ask{})
+					r.Snapshot(watch.Query{})
 				}
 			}
 		})
@@ -51,7 +51,8 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		desk := newDesk(t, c.now, byIP(t, "ask", each/2), byIP(t, "tell", each))
 		wg.Go(func() {
 			for i := range each {
-				r.Observe(desk.event("ask", "192.0.2.1")) // the first half is admitted, a fifth of that near
+				// the first half is admitted, a fifth of that near
+				r.Observe(desk.event("ask", "192.0.2.1"))
 				e := desk.event("tell", fmt.Sprint("192.0.2.", i%3))
 				e.Outcome = []string{"unauthenticated", "store_unavailable", "no outcome"}[i%3]
 				r.Observe(e)
@@ -66,7 +67,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 	close(done)
 	readers.Wait()
 
-	s := r.Snapshot(watch.Ask{})
+	s := r.Snapshot(watch.Query{})
 	const half = workers * each / 2
 	if got, want := limiter(t, s, "ask").Totals, (watch.Counts{Admitted: half, Refused: half, Near: half / 5}); got != want {
 		t.Errorf("ask: %+v, not %+v", got, want)
@@ -115,7 +116,7 @@ func TestASecondIsRememberedForFiveMinutes(t *testing.T) {
 		{1000 * time.Hour, 0, 0, 0},
 	} {
 		c.move(step.move)
-		l := limiter(t, r.Snapshot(watch.Ask{}), "ask")
+		l := limiter(t, r.Snapshot(watch.Query{}), "ask")
 		series := l.Series.Admitted
 		if series == nil {
 			series = make([]uint32, 300)
@@ -138,7 +139,7 @@ func TestTheStoresClockIsTheOneThatIsShown(t *testing.T) {
 	r.Observe(watch.Event{Outcome: "unlimited"})
 	both := func(want int64) {
 		t.Helper()
-		s := r.Snapshot(watch.Ask{Seconds: 2})
+		s := r.Snapshot(watch.Query{Seconds: 2})
 		if s.Now != want {
 			t.Errorf("it is %d, not %d", s.Now, want)
 		}
@@ -156,7 +157,7 @@ func TestTheStoresClockIsTheOneThatIsShown(t *testing.T) {
 	r.Observe(watch.Event{Outcome: "unlimited"})
 	both(there.seconds.Load() - 86400)
 	here.move(time.Second)
-	if got := r.Snapshot(watch.Ask{}).Now; got != there.seconds.Load()-86400+1 {
+	if got := r.Snapshot(watch.Query{}).Now; got != there.seconds.Load()-86400+1 {
 		t.Errorf("a second later it is %d", got)
 	}
 }
@@ -165,14 +166,15 @@ func TestNearAndExemptAreAmongTheAdmitted(t *testing.T) {
 	c := newClock()
 	r := newRecorder(t, c.now)
 	desk := newDesk(t, c.now, byIP(t, "ask", 10))
-	for range 12 { // 2, 1 and 0 are left after the last three that are admitted: 20 % is not less than that
+	// 2, 1 and 0 are left after the last three that are admitted: 20 % is not less than that
+	for range 12 {
 		r.Observe(desk.event("ask", "192.0.2.1"))
 	}
 	e := desk.event("ask", "192.0.2.1")
 	e.Decision.Exempt, e.Decision.Allowed, e.Outcome = true, true, "admitted"
 	r.Observe(e)
 	want := watch.Counts{Admitted: 11, Refused: 2, Near: 2, Exempt: 1}
-	if got := limiter(t, r.Snapshot(watch.Ask{}), "ask").Totals; got != want {
+	if got := limiter(t, r.Snapshot(watch.Query{}), "ask").Totals; got != want {
 		t.Errorf("%+v, not %+v", got, want)
 	}
 }
@@ -186,7 +188,7 @@ func TestALimiterThatWasRemovedGoesWhenItsSecondsHave(t *testing.T) {
 	r.Observe(desk.event("tell", "192.0.2.1"))
 	r.Declare(weir.Policy{Limiters: []weir.Limiter{byIP(t, "tell", 10)}})
 	names := func() (names []string) {
-		for _, l := range r.Snapshot(watch.Ask{}).Limiters {
+		for _, l := range r.Snapshot(watch.Query{}).Limiters {
 			names = append(names, fmt.Sprint(l.Name, " ", l.InForce))
 		}
 		return names
@@ -199,11 +201,11 @@ func TestALimiterThatWasRemovedGoesWhenItsSecondsHave(t *testing.T) {
 	if got := names(); !slices.Equal(got, []string{" true", "tell true"}) {
 		t.Errorf("after 300 seconds: %q", got)
 	}
-	if kept := r.Snapshot(watch.Ask{}).CallersKept; kept <= 0 || kept > 200 {
+	if kept := r.Snapshot(watch.Query{}).CallersKept; kept <= 0 || kept > 200 {
 		t.Errorf("%d bytes are kept of the one caller that is left", kept)
 	}
 	r.Observe(desk.event("ask", "192.0.2.1")) // it is back
-	if got := limiter(t, r.Snapshot(watch.Ask{}), "ask").Totals.Admitted; got != 1 {
+	if got := limiter(t, r.Snapshot(watch.Query{}), "ask").Totals.Admitted; got != 1 {
 		t.Errorf("a limiter that is back has %d requests, not 1", got)
 	}
 }
@@ -229,14 +231,14 @@ func TestThereAreNeverMoreThanAThousandLimiters(t *testing.T) {
 	declare("a")
 	observe("a", 1000)
 	observe("b", 7)
-	s := r.Snapshot(watch.Ask{Seconds: -1, Top: -1})
+	s := r.Snapshot(watch.Query{Seconds: -1, Top: -1})
 	if len(s.Limiters) != 1001 || s.NotWatched != 7 {
 		t.Errorf("%d limiters with the unlimited requests, %d requests not watched; not 1001 and 7", len(s.Limiters), s.NotWatched)
 	}
 	declare("b") // those of the policy before make room at once
 	observe("b", 1000)
 	observe("a", 1)
-	s = r.Snapshot(watch.Ask{})
+	s = r.Snapshot(watch.Query{})
 	if len(s.Limiters) != 1001 || s.NotWatched != 8 || limiter(t, s, "b999").Totals.Admitted != 1 {
 		t.Errorf("%d limiters, %d requests not watched after another policy; not 1001 and 8", len(s.Limiters), s.NotWatched)
 	}
@@ -254,7 +256,7 @@ func TestShadowLimitersAreCountedApart(t *testing.T) {
 	}
 	r.Shadow(weir.Shadowed{Limiter: &tried, Skipped: true})
 	r.Shadow(weir.Shadowed{})
-	l := limiter(t, r.Snapshot(watch.Ask{Seconds: 1}), "tried")
+	l := limiter(t, r.Snapshot(watch.Query{Seconds: 1}), "tried")
 	got, err := json.Marshal(l.Shadow)
 	if err != nil {
 		t.Fatal(err)

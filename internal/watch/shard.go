@@ -8,32 +8,32 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A shard counts for one core, most of the time: sync.Pool gives a core the shard that it used last, and who finds it locked all
-// the same takes the next one that is free. So its lock is nearly always free, and its memory in the core's own cache. There are
-// twice as many as cores.
+// A shard counts for one core, most of the time. sync.Pool returns the shard that a core used last;
+// if that one is locked, the request uses the next free one. So the lock is nearly always free, and
+// the shard is in the core's own cache. There are twice as many shards as cores.
 type shard struct {
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards all fields below but index
 	cells map[string]*cell
-	last  *cell // the one that was used last
+	last  *cell // the cell that was used last
 	index int
 
-	second int64  // the latest in which a caller was counted
-	seen   uint64 // callers in it
+	second int64  // the latest second in which a caller was counted
+	seen   uint64 // requests of callers in that second
 	sample *mathrand.ChaCha8
 
-	pending [16]pending // what top callers could not take at once
-	waiting int
-	buffer  []byte // for values of key sources
-	hidden  uint64 // refusals that there was no room to show
+	pending  [16]pending // requests that wait for the lock of the top callers
+	waiting  int         // length of pending
+	buffer   []byte      // for values of key sources
+	notShown uint64      // refusals beyond refusalsASecond
 
-	candidate *candidate // that distinct is about
+	candidate *candidate // the candidate that distinct is for
 	distinct  recent
 
-	_ [64]byte // the next shard begins in another cache line
+	_ [64]byte // puts the next shard in another cache line
 }
 
-// A cell is what a shard counted of a limiter, and has not told it yet: in the second that it last counted in, and of the
-// candidate.
+// A cell has the counts of a limiter that the shard has not flushed yet: those of one second, and
+// those of the comparison with the candidate.
 type cell struct {
 	limiter *limiter
 	second  int64
@@ -43,7 +43,7 @@ type cell struct {
 	compared   [comparisons]uint32
 }
 
-// lock returns a shard of this core's, or any, locked.
+// lock locks and returns a shard, if possible the one that this core used last.
 func (r *Recorder) lock() *shard {
 	s := r.local.Get().(*shard)
 	if s.mu.TryLock() {
@@ -63,7 +63,7 @@ func (r *Recorder) unlock(s *shard) {
 	r.local.Put(s)
 }
 
-// cell returns the shard's cell of a limiter; nil where there are too many limiters.
+// cell returns the shard's cell of a limiter, or nil if there are too many limiters.
 func (s *shard) cell(r *Recorder, name string) *cell {
 	if s.last != nil && s.last.limiter.name == name {
 		return s.last
@@ -81,48 +81,50 @@ func (s *shard) cell(r *Recorder, name string) *cell {
 	return c
 }
 
-// at turns the cell to a second.
+// at sets the second that the cell counts in, and flushes the counts of an earlier one.
 func (c *cell) at(second int64, r *Recorder) {
 	if c.second != second {
-		c.tell(r)
+		c.flush(r)
 		c.second = second
 	}
 }
 
-// tell gives the limiter what the cell has counted.
-func (c *cell) tell(r *Recorder) {
+// flush adds the counts of the cell to the limiter.
+func (c *cell) flush(r *Recorder) {
 	if c.counts != [columns]uint32{} {
 		c.limiter.add(c.second, r.latest.Load(), &c.counts)
 		c.counts = [columns]uint32{}
 	}
 }
 
-// everything is what a shard gives every caller's request in a second to the top callers; beyond, the weight doubles each time
-// that the number of requests does.
-const everything = 2048
+// sampleAbove is the number of requests a second that a shard counts one by one for the top
+// callers. Above it the shard takes a sample, whose weight doubles each time the number of requests
+// does.
+const sampleAbove = 2048
 
-// weight returns how many requests the next one stands for, 0 where it is not in the sample. What it returns is right on average
-// whatever callers do, since it depends on what came before only.
+// weight returns how many requests the next request represents, or 0 if it is not in the sample.
+// The weights are unbiased for any traffic, since the odds depend on earlier requests only.
 func (s *shard) weight(second int64) int64 {
-	if second > s.second || second < s.second-slack {
+	if second > s.second || second < s.second-clockSkew {
 		s.second, s.seen = second, 0
 	}
 	s.seen++
-	if s.seen <= everything {
+	if s.seen <= sampleAbove {
 		return 1
 	}
-	w := uint64(1) << min(bits.Len64((s.seen-1)/everything), 40)
+	w := uint64(1) << min(bits.Len64((s.seen-1)/sampleAbove), 40)
 	if s.sample.Uint64()&(w-1) != 0 {
 		return 0
 	}
 	return int64(w)
 }
 
-// who tells top callers and the last refusals of a request.
-func (s *shard) who(r *Recorder, l *limiter, column int, second int64, binding *weir.Standing, o *Event) {
+// countCaller counts a request for the top callers, and adds it to the last refusals if it was
+// refused.
+func (s *shard) countCaller(r *Recorder, l *limiter, column int, second int64, binding *weir.Standing, o *Event) {
 	shown := column == refused && r.refusals.admits(second)
 	if column == refused && !shown {
-		s.hidden++
+		s.notShown++
 	}
 	weight := s.weight(second)
 	if weight == 0 && !shown {
@@ -147,20 +149,21 @@ func (s *shard) who(r *Recorder, l *limiter, column int, second int64, binding *
 		return
 	}
 	if s.waiting == len(s.pending) {
-		s.settle(r)
+		s.flushPending(r)
 	}
 	s.pending[s.waiting] = pending{l, t}
 	s.waiting++
 }
 
-// A pending touch came while a Snapshot or another core had the limiter's top callers.
+// A pending touch arrived while a Snapshot or another core held the lock of the limiter's top
+// callers.
 type pending struct {
 	limiter *limiter
 	touch   touch
 }
 
-// settle gives top callers what waits for them.
-func (s *shard) settle(r *Recorder) {
+// flushPending counts the pending touches. It waits for the locks of their top callers.
+func (s *shard) flushPending(r *Recorder) {
 	for i := range s.pending[:s.waiting] {
 		p := &s.pending[i]
 		p.limiter.callers.mu.Lock()
@@ -171,18 +174,18 @@ func (s *shard) settle(r *Recorder) {
 	s.waiting = 0
 }
 
-// collect makes every shard tell what it has counted, and forget the limiters that are gone.
+// collect flushes every shard, and drops the cells of the limiters in gone.
 func (r *Recorder) collect(gone []string) {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
 		for _, c := range s.cells {
-			c.tell(r)
-			c.compare(r)
+			c.flush(r)
+			c.flushCompared(r)
 		}
-		s.settle(r)
-		r.refusals.hidden.Add(s.hidden)
-		s.hidden = 0
+		s.flushPending(r)
+		r.refusals.notShown.Add(s.notShown)
+		s.notShown = 0
 		for _, name := range gone {
 			delete(s.cells, name)
 			s.last = nil

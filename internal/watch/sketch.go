@@ -5,42 +5,43 @@ import (
 	"slices"
 )
 
-// A sketch finds the heavy hitters of a stream in little memory: Space-Saving (Metwally, Agrawal and El Abbadi, 2005) over weights
-// that halve every five minutes. Whoever has more than a capacity-th of the whole weight has an entry; an entry's count is never
-// less than the caller's true weight, and never more than that plus the entry's error. It is not safe for concurrent use.
+// A sketch finds the heavy hitters of a stream in little memory: Space-Saving (Metwally, Agrawal
+// and El Abbadi, 2005) over weights that halve every five minutes. A caller with more than
+// 1/capacity of the total weight has an entry. An entry's count is at least the caller's true
+// weight, and exceeds it by at most the entry's error. A sketch is not safe for concurrent use.
 //
-// Weights are kept as they are at a landmark in time: what comes later is scaled up, by 2 for every half-life, so that nothing that
-// is kept has to be touched as time goes by, and the order of two entries never changes by itself.
+// Weights are stored as of a landmark in time. A later unit is scaled up, by 2 for every half-life.
+// So stored weights do not change as time passes, and neither does the order of two entries.
 type sketch struct {
 	landmark int64   // Unix seconds at which a unit weighs 1
-	second   int64   // the latest second that was seen
-	scale    float64 // what a unit weighs in that second
+	second   int64   // the latest second seen
+	scale    float64 // the weight of a unit in that second
 
-	hashes  []uint64 // beside counts and entries, so that the searches read little
+	hashes  []uint64 // parallel to counts and entries, so that searches read little memory
 	counts  []float64
 	entries []entry
-	total   float64 // of all weights ever added
-	lost    float64 // the most that a caller without an entry can weigh because an entry was dropped
+	total   float64 // sum of all weights ever added
+	lost    float64 // max weight that a caller without an entry lost in a removed entry
 }
 
 const (
-	capacity = 128 // entries
+	capacity = 128 // max entries
 	halfLife = 300 // seconds
 	farAhead = 64  // half-lives after which the landmark moves
 )
 
-// An entry is what is beside a count.
+// An entry has the data of a caller in addition to its count.
 type entry struct {
-	error    float64 // how much of the count may be somebody else's
-	variance float64 // of the count, because some of it was sampled
-	other    float64 // the weight of what this sketch does not rank by, since the entry is there
-	seen     int     // how often, since then
-	replaced bool    // whether it took another's place
+	error    float64 // max part of the count that may belong to other callers
+	variance float64 // variance of the count due to sampling
+	other    float64 // weight, since the entry exists, of what this sketch does not rank by
+	seen     int     // touches since the entry exists
+	replaced bool    // whether it replaced another entry
 	profile
 }
 
-// at turns the sketch to a second. A clock that goes back a little is another machine's; one that goes back far stops the decay,
-// and nothing else.
+// at advances the sketch to a second. A clock that goes back a little is another machine's and is
+// ignored. If it goes back far, the weights do not decay for the gap.
 func (s *sketch) at(second int64) {
 	switch {
 	case s.scale == 0:
@@ -51,13 +52,13 @@ func (s *sketch) at(second int64) {
 		if second-s.landmark > farAhead*halfLife {
 			s.rebase()
 		}
-	case second < s.second-slack:
+	case second < s.second-clockSkew:
 		s.landmark -= s.second - second
 		s.second = second
 	}
 }
 
-// rebase moves the landmark to the present.
+// rebase moves the landmark to the current second.
 func (s *sketch) rebase() {
 	down := 1 / s.scale // 0 after 300 half-lives or so
 	for i := range s.entries {
@@ -69,7 +70,7 @@ func (s *sketch) rebase() {
 	s.landmark, s.scale = s.second, 1
 }
 
-// find returns the entry of a hash and its count; nil where it has none.
+// find returns the entry of a hash and its count, or nil if the hash has no entry.
 func (s *sketch) find(hash uint64) (e *entry, count float64) {
 	if i := slices.Index(s.hashes, hash); i >= 0 {
 		return &s.entries[i], s.counts[i]
@@ -77,8 +78,8 @@ func (s *sketch) find(hash uint64) (e *entry, count float64) {
 	return nil, 0
 }
 
-// add counts amount units, each of which stands for weight. It returns the caller's entry, and what was in its place before where
-// the entry is new.
+// add counts amount units, each of which represents weight units. It returns the caller's entry,
+// and the profile of the entry that a new one replaced.
 func (s *sketch) add(hash uint64, amount, weight int64) (e *entry, dropped profile) {
 	w := float64(amount) * float64(weight) * s.scale
 	s.total += w
@@ -93,26 +94,26 @@ func (s *sketch) add(hash uint64, amount, weight int64) (e *entry, dropped profi
 		s.entries = append(s.entries, entry{error: s.lost})
 		e = &s.entries[len(s.entries)-1]
 	default:
-		least := 0
+		lowest := 0
 		for i, n := range s.counts {
-			if n < s.counts[least] {
-				least = i
+			if n < s.counts[lowest] {
+				lowest = i
 			}
 		}
-		e = &s.entries[least]
+		e = &s.entries[lowest]
 		dropped = e.profile
-		*e = entry{error: s.counts[least], variance: e.variance, replaced: true}
-		s.hashes[least] = hash
-		s.counts[least] += w
+		*e = entry{error: s.counts[lowest], variance: e.variance, replaced: true}
+		s.hashes[lowest] = hash
+		s.counts[lowest] += w
 	}
-	if weight > 1 { // each of weight requests was counted with a chance of 1 in weight
+	if weight > 1 { // each request was counted with a probability of 1 in weight
 		unit := float64(amount) * s.scale
 		e.variance += unit * unit * float64(weight) * float64(weight-1)
 	}
 	return e, dropped
 }
 
-// remove drops an entry, and remembers how much a caller can have lost by it.
+// remove removes an entry, and updates the max weight that a caller can lose that way.
 func (s *sketch) remove(i int) (dropped profile) {
 	dropped = s.entries[i].profile
 	s.lost = max(s.lost, s.counts[i])

@@ -8,8 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestASketchKeepsItsPromises compares a sketch with exact counts: no count is less than the truth, nor more than the truth and its
-// error; and whoever has more than a capacity-th of all weight is there, whatever came between, however the clock went.
+// TestASketchKeepsItsPromises compares a sketch with exact counts. No count is less than the true
+// weight, or more than the true weight plus its error. Each caller with more than 1/capacity of the
+// total weight has an entry, for any traffic and any movement of the clock.
 func TestASketchKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -36,7 +37,7 @@ func TestASketchKeepsItsPromises(t *testing.T) {
 			truth[hash] += float64(amount)
 			total += float64(amount)
 			if random.IntN(200) == 0 {
-				s.prune(r) // which drops what is faint
+				s.prune(r) // which drops entries below minWeight
 			}
 		}
 		check(t, &s, truth, total)
@@ -63,7 +64,7 @@ func check(t *rapid.T, s *sketch, truth map[uint64]float64, total float64) {
 		}
 	}
 	for hash, weight := range truth {
-		if weight > total/capacity+faint && !there[hash] {
+		if weight > total/capacity+minWeight && !there[hash] {
 			t.Fatalf("caller %d has %v of %v and no entry", hash, weight, total)
 		}
 	}
@@ -110,10 +111,10 @@ func TestSampledCountsAreRightOnAverage(t *testing.T) {
 	if math.Abs(float64(sum)-requests) > 0.05*requests {
 		t.Errorf("the sample stands for %d requests, not %d", sum, requests)
 	}
-	if taken < everything || taken > 10*everything {
+	if taken < sampleAbove || taken > 10*sampleAbove {
 		t.Errorf("%d of %d requests of one second were looked at", taken, requests)
 	}
-	for range everything {
+	for range sampleAbove {
 		if w := s.weight(1001); w != 1 {
 			t.Fatalf("at the beginning of a second a request stands for %d", w)
 		}

@@ -11,19 +11,24 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// An Ask says how much a Snapshot is to tell; the zero value asks for nearly all. Where there are many limiters a page should ask
-// for no callers but those of the limiter that it shows: a Snapshot takes some 5 µs for the seconds of a limiter, 50 for its callers.
-type Ask struct {
-	Seconds int      // of each series, at most 300; 0: 300; negative: none
-	Top     int      // callers of each list, at most 128; 0: 10; negative: none
-	After   uint64   // the number of the last refusal that is known already: Refusals.Next of the Snapshot before
-	Only    []string // names of limiters, "" for the unlimited requests; nil: all
+// A Query selects the contents of a Snapshot. The zero value selects nearly everything. If there
+// are many limiters, a page should ask for the callers of one limiter only: for each limiter, the
+// series takes about 5 µs and the callers take about 50 µs.
+type Query struct {
+	Seconds int // length of each series, at most 300; 0: 300; negative: none
+	Top     int // callers in each list, at most 128; 0: 10; negative: none
+
+	// After leaves out the refusals up to this number. It is Refusals.Next of an earlier Snapshot.
+	After uint64
+
+	Only []string // names of limiters, "" for the unlimited requests; nil: all
 }
 
-// A Snapshot is what is going on. All times are Unix seconds by the store's clock. It is the reader's own.
+// A Snapshot is the statistics at one moment. All times are Unix seconds on the store's clock. The
+// caller owns it.
 type Snapshot struct {
-	Now         int64     `json:"now"`   // the last second of each series; it is not over yet
-	Since       int64     `json:"since"` // when the totals began
+	Now         int64     `json:"now"`   // the last second of each series, which is not over yet
+	Since       int64     `json:"since"` // the start of the totals
 	Seconds     int       `json:"seconds"`
 	Limiters    []Limiter `json:"limiters"`
 	Refusals    Refusals  `json:"refusals"`
@@ -32,19 +37,19 @@ type Snapshot struct {
 	CallersKept int64     `json:"callers_kept"` // bytes
 }
 
-// A Limiter is what is going on at one limiter.
+// A Limiter has the statistics of one limiter.
 type Limiter struct {
 	Name     string   `json:"name"`     // empty: the requests that no limiter covers
-	InForce  bool     `json:"in_force"` // whether the policy in force has it
+	InForce  bool     `json:"in_force"` // whether it is in the policy in force
 	Totals   Counts   `json:"totals"`
 	Series   Series   `json:"series"`
-	Spending []Caller `json:"spending,omitempty"` // who spends most, by units
-	Refused  []Caller `json:"refused,omitempty"`  // who is refused most, by refusals
-	Shadow   *Shadow  `json:"shadow,omitempty"`   // nil where it is not and was not in Shadow mode
+	Spending []Caller `json:"spending,omitempty"` // the callers that spend most units
+	Refused  []Caller `json:"refused,omitempty"`  // the callers with most refusals
+	Shadow   *Shadow  `json:"shadow,omitempty"`   // nil if it was never in Shadow mode
 }
 
-// Counts are numbers of requests. Near and exempt ones are among the admitted: near are those that left less than 20 % of the
-// limit.
+// Counts are numbers of requests. Near and exempt requests also count as admitted. A request is
+// near if it left less than 20 % of the limit.
 type Counts struct {
 	Admitted        uint64 `json:"admitted"`
 	Refused         uint64 `json:"refused"`
@@ -54,7 +59,7 @@ type Counts struct {
 	Exempt          uint64 `json:"exempt"`
 }
 
-// A Series is Counts for each second, the oldest first; a column without any is left out.
+// A Series is Counts for each second, the oldest first. A column of zeros is left out.
 type Series struct {
 	Admitted        []uint32 `json:"admitted,omitempty"`
 	Refused         []uint32 `json:"refused,omitempty"`
@@ -69,48 +74,56 @@ type Shadow struct {
 	On          bool         `json:"on"` // whether it is in Shadow mode now
 	WouldAdmit  uint64       `json:"would_admit"`
 	WouldRefuse uint64       `json:"would_refuse"`
-	Skipped     uint64       `json:"skipped"` // requests that it was not asked about
+	Skipped     uint64       `json:"skipped"` // requests that it did not decide
 	Series      ShadowSeries `json:"series"`
 }
 
-// A ShadowSeries is as Series.
+// A ShadowSeries is the counts of a Shadow for each second, the oldest first. A column of zeros is
+// left out.
 type ShadowSeries struct {
 	WouldAdmit  []uint32 `json:"would_admit,omitempty"`
 	WouldRefuse []uint32 `json:"would_refuse,omitempty"`
 	Skipped     []uint32 `json:"skipped,omitempty"`
 }
 
-// A Caller is one of those who spend most, or are refused most. Units and Refused halve every five minutes; of what its list is
-// ranked by it has at least the figure less Error. (Where requests were sampled Error is three standard deviations wider.)
+// A Caller is an entry of a list of top callers. Units and Refused halve every five minutes. The
+// figure that ranks the list is too high by at most Error. If requests were sampled, Error is three
+// standard deviations wider.
 type Caller struct {
-	Hash         string    `json:"hash"`           // 16 hex digits, the same for as long as this process runs; for Recorder.Caller
-	Kind         string    `json:"kind"`           // the key sources that count it, such as "session" or "ip+agent"; empty: not known yet
+	// Hash is 16 hex digits, constant while the process runs. Recorder.Caller takes it.
+	Hash string `json:"hash"`
+	// Kind is the key sources that count the caller, such as "session" or "ip+agent". It is empty
+	// if they are not known yet.
+	Kind         string    `json:"kind"`
 	Name         string    `json:"name,omitempty"` // the id of its token
 	Units        float64   `json:"units"`
 	Refused      float64   `json:"refused"`
 	Error        float64   `json:"error"`
 	Since        int64     `json:"since"`         // when it came onto the list
-	UnitsSince   int64     `json:"units_since"`   // spent since then
+	UnitsSince   int64     `json:"units_since"`   // units spent since then
 	RefusedSince int64     `json:"refused_since"` // refusals since then
 	Exempt       bool      `json:"exempt"`
-	Actionable   bool      `json:"actionable"` // Recorder.Caller knows it
+	Actionable   bool      `json:"actionable"` // whether Recorder.Caller returns it
 	Last         *Standing `json:"last,omitempty"`
 }
 
-// A Standing is where a window stood.
+// A Standing is the state of a window after a request.
 type Standing struct {
-	Window    string `json:"window"` // as a policy spells it
+	Window    string `json:"window"` // in the syntax of a policy
 	Limit     int64  `json:"limit"`
 	Count     int64  `json:"count"`
 	Remaining int64  `json:"remaining"`
 	Reset     int64  `json:"reset"`
 }
 
-// Refusals are those after Ask.After, oldest first, 256 at most.
+// Refusals are the refusals after Query.After, oldest first, at most 256.
 type Refusals struct {
-	List     []Refusal `json:"list"`
-	Next     uint64    `json:"next"`      // for the next Ask.After
-	NotShown uint64    `json:"not_shown"` // since the beginning: refusals of seconds that had more than 1000
+	List []Refusal `json:"list"`
+	Next uint64    `json:"next"` // for the next Query.After
+
+	// NotShown counts the refusals that were left out since the start, because their second already
+	// had 1000.
+	NotShown uint64 `json:"not_shown"`
 }
 
 // A Refusal is one 429.
@@ -127,11 +140,12 @@ type Refusal struct {
 
 // A Candidate is what would change under the candidate policy.
 type Candidate struct {
-	Since    int64        `json:"since"` // when the candidate became what it is
+	Since    int64        `json:"since"` // when this candidate was loaded
 	Limiters []Difference `json:"limiters"`
 }
 
-// A Difference is what would change for one limiter. Callers are distinct ones: exact up to some thousands, then within 2 %.
+// A Difference is what would change for one limiter. The numbers of callers count each caller once:
+// exactly up to some thousands, then within 2 %.
 type Difference struct {
 	Limiter              string `json:"limiter"`
 	Same                 uint64 `json:"same"`
@@ -141,8 +155,9 @@ type Difference struct {
 	CallersNewlyAdmitted uint64 `json:"callers_newly_admitted"`
 }
 
-// Snapshot tells what is going on. Every request whose Observe has returned is in its totals.
-func (r *Recorder) Snapshot(a Ask) Snapshot {
+// Snapshot returns the current statistics. The totals include every request whose Observe returned
+// before the call.
+func (r *Recorder) Snapshot(a Query) Snapshot {
 	a.Seconds = bounded(a.Seconds, span, span)
 	a.Top = bounded(a.Top, 10, capacity)
 	r.collect(nil)
@@ -162,9 +177,9 @@ func (r *Recorder) Snapshot(a Ask) Snapshot {
 		}
 	}
 	r.mu.Unlock()
-	texts := make(spelled)
+	texts := make(windowTexts)
 	for i, l := range shown {
-		l.tell(&out.Limiters[i], now, a.Seconds)
+		l.fill(&out.Limiters[i], now, a.Seconds)
 		if a.Top == 0 {
 			continue
 		}
@@ -173,22 +188,22 @@ func (r *Recorder) Snapshot(a Ask) Snapshot {
 		out.Limiters[i].Refused = texts.refused(refused)
 	}
 	slices.SortFunc(out.Limiters, func(a, b Limiter) int { return cmp.Compare(a.Name, b.Name) })
-	out.Refusals = r.refusals.tell(a.After, texts)
-	out.Candidate = r.candidate.Load().tell()
+	out.Refusals = r.refusals.snapshot(a.After, texts)
+	out.Candidate = r.candidate.Load().snapshot()
 	out.CallersKept = r.kept.Load()
 	return out
 }
 
-// bounded returns n, or what 0 stands for, from 0 to most.
-func bounded(n, zero, most int) int {
+// bounded returns n, or byDefault if n is 0, clamped to the range from 0 to limit.
+func bounded(n, byDefault, limit int) int {
 	if n == 0 {
-		n = zero
+		n = byDefault
 	}
-	return min(max(n, 0), most)
+	return min(max(n, 0), limit)
 }
 
-// tell fills in what was counted.
-func (l *limiter) tell(out *Limiter, now int64, seconds int) {
+// fill writes the totals and series of the limiter to out.
+func (l *limiter) fill(out *Limiter, now int64, seconds int) {
 	total := func(column int) uint64 { return l.totals[column].Load() }
 	series := l.series(now-int64(seconds)+1, seconds)
 	out.Totals = Counts{
@@ -209,10 +224,10 @@ func (l *limiter) tell(out *Limiter, now int64, seconds int) {
 	out.Shadow.Series = ShadowSeries{WouldAdmit: series[wouldAdmit], WouldRefuse: series[wouldRefuse], Skipped: series[skipped]}
 }
 
-// spelled are windows as a policy spells them, each written once a Snapshot.
-type spelled map[*weir.Window]string
+// windowTexts caches the windows of a Snapshot in the syntax of a policy.
+type windowTexts map[*weir.Window]string
 
-func (t spelled) standing(s standing) Standing {
+func (t windowTexts) standing(s standing) Standing {
 	if s.window == nil {
 		return Standing{}
 	}
@@ -224,7 +239,7 @@ func (t spelled) standing(s standing) Standing {
 	return Standing{text, s.limit, s.count, s.remaining, s.reset}
 }
 
-func (t spelled) spending(list []rankedEntry) (out []Caller) {
+func (t windowTexts) spending(list []rankedEntry) (out []Caller) {
 	for i := range list {
 		c := t.caller(&list[i])
 		c.Units, c.Refused = tenths(list[i].count), tenths(list[i].other)
@@ -233,7 +248,7 @@ func (t spelled) spending(list []rankedEntry) (out []Caller) {
 	return out
 }
 
-func (t spelled) refused(list []rankedEntry) (out []Caller) {
+func (t windowTexts) refused(list []rankedEntry) (out []Caller) {
 	for i := range list {
 		c := t.caller(&list[i])
 		c.Units, c.Refused = tenths(list[i].other), tenths(list[i].count)
@@ -242,10 +257,10 @@ func (t spelled) refused(list []rankedEntry) (out []Caller) {
 	return out
 }
 
-func (t spelled) caller(e *rankedEntry) Caller {
+func (t windowTexts) caller(e *rankedEntry) Caller {
 	c := Caller{
 		Hash: hashText(e.hash), Kind: e.kind, Name: e.name, Error: math.Ceil(e.uncertain*10) / 10, Since: e.since,
-		UnitsSince: e.spent, RefusedSince: e.refusals, Exempt: e.exempt, Actionable: e.known != nil,
+		UnitsSince: e.spent, RefusedSince: e.refusals, Exempt: e.exempt, Actionable: e.saved != nil,
 	}
 	if e.standing.window != nil {
 		last := t.standing(e.standing)
@@ -254,9 +269,9 @@ func (t spelled) caller(e *rankedEntry) Caller {
 	return c
 }
 
-func (f *refusals) tell(after uint64, texts spelled) Refusals {
+func (f *refusals) snapshot(after uint64, texts windowTexts) Refusals {
 	list, next := f.after(after)
-	out := Refusals{List: make([]Refusal, 0, len(list)), Next: next, NotShown: f.hidden.Load()}
+	out := Refusals{List: make([]Refusal, 0, len(list)), Next: next, NotShown: f.notShown.Load()}
 	for _, v := range list {
 		out.List = append(out.List, Refusal{
 			Number: v.number, At: v.second, Limiter: v.limiter, Kind: v.kind, Name: v.name, Hash: hashText(v.hash),
@@ -266,7 +281,7 @@ func (f *refusals) tell(after uint64, texts spelled) Refusals {
 	return out
 }
 
-func (n *candidate) tell() Candidate {
+func (n *candidate) snapshot() Candidate {
 	out := Candidate{Since: n.since, Limiters: []Difference{}}
 	n.mu.Lock()
 	by := maps.Clone(n.by)
@@ -284,7 +299,7 @@ func (n *candidate) tell() Candidate {
 // tenths rounds to one digit after the point.
 func tenths(x float64) float64 { return math.Round(x*10) / 10 }
 
-// hashText is a hash as it is shown.
+// hashText returns a hash as 16 hex digits.
 func hashText(hash uint64) string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, hash))
 }

@@ -15,8 +15,8 @@ func (a address) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, a...), source == "ip"
 }
 
-// TestARequestNeverWaitsForAReader holds all locks that a Snapshot can hold at a time, and more. A request that wanted one would
-// hang.
+// TestARequestNeverWaitsForAReader holds all locks that a Snapshot can hold at a time, and more. A
+// request that waited for one of them would hang.
 func TestARequestNeverWaitsForAReader(t *testing.T) {
 	store, err := memstore.New(memstore.Options{})
 	if err != nil {
@@ -54,7 +54,7 @@ func TestARequestNeverWaitsForAReader(t *testing.T) {
 	}
 	l.callers.mu.Unlock()
 
-	s := r.Snapshot(Ask{})
+	s := r.Snapshot(Query{})
 	if n := s.Limiters[0].Totals.Admitted; n != 1 {
 		t.Errorf("%d unlimited requests, not 1", n)
 	}
@@ -63,7 +63,7 @@ func TestARequestNeverWaitsForAReader(t *testing.T) {
 	}
 }
 
-// TestALateShardErasesNothing tells a limiter of a second whose place another second has taken meanwhile.
+// TestALateShardErasesNothing adds counts of a second whose bucket another second has replaced.
 func TestALateShardErasesNothing(t *testing.T) {
 	l := &limiter{name: "ask"}
 	l.add(1000+span, 1000+span, &[columns]uint32{admitted: 7})

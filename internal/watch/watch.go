@@ -1,20 +1,23 @@
-// Package watch remembers what is going on, for an operator to look at: what each limiter admitted and refused in the last five
-// minutes, who spends most and who is refused most, the last refusals, what shadow limiters and a candidate policy would have said.
+// Package watch keeps recent traffic statistics for operators: what each limiter admitted and
+// refused in the last five minutes, the callers that spend most and those that are refused most,
+// the last refusals, and what shadow limiters and a candidate policy would have decided.
 //
-// It lives in memory, is bounded whatever callers do, and shows nobody's address, session or agent: a caller is a keyed hash.
-// Requests feed it (Observe, Shadow, Candidate), an admin API and a dashboard read it (Snapshot).
+// The statistics are in memory, and their size is bounded. They contain no addresses, sessions or
+// agents: a caller is a keyed hash. Requests write them (Observe, Shadow, Candidate); the admin API
+// and the dashboard read them (Snapshot).
 //
-//	watch.go      what people call; one request, on its way
-//	shard.go      what one core counts by itself, so that cores do not wait for each other
+//	watch.go      the API, and the path of one request
+//	shard.go      counts of one core, so that cores do not wait for each other
 //	series.go     a limiter's totals and its last 300 seconds
-//	callers.go    who: top callers, what is shown of them, what is kept to act on them
-//	sketch.go     the heavy hitters of a stream: Space-Saving with decay, pure
+//	callers.go    top callers: what is shown of them, and what is saved to act on them
+//	sketch.go     the heavy hitters of a stream: Space-Saving with decay
 //	refusals.go   the last refusals
 //	candidate.go  what would change under a candidate policy
-//	snapshot.go   all of it as plain values
+//	snapshot.go   the statistics as plain values
 //
-// A request costs the lock of a shard that no other core uses, and a few plain additions. Top callers are fed every request
-// while there are fewer than about 2000 a second and core, and a random sample beyond, each with the weight of those it stands for.
+// A request takes the lock of a shard that no other core uses, and makes a few additions. The top
+// callers count every request up to about 2000 a second and core. Above that they count a random
+// sample, in which each request has the weight of the requests that it represents.
 package watch
 
 import (
@@ -36,52 +39,63 @@ import (
 
 // Options are a Recorder's settings; the zero value is useful.
 type Options struct {
-	// Now is the clock of what has no clock of its own: requests that no limiter covers, and pages that ask while nothing happens.
-	// nil means time.Now. Everything else is told by the store's clock.
+	// Now is the clock for requests that no limiter covers, and for snapshots while there is no
+	// traffic. nil means time.Now. Everything else uses the time of the store's clock.
 	Now func() time.Time
 
-	// Random is read once, for the key of the hashes and the seeds of the samples; nil means crypto/rand's Reader.
+	// Random is read once, for the key of the hashes and the seeds of the samples. nil means
+	// crypto/rand's Reader.
 	Random io.Reader
 }
 
 // An Event is one request that was answered.
 type Event struct {
-	Limiter  string         // empty: no limiter covers it
-	Outcome  string         // "unlimited", "admitted", "refused", "unauthenticated" or "store_unavailable"; another counts nowhere
-	Decision *weir.Decision // nil: unlimited. Its windows, which belong to a policy and never change, are kept; nothing else is
-	Denial   string         // the id that the 429 carries; empty: none
-	Who      []byte         // who the binding window counts (weir.Scratch.Who); not kept
-	Caller   weir.Keys      // asked only before Observe returns, and seldom; nil: a caller's kind is not known
+	Limiter string // empty if no limiter covers the request
+
+	// Outcome is "unlimited", "admitted", "refused", "unauthenticated" or "store_unavailable". Any
+	// other outcome is not counted.
+	Outcome string
+
+	// Decision is nil if the request is unlimited. The Recorder keeps pointers to its windows,
+	// which belong to a policy and never change. It keeps nothing else of it.
+	Decision *weir.Decision
+
+	Denial string    // the denial id in the 429; empty if it has none
+	Who    []byte    // the caller that the binding window counts (weir.Scratch.Who); not kept
+	Caller weir.Keys // read at times, only before Observe returns; nil if the kind is unknown
 }
 
 const (
-	maxLimiters = 1000 // a policy's bound
-	slack       = 60   // seconds that a store's clock may go back before it is believed; machines of a cluster may differ by as much
+	maxLimiters = 1000 // the max of a policy
+
+	// clockSkew is by how many seconds the store's clock may go back and be ignored. The machines
+	// of a cluster may differ by as much.
+	clockSkew = 60
 )
 
-// A Recorder remembers what is going on. It is safe for concurrent use.
+// A Recorder collects the statistics. It is safe for concurrent use.
 type Recorder struct {
 	clock   func() time.Time
 	started int64
-	key     [2]uint64 // of the hashes
+	key     [2]uint64 // the key of the hashes
 
 	shards []shard
-	local  sync.Pool // of *shard: which one this core used last
+	local  sync.Pool // of *shard: the shard that this core used last
 	next   atomic.Uint32
 
-	latest atomic.Int64 // the last second of the store's clock that was seen; 0: none
-	offset atomic.Int64 // that clock's seconds, less those of clock
+	latest atomic.Int64 // the last second seen on the store's clock; 0: none
+	offset atomic.Int64 // the store's clock minus clock, in seconds
 
-	mu       sync.Mutex // of what follows; held by nobody who waits for a shard
+	mu       sync.Mutex // guards limiters and missed; not held while waiting for a shard
 	limiters map[string]*limiter
-	missed   uint64 // requests of limiters that there was no room for
+	missed   uint64 // requests of limiters beyond maxLimiters
 
-	kept      atomic.Int64 // bytes of key sources' values, over all callers
+	kept      atomic.Int64 // bytes of saved keys, over all callers
 	refusals  refusals
 	candidate atomic.Pointer[candidate]
 }
 
-// New returns a Recorder. It errs where Options.Random does.
+// New returns a Recorder, or an error if Options.Random cannot be read.
 func New(o Options) (*Recorder, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -107,12 +121,12 @@ func New(o Options) (*Recorder, error) {
 	}
 	r.local.New = func() any { return &r.shards[int(r.next.Add(1))%len(r.shards)] }
 	r.started = o.Now().Unix()
-	r.open("")
+	r.limiterLocked("")
 	r.ResetCandidate()
 	return r, nil
 }
 
-// Observe notes one request. It allocates nothing but once in a while, and never waits for a Snapshot.
+// Observe counts one request. It rarely allocates, and never waits for a Snapshot.
 func (r *Recorder) Observe(o Event) {
 	column, ok := columnOf(o.Outcome)
 	if !ok {
@@ -147,11 +161,11 @@ func (r *Recorder) Observe(o Event) {
 		}
 	}
 	if len(o.Who) > 0 {
-		s.who(r, c.limiter, column, second, binding, &o)
+		s.countCaller(r, c.limiter, column, second, binding, &o)
 	}
 }
 
-// Shadow notes what a limiter in Shadow mode would have said.
+// Shadow counts what a limiter in Shadow mode would have decided.
 func (r *Recorder) Shadow(v weir.Shadowed) {
 	if v.Limiter == nil {
 		return
@@ -172,40 +186,41 @@ func (r *Recorder) Shadow(v weir.Shadowed) {
 	}
 }
 
-// second returns the second that something happened in, by the store's clock: the one given, or where that is 0 what the clock
-// says, corrected by what the store last said.
-func (r *Recorder) second(told int64) int64 {
-	if told <= 0 {
+// second returns the second of an event on the store's clock. It is storeSecond, or if that is 0
+// the second of the Recorder's clock, corrected by the last known offset.
+func (r *Recorder) second(storeSecond int64) int64 {
+	if storeSecond <= 0 {
 		return r.clock().Unix() + r.offset.Load()
 	}
-	if told != r.latest.Load() {
-		r.moved(told)
+	if storeSecond != r.latest.Load() {
+		r.advanceClock(storeSecond)
 	}
-	return told
+	return storeSecond
 }
 
-// moved notes that the store's clock shows another second. One that is a little behind is another machine's.
-func (r *Recorder) moved(second int64) {
+// advanceClock records another second of the store's clock. A second that is a little behind comes
+// from another machine and is ignored.
+func (r *Recorder) advanceClock(second int64) {
 	latest := r.latest.Load()
-	if second <= latest && second > latest-slack {
+	if second <= latest && second > latest-clockSkew {
 		return
 	}
 	if !r.latest.CompareAndSwap(latest, second) {
 		return
 	}
 	offset := second - r.clock().Unix()
-	if offset == 1 || offset == -1 { // the clock was read a moment later, and that is all
+	if offset == 1 || offset == -1 { // the two clocks were read at different moments
 		offset = 0
 	}
 	r.offset.Store(offset)
 }
 
-// now returns the present second by the store's clock.
+// now returns the current second on the store's clock.
 func (r *Recorder) now() int64 {
 	return max(r.clock().Unix()+r.offset.Load(), r.latest.Load())
 }
 
-// hash tells callers apart, and tells nothing of them to whoever has not its key.
+// hash returns the keyed hash of a caller. Without the key, it reveals nothing about the caller.
 func (r *Recorder) hash(who []byte) uint64 {
 	return siphash.Hash(r.key[0], r.key[1], who)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A desk decides requests as a server does: a real decider, the real store, and a clock that tests move.
+// A desk decides requests as a server does, with a real decider, a real store and a clock that
+// tests set.
 type desk struct {
 	t       testing.TB
 	decider *weir.Decider
@@ -52,7 +53,7 @@ func window(t testing.TB, limit int64, unit, key string) weir.Window {
 // event decides a request of an address.
 func (d *desk) event(limiter, ip string) watch.Event { return d.of(limiter, keys{"ip": ip}, 0) }
 
-// of decides a request. What it returns stands until the next one.
+// of decides a request. The result is valid until the next call.
 func (d *desk) of(limiter string, caller weir.Keys, cost int64) watch.Event {
 	d.t.Helper()
 	decision := new(weir.Decision)
@@ -76,7 +77,7 @@ func newRecorder(t testing.TB, now func() time.Time) *watch.Recorder {
 	return r
 }
 
-// limiter returns what a snapshot says of one.
+// limiter returns a limiter of a snapshot.
 func limiter(t testing.TB, s watch.Snapshot, name string) watch.Limiter {
 	t.Helper()
 	for _, l := range s.Limiters {
