@@ -1,19 +1,22 @@
-// Package admin is what an operator talks to while a server runs: who is limited and why, other limits for one caller, another policy,
-// metrics. It listens apart from the public listener, and answers nobody without a token.
+// Package admin is the admin API of a running server. It shows the limits of a caller and the
+// reason of a refusal, resets and grants limits, replaces the policy, and serves metrics. It has
+// its own listener, and every request for data needs a token.
 //
-//	admin.go    Server: what people call, and its listener
-//	guard.go    what every request passes: Host, origin, token
-//	tokens.go   tokens of named people, as hashes in a file
-//	challenge.go   GET /challenge: what a client asks before it sends a token
-//	answer.go   answers and errors as JSON, bodies within bounds
-//	policy.go   GET and POST /policy, GET /candidate
-//	status.go   GET /status, GET /audit
-//	caller.go   whom an operator means
-//	keys.go     GET /keys, POST /keys/reset    grant.go  POST /keys/grant
-//	denials.go  GET /denials/{id}
-//	audit.go    what was changed, by whom, and why
+//	admin.go      Server: the API and its listener
+//	guard.go      the checks of every request: Host, origin, token
+//	tokens.go     tokens of named people, as hashes in a file
+//	challenge.go  GET /challenge: a client's check of the server before it sends a token
+//	answer.go     answers and errors as JSON, bodies of bounded size
+//	policy.go     GET and POST /policy, GET /candidate
+//	status.go     GET /status, GET /audit
+//	caller.go     finds the caller that a request names
+//	keys.go       GET /keys, POST /keys/reset
+//	grant.go      POST /keys/grant
+//	denials.go    GET /denials/{id}
+//	audit.go      the log of changes: what, by whom, and why
 //
-// There are no cookies, so no page that an operator visits can ride on anything; the static page at / holds no data.
+// The API sets no cookies, so other pages cannot forge an operator's requests (CSRF). The static
+// page at / holds no data.
 package admin
 
 import (
@@ -39,31 +42,36 @@ import (
 type Options struct {
 	Decider *weir.Decider // required
 	Policy  *live.Policy  // required
-	Tokens  *Tokens       // required: who may ask
-	Audit   *Audit        // required: what was changed
+	Tokens  *Tokens       // required: the valid tokens
+	Audit   *Audit        // required: the log of changes
 
-	Recorder *watch.Recorder                       // what is going on; nil: nothing is watched
-	Denials  func(id string) (denial.Facts, error) // opens the id of a refusal; nil: refusals have none
-	Sessions *identity.Sessions                    // as the public listener has them; nil: none are verified
-	// IPv6Prefix is how many bits of an IPv6 address are counted as one caller; 0 means 64.
+	// Recorder has the recent traffic. nil means that none is recorded.
+	Recorder *watch.Recorder
+	// Denials decodes a denial id. nil means that refusals have no ids.
+	Denials func(id string) (denial.Facts, error)
+	// Sessions are those of the public listener. nil means that sessions are not verified.
+	Sessions *identity.Sessions
+	// IPv6Prefix is the number of bits of an IPv6 address that count as one caller; 0 means 64.
 	IPv6Prefix int
 
-	Version   string       // of this program
-	Demo      bool         // whether what is going on is made up
-	StoreKind string       // where counts are kept, in words and without secrets
-	Table     func() Table // nil: nothing is told of it
-	InFlight  func() int64 // public requests under way; nil: nothing is told of them
+	Version   string       // the version of this program
+	Demo      bool         // whether the traffic is simulated
+	StoreKind string       // a description of the store, without secrets
+	Table     func() Table // how full the table of counts is; nil: left out
+	InFlight  func() int64 // public requests in flight; nil: left out
 
-	// Hosts are names that may stand in Host beside the listener's own address and this machine's; without a port.
+	// Hosts are further names that are allowed in Host, without a port. The listener's own address
+	// and this machine's local names are always allowed.
 	Hosts []string
 
-	// Metrics answers GET /metrics; nil: there are none.
+	// Metrics answers GET /metrics. If it is nil, the answer is 404.
 	Metrics http.Handler
 
-	// Page answers GET / and whatever is below /page/, without a token: it holds no data. nil: there is none.
+	// Page answers GET / and every path below /page/ without a token, since it holds no data. If it
+	// is nil, the answer is 404.
 	Page http.Handler
 
-	// TLS, if set, is what the listener speaks; nil: clear text.
+	// TLS is the listener's TLS configuration; nil means plain text.
 	TLS *tls.Config
 
 	Now func() time.Time // nil means time.Now
@@ -79,7 +87,7 @@ type Server struct {
 	handler http.Handler
 }
 
-// New returns a Server that listens nowhere yet. It must be closed.
+// New returns a Server that does not listen yet. It must be closed.
 func New(o Options) (*Server, error) {
 	if o.Decider == nil || o.Policy == nil || o.Tokens == nil || o.Audit == nil {
 		return nil, errors.New("new admin server: a Decider, a Policy, Tokens and an Audit are required")
@@ -98,30 +106,30 @@ func New(o Options) (*Server, error) {
 	if s.guard, err = newGuard(&s.options); err != nil {
 		return nil, fmt.Errorf("new admin server: %w", err)
 	}
-	s.handler = s.guard.around(s.routes())
+	s.handler = s.guard.wrap(s.routes())
 	return s, nil
 }
 
-// Close lets go of what the Server holds. Nothing of it may be used after that.
+// Close releases the memory of the Server, which must not be used after that.
 func (s *Server) Close() error { return s.guard.close() }
 
-// Handler answers requests as the listener does; for tests, and for other listeners.
+// Handler returns the handler of the listener, for tests and for other listeners.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// routes is the table of everything there is.
+// routes returns the handlers of all paths that need a token.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	on := func(path string, m methods) { mux.Handle(path, m) }
-	on("/policy", methods{http.MethodGet: s.showPolicy, http.MethodPost: s.postPolicy})
-	on("/candidate", methods{http.MethodGet: s.showCandidate})
-	on("/status", methods{http.MethodGet: s.showStatus})
-	on("/audit", methods{http.MethodGet: s.showAudit})
-	on("/keys", methods{http.MethodGet: s.showKeys})
-	on("/keys/reset", methods{http.MethodPost: s.resetKeys})
-	on("/keys/grant", methods{http.MethodPost: s.grantKeys})
-	on("/denials/{id}", methods{http.MethodGet: s.showDenial})
+	handle := func(path string, m methods) { mux.Handle(path, m) }
+	handle("/policy", methods{http.MethodGet: s.showPolicy, http.MethodPost: s.postPolicy})
+	handle("/candidate", methods{http.MethodGet: s.showCandidate})
+	handle("/status", methods{http.MethodGet: s.showStatus})
+	handle("/audit", methods{http.MethodGet: s.showAudit})
+	handle("/keys", methods{http.MethodGet: s.showKeys})
+	handle("/keys/reset", methods{http.MethodPost: s.resetKeys})
+	handle("/keys/grant", methods{http.MethodPost: s.grantKeys})
+	handle("/denials/{id}", methods{http.MethodGet: s.showDenial})
 	if s.options.Metrics != nil {
-		on("/metrics", methods{http.MethodGet: s.options.Metrics.ServeHTTP})
+		handle("/metrics", methods{http.MethodGet: s.options.Metrics.ServeHTTP})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "There is nothing here.")
@@ -129,7 +137,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Bounds of one connection. An operator's request is small, and so is nearly every answer.
+// Limits of one connection. An operator's request is small, and so is nearly every answer.
 const (
 	headerTime  = 10 * time.Second
 	readTime    = 30 * time.Second
@@ -139,12 +147,12 @@ const (
 	drainTime   = 5 * time.Second
 )
 
-// Serve accepts connections from l until ctx ends, lets requests under way finish within five seconds, and returns nil. An error says
-// that serving was not possible. It closes l.
+// Serve accepts connections from l until ctx ends, waits up to five seconds for requests in flight,
+// and returns nil. It returns an error if it cannot serve. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.guard.at(l.Addr())
-	base, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	s.guard.setAddr(l.Addr())
+	base, cancelBase := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelBase()
 	server := &http.Server{
 		Handler:           s.handler,
 		TLSConfig:         s.options.TLS,
@@ -154,7 +162,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          log.New(quietLog{s.log}, "", 0),
+		ErrorLog:          log.New(debugLog{s.log}, "", 0),
 
 		DisableGeneralOptionsHandler: true,
 	}
@@ -174,23 +182,24 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	grace, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		s.log.Warn("requests to the admin listener are cut off, they did not end in time", "time", drainTime)
+		s.log.Warn("requests to the admin listener did not end in time and are cut off", "time", drainTime)
 	}
-	_ = server.Close() // whoever is left is being abandoned
+	_ = server.Close() // cuts off the requests that are left
 	<-ended
 	return nil
 }
 
-// A quietLog receives what net/http has to say of connections, which any stranger can cause.
-type quietLog struct{ log *slog.Logger }
+// A debugLog writes net/http's messages about connections at level debug, since any client can
+// cause them.
+type debugLog struct{ log *slog.Logger }
 
-func (l quietLog) Write(line []byte) (int, error) {
+func (l debugLog) Write(line []byte) (int, error) {
 	l.log.Debug("admin listener", "message", string(line))
 	return len(line), nil
 }
 
-// loginLimit is how many wrong tokens one address may send a minute before it is answered 429.
+// loginLimit is how many wrong tokens a minute one address may send before the answer is 429.
 const loginLimit = 20
 
-// loginMemory bounds what is known of those who send wrong tokens.
+// loginMemory bounds the memory for counting wrong tokens.
 const loginMemory = memstore.MinMemory

@@ -64,7 +64,8 @@ func TestOnlyNamesOfThisMachineMayStandInHost(t *testing.T) {
 			f.answered(c, nil)
 		} else {
 			f.refused(c, want, "misdirected")
-			f.refused(call{method: "GET", path: "/", host: host}, want, "misdirected") // the page too
+			// the page too
+			f.refused(call{method: "GET", path: "/", host: host}, want, "misdirected")
 		}
 	}
 }

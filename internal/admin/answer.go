@@ -14,10 +14,11 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 )
 
-// methods are the handlers of one path.
+// methods are the handlers of one path by method.
 type methods map[string]http.HandlerFunc
 
-// ServeHTTP answers with the handler of the request's method; HEAD has GET's.
+// ServeHTTP calls the handler of the request's method, for HEAD that of GET. For other methods it
+// answers 405.
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	method := r.Method
 	if method == http.MethodHead {
@@ -40,7 +41,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "Allowed here: "+list+".")
 }
 
-// refuse answers with an error, in the shape that the public listener's have.
+// refuse answers with an error, in the format of the public listener.
 func refuse(w http.ResponseWriter, status int, code, message string) {
 	httplimit.WriteError(w, status, code, message)
 }
@@ -48,7 +49,7 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 // answer answers with v as JSON.
 func answer(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
-	if err != nil { // a value of ours that JSON cannot say
+	if err != nil { // v has no JSON form
 		refuse(w, http.StatusInternalServerError, "internal", "The answer cannot be written as JSON.")
 		return
 	}
@@ -56,7 +57,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // whoever asked may be gone
+	_, _ = w.Write(b) // the client may be gone
 }
 
 // The types of bodies.
@@ -65,7 +66,7 @@ const (
 	typeYAML = "application/yaml"
 )
 
-// hasType reports whether the body is declared as exactly one of a type, and refuses the request where it is not.
+// hasType reports whether Content-Type is want and nothing else. If not, it refuses the request.
 func hasType(w http.ResponseWriter, r *http.Request, want string) bool {
 	lines := r.Header.Values("Content-Type")
 	if len(lines) == 1 && r.Header.Get("Content-Encoding") == "" {
@@ -79,11 +80,11 @@ func hasType(w http.ResponseWriter, r *http.Request, want string) bool {
 	return false
 }
 
-// body reads the whole body, at most limit bytes. Where ok is false the request was refused.
+// body reads the whole body of at most limit bytes. If ok is false, it has refused the request.
 func body(w http.ResponseWriter, r *http.Request, limit int64) (b []byte, ok bool) {
 	tooLarge := func() {
-		w.Header().Set("Connection", "close") // the rest of it is not read
-		refuse(w, http.StatusRequestEntityTooLarge, "payload_too_large", fmt.Sprintf("The body may have %d bytes at most.", limit))
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+		refuse(w, http.StatusRequestEntityTooLarge, "payload_too_large", fmt.Sprintf("The body may have at most %d bytes.", limit))
 	}
 	if r.ContentLength > limit {
 		tooLarge()

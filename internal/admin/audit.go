@@ -23,32 +23,34 @@ import (
 
 const (
 	auditFile = "audit.log" // a line of JSON for each change
-	auditKey  = "audit.key" // keys the hashes of callers in it
+	auditKey  = "audit.key" // the key of the hashes of callers
 )
 
-// An Audit is the log of what operators change, in a data directory. Several processes may append to it. It names no caller: an
-// address, a session or an agent is a keyed hash, which is the same for as long as the directory lives. It is safe for concurrent use.
+// An Audit is the log of operators' changes, in a data directory. Several processes may append to
+// it. It contains no addresses, sessions or agents of callers, but keyed hashes of them, whose key
+// is kept in the directory. An Audit is safe for concurrent use.
 type Audit struct {
 	path string
 	key  []byte
 	now  func() time.Time
 }
 
-// OpenAudit returns the audit log of a data directory, which must be there. now is the clock; nil means time.Now.
+// OpenAudit returns the audit log of a data directory, which must exist. now is the clock; nil
+// means time.Now.
 func OpenAudit(ctx context.Context, dir string, now func() time.Time) (*Audit, error) {
 	if now == nil {
 		now = time.Now
 	}
 	a := &Audit{path: filepath.Join(dir, auditFile), now: now}
-	err := a.alone(ctx, func() (err error) {
+	err := a.withLock(ctx, func() (err error) {
 		path := filepath.Join(dir, auditKey)
-		if a.key, err = readWhole(path, mostToken); errors.Is(err, fs.ErrNotExist) {
+		if a.key, err = readFile(path, maxTokenFile); errors.Is(err, fs.ErrNotExist) {
 			a.key = make([]byte, sha256.Size)
 			rand.Read(a.key) // never fails
-			err = replace(path, a.key)
+			err = writeFile(path, a.key)
 		}
 		if err == nil && len(a.key) != sha256.Size {
-			err = fmt.Errorf("%s has %d bytes, and a key has %d: put the right file back, or remove this one", path, len(a.key), sha256.Size)
+			err = fmt.Errorf("%s has %d bytes, and a key has %d: restore the file, or remove it", path, len(a.key), sha256.Size)
 		}
 		return err
 	})
@@ -60,9 +62,15 @@ func OpenAudit(ctx context.Context, dir string, now func() time.Time) (*Audit, e
 
 // An Entry is one change. It is written before the change is made.
 type Entry struct {
-	Time    string  `json:"time"`
-	Who     string  `json:"who"`  // "token NAME", "command line", "start" (of a server), "SIGHUP", "watch" (of the policy's file)
-	What    string  `json:"what"` // "reset", "grant", "policy", "admin token created", "admin token revoked"; "… failed" follows one that did not come about
+	Time string `json:"time"`
+
+	// Who is "token NAME", "command line", "start" (of a server), "SIGHUP" or "watch" (of the
+	// policy's file).
+	Who string `json:"who"`
+	// What is "reset", "grant", "policy", "admin token created" or "admin token revoked". If a
+	// change fails after its entry, a second entry adds " failed".
+	What string `json:"what"`
+
 	Limiter string  `json:"limiter,omitempty"`
 	Caller  *Hashed `json:"caller,omitempty"`
 	Before  any     `json:"before,omitempty"`
@@ -70,22 +78,22 @@ type Entry struct {
 	Why     string  `json:"why,omitempty"`
 }
 
-// A Hashed caller is one that the log does not name.
+// A Hashed is a caller as it is logged.
 type Hashed struct {
-	Kinds string `json:"kinds"` // the key sources that it was named by: "ip+agent"
+	Kinds string `json:"kinds"` // the key sources that it was named by, such as "ip+agent"
 	Hash  string `json:"hash"`
-	Token string `json:"token,omitempty"` // its public id, where that is what named it
+	Token string `json:"token,omitempty"` // the public id of its token, if it was named by that
 }
 
-// ErrAudit is wrapped by the error of a change that was refused because it could not be logged.
+// ErrAudit is the error of a change that was refused because it could not be logged.
 var ErrAudit = errors.New("the audit log cannot be written, so nothing was changed")
 
 // Append writes an entry and returns when it is on the disk. The error wraps ErrAudit.
 func (a *Audit) Append(ctx context.Context, e Entry) error {
 	e.Time = a.now().UTC().Format(time.RFC3339Nano)
-	line, err := json.Marshal(e) // which spells control characters out
+	line, err := json.Marshal(e) // escapes control characters
 	if err == nil {
-		err = a.alone(ctx, func() error { return appendLine(a.path, append(line, '\n')) })
+		err = a.withLock(ctx, func() error { return appendLine(a.path, append(line, '\n')) })
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrAudit, err)
@@ -99,10 +107,10 @@ func (a *Audit) PolicyChange(c live.Change) error {
 		After: map[string]string{"version": c.Version, "source": c.Source, "path": c.Path}})
 }
 
-// alone has the log to itself.
-func (a *Audit) alone(ctx context.Context, do func() error) error {
+// withLock calls do while it holds a lock against other processes.
+func (a *Audit) withLock(ctx context.Context, do func() error) error {
 	lock := flock.New(a.path+".lock", flock.SetPermissions(0o600))
-	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if ok, err := lock.TryLockContext(waiting, 5*time.Millisecond); !ok {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
@@ -111,7 +119,8 @@ func (a *Audit) alone(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// appendLine writes a line whole or not at all. One that a power cut has left half-written is ended first.
+// appendLine appends a line, or leaves the file unchanged if that fails. If a power cut left the
+// last line incomplete, the new one begins after a line break.
 func appendLine(path string, line []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -123,7 +132,7 @@ func appendLine(path string, line []byte) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	size := info.Size()
 	if size > 0 {
@@ -136,23 +145,24 @@ func appendLine(path string, line []byte) error {
 		}
 	}
 	if _, err := f.Write(line); err != nil {
-		return errors.Join(err, f.Truncate(size)) // the lock is held: nobody has written after it
+		// no other process appends, since the lock is held
+		return errors.Join(err, f.Truncate(size))
 	}
 	return f.Sync()
 }
 
-// mostAudit is how much of the log's end is looked at.
-const mostAudit = 4 << 20
+// maxAuditRead is how many bytes at the end of the log are read.
+const maxAuditRead = 4 << 20
 
-// Last returns the last n entries as they stand there, oldest first; what is no line of JSON is left out.
+// Last returns the last n entries, oldest first. It leaves out lines that are not JSON.
 func (a *Audit) Last(n int) ([]json.RawMessage, error) {
 	out := []json.RawMessage{}
-	info, err := os.Stat(a.path) // first, since to open a pipe may take for ever
+	info, err := os.Stat(a.path) // before opening, which could block on a pipe
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", a.path)
+		err = fmt.Errorf("%s is not a regular file", a.path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
@@ -165,14 +175,14 @@ func (a *Audit) Last(n int) ([]json.RawMessage, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
-	from := max(info.Size()-mostAudit, 0)
+	from := max(info.Size()-maxAuditRead, 0)
 	b, err := io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
 	lines := bytes.Split(b, []byte("\n"))
 	if from > 0 {
-		lines = lines[1:] // of which the beginning is missing
+		lines = lines[1:] // the first line may be cut
 	}
 	for _, line := range lines {
 		if len(line) > 0 && json.Valid(line) {
@@ -182,7 +192,7 @@ func (a *Audit) Last(n int) ([]json.RawMessage, error) {
 	return out[max(len(out)-n, 0):], nil
 }
 
-// hash names a caller without naming it.
+// hash returns the caller as it is logged.
 func (a *Audit) hash(n *named) *Hashed {
 	mac := hmac.New(sha256.New, a.key)
 	h := &Hashed{Kinds: n.kinds()}

@@ -10,27 +10,27 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// callerWords are how an operator names a caller: by any of ip, agent, session and token together; or by the id of a refusal; or by a
-// limiter and the hash of one of its top callers.
-type callerWords struct {
+// A callerQuery names a caller in one of three ways: by any combination of ip, agent, session and
+// token; by a denial id; or by a limiter and the hash of one of its top callers.
+type callerQuery struct {
 	IP      string `json:"ip"`
 	Agent   string `json:"agent"`
-	Session string `json:"session"` // its sid, else its jti
-	Issuer  string `json:"issuer"`  // its iss, where this server does not insist on one
+	Session string `json:"session"` // its sid, or if it has none, its jti
+	Issuer  string `json:"issuer"`  // its iss, if this server does not require a certain one
 	Token   string `json:"token"`   // the public id
 	Denial  string `json:"denial"`
 	Hash    string `json:"hash"`
 	Limiter string `json:"limiter"`
 }
 
-// A named caller is one that an operator has named.
+// A named is a caller that an operator has named.
 type named struct {
-	sources []string    // that name it
-	callers []weir.Keys // whom the words may mean; they differ in what a session is counted by
-	limiter string      // the only one that is meant; empty: any
+	sources []string    // the key sources that name it
+	callers []weir.Keys // the possible callers, which differ in the key of their session
+	limiter string      // the only limiter to look at; empty: any
 }
 
-// A refusal is what an operator is told instead of an answer.
+// A refusal is an error answer to an operator.
 type refusal struct {
 	status        int
 	code, message string
@@ -38,15 +38,15 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.message }
 
-func (r *refusal) tell(w http.ResponseWriter) { refuse(w, r.status, r.code, r.message) }
+func (r *refusal) write(w http.ResponseWriter) { refuse(w, r.status, r.code, r.message) }
 
-// longestWord bounds what one caller may be named by.
-const longestWord = 16 << 10
+// maxCallerQuery is the max length of a caller's name, in bytes.
+const maxCallerQuery = 16 << 10
 
 const howToName = "name one by ip, agent, session or token, by denial, or by limiter and hash"
 
-// find returns whom an operator means.
-func (s *Server) find(c callerWords) (*named, *refusal) {
+// find returns the caller that c names.
+func (s *Server) find(c callerQuery) (*named, *refusal) {
 	direct := c.IP != "" || c.Agent != "" || c.Session != "" || c.Token != ""
 	ways := 0
 	for _, given := range []bool{direct, c.Denial != "", c.Hash != ""} {
@@ -59,17 +59,17 @@ func (s *Server) find(c callerWords) (*named, *refusal) {
 		return nil, &refusal{http.StatusBadRequest, "no_caller", "No caller is named: " + howToName + "."}
 	case ways > 1:
 		return nil, &refusal{http.StatusBadRequest, "ambiguous_caller", "The caller is named in several ways at once: " + howToName + "."}
-	case len(c.Agent)+len(c.Session)+len(c.Issuer)+len(c.Denial) > longestWord:
-		return nil, &refusal{http.StatusBadRequest, "invalid_caller", "The caller's name is longer than any can be."}
+	case len(c.Agent)+len(c.Session)+len(c.Issuer)+len(c.Denial) > maxCallerQuery:
+		return nil, &refusal{http.StatusBadRequest, "invalid_caller", "The caller's name is too long."}
 	case c.Denial != "":
 		return s.byDenial(c)
 	case c.Hash != "":
 		return s.byHash(c)
 	}
-	return s.byWords(c)
+	return s.byKeys(c)
 }
 
-func (s *Server) byDenial(c callerWords) (*named, *refusal) {
+func (s *Server) byDenial(c callerQuery) (*named, *refusal) {
 	if s.options.Denials == nil {
 		return nil, &refusal{http.StatusNotFound, "no_denials", "This server gives refusals no ids."}
 	}
@@ -78,30 +78,30 @@ func (s *Server) byDenial(c callerWords) (*named, *refusal) {
 		return nil, &refusal{http.StatusUnprocessableEntity, "invalid_denial", err.Error()}
 	}
 	if f.Partial {
-		return nil, &refusal{http.StatusUnprocessableEntity, "partial_denial", "The id had no room for all that its caller was counted by; " + howToName + "."}
+		return nil, &refusal{http.StatusUnprocessableEntity, "partial_denial", "The id had no room for all keys of its caller; " + howToName + "."}
 	}
 	if c.Limiter != "" && c.Limiter != f.Limiter {
-		return nil, &refusal{http.StatusUnprocessableEntity, "other_limiter", "That refusal was by limiter " + f.Limiter + ", and tells nothing of another."}
+		return nil, &refusal{http.StatusUnprocessableEntity, "other_limiter", "That refusal was by limiter " + f.Limiter + ", and has no data on another."}
 	}
-	return &named{sources: answering(f.Keys()), callers: []weir.Keys{f.Keys()}, limiter: f.Limiter}, nil
+	return &named{sources: sourcesOf(f.Keys()), callers: []weir.Keys{f.Keys()}, limiter: f.Limiter}, nil
 }
 
-func (s *Server) byHash(c callerWords) (*named, *refusal) {
+func (s *Server) byHash(c callerQuery) (*named, *refusal) {
 	if c.Limiter == "" {
-		return nil, &refusal{http.StatusBadRequest, "no_limiter", "A hash means somebody only together with a limiter."}
+		return nil, &refusal{http.StatusBadRequest, "no_limiter", "A hash names a caller only together with a limiter."}
 	}
 	if s.options.Recorder == nil {
-		return nil, &refusal{http.StatusNotFound, "unknown_caller", "Callers are not watched here."}
+		return nil, &refusal{http.StatusNotFound, "unknown_caller", "Callers are not recorded here."}
 	}
 	keys, ok := s.options.Recorder.Caller(c.Limiter, c.Hash)
 	if !ok {
-		return nil, &refusal{http.StatusNotFound, "unknown_caller", "No top caller of that limiter has that hash now, or nothing was kept of it that it could be found by."}
+		return nil, &refusal{http.StatusNotFound, "unknown_caller", "No top caller of that limiter has that hash now, or its keys were not saved."}
 	}
-	return &named{sources: answering(keys), callers: []weir.Keys{keys}, limiter: c.Limiter}, nil
+	return &named{sources: sourcesOf(keys), callers: []weir.Keys{keys}, limiter: c.Limiter}, nil
 }
 
-// answering returns the usual key sources that keys has.
-func answering(keys weir.Keys) (sources []string) {
+// sourcesOf returns the standard key sources for which keys has a value.
+func sourcesOf(keys weir.Keys) (sources []string) {
 	for _, source := range []string{"ip", "agent", "session", "token"} {
 		if _, ok := keys.AppendKey(nil, source); ok {
 			sources = append(sources, source)
@@ -110,9 +110,9 @@ func answering(keys weir.Keys) (sources []string) {
 	return sources
 }
 
-func (s *Server) byWords(c callerWords) (*named, *refusal) {
+func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 	invalid := func(err error) *refusal { return &refusal{http.StatusBadRequest, "invalid_caller", err.Error()} }
-	var one words
+	var one partialCaller
 	n := &named{}
 	if c.IP != "" {
 		addr, err := netip.ParseAddr(c.IP)
@@ -137,7 +137,7 @@ func (s *Server) byWords(c callerWords) (*named, *refusal) {
 		return n, nil
 	}
 	if s.options.Sessions == nil {
-		return nil, &refusal{http.StatusUnprocessableEntity, "no_sessions", "Sessions are not verified here, so nobody is counted by one."}
+		return nil, &refusal{http.StatusUnprocessableEntity, "no_sessions", "Sessions are not verified here, so no caller is counted by one."}
 	}
 	keys, err := s.options.Sessions.KeysOf(c.Issuer, c.Session)
 	if err != nil {
@@ -152,10 +152,11 @@ func (s *Server) byWords(c callerWords) (*named, *refusal) {
 	return n, nil
 }
 
-// kinds are the sources as a policy joins them.
+// kinds returns the sources joined by "+", as in a policy.
 func (n *named) kinds() string { return strings.Join(n.sources, "+") }
 
-// lacks returns what would have to be named too for a window to be known; empty: it is known.
+// lacks returns the key sources that are missing to know the caller's window. It is empty if the
+// window is known.
 func (n *named) lacks(w *weir.Window) string {
 	var all []string
 	for _, part := range w.Key {
@@ -166,8 +167,9 @@ func (n *named) lacks(w *weir.Window) string {
 	return strings.Join(all, ", ")
 }
 
-// lacksPart returns what a part of a key wants that was not named. Requests may have no session and no token, and then count by the next
-// alternative and at last by address; an agent every one of them has, so that one who was not named may be any.
+// lacksPart returns the key sources that are missing to know the value of a part of a key. A
+// request without a session or a token counts by the next alternative, and in the end by its
+// address. Every request has an agent, so if the agent was not named, its value is not known.
 func (n *named) lacksPart(part weir.Part) string {
 	for _, source := range part {
 		if _, ok := n.callers[0].AppendKey(nil, source); ok {
@@ -184,12 +186,12 @@ func (n *named) lacksPart(part weir.Part) string {
 }
 
 // addressed reports whether the caller's address is known exactly.
-func (n *named) addressed() bool {
+func (n *named) hasAddr() bool {
 	who, ok := n.callers[0].(weir.Addresser)
 	return ok && who.Addr().IsValid()
 }
 
-// uses reports whether a window counts by any of what the caller was named by.
+// uses reports whether a window counts by any of the sources that name the caller.
 func (n *named) uses(w *weir.Window) bool {
 	if n.lacks(w) != "" {
 		return false
@@ -202,17 +204,17 @@ func (n *named) uses(w *weir.Window) bool {
 	return false
 }
 
-// words are a caller of which an operator knows some things.
-type words struct {
+// A partialCaller is a caller of which an operator knows some keys.
+type partialCaller struct {
 	addr    netip.Addr
-	prefix  int // of IPv6
+	prefix  int // bits of an IPv6 address that count
 	agent   string
-	session string // what it is counted by
+	session string // the key of the session
 	token   string
 }
 
 // AppendKey implements weir.Keys as identity does.
-func (c *words) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+func (c *partialCaller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	text := ""
 	switch source {
 	case "ip":
@@ -239,4 +241,4 @@ func (c *words) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 }
 
 // Addr implements weir.Addresser.
-func (c *words) Addr() netip.Addr { return c.addr }
+func (c *partialCaller) Addr() netip.Addr { return c.addr }

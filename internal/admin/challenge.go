@@ -14,21 +14,21 @@ import (
 	"strings"
 )
 
-// Realm is the realm in WWW-Authenticate of every refusal that comes before a token is believed. Any
-// server can send it, so it proves nothing.
+// Realm is the realm in WWW-Authenticate of every refusal before a token is accepted. Any server
+// can send it, so it proves nothing.
 const Realm = "weir admin"
 
 const challengePath = "/challenge"
 
 // A Challenge lets a client find out, before it sends a token, whether a server knows that token.
 //
-// The client sends a fresh nonce and the token's public id. The server answers with an HMAC-SHA256 of
-// the nonce and of the Host field that it received, keyed by the token's SHA-256, which is what it
-// stores. A server that was never told of the token cannot make that, and the nonce keeps it from
-// repeating an answer that it overheard. Because Host is in it, a server with another name that passes
-// the challenge on to the real one gets an answer that is of no use to it. A relay that the client
-// reaches by a name of the real server, such as another port of the same machine, is not detected:
-// it cannot be told from a tunnel.
+// The client sends a fresh nonce and the token's public id. The server answers with an HMAC-SHA256
+// of the nonce and of the Host field that it received, keyed by the token's SHA-256, which is what
+// it stores. A server without that hash cannot compute the answer, and because of the nonce it
+// cannot replay an answer that it recorded. Because Host is included, a server with another name
+// that relays the challenge to the real one gets an answer that it cannot use. A relay that the
+// client reaches by a name of the real server, such as another port of the same machine, is not
+// detected: it looks like a tunnel.
 //
 // A Challenge is for one connection and one goroutine.
 type Challenge struct {
@@ -52,9 +52,9 @@ var (
 	ErrOtherHost = errors.New("the answer is for another Host")
 )
 
-// Check returns nil if body, the answer to a GET of Path with that Host field, proves that the server
-// knows the token. The error is ErrOtherHost if the server knows it but received another Host, and
-// ErrNoProof otherwise.
+// Check returns nil if body, the answer to a GET of Path with that Host field, proves that the
+// server knows the token. The error is ErrOtherHost if the server knows it but received another
+// Host, and ErrNoProof otherwise.
 func (c *Challenge) Check(host string, body []byte) error {
 	var a ChallengeAnswer
 	if err := json.Unmarshal(body, &a); err != nil {
@@ -75,8 +75,8 @@ type ChallengeAnswer struct {
 	Proof string `json:"proof"` // see proof
 }
 
-// proof returns the HMAC that answers a challenge. A nonce has no line break, so no two inputs are the
-// same bytes.
+// proof returns the HMAC that answers a challenge. A nonce has no line break, so no two inputs are
+// the same bytes.
 func proof(hash [sha256.Size]byte, nonce, host string) string {
 	return base64.RawURLEncoding.EncodeToString(keyed(hash, "proof\n"+nonce+"\n"+host))
 }
@@ -97,8 +97,8 @@ var nonceForm = regexp.MustCompile(`^[A-Za-z0-9_-]{16,128}$`)
 // ErrNonce is the error of a nonce that no Challenge has made.
 var ErrNonce = errors.New("nonce must be 16 to 128 letters, digits, dashes and underscores")
 
-// Prove returns the answer to the challenge in a request's query, whose Host field is host. It returns ErrNoToken if the token is
-// unknown, and ErrNonce if the nonce is malformed.
+// Prove returns the answer to the challenge in a request's query. host is the request's Host field.
+// It returns ErrNoToken if the token is unknown, and ErrNonce if the nonce is malformed.
 func (t *Tokens) Prove(query url.Values, host string) (ChallengeAnswer, error) {
 	nonce, id := query.Get("nonce"), query.Get("token")
 	if !nonceForm.MatchString(nonce) {
@@ -116,8 +116,8 @@ func (t *Tokens) Prove(query url.Values, host string) (ChallengeAnswer, error) {
 	return ChallengeAnswer{}, ErrNoToken
 }
 
-// answerChallenge proves to a client that this server knows the token that the client is about to send.
-// A token that is unknown counts as a wrong one.
+// answerChallenge proves to a client that this server knows the token that the client is about to
+// send. A token that is unknown counts as a wrong one.
 func (g *guard) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	switch a, err := g.tokens.Prove(r.URL.Query(), r.Host); {
 	case err == nil:
@@ -125,8 +125,8 @@ func (g *guard) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ErrNonce):
 		refuse(w, http.StatusBadRequest, "bad_request", "The "+err.Error()+".")
 	case errors.Is(err, ErrNoToken):
-		g.wrong(w, r)
+		g.unknownToken(w, r)
 	default:
-		g.unreadable(w, err)
+		g.tokensUnreadable(w, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-// proven sends a challenge to the Server, under that Host, and returns the body of the answer.
+// proven sends a challenge with that Host to the Server, and returns the body of the answer.
 func (f *fixture) proven(c *admin.Challenge, host string) []byte {
 	f.Helper()
 	return f.answered(call{method: "GET", path: c.Path(), host: host, header: map[string]string{"Authorization": ""}}, nil).Body.Bytes()

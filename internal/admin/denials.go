@@ -10,21 +10,22 @@ import (
 	"github.com/weirlimit/weir/internal/denial"
 )
 
-// An explanation is what an operator is told of one refusal. It names the kinds of the caller's keys, never their values, but for the
-// public id of a token.
+// An explanation explains one refusal. It has the kinds of the caller's keys but not their values,
+// except for the public id of a token.
 type explanation struct {
 	Limiter string `json:"limiter"`
-	Window  string `json:"window"` // as the policy spelled it then
+	Window  string `json:"window"` // as it was in the policy then
 	Kinds   string `json:"kinds"`
 	Token   string `json:"token,omitempty"`
-	Limit   int64  `json:"limit"` // what held
+	Limit   int64  `json:"limit"` // the limit that applied then
 	Count   int64  `json:"count"`
 	At      int64  `json:"at"` // Unix seconds
 	Reset   int64  `json:"reset"`
-	Policy  string `json:"policy"`            // the version in force then
-	Same    bool   `json:"policy_in_force"`   // whether it still is
-	Line    string `json:"line,omitempty"`    // file:line of the limiter, where it is
-	Reads   string `json:"reads,omitempty"`   // what the limiter's windows read now, where the policy has changed since
+	Policy  string `json:"policy"`          // the version in force then
+	Same    bool   `json:"policy_in_force"` // whether that version is in force now
+	Line    string `json:"line,omitempty"`  // file:line of the limiter in the policy now
+	// Reads has the windows of the limiter now, if the policy has changed.
+	Reads   string `json:"reads,omitempty"`
 	Changed string `json:"changed,omitempty"` // what has changed since, in words
 }
 
@@ -56,7 +57,7 @@ func (s *Server) explain(f denial.Facts) explanation {
 	x.Same = state.Version == f.Policy
 	i := slices.IndexFunc(state.Policy.Limiters, func(l weir.Limiter) bool { return l.Name == f.Limiter })
 	if i < 0 {
-		x.Changed = "the policy has changed since, and has no such limiter any more"
+		x.Changed = "the policy has changed since, and no longer has this limiter"
 		return x
 	}
 	if i < len(state.Lines) {

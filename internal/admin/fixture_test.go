@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A logged text is what a server has logged; it may be read meanwhile.
+// A logged is a server's log, which may be read while the server writes.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -38,7 +38,7 @@ func (l *logged) String() string {
 	return l.b.String()
 }
 
-// A fixture is a Server whose clock stands still until it is moved.
+// A fixture is a Server with a clock that the test sets.
 type fixture struct {
 	*testing.T
 	admin   *admin.Server
@@ -77,7 +77,7 @@ limiters:
     windows: [3 per minute by token or ip]
 `
 
-// newFixture returns a Server in a directory of its own; change, if not nil, has a say in its options.
+// newFixture returns a Server in a directory of its own. change, if not nil, changes its options.
 func newFixture(t *testing.T, change func(*admin.Options)) *fixture {
 	t.Helper()
 	f := &fixture{T: t, dir: t.TempDir(), at: time.Unix(start, 0)}
@@ -155,7 +155,7 @@ func (f *fixture) ask(c call) *httptest.ResponseRecorder {
 	return w
 }
 
-// refused wants an error of that status and code.
+// refused checks that the answer is an error with that status and code.
 func (f *fixture) refused(c call, status int, code string) *httptest.ResponseRecorder {
 	f.Helper()
 	w := f.ask(c)
@@ -168,7 +168,7 @@ func (f *fixture) refused(c call, status int, code string) *httptest.ResponseRec
 	return w
 }
 
-// answered wants a 200 and reads it into v.
+// answered checks that the answer is 200, and decodes it into v.
 func (f *fixture) answered(c call, v any) *httptest.ResponseRecorder {
 	f.Helper()
 	w := f.ask(c)
@@ -185,7 +185,7 @@ func (f *fixture) answered(c call, v any) *httptest.ResponseRecorder {
 
 func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }
 
-// endless is a body that never ends, and counts what was read of it.
+// An endless is a body without an end that counts the bytes read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {

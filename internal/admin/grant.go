@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// longestGrant is how long a grant may last.
-const longestGrant = 366 * 24 * time.Hour
+// maxGrant is the max duration of a grant.
+const maxGrant = 366 * 24 * time.Hour
 
 func unprocessable(code, format string, args ...any) *refusal {
 	return &refusal{http.StatusUnprocessableEntity, code, fmt.Sprintf(format, args...)}
@@ -25,11 +25,11 @@ func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.Limiter == "" && c.Denial == "" {
-		unprocessable("no_limiter", "limiter is required: a grant is for one limiter.").tell(w)
+		unprocessable("no_limiter", "limiter is required: a grant is for one limiter.").write(w)
 		return
 	}
 	if (c.Times == nil) == (c.Limits == nil) {
-		unprocessable("no_limits", `Either "times": 2 or "limits": [LIMIT, …] is required; "limits": [] takes grants back.`).tell(w)
+		unprocessable("no_limits", `Either "times": 2 or "limits": [LIMIT, …] is required; "limits": [] takes grants back.`).write(w)
 		return
 	}
 	s.change(w, r, c, "grant", func(ctx context.Context, n *named, limiters []*weir.Limiter, before *inspection) (planned, error) {
@@ -52,7 +52,8 @@ func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// limits returns one limit for each window, 0 where the window is not known, is shared by all callers or keeps its limit; none: grants are taken back.
+// limits returns one limit for each window. It is 0 if the window is not known, is shared by all
+// callers or keeps its limit. An empty list means that grants are taken back.
 func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, error) {
 	limits := make([]int64, len(windows))
 	if c.Times != nil {
@@ -60,8 +61,8 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 		if !ok || times < 1 || times > weir.MaxLimit {
 			return nil, unprocessable("invalid_times", "times must be a whole number from 1 to %d.", weir.MaxLimit)
 		}
-		if byNetwork(l) && !n.addressed() {
-			return nil, unprocessable("address_unknown", "Limiter %s has other limits for some networks, and the caller's address is not known, so neither is times what; name ip too, or give limits.", l.Name)
+		if byNetwork(l) && !n.hasAddr() {
+			return nil, unprocessable("address_unknown", "Limiter %s has other limits for some networks, and the caller's address is not known, so times cannot be applied; name ip too, or give limits.", l.Name)
 		}
 		for i, w := range windows {
 			if w.Lacks != "" || w.Shared {
@@ -78,7 +79,7 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 		return nil, nil
 	}
 	if len(*c.Limits) != len(windows) {
-		return nil, unprocessable("wrong_number_of_limits", "Limiter %s has windows: %d. One limit for each is needed, in the policy's order, 0 for those that stay.", l.Name, len(windows))
+		return nil, unprocessable("wrong_number_of_limits", "Limiter %s has windows: %d. One limit for each is needed, in the policy's order; 0 keeps a limit.", l.Name, len(windows))
 	}
 	some := false
 	for i, text := range *c.Limits {
@@ -90,10 +91,10 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 			return nil, unprocessable("not_counted", "For %q the caller is not known; name %s too, or give 0.", windows[i].Window, windows[i].Lacks)
 		}
 		if limit > 0 && windows[i].Shared {
-			return nil, unprocessable("shared_window", "%q is what all callers share, so no grant for one of them can change it; give 0.", windows[i].Window)
+			return nil, unprocessable("shared_window", "All callers share %q, so a grant for one of them cannot change it; give 0.", windows[i].Window)
 		}
 		if limit > 0 && limit < l.Cost {
-			return nil, unprocessable("limit_out_of_range", "Limit %d for %q is less than the cost of one request, %d: none could be served.", limit, windows[i].Window, l.Cost)
+			return nil, unprocessable("limit_out_of_range", "Limit %d for %q is less than the cost of one request, %d: every request would be refused.", limit, windows[i].Window, l.Cost)
 		}
 		limits[i] = limit
 		some = some || limit > 0
@@ -109,10 +110,10 @@ func byNetwork(l *weir.Limiter) bool {
 	return slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.For.Network.IsValid() })
 }
 
-// until returns the second at which the grant ends; now is the store's.
+// until returns the second at which the grant ends. now is the second on the store's clock.
 func (c *change) until(now int64) (int64, error) {
-	latest := now + int64(longestGrant/time.Second)
-	const form = "until must be a time to come, as in 2006-01-02T15:04:05Z or in Unix seconds, or for a duration such as 2h"
+	latest := now + int64(maxGrant/time.Second)
+	const form = "until must be a future time, as in 2006-01-02T15:04:05Z or in Unix seconds, or for must be a duration such as 2h"
 	var until int64
 	switch at := c.Until.(type) {
 	case nil:
@@ -137,7 +138,7 @@ func (c *change) until(now int64) (int64, error) {
 		return 0, unprocessable("invalid_until", "%s.", form)
 	}
 	if until <= now {
-		return 0, unprocessable("until_past", "until %s is past: it is %s by the store's clock, and a time after that is needed.", stamp(until), stamp(now))
+		return 0, unprocessable("until_past", "until %s is in the past: it is %s on the store's clock, and a later time is needed.", stamp(until), stamp(now))
 	}
 	if until > latest {
 		return 0, unprocessable("until_too_late", "until %s is more than a year away: %s is the latest.", stamp(until), stamp(latest))
@@ -145,5 +146,5 @@ func (c *change) until(now int64) (int64, error) {
 	return until, nil
 }
 
-// stamp spells Unix seconds.
+// stamp formats Unix seconds as RFC 3339.
 func stamp(second int64) string { return time.Unix(second, 0).UTC().Format(time.RFC3339) }

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A guard is what every request passes before anything is looked at.
+// A guard checks the Host, the origin and the token of every request.
 type guard struct {
 	tokens *Tokens
 	page   http.Handler
@@ -28,7 +28,7 @@ type guard struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	attempts *weir.Decider // who sends wrong tokens
+	attempts *weir.Decider // counts wrong tokens by address
 	store    *memstore.Store
 	dates    headers.DateCache
 }
@@ -39,7 +39,7 @@ func newGuard(o *Options) (*guard, error) {
 		g.hosts = append(g.hosts, strings.ToLower(strings.Trim(name, "[]")))
 	}
 	g.origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusForbidden, "cross_origin", "A page of another origin may change nothing here.")
+		refuse(w, http.StatusForbidden, "cross_origin", "A page of another origin cannot change anything here.")
 	}))
 	var err error
 	if g.store, err = memstore.New(memstore.Options{Memory: loginMemory, Now: o.Now, Log: slog.New(slog.DiscardHandler)}); err != nil {
@@ -60,36 +60,37 @@ func newGuard(o *Options) (*guard, error) {
 
 func (g *guard) close() error { return g.store.Close() }
 
-// at says where the listener is.
-func (g *guard) at(addr net.Addr) {
+// setAddr sets the address of the listener.
+func (g *guard) setAddr(addr net.Addr) {
 	if at, err := netip.ParseAddrPort(addr.String()); err == nil {
 		own := at.Addr().Unmap().WithZone("")
 		g.own.Store(&own)
 	}
 }
 
-// content is what the page may do: what is of this origin, and nothing else.
-const content = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+// contentPolicy allows the page to use resources of this origin only.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// around puts the guard around next. Its context tells next who asks.
-func (g *guard) around(next http.Handler) http.Handler {
+// wrap returns a handler that checks requests before next. The request context of next has the name
+// of the token.
+func (g *guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", content)
+		h.Set("Content-Security-Policy", contentPolicy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !g.knows(r) {
-			announce(w)
+		if !g.allowedHost(r) {
+			setChallenge(w)
 			refuse(w, http.StatusMisdirectedRequest, "misdirected",
-				"No name that is allowed here stands in Host; --admin-hosts names further ones.")
+				"The name in Host is not allowed here; --admin-hosts allows further names.")
 			return
 		}
 		g.origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/page/") {
-				g.shell(w, r)
+				g.servePage(w, r)
 				return
 			}
 			if r.URL.Path == challengePath {
@@ -97,23 +98,23 @@ func (g *guard) around(next http.Handler) http.Handler {
 				return
 			}
 			if name, ok := g.identify(w, r); ok {
-				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), asker{}, name)))
+				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requesterKey{}, name)))
 			}
 		})).ServeHTTP(w, r)
 	})
 }
 
-// asker is the context's key of who asks: the name of a token.
-type asker struct{}
+// requesterKey is the context key for the name of the request's token.
+type requesterKey struct{}
 
-// who returns the name of the token that a request has shown.
-func who(r *http.Request) string {
-	name, _ := r.Context().Value(asker{}).(string)
+// requester returns the name of the request's token.
+func requester(r *http.Request) string {
+	name, _ := r.Context().Value(requesterKey{}).(string)
 	return name
 }
 
-// shell answers with the static page.
-func (g *guard) shell(w http.ResponseWriter, r *http.Request) {
+// servePage answers with the static page.
+func (g *guard) servePage(w http.ResponseWriter, r *http.Request) {
 	if g.page == nil {
 		refuse(w, http.StatusNotFound, "not_found", "There is no page here.")
 		return
@@ -121,9 +122,9 @@ func (g *guard) shell(w http.ResponseWriter, r *http.Request) {
 	methods{http.MethodGet: g.page.ServeHTTP}.ServeHTTP(w, r)
 }
 
-// knows reports whether Host names this machine as its operator does. A page of a stranger's, whose name was made to resolve to this
-// address (DNS rebinding), sends the stranger's name.
-func (g *guard) knows(r *http.Request) bool {
+// allowedHost reports whether Host is a name of this machine that its operator uses. After DNS
+// rebinding, a foreign page that resolves to this address still sends its own name.
+func (g *guard) allowedHost(r *http.Request) bool {
 	host := r.Host
 	if name, port, err := net.SplitHostPort(host); err == nil {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
@@ -143,56 +144,57 @@ func (g *guard) knows(r *http.Request) bool {
 	if own := g.own.Load(); own != nil && *own == addr && !addr.IsUnspecified() {
 		return true
 	}
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr) // of a listener that is on all addresses
-	if !ok {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok { // local is for a listener on all addresses
 		return false
 	}
 	at, err := netip.ParseAddrPort(local.String())
 	return err == nil && at.Addr().Unmap().WithZone("") == addr
 }
 
-// identify returns whose token the request shows. Where ok is false the request was refused.
+// identify returns the name of the request's token. If ok is false, it has refused the request.
 func (g *guard) identify(w http.ResponseWriter, r *http.Request) (name string, ok bool) {
 	token, given := bearer(r.Header.Values("Authorization"))
 	if !given {
-		g.unauthorized(w, "Send a token as Authorization: Bearer TOKEN; the server's start says where one is.")
+		g.unauthorized(w, "Send a token as Authorization: Bearer TOKEN; the server prints at its start where one is.")
 		return "", false
 	}
 	name, known, err := g.tokens.find(token)
 	switch {
 	case err != nil:
-		g.unreadable(w, err)
+		g.tokensUnreadable(w, err)
 		return "", false
 	case known:
 		return name, true
 	}
-	g.wrong(w, r)
+	g.unknownToken(w, r)
 	return "", false
 }
 
-// unreadable answers 503, because the tokens cannot be read.
-func (g *guard) unreadable(w http.ResponseWriter, err error) {
+// tokensUnreadable logs err and answers 503, because the tokens cannot be read.
+func (g *guard) tokensUnreadable(w http.ResponseWriter, err error) {
 	g.log.Error("the admin tokens cannot be read, so every request is refused", "error", err)
-	announce(w)
-	refuse(w, http.StatusServiceUnavailable, "tokens_unavailable", "The tokens cannot be read, so every request is refused; the server's log says why.")
+	setChallenge(w)
+	refuse(w, http.StatusServiceUnavailable, "tokens_unavailable", "The tokens cannot be read, so every request is refused; the server's log has the reason.")
 }
 
-// wrong answers a request with an unknown token: 401, or 429 if its address has sent too many of them.
-func (g *guard) wrong(w http.ResponseWriter, r *http.Request) {
+// unknownToken answers a request with an unknown token: 401, or 429 if its address has sent too
+// many of them.
+func (g *guard) unknownToken(w http.ResponseWriter, r *http.Request) {
 	if g.tooMany(w, r) {
 		return
 	}
-	g.log.Warn("a request with an unknown token came to the admin listener", "from", peer(r).String())
-	g.unauthorized(w, "The token is unknown here or was revoked; 'weir admin create NAME' makes another.")
+	g.log.Warn("the admin listener refused a request with an unknown token", "from", peer(r).String())
+	g.unauthorized(w, "The token is unknown here or was revoked; 'weir admin create NAME' makes a new one.")
 }
 
 func (g *guard) unauthorized(w http.ResponseWriter, message string) {
-	announce(w)
+	setChallenge(w)
 	refuse(w, http.StatusUnauthorized, "unauthorized", message)
 }
 
-// announce names the admin listener to whoever is refused.
-func announce(w http.ResponseWriter) {
+// setChallenge sets WWW-Authenticate, which marks the answer as the admin listener's.
+func setChallenge(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="`+Realm+`"`)
 }
 
@@ -210,12 +212,12 @@ func bearer(lines []string) (token string, ok bool) {
 func peer(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.IPv6Unspecified() // all who have none are one
+		return netip.IPv6Unspecified() // all requests without an address count together
 	}
 	return at.Addr().Unmap().WithZone("")
 }
 
-// tooMany counts a wrong token, and answers where its sender has sent too many.
+// tooMany counts a wrong token, and answers 429 and returns true if its address has sent too many.
 func (g *guard) tooMany(w http.ResponseWriter, r *http.Request) bool {
 	d, err := g.attempts.Decide(r.Context(), weir.Request{Limiters: []string{"admin-login"}, Keys: address(peer(r))})
 	if err != nil || d.Allowed {
@@ -228,12 +230,12 @@ func (g *guard) tooMany(w http.ResponseWriter, r *http.Request) bool {
 	h.Set(headers.Reset, strconv.FormatInt(b.Reset, 10))
 	h.Set(headers.RetryAfter, strconv.FormatInt(d.RetryAfter(), 10))
 	h.Set(headers.Date, g.dates.At(d.Now))
-	announce(w)
+	setChallenge(w)
 	refuse(w, http.StatusTooManyRequests, "rate_limited", "Too many wrong tokens from this address.")
 	return true
 }
 
-// An address is a caller of which nothing else is known; of IPv6 its /64 counts.
+// An address is a caller of which only the address is known. An IPv6 address counts as its /64.
 type address netip.Addr
 
 // AppendKey implements weir.Keys.

@@ -18,17 +18,21 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A window is where one window stands for a caller.
+// A window is the state of one window for a caller.
 type window struct {
-	Limiter  string `json:"limiter"`
-	Window   string `json:"window"`          // as the policy spells it
-	Lacks    string `json:"lacks,omitempty"` // what would have to be named too; then nothing else is told of the window
-	Limit    int64  `json:"limit"`           // what holds
-	Declared int64  `json:"declared"`        // the policy's, or its override's for this caller
+	Limiter string `json:"limiter"`
+	Window  string `json:"window"` // in the syntax of a policy
+
+	// Lacks are the key sources that are missing to know the window. If it is not empty, the fields
+	// below are not set.
+	Lacks string `json:"lacks,omitempty"`
+
+	Limit    int64  `json:"limit"`    // the limit that applies
+	Declared int64  `json:"declared"` // the policy's limit, or its override's for this caller
 	Override bool   `json:"override"`
 	Grant    *grant `json:"grant"` // null: none
 	Exempt   bool   `json:"exempt"`
-	Shared   bool   `json:"shared"` // all callers share it, so that no reset or grant of one of them touches it
+	Shared   bool   `json:"shared"` // all callers share it, so resets and grants do not change it
 	Count    int64  `json:"count"`
 	Remain   int64  `json:"remaining"`
 	Reset    int64  `json:"reset"` // Unix seconds; 0: the window is not open
@@ -40,15 +44,15 @@ type grant struct {
 	Until int64 `json:"until"` // Unix seconds
 }
 
-// An inspection is what GET /keys answers, and what resets and grants answer of afterwards.
+// An inspection is the answer to GET /keys. Resets and grants answer with the state after them.
 type inspection struct {
-	Kinds   string   `json:"kinds"` // what the caller was named by: "ip+agent"
-	Now     int64    `json:"now"`   // by the store's clock
+	Kinds   string   `json:"kinds"` // the key sources that name the caller, such as "ip+agent"
+	Now     int64    `json:"now"`   // Unix seconds on the store's clock
 	Windows []window `json:"windows"`
 }
 
-// resolve returns whom an operator means, and the limiters that are asked about.
-func (s *Server) resolve(c callerWords) (*named, []*weir.Limiter, *refusal) {
+// resolve returns the caller that c names, and the limiters to look at.
+func (s *Server) resolve(c callerQuery) (*named, []*weir.Limiter, *refusal) {
 	n, bad := s.find(c)
 	if bad != nil {
 		return nil, nil, bad
@@ -57,7 +61,8 @@ func (s *Server) resolve(c callerWords) (*named, []*weir.Limiter, *refusal) {
 	return n, limiters, bad
 }
 
-// limitersOf returns the limiters of the policy in force that an operator means.
+// limitersOf returns the named limiter of the policy in force, or if none is named, all that count
+// the caller.
 func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal) {
 	if limiter == "" {
 		limiter = n.limiter
@@ -76,7 +81,7 @@ func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal
 					lacks = append(lacks, what)
 				}
 			}
-			return nil, &refusal{http.StatusUnprocessableEntity, "not_counted", fmt.Sprintf("Limiter %s counts nobody by what is named; name %s too.", l.Name, strings.Join(lacks, " and "))}
+			return nil, &refusal{http.StatusUnprocessableEntity, "not_counted", fmt.Sprintf("Limiter %s does not count by the keys that are named; name %s too.", l.Name, strings.Join(lacks, " and "))}
 		}
 		if counts && (limiter == "" || l.Name == limiter) {
 			all = append(all, l)
@@ -86,12 +91,13 @@ func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal
 		return nil, &refusal{http.StatusNotFound, "unknown_limiter", fmt.Sprintf("The policy in force has no limiter %.80q; it has %s.", limiter, strings.Join(names, ", "))}
 	}
 	if len(all) == 0 {
-		return nil, &refusal{http.StatusUnprocessableEntity, "not_counted", "No limiter of the policy counts by what is named."}
+		return nil, &refusal{http.StatusUnprocessableEntity, "not_counted", "No limiter of the policy counts by the keys that are named."}
 	}
 	return all, nil
 }
 
-// inspect tells where a caller stands. Of several that a session may be counted by it is the one that has spent most.
+// inspect returns the state of a caller's windows. If there are several possible callers, it is
+// that of the caller that has spent most.
 func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter) (*inspection, error) {
 	out := &inspection{Kinds: n.kinds(), Windows: []window{}}
 	for _, l := range limiters {
@@ -133,15 +139,15 @@ func (n *named) window(h *weir.Holding) window {
 	return w
 }
 
-// storePatience bounds what one request asks of the store.
-const storePatience = 5 * time.Second
+// storeTimeout is the time-out for the store's work on one request.
+const storeTimeout = 5 * time.Second
 
-// tellError answers for an operation that did not come about.
-func tellError(w http.ResponseWriter, err error) {
+// writeError answers for an operation that failed.
+func writeError(w http.ResponseWriter, err error) {
 	var told *refusal
 	switch {
 	case errors.As(err, &told):
-		told.tell(w)
+		told.write(w)
 	case errors.Is(err, ErrAudit):
 		refuse(w, http.StatusServiceUnavailable, "audit_unavailable", err.Error())
 	case errors.Is(err, weir.ErrNoLimiter):
@@ -151,7 +157,7 @@ func tellError(w http.ResponseWriter, err error) {
 	case errors.Is(err, memstore.ErrShared):
 		refuse(w, http.StatusConflict, "shared_budget", err.Error())
 	default:
-		refuse(w, http.StatusServiceUnavailable, "store_unavailable", "The store did not do it, or it is unknown whether it did: "+err.Error())
+		refuse(w, http.StatusServiceUnavailable, "store_unavailable", "The store failed; if this was a change, it may or may not have been made: "+err.Error())
 	}
 }
 
@@ -160,26 +166,26 @@ func (s *Server) showKeys(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	c, bad := callerOf(q)
 	if bad != nil {
-		bad.tell(w)
+		bad.write(w)
 		return
 	}
 	n, limiters, bad := s.resolve(c)
 	if bad != nil {
-		bad.tell(w)
+		bad.write(w)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), storePatience)
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
 	out, err := s.inspect(ctx, n, limiters)
 	if err != nil {
-		tellError(w, err)
+		writeError(w, err)
 		return
 	}
 	answer(w, http.StatusOK, out)
 }
 
-// callerOf reads a caller from a query, each name once.
-func callerOf(q map[string][]string) (c callerWords, bad *refusal) {
+// callerOf reads a caller from a query. Each parameter is allowed once.
+func callerOf(q map[string][]string) (c callerQuery, bad *refusal) {
 	into := map[string]*string{"ip": &c.IP, "agent": &c.Agent, "session": &c.Session, "issuer": &c.Issuer, "token": &c.Token, "denial": &c.Denial, "hash": &c.Hash, "limiter": &c.Limiter}
 	for name, values := range q {
 		to := into[name]
@@ -191,49 +197,49 @@ func callerOf(q map[string][]string) (c callerWords, bad *refusal) {
 	return c, nil
 }
 
-// A change is what POST /keys/reset and /keys/grant are sent.
+// A change is the body of POST /keys/reset and POST /keys/grant.
 type change struct {
-	callerWords
+	callerQuery
 	Times  *json.Number   `json:"times"`
 	Limits *[]json.Number `json:"limits"`
 	Until  any            `json:"until"` // RFC 3339, or Unix seconds
-	For    string         `json:"for"`   // a duration such as 2h, in place of until
+	For    string         `json:"for"`   // a duration such as 2h, instead of until
 	Why    string         `json:"why"`
 }
 
 const (
-	mostChange = 64 << 10 // bytes
-	mostWhy    = 1000     // bytes
+	maxChange = 64 << 10 // bytes
+	maxWhy    = 1000     // bytes
 )
 
-// readChange reads the body, strictly.
+// readChange reads and checks the body. If ok is false, it has refused the request.
 func readChange(w http.ResponseWriter, r *http.Request) (c change, ok bool) {
 	if !hasType(w, r, typeJSON) {
 		return c, false
 	}
-	b, ok := body(w, r, mostChange)
+	b, ok := body(w, r, maxChange)
 	if !ok {
 		return c, false
 	}
-	err := strictly(b, &c)
+	err := decodeStrict(b, &c)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "invalid_body", "The body is not the JSON object that is wanted here: "+err.Error())
+		refuse(w, http.StatusBadRequest, "invalid_body", "The body is not a valid JSON object for this request: "+err.Error())
 		return c, false
 	}
-	if len(c.Why) > mostWhy {
-		refuse(w, http.StatusUnprocessableEntity, "why_too_long", fmt.Sprintf("why may have %d bytes at most.", mostWhy))
+	if len(c.Why) > maxWhy {
+		refuse(w, http.StatusUnprocessableEntity, "why_too_long", fmt.Sprintf("why may have at most %d bytes.", maxWhy))
 		return c, false
 	}
 	if c.Why = strings.TrimSpace(c.Why); c.Why == "" {
-		refuse(w, http.StatusUnprocessableEntity, "no_why", "why is required: it is an exception, the audit log keeps it, and somebody will ask.")
+		refuse(w, http.StatusUnprocessableEntity, "no_why", "why is required: a change is an exception, and the audit log keeps the reason.")
 		return c, false
 	}
 	return c, true
 }
 
-// strictly reads one JSON object into v. Unlike encoding/json alone it takes no field twice, none in other letters, and no text that is
-// not UTF-8: whoever is meant must be beyond doubt.
-func strictly(b []byte, v any) error {
+// decodeStrict reads one JSON object into v. Unlike encoding/json, it rejects repeated fields,
+// fields in other letter case and invalid UTF-8, so that the caller is unambiguous.
+func decodeStrict(b []byte, v any) error {
 	if !utf8.Valid(b) {
 		return errors.New("it is not UTF-8")
 	}
@@ -244,12 +250,13 @@ func strictly(b []byte, v any) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("it goes on after the object")
+		return errors.New("it has more after the object")
 	}
-	// Of an object that is known to be one, and to have flat fields and lists of numbers only, the names are what is left to look at.
+	// Decode accepted the object, whose fields are flat or lists of numbers. Only the names of the
+	// fields are left to check.
 	d = json.NewDecoder(bytes.NewReader(b))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return errors.New("it is no object")
+		return errors.New("it is not an object")
 	}
 	seen := make(map[string]bool)
 	for d.More() {
@@ -258,8 +265,9 @@ func strictly(b []byte, v any) error {
 			return err
 		}
 		text, _ := name.(string)
-		if seen[text] || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz") != "" { // ſ is s where case is folded
-			return fmt.Errorf("field %.40q stands there twice, or not in small letters", text)
+		// case folding turns ſ into s
+		if seen[text] || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz") != "" {
+			return fmt.Errorf("field %.40q is repeated or not in lower case", text)
 		}
 		seen[text] = true
 		var value json.RawMessage
@@ -277,7 +285,7 @@ func (s *Server) resetKeys(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.Times != nil || c.Limits != nil || c.Until != nil || c.For != "" {
-		refuse(w, http.StatusBadRequest, "invalid_body", "A reset has no times, limits, until or for: those are of /keys/grant.")
+		refuse(w, http.StatusBadRequest, "invalid_body", "A reset has no times, limits, until or for: those belong to /keys/grant.")
 		return
 	}
 	s.change(w, r, c, "reset", func(ctx context.Context, n *named, limiters []*weir.Limiter, _ *inspection) (planned, error) {
@@ -285,56 +293,58 @@ func (s *Server) resetKeys(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// planned is what a change will do, once it is in the audit log.
+// A planned is a change that is made once it is in the audit log.
 type planned struct {
-	after any // what the log says of it
+	after any // Entry.After
 	do    func(*weir.Limiter, weir.Keys) error
 }
 
-// change finds the caller, plans, logs, and does it.
+// change finds the caller, plans the change, logs it, makes it, and answers.
 func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what string, plan func(context.Context, *named, []*weir.Limiter, *inspection) (planned, error)) {
-	n, limiters, bad := s.resolve(c.callerWords)
+	n, limiters, bad := s.resolve(c.callerQuery)
 	if bad != nil {
-		bad.tell(w)
+		bad.write(w)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), storePatience)
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
 	version := s.options.Policy.State().Version
 	before, err := s.inspect(ctx, n, limiters)
 	if err != nil {
-		tellError(w, err)
+		writeError(w, err)
 		return
 	}
 	p, err := plan(ctx, n, limiters, before)
 	if err != nil {
-		tellError(w, err)
+		writeError(w, err)
 		return
 	}
-	entry := Entry{Who: "token " + who(r), What: what, Limiter: names(limiters), Caller: s.options.Audit.hash(n), Before: before.Windows, After: p.after, Why: c.Why}
+	entry := Entry{Who: "token " + requester(r), What: what, Limiter: names(limiters), Caller: s.options.Audit.hash(n), Before: before.Windows, After: p.after, Why: c.Why}
 	if err := s.options.Audit.Append(ctx, entry); err != nil {
-		s.log.Error("a change was refused", "what", what, "error", err)
-		tellError(w, err)
+		s.log.Error("a change was refused because it cannot be logged", "what", what, "error", err)
+		writeError(w, err)
 		return
 	}
-	if err := s.carryOut(p, n, limiters, version); err != nil {
+	if err := s.apply(p, n, limiters, version); err != nil {
 		entry.What, entry.Before, entry.After = what+" failed", nil, nil
-		_ = s.options.Audit.Append(context.WithoutCancel(ctx), entry) // that it was to be is there
-		tellError(w, err)
+		// if this entry is lost, the first one still shows the attempt
+		_ = s.options.Audit.Append(context.WithoutCancel(ctx), entry)
+		writeError(w, err)
 		return
 	}
-	s.log.Info("an operator has changed what holds for a caller", "what", what, "by", who(r), "limiter", entry.Limiter, "caller", entry.Caller.Hash)
+	s.log.Info("an operator changed the limits of a caller", "what", what, "by", requester(r), "limiter", entry.Limiter, "caller", entry.Caller.Hash)
 	out, err := s.inspect(ctx, n, limiters)
-	if err != nil { // it is done all the same
+	if err != nil { // the change is made, so the answer is 200
 		out = &inspection{Kinds: before.Kinds, Now: before.Now, Windows: []window{}}
 	}
 	answer(w, http.StatusOK, out)
 }
 
-// carryOut does what was planned and logged, unless another policy has come into force since: its windows would be others.
-func (s *Server) carryOut(p planned, n *named, limiters []*weir.Limiter, version string) error {
+// apply makes the logged change. It refuses if another policy has come into force since, because
+// its windows may differ.
+func (s *Server) apply(p planned, n *named, limiters []*weir.Limiter, version string) error {
 	if now := s.options.Policy.State().Version; now != version {
-		return &refusal{http.StatusConflict, "policy_changed", fmt.Sprintf("Policy %s came into force in place of %s meanwhile, and nothing was changed; look again, and ask again.", now, version)}
+		return &refusal{http.StatusConflict, "policy_changed", fmt.Sprintf("Policy %s replaced %s meanwhile, and nothing was changed; check again and repeat the request.", now, version)}
 	}
 	for _, l := range limiters {
 		for _, caller := range n.callers {
@@ -354,7 +364,7 @@ func names(limiters []*weir.Limiter) string {
 	return strings.Join(all, ",")
 }
 
-// number reads a whole number that JSON may have spelled at any length.
+// number parses a whole number, which may have any length in JSON.
 func number(text json.Number) (int64, bool) {
 	n, err := strconv.ParseInt(text.String(), 10, 64)
 	return n, err == nil

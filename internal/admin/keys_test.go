@@ -22,7 +22,7 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 )
 
-// A told inspection is what the API answers.
+// A told is an inspection as the API returns it.
 type told struct {
 	Kinds   string
 	Now     int64
@@ -33,7 +33,7 @@ type told struct {
 	}
 }
 
-// window spells a window briefly: limiter, count/limit, what it lacks.
+// window formats a window briefly: limiter, count/limit, the key sources that it lacks.
 func (t told) String() string {
 	var all []string
 	for _, w := range t.Windows {
@@ -49,7 +49,7 @@ func (t told) String() string {
 	return strings.Join(all, ", ")
 }
 
-// spend sends n requests of a caller as the gateway would, by address.
+// spend decides n requests of an address, as the gateway does.
 func (f *fixture) spend(n int, path, addr string) (admitted int) {
 	f.Helper()
 	resolver, err := identity.New(identity.Options{})
@@ -76,7 +76,8 @@ func (f *fixture) post(path, body string) call {
 	return call{method: "POST", path: path, body: body, header: map[string]string{"Content-Type": "application/json"}}
 }
 
-// audit returns the lines of the log but the first, which every server begins with: the operator's token was made.
+// audit returns the lines of the log after the first one, which is the creation of the operator's
+// token.
 func (f *fixture) audit() (lines []map[string]any) {
 	f.Helper()
 	b, err := os.ReadFile(f.path("audit.log"))
@@ -228,7 +229,7 @@ func TestAWindowThatLacksAKeyIsLeftAlone(t *testing.T) {
 	if got.String() != "leads 0/15 until +3600, leads lacks ip" {
 		t.Errorf("%v", got)
 	}
-	got = told{} // what is left out of JSON would stay as it is
+	got = told{} // fields that are left out of JSON would keep their values
 	f.answered(call{method: "GET", path: "/keys?" + url.Values{"session": {"visit-1"}, "ip": {"192.0.2.7"}, "limiter": {"leads"}}.Encode()}, &got)
 	if got.String() != "leads 0/15 until +3600, leads 0/20" {
 		t.Errorf("%v", got)
@@ -267,7 +268,7 @@ func TestWhatCannotBeLoggedIsNotDone(t *testing.T) {
 	if err := os.Remove(f.path("audit.log")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(f.path("audit.log"), 0o700); err != nil { // a file that no line can be added to
+	if err := os.Mkdir(f.path("audit.log"), 0o700); err != nil { // appending to it fails
 		t.Fatal(err)
 	}
 	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7","why":"x"}`), 503, "audit_unavailable")
@@ -454,7 +455,8 @@ func TestTimesWhatIsNotKnownIsNotGranted(t *testing.T) {
 	}
 }
 
-// Between what is logged and what is done another policy may come into force: then nothing is done, and the log says so.
+// If another policy comes into force between logging and making a change, the change is not made,
+// and the log has that.
 func TestAChangeIsMadeUnderThePolicyThatItWasLoggedUnder(t *testing.T) {
 	var once sync.Once
 	var policy *live.Policy

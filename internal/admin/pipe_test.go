@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-// To open a pipe waits for a writer, whatever the signals: it is refused before.
+// Opening a pipe waits for a writer and ignores signals, so pipes are refused before that.
 func TestAPipeInThePlaceOfAFileIsNeverWaitedFor(t *testing.T) {
 	for name, read := range map[string]func(ctx context.Context, dir string) error{
 		"audit.key":   func(ctx context.Context, dir string) error { _, err := admin.OpenAudit(ctx, dir, nil); return err },
@@ -38,7 +38,7 @@ func TestAPipeInThePlaceOfAFileIsNeverWaitedFor(t *testing.T) {
 		go func() { done <- read(t.Context(), dir) }()
 		select {
 		case err := <-done:
-			if err == nil || !strings.Contains(err.Error(), "no regular file") {
+			if err == nil || !strings.Contains(err.Error(), "a regular file") {
 				t.Errorf("%s: %v", name, err)
 			}
 		case <-time.After(10 * time.Second):

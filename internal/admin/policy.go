@@ -11,20 +11,21 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A policyState is how it stands with a policy. Times are Unix seconds; 0: never.
+// A policyState is the state of a policy. Times are Unix seconds; 0 means never. Version and Source
+// are empty for a candidate that was never valid.
 type policyState struct {
-	Version  string    `json:"version"` // 8 hex digits; empty: a candidate that was never valid
-	Source   string    `json:"source"`  // "contract", "file", "stream" or "posted"; empty: a candidate that was never valid
+	Version  string    `json:"version"` // 8 hex digits
+	Source   string    `json:"source"`  // "contract", "file", "stream" or "posted"
 	Path     string    `json:"path"`    // the file that is watched; empty: none
 	Since    int64     `json:"since"`
-	By       string    `json:"by"` // who put it in force: "start", "watch", "SIGHUP", "token NAME"
+	By       string    `json:"by"` // what put it in force: "start", "watch", "SIGHUP", "token NAME"
 	Limiters int       `json:"limiters"`
 	Warnings []problem `json:"warnings"`
 	Last     attempt   `json:"last"`
-	Text     *string   `json:"text,omitempty"` // as it was read
+	Text     *string   `json:"text,omitempty"` // the text of the file
 }
 
-// An attempt is the last one to replace a policy.
+// An attempt is the last attempt to replace a policy.
 type attempt struct {
 	At       int64     `json:"at"`
 	By       string    `json:"by"`
@@ -32,7 +33,7 @@ type attempt struct {
 	Problems []problem `json:"problems"`
 }
 
-// A problem is one of a policy, as 'weir policy check --json' tells it.
+// A problem is a problem of a policy, in the format of 'weir policy check --json'.
 type problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`   // from 1; 0: the file as a whole
@@ -59,7 +60,7 @@ func newPolicyState(s live.State) policyState {
 	}
 }
 
-// unix is a time in Unix seconds; 0 where it is zero.
+// unix returns a time in Unix seconds, and 0 for the zero time.
 func unix(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -68,25 +69,25 @@ func unix(t time.Time) int64 {
 }
 
 func (s *Server) showPolicy(w http.ResponseWriter, r *http.Request) {
-	tellPolicy(w, r, s.options.Policy.State())
+	writePolicy(w, r, s.options.Policy.State())
 }
 
 func (s *Server) showCandidate(w http.ResponseWriter, r *http.Request) {
 	state, ok := s.options.Policy.Candidate()
 	if !ok {
-		refuse(w, http.StatusNotFound, "no_candidate", "There is no candidate policy; weir serve --candidate FILE has one.")
+		refuse(w, http.StatusNotFound, "no_candidate", "There is no candidate policy; weir serve --candidate FILE sets one.")
 		return
 	}
-	tellPolicy(w, r, state)
+	writePolicy(w, r, state)
 }
 
-// tellPolicy answers with the text alone, or with all there is to know.
-func tellPolicy(w http.ResponseWriter, r *http.Request, state live.State) {
+// writePolicy answers with the policy's text if the client prefers YAML, and else with its state.
+func writePolicy(w http.ResponseWriter, r *http.Request, state live.State) {
 	w.Header().Set("Vary", "Accept")
 	if prefersYAML(r) {
 		w.Header().Set("Content-Type", typeYAML)
 		w.Header().Set("Content-Length", strconv.Itoa(len(state.Text)))
-		_, _ = w.Write(state.Text) // whoever asked may be gone
+		_, _ = w.Write(state.Text) // the client may be gone
 		return
 	}
 	out := newPolicyState(state)
@@ -104,11 +105,11 @@ func (s *Server) postPolicy(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	err := s.options.Policy.Post(r.Context(), "token "+who(r), text)
+	err := s.options.Policy.Post(r.Context(), "token "+requester(r), text)
 	var invalid *policyfile.Error
 	switch {
 	case errors.Is(err, ErrAudit):
-		tellError(w, err)
+		writeError(w, err)
 	case errors.As(err, &invalid):
 		var out struct {
 			Error struct {
@@ -117,12 +118,12 @@ func (s *Server) postPolicy(w http.ResponseWriter, r *http.Request) {
 			} `json:"error"`
 			Problems []problem `json:"problems"`
 		}
-		out.Error.Code, out.Error.Message = "invalid_policy", fmt.Sprintf("The policy is refused, and what was in force stays so; problems: %d.", len(invalid.Problems))
+		out.Error.Code, out.Error.Message = "invalid_policy", fmt.Sprintf("The policy is refused, and the one in force stays; problems: %d.", len(invalid.Problems))
 		out.Problems = problems(invalid.Problems)
 		answer(w, http.StatusUnprocessableEntity, out)
-	case err != nil: // the request has ended before its turn came
+	case err != nil: // the request has ended while it waited for another change
 		refuse(w, http.StatusServiceUnavailable, "busy", "Another policy is being put in force; try again.")
 	default:
-		tellPolicy(w, r, s.options.Policy.State())
+		writePolicy(w, r, s.options.Policy.State())
 	}
 }

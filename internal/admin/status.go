@@ -8,18 +8,18 @@ import (
 	"github.com/weirlimit/weir/internal/watch"
 )
 
-// A Table is how full the table of counts in this process is.
+// A Table is the size and load of the table of counts in this process.
 type Table struct {
 	Keys     int64 `json:"keys"`
 	Capacity int64 `json:"capacity"`
 	Bytes    int64 `json:"bytes"`
 	Memory   int64 `json:"memory"`
-	Shared   int64 `json:"shared"` // charges so far that went to a budget that newcomers share
+	Shared   int64 `json:"shared"` // charges so far to budgets that new callers share
 }
 
-// A status is all that a dashboard needs, once a second. Times are Unix seconds.
+// A status is the data that the dashboard reads once a second. Times are Unix seconds.
 type status struct {
-	Now       int64           `json:"now"` // by this machine's clock
+	Now       int64           `json:"now"` // on this machine's clock
 	Version   string          `json:"version"`
 	Started   int64           `json:"started"`
 	Uptime    int64           `json:"uptime"` // seconds
@@ -35,13 +35,13 @@ type status struct {
 type storeState struct {
 	Kind  string `json:"kind"`
 	Up    bool   `json:"up"`
-	Since int64  `json:"since"` // when it stopped answering; 0 while it answers
+	Since int64  `json:"since"` // when it became unavailable; 0 while it is available
 	Error string `json:"error,omitempty"`
 }
 
 // showStatus answers GET /status.
 func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
-	var ask watch.Query
+	var query watch.Query
 	q := r.URL.Query()
 	for name, values := range q {
 		n, err := strconv.ParseUint(values[0], 10, 63)
@@ -51,11 +51,11 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 		}
 		switch name {
 		case "after":
-			ask.After = n
+			query.After = n
 		case "seconds":
-			ask.Seconds = int(min(n, 300))
+			query.Seconds = int(min(n, 300))
 		case "top":
-			ask.Top = int(min(n, 128))
+			query.Top = int(min(n, 128))
 		default:
 			refuse(w, http.StatusBadRequest, "invalid_query", fmt.Sprintf("Query parameter %.40q: after, seconds and top are allowed.", name))
 			return
@@ -86,22 +86,22 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 		out.Table = &table
 	}
 	if o.Recorder != nil {
-		snapshot := o.Recorder.Snapshot(ask)
+		snapshot := o.Recorder.Snapshot(query)
 		out.Watch = &snapshot
 	}
 	answer(w, http.StatusOK, out)
 }
 
-// mostEntries is how many lines of the audit log are told at a time.
-const mostEntries = 1000
+// maxEntries is the max number of lines of the audit log in one answer.
+const maxEntries = 1000
 
 // showAudit answers GET /audit.
 func (s *Server) showAudit(w http.ResponseWriter, r *http.Request) {
 	last := 100
 	if text := r.URL.Query().Get("last"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > mostEntries {
-			refuse(w, http.StatusBadRequest, "invalid_query", fmt.Sprintf("last must be a whole number from 1 to %d.", mostEntries))
+		if err != nil || n < 1 || n > maxEntries {
+			refuse(w, http.StatusBadRequest, "invalid_query", fmt.Sprintf("last must be a whole number from 1 to %d.", maxEntries))
 			return
 		}
 		last = n

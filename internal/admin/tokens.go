@@ -27,45 +27,46 @@ import (
 
 // The files of a data directory.
 const (
-	tokensFile   = "admin-tokens" // a line for each token: name, SHA-256 in hex, when it was made
+	tokensFile   = "admin-tokens" // a line for each token: name, SHA-256 in hex, creation time
 	operatorFile = "admin.token"  // the operator's token itself, for commands on this machine
 )
 
-// Operator is the name of the token that the first start makes.
+// Operator is the name of the token that the first start creates.
 const Operator = "operator"
 
-// tokenPrefix is what a token begins with, so that people and scanners know one when they see it.
+// tokenPrefix begins every token, so that people and secret scanners recognize one.
 const tokenPrefix = "wadm_"
 
-// A NamedToken is what is known of a token.
+// A NamedToken is an entry of the tokens file.
 type NamedToken struct {
 	Name    string
 	Created time.Time
 	hash    [sha256.Size]byte
-	id      string // see tokenID; set by what reads the file
+	id      string // see tokenID; set when the file is read
 }
 
-// Tokens are those of a data directory. Other processes may create and revoke them at the same time. It is safe for concurrent use.
+// Tokens are the admin tokens of a data directory. Other processes may create and revoke tokens at
+// the same time. Tokens is safe for concurrent use.
 type Tokens struct {
 	dir    string
 	now    func() time.Time
 	random io.Reader
 	audit  *Audit
 
-	mu    sync.Mutex
-	read  time.Time // when known was read; zero: never
-	known []NamedToken
-	bad   error // why it could not be
+	mu      sync.Mutex
+	read    time.Time // when known was read; zero: never
+	known   []NamedToken
+	readErr error // the error of that read
 }
 
 // TokensOptions are settings of Tokens; the zero value is useful.
 type TokensOptions struct {
 	Now    func() time.Time // nil means time.Now
-	Random io.Reader        // where secrets come from; nil means crypto/rand's Reader
-	Audit  *Audit           // hears who was given a token or lost one, before it is so; nil: nobody does
+	Random io.Reader        // the source of secrets; nil means crypto/rand's Reader
+	Audit  *Audit           // logs each change before it is made; nil: changes are not logged
 }
 
-// OpenTokens returns the tokens of a data directory, which must be there; it reads nothing yet.
+// OpenTokens returns the tokens of a data directory, which must exist. It does not read them yet.
 func OpenTokens(dir string, o TokensOptions) *Tokens {
 	t := &Tokens{dir: dir, now: o.Now, random: o.Random, audit: o.Audit}
 	if t.now == nil {
@@ -77,16 +78,16 @@ func OpenTokens(dir string, o TokensOptions) *Tokens {
 	return t
 }
 
-// Errors of Tokens that callers tell apart.
+// Errors of Tokens that callers may check.
 var (
 	ErrNameTaken = errors.New("there is a token of that name already")
 	ErrNoToken   = errors.New("there is no token of that name")
 )
 
-// tokenName is what may stand in a log and a file of words.
+// tokenName matches names without spaces or control characters, for the log and the tokens file.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$`)
 
-// ValidName says what is wrong with the name of a token; nil where nothing is.
+// ValidName returns an error if name is not valid for a token.
 func ValidName(name string) error {
 	if !tokenName.MatchString(name) {
 		return fmt.Errorf("%.80q is no name for a token: 1 to 64 letters, digits, dots, dashes, underscores, @ and + are allowed, beginning with a letter or digit", name)
@@ -94,22 +95,23 @@ func ValidName(name string) error {
 	return nil
 }
 
-// OperatorPath is where the operator's token is kept.
+// OperatorPath returns the path of the file with the operator's token.
 func (t *Tokens) OperatorPath() string { return filepath.Join(t.dir, operatorFile) }
 
-// Begin makes the operator's token where there is none of that name, and returns it; empty: there is one already. It errs where the
-// file with the token can be read by others.
+// Begin creates and returns the operator's token, or returns "" if there is one already. It returns
+// an error if other users can read the file with the token.
 func (t *Tokens) Begin(ctx context.Context) (made string, err error) {
-	err = t.alone(ctx, func(all []NamedToken) ([]NamedToken, error) {
+	err = t.withLock(ctx, func(all []NamedToken) ([]NamedToken, error) {
 		if slices.ContainsFunc(all, func(n NamedToken) bool { return n.Name == Operator }) {
-			return nil, private(t.OperatorPath())
+			return nil, checkPrivate(t.OperatorPath())
 		}
-		token, n, err := t.mint(Operator)
+		token, n, err := t.newToken(Operator)
 		if err != nil {
 			return nil, err
 		}
-		// First the token, then its hash: what is killed in between is begun anew.
-		if err := replace(t.OperatorPath(), []byte(token+"\n")); err != nil {
+		// The token is written before its hash. After a crash in between, the next start creates
+		// another token.
+		if err := writeFile(t.OperatorPath(), []byte(token+"\n")); err != nil {
 			return nil, err
 		}
 		if err := t.log(ctx, "start", "admin token created", Operator); err != nil {
@@ -124,18 +126,19 @@ func (t *Tokens) Begin(ctx context.Context) (made string, err error) {
 	return made, nil
 }
 
-// Create makes a token for a name, which must be new: ErrNameTaken. The token is kept nowhere.
+// Create creates and returns a token for a name. It returns ErrNameTaken if there is a token of
+// that name. The token itself is not stored.
 func (t *Tokens) Create(ctx context.Context, name string) (token string, err error) {
 	if err := ValidName(name); err != nil {
 		return "", fmt.Errorf("create admin token: %w", err)
 	}
-	err = t.alone(ctx, func(all []NamedToken) ([]NamedToken, error) {
+	err = t.withLock(ctx, func(all []NamedToken) ([]NamedToken, error) {
 		if slices.ContainsFunc(all, func(n NamedToken) bool { return n.Name == name }) {
 			return nil, ErrNameTaken
 		}
 		var n NamedToken
 		var err error
-		if token, n, err = t.mint(name); err != nil {
+		if token, n, err = t.newToken(name); err != nil {
 			return nil, err
 		}
 		return append(all, n), t.log(ctx, commandLine, "admin token created", name)
@@ -146,9 +149,10 @@ func (t *Tokens) Create(ctx context.Context, name string) (token string, err err
 	return token, nil
 }
 
-// Revoke ends a token; ErrNoToken where there is none of that name. The operator's file goes with it, and the next start makes another.
+// Revoke removes a token. It returns ErrNoToken if there is no token of that name. If the token is
+// the operator's, its file is removed too, and the next start creates another.
 func (t *Tokens) Revoke(ctx context.Context, name string) error {
-	err := t.alone(ctx, func(all []NamedToken) ([]NamedToken, error) {
+	err := t.withLock(ctx, func(all []NamedToken) ([]NamedToken, error) {
 		rest := slices.DeleteFunc(slices.Clone(all), func(n NamedToken) bool { return n.Name == name })
 		if len(rest) == len(all) {
 			return nil, ErrNoToken
@@ -158,7 +162,7 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 		}
 		return append([]NamedToken{}, rest...), nil
 	})
-	if err == nil && name == Operator { // it means nothing any more
+	if err == nil && name == Operator { // the token in the file is invalid now
 		if err = os.Remove(t.OperatorPath()); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -169,10 +173,10 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 	return nil
 }
 
-// commandLine is who changes tokens by 'weir admin'.
+// commandLine is Entry.Who for changes by 'weir admin'.
 const commandLine = "command line"
 
-// log tells the audit log what is about to happen to a token.
+// log writes a change of a token, which is about to be made, to the audit log.
 func (t *Tokens) log(ctx context.Context, who, what, name string) error {
 	if t.audit == nil {
 		return nil
@@ -190,8 +194,8 @@ func (t *Tokens) List() ([]NamedToken, error) {
 	return all, nil
 }
 
-// mint makes a token: 256 random bits.
-func (t *Tokens) mint(name string) (string, NamedToken, error) {
+// newToken creates a token of 256 random bits.
+func (t *Tokens) newToken(name string) (string, NamedToken, error) {
 	var secret [32]byte
 	if _, err := io.ReadFull(t.random, secret[:]); err != nil {
 		return "", NamedToken{}, fmt.Errorf("read %d random bytes: %w", len(secret), err)
@@ -200,14 +204,15 @@ func (t *Tokens) mint(name string) (string, NamedToken, error) {
 	return token, NamedToken{Name: name, Created: t.now().UTC(), hash: sha256.Sum256([]byte(token))}, nil
 }
 
-// lockPatience is how long a process waits for another that changes the tokens.
-const lockPatience = 10 * time.Second
+// lockTimeout is how long a process waits for another one's lock.
+const lockTimeout = 10 * time.Second
 
-// alone replaces the tokens by what change makes of them, as the only process that does so; nil leaves them as they are.
-func (t *Tokens) alone(ctx context.Context, change func([]NamedToken) ([]NamedToken, error)) error {
+// withLock replaces the tokens by the result of change, which may be nil to keep them. It holds a
+// lock against other processes.
+func (t *Tokens) withLock(ctx context.Context, change func([]NamedToken) ([]NamedToken, error)) error {
 	path := filepath.Join(t.dir, tokensFile)
 	lock := flock.New(path+".lock", flock.SetPermissions(0o600))
-	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if ok, err := lock.TryLockContext(waiting, 20*time.Millisecond); !ok {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
@@ -225,7 +230,7 @@ func (t *Tokens) alone(ctx context.Context, change func([]NamedToken) ([]NamedTo
 	for _, n := range next {
 		fmt.Fprintf(&b, "%s %x %s\n", n.Name, n.hash, n.Created.Format(time.RFC3339))
 	}
-	if err := replace(path, b.Bytes()); err != nil {
+	if err := writeFile(path, b.Bytes()); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -234,7 +239,7 @@ func (t *Tokens) alone(ctx context.Context, change func([]NamedToken) ([]NamedTo
 	return nil
 }
 
-// tokensAge is how old the known tokens may be: a revoked one stops working well within a second.
+// tokensAge is the max age of the tokens in memory. A revoked token stops working within a second.
 const tokensAge = 250 * time.Millisecond
 
 // all returns the tokens as they were at most tokensAge ago. They must not be changed.
@@ -242,20 +247,21 @@ func (t *Tokens) all() ([]NamedToken, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now := t.now(); t.read.IsZero() || now.Sub(t.read) >= tokensAge || now.Before(t.read) {
-		t.known, t.bad = readTokens(filepath.Join(t.dir, tokensFile))
+		t.known, t.readErr = readTokens(filepath.Join(t.dir, tokensFile))
 		t.read = now
 	}
-	return t.known, t.bad
+	return t.known, t.readErr
 }
 
-// find returns the name of a token, and false if it is unknown. It returns an error if the tokens cannot be read.
+// find returns the name of a token, and false if it is unknown. It returns an error if the tokens
+// cannot be read.
 func (t *Tokens) find(token string) (name string, ok bool, err error) {
 	known, err := t.all()
 	if err != nil {
 		return "", false, err
 	}
 	hash := sha256.Sum256([]byte(token))
-	for i := range known { // all of them, however early one fits
+	for i := range known { // no early return, so that the time does not depend on the token
 		if subtle.ConstantTimeCompare(hash[:], known[i].hash[:]) == 1 {
 			name, ok = known[i].Name, true
 		}
@@ -263,12 +269,12 @@ func (t *Tokens) find(token string) (name string, ok bool, err error) {
 	return name, ok, nil
 }
 
-// mostTokens bounds the file.
-const mostTokens = 1 << 20
+// maxTokensFile is the max size of the tokens file in bytes.
+const maxTokensFile = 1 << 20
 
-// readTokens returns the tokens of a file; none where there is no file.
+// readTokens returns the tokens of a file. A file that does not exist has none.
 func readTokens(path string) ([]NamedToken, error) {
-	b, err := readWhole(path, mostTokens)
+	b, err := readFile(path, maxTokensFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return []NamedToken{}, nil
@@ -294,37 +300,39 @@ func readTokens(path string) ([]NamedToken, error) {
 	return all, nil
 }
 
-// readWhole reads a regular file of most bytes at most.
-func readWhole(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path) // first, since to open a pipe may take for ever
+// readFile reads a regular file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path) // before opening, which could block on a pipe
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, fmt.Errorf("%s is no regular file of %d bytes at most", path, most)
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, limit)
 	}
 	return os.ReadFile(path)
 }
 
 func parseNamed(words []string) (n NamedToken, err error) {
 	if len(words) != 3 || !tokenName.MatchString(words[0]) {
-		return n, errors.New("a line is: name, SHA-256 of the token in hex, when it was made") // no more of it: a token may stand there
+		// The error does not quote the line, which may contain a token.
+		return n, errors.New("a line is: name, SHA-256 of the token in hex, creation time")
 	}
 	n.Name = words[0]
 	hash, err := hex.DecodeString(words[1])
 	if err != nil || len(hash) != len(n.hash) {
-		return n, fmt.Errorf("the hash of %s has %d characters or is no hex: %d hex digits are needed", n.Name, len(words[1]), 2*len(n.hash))
+		return n, fmt.Errorf("the hash of %s has %d characters or is not hex: %d hex digits are needed", n.Name, len(words[1]), 2*len(n.hash))
 	}
 	copy(n.hash[:], hash)
 	n.id = tokenID(n.hash)
 	if n.Created, err = time.Parse(time.RFC3339, words[2]); err != nil {
-		return n, fmt.Errorf("when %s was made is %.40q: a time as in 2006-01-02T15:04:05Z is needed", n.Name, words[2])
+		return n, fmt.Errorf("the creation time of %s is %.40q: a time as in 2006-01-02T15:04:05Z is needed", n.Name, words[2])
 	}
 	return n, nil
 }
 
-// private says that others can read a file; nil where they cannot, or there is none.
-func private(path string) error {
+// checkPrivate returns an error if other users can read the file. A file that does not exist is
+// fine.
+func checkPrivate(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -332,14 +340,16 @@ func private(path string) error {
 	if err != nil {
 		return err
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" { // whose files have no such bits
+	// files on Windows have no such bits
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return fmt.Errorf("%s has mode %04o, so that others can read it: chmod 600 it, or 'weir admin revoke %s' for a new one", path, mode, Operator)
 	}
 	return nil
 }
 
-// replace puts b at path in one step, for its owner's eyes alone. The lock is held: nobody else makes the file beside it.
-func replace(path string, b []byte) error {
+// writeFile replaces the file at path atomically, with mode 0600. The caller holds the lock, so no
+// other process uses the temporary file.
+func writeFile(path string, b []byte) error {
 	temporary := path + ".new"
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -356,31 +366,31 @@ func replace(path string, b []byte) error {
 		return err
 	}
 	if runtime.GOOS == "windows" {
-		return nil // where directories cannot be synced
+		return nil // directories cannot be synced there
 	}
-	d, err := os.Open(filepath.Dir(path)) // so that the name survives a power cut too
+	d, err := os.Open(filepath.Dir(path)) // syncs the name too, against a power cut
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// mostToken bounds the operator's file.
-const mostToken = 4 << 10
+// maxTokenFile is the max size of the operator's file in bytes.
+const maxTokenFile = 4 << 10
 
 // ReadOperator returns the operator's token of a data directory, for commands on the same machine.
 func ReadOperator(dir string) (string, error) {
 	path := filepath.Join(dir, operatorFile)
-	if err := private(path); err != nil {
+	if err := checkPrivate(path); err != nil {
 		return "", err
 	}
-	b, err := readWhole(path, mostToken)
+	b, err := readFile(path, maxTokenFile)
 	if err != nil {
 		return "", err
 	}
 	token := strings.TrimSpace(string(b))
 	if !strings.HasPrefix(token, tokenPrefix) {
-		return "", fmt.Errorf("%s holds no admin token: those begin with %s", path, tokenPrefix)
+		return "", fmt.Errorf("%s holds no admin token: an admin token begins with %s", path, tokenPrefix)
 	}
 	return token, nil
 }

@@ -1,10 +1,11 @@
-// Package page is the operator's dashboard: one HTML document with its style, its script and its chart library inside, so that
-// its first paint asks for nothing else, and a content policy that lets just these run, by their hashes.
+// Package page is the operator's dashboard: one HTML document with inline styles, scripts and chart
+// library, so that its first paint needs one request. Its content security policy allows exactly
+// these styles and scripts, by their hashes.
 //
-// The page holds no secret and knows nothing until it has a token: it asks for one, or takes it from the fragment of its address
-// (#token=…), and sends it with each question to the admin API beside it.
+// The page holds no secrets and no data. It asks for a token, or takes one from the fragment of its
+// address (#token=…), and sends it with each request to the admin API of the same origin.
 //
-//	page.html  page.css  page.js   what it is
+//	page.html  page.css  page.js   the parts of the page
 //	internal/uplot                 the chart library
 package page
 
@@ -28,8 +29,8 @@ var pageStyle string
 //go:embed page.js
 var pageScript string
 
-// Handler answers GET and HEAD with the page, whatever the path, and anything else with 405. It says who may do what on the page;
-// who may ask for it is for its caller to decide.
+// Handler returns a handler that answers GET and HEAD with the page for any path, and other methods
+// with 405. It sets the page's content security policy. It does not check who may get the page.
 func Handler() http.Handler {
 	body, policy := assemble()
 	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(body))
@@ -53,12 +54,13 @@ func Handler() http.Handler {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 		if r.Method == http.MethodGet {
-			_, _ = w.Write(body) // the browser has left, or it has the page
+			_, _ = w.Write(body) // the browser may be gone
 		}
 	})
 }
 
-// assemble puts the files where the document has comments for them, and returns it with the policy under which nothing else runs.
+// assemble replaces the placeholder comments in the document by the files. It returns the document
+// and its content security policy.
 func assemble() (body []byte, policy string) {
 	whole := strings.NewReplacer("/* chart style */", uplot.Style, "/* page style */", pageStyle,
 		"/* chart script */", uplot.Script, "/* page script */", pageScript).Replace(document)

@@ -1,8 +1,8 @@
 "use strict";
 
-// The operator's dashboard. From top to bottom: words and numbers, the token, the admin API, the loop that asks it, the top line,
-// limiters and their charts, callers, what is done to them, refusals, trials, the policy. Whatever the server says is set as text,
-// never as markup; Trusted Types hold that.
+// The operator's dashboard. From top to bottom: texts and numbers, the token, the admin API, the
+// polling loop, the top line, limiters and their charts, callers, changes for a caller, refusals,
+// trials, the policy. Data from the server is set as text, never as markup; Trusted Types enforce it.
 
 const part = (id) => document.getElementById(id);
 const span = 5; // seconds of a chart's bar
@@ -16,7 +16,7 @@ function make(tag, className = "", text = "", ...children) {
   return made;
 }
 
-// say sets a text that differs, so that what listens to changes is not told of none.
+// say sets a text only if it differs, so that screen readers do not announce an unchanged text.
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -25,14 +25,15 @@ function show(element, shown) {
   if (element.hidden === shown) element.hidden = !shown;
 }
 
-// ---- Words and numbers ---------------------------------------------------------------------------------------------
+// ---- Texts and numbers ---------------------------------------------------------------------------------------------
 
 const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 1 });
 const many = (n, one, more = one + "s") => `${whole.format(n)} ${n === 1 ? one : more}`;
 const rate = (n) => (n >= 100 ? whole : tenth).format(n);
 
-// sum adds the numbers of a list, from one index until before another; a list that is left out has none.
+// sum adds the numbers of a list from one index up to but not including another. A list that is left
+// out counts as empty.
 function sum(list = [], from = 0, to = list.length) {
   let n = 0;
   for (let i = Math.max(0, from); i < Math.min(to, list.length); i++) n += list[i];
@@ -40,7 +41,7 @@ function sum(list = [], from = 0, to = list.length) {
 }
 
 
-// clock is a time of day, with the date where that is not today's. t is in Unix seconds.
+// clock formats t, in Unix seconds, as a time of day, with the date if it is not today's.
 function clock(t) {
   const at = new Date(t * 1000);
   const time = at.toLocaleTimeString("en-GB");
@@ -55,7 +56,7 @@ function lasting(seconds) {
   return `${Math.floor(s / 86400)} days`;
 }
 
-// nameOf is how a caller is shown: its token's id, or its keyed hash.
+// nameOf returns the name of a caller: its token's id, or its keyed hash.
 const nameOf = (c) => c.name || c.hash;
 const kindOf = (c) => ({ ip: "address", session: "session", token: "API token", agent: "agent", "": "caller" })[c.kind] ?? c.kind.replaceAll("ip", "address").replaceAll("+", " + ");
 const limiterOf = (name) => name || "no limiter";
@@ -65,7 +66,8 @@ const limiterOf = (name) => name || "no limiter";
 const kept = "weir-admin-token";
 let token = "";
 
-// takeToken reads the fragment of the address, and clears it there, so that nobody reads it over a shoulder or from a history.
+// takeToken reads the token from the fragment of the address and clears it there, so that it is not
+// visible on the screen or in the history.
 function takeToken() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
@@ -107,8 +109,8 @@ class Refused extends Error {
 
 class Silent extends Error {}
 
-// ask sends a question to the admin API beside this page and returns its answer. It throws a Refused where the answer is no,
-// and Silent where there is none.
+// ask sends a request to the admin API of this origin and returns the answer. It throws a Refused for
+// an error answer, and a Silent if there is no answer.
 async function ask(path, body) {
   const asked = { headers: { Authorization: "Bearer " + token, Accept: "application/json" }, cache: "no-store", credentials: "omit",
     redirect: "error", signal: AbortSignal.timeout(8000) };
@@ -133,11 +135,11 @@ async function ask(path, body) {
 // ---- The loop ------------------------------------------------------------------------------------------------------
 
 let seen = null; // the last status
-let heard = 0; // when it came, by performance.now()
+let heard = 0; // when it arrived, by performance.now()
 const loop = {
   timer: 0, busy: false, failures: 0, after: 0, since: 0, silent: 0,
 
-  // now asks at once, unless it is asking.
+  // now sends a request at once, unless one is in flight.
   now() {
     clearTimeout(this.timer);
     if (!this.busy) this.turn();
@@ -182,11 +184,11 @@ const loop = {
 document.addEventListener("visibilitychange", () => { if (!document.hidden) loop.now(); });
 addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) { takeToken(); show(part("door"), false); loop.now(); } });
 
-// present is the second that it is by the server's clock.
+// present returns the current second on the server's clock.
 const present = () => seen.watch.now + Math.floor((performance.now() - heard) / 1000);
 
 function draw(s) {
-  if (s.watch.since !== loop.since) { // another process
+  if (s.watch.since !== loop.since) { // the server was restarted
     loop.since = s.watch.since;
     refusals.forget();
   }
@@ -206,7 +208,7 @@ function draw(s) {
 
 // ---- The top line --------------------------------------------------------------------------------------------------
 
-// judge says whether all is well, and what is not.
+// judge returns the overall health, and the reasons if it is not good.
 function judge(level, text, troubles) {
   part("verdict").dataset.level = level;
   say(part("verdict-text"), text);
@@ -224,7 +226,7 @@ function fact(id, text, small = "", level = "") {
   at.replaceChildren(text, ...(small ? [make("small", "", small)] : []));
 }
 
-// recent is how many a second there were, over the last ten seconds that are over.
+// recent returns the rate a second over the last ten complete seconds.
 function recent(list) {
   const n = list?.length ?? 0;
   return n < 2 ? 0 : sum(list, n - 11, n - 1) / Math.min(10, n - 1);
@@ -266,7 +268,7 @@ function drawTop(s) {
 // ---- Limiters ------------------------------------------------------------------------------------------------------
 
 const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"]];
-const usual = 3; // of columns are always shown
+const usual = 3; // columns that are always shown
 const cards = new Map(); // limiter → card
 let most = 24; // cards shown
 
@@ -301,7 +303,7 @@ part("more-limiters").addEventListener("click", () => {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const hand = uPlot.sync("limiters");
 
-// A Card is one limiter: numbers, and a chart that tells the same.
+// A Card shows one limiter: its numbers, and a chart of them.
 class Card {
   constructor(name) {
     this.element = make("article", "card limiter");
@@ -368,7 +370,7 @@ class Card {
       near.push(sum(series.near, at, at + span) / span);
       refused.push(sum(series.refused, at, at + span) / span);
     }
-    // Bars are drawn one over the other: all requests, those admitted, those of them that were not near.
+    // Bars are drawn over each other: all requests, admitted ones, admitted ones that were not near.
     const stack = [times, admitted.map((n, i) => n + refused[i]), admitted, admitted.map((n, i) => n - near[i])];
     this.values = { times, admitted, near, refused };
     this.range = [first - span / 2, w.now + span / 2];
@@ -406,7 +408,7 @@ class Card {
     };
   }
 
-  // note puts into words what is under the pointer.
+  // note describes the bar under the pointer.
   note() {
     const i = this.plot?.cursor.idx, v = this.values;
     this.chart.title = i === null || i === undefined || !(i in v.times) ? "" :
@@ -417,8 +419,8 @@ class Card {
 addEventListener("resize", () => { for (const card of cards.values()) if (card.plot) card.fit(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const card of cards.values()) card.plot?.redraw(false, true); });
 
-// held reports whether somebody is at a part of the page, which must not move under their hands.
-let moved = -Infinity; // when somebody last moved or pressed anything
+// held reports whether the user is interacting with a part of the page. If so, it must not move.
+let moved = -Infinity; // when the user last moved the pointer or pressed a key
 for (const event of ["pointermove", "pointerdown", "keydown"]) addEventListener(event, () => { moved = performance.now(); }, { passive: true, capture: true });
 const held = (element) => performance.now() - moved < 20000 && (element.matches(":hover") || element.contains(document.activeElement) && document.activeElement !== element);
 
@@ -426,7 +428,7 @@ const held = (element) => performance.now() - moved < 20000 && (element.matches(
 
 const callers = {
   rows: new Map(), // limiter and hash → row
-  shown: 14, // of all limiters; of one, all that the server tells
+  shown: 14, // max rows for all limiters; for one limiter, all rows are shown
 
   draw(w) {
     this.offer(w.limiters.filter((l) => l.name && (l.spending || l.refused)).map((l) => l.name));
@@ -439,7 +441,7 @@ const callers = {
     show(part("callers-table"), list.length > 0 || this.rows.size > 0);
     show(part("callers-hint"), list.length > 0);
     const place = part("callers-rows");
-    if (held(part("callers-table"))) { // only what stands is brought up to date
+    if (held(part("callers-table"))) { // existing rows are updated, but not moved
       for (const c of all) this.rows.get(c.key)?.draw(c);
       return;
     }
@@ -453,7 +455,7 @@ const callers = {
     });
   },
 
-  // of returns the callers of a limiter, each once, with how much of its budget is used.
+  // of returns the callers of a limiter, each once, with the used part of its budget.
   of(l) {
     const by = new Map();
     for (const c of [...(l.spending ?? []), ...(l.refused ?? [])]) {
@@ -476,7 +478,7 @@ const callers = {
 
 for (const id of ["callers-limiter", "callers-order"]) part(id).addEventListener("change", () => { if (seen) callers.draw(seen.watch); });
 
-// A Row is one caller of one limiter.
+// A Row shows one caller of one limiter.
 class Row {
   constructor() {
     const cell = (name) => { const td = make("td", name); td.setAttribute("role", "cell"); return td; };
@@ -527,7 +529,7 @@ class Row {
   }
 }
 
-// ---- What is done to callers ---------------------------------------------------------------------------------------
+// ---- Changes for a caller ------------------------------------------------------------------------------------------
 
 const act = {
   what: "", caller: null, from: null,
@@ -586,7 +588,7 @@ part("act-form").addEventListener("submit", (e) => { e.preventDefault(); act.sen
 // ---- Refusals ------------------------------------------------------------------------------------------------------
 
 const refusals = {
-  waiting: [], // those that came while somebody was reading
+  waiting: [], // refusals that arrived while the user was reading
   kept: 120,
 
   forget() {
@@ -607,7 +609,7 @@ const refusals = {
     say(part("refusals-said"), w.refusals.not_shown > 0 ? `newest first; ${whole.format(w.refusals.not_shown)} in seconds with more than 1000 are not shown` : "newest first");
   },
 
-  // let puts those that wait onto the list.
+  // let adds the waiting refusals to the list.
   let() {
     const list = part("refusals-list");
     for (const r of this.waiting) list.prepend(this.item(r));
@@ -652,7 +654,7 @@ const refusals = {
 
 part("refusals-more").addEventListener("click", () => { refusals.let(); show(part("refusals-more"), false); part("refusals-list").querySelector("button")?.focus(); });
 
-// explained writes down what an id tells of a refusal.
+// explained shows the explanation of a denial id.
 function explained(x) {
   const list = make("dl");
   const add = (name, text) => { if (text) list.append(make("dt", "", name), make("dd", "", text)); };
@@ -675,7 +677,8 @@ function cells(...values) {
   return make("tr", "", "", th, ...rest.map((each) => make("td", "", each)));
 }
 
-// renew makes rows anew where one of them reads otherwise, so that nobody who reads or hears the others is disturbed.
+// renew replaces rows only if one of them has changed, so that reading or listening to the others is
+// not interrupted.
 function renew(body, list, make) {
   list.forEach((each, i) => {
     const row = make(each), old = body.children[i];
@@ -713,7 +716,7 @@ function drawTrials(s) {
 
 // ---- The policy ----------------------------------------------------------------------------------------------------
 
-let policyShown = ""; // version and time of the text that is shown
+let policyShown = ""; // version and time of the shown text
 
 function problems(list, last) {
   const texts = last.ok ? [] : (last.problems ?? []).map((p) => typeof p === "string" ? p : `${p.line ? `line ${p.line}: ` : ""}${p.message ?? p.text ?? ""}`);
@@ -736,7 +739,7 @@ function drawPolicy(s) {
 
 // ---- Begin ---------------------------------------------------------------------------------------------------------
 
-setInterval(() => { if (seen && document.body.dataset.state === "stale") callers.draw(seen.watch); }, 1000); // its countdowns go on
+setInterval(() => { if (seen && document.body.dataset.state === "stale") callers.draw(seen.watch); }, 1000); // keeps the countdowns running
 takeToken();
 if (token) loop.now();
 else askToken("");

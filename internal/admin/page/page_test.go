@@ -23,7 +23,7 @@ func get(t *testing.T, method string, header http.Header) *httptest.ResponseReco
 	return w
 }
 
-// An operator may look at it over a slow line, in the middle of the night.
+// The page is small, since an operator may have a slow connection.
 func TestThePageIsSmallAndWhole(t *testing.T) {
 	w := get(t, http.MethodGet, nil)
 	if n := w.Body.Len(); w.Code != http.StatusOK || n < 50_000 || n > 200_000 {
@@ -82,7 +82,7 @@ func TestNothingRunsButWhatThePolicyNames(t *testing.T) {
 	}
 }
 
-// The browser would refuse these too (Trusted Types), but only once it meets them.
+// With Trusted Types the browser refuses these too, but only when it runs them.
 func TestThePageMakesNoMarkupOfText(t *testing.T) {
 	for name, script := range map[string]string{"page.js": pageScript, "uPlot": uplot.Script} {
 		for _, way := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "DOMParser", "createContextualFragment"} {
