@@ -15,23 +15,24 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The document as it is written. These types say which fields a policy file has: the reader and the JSON Schema are both
-// made from them. A field without omitempty is required; its tag "like" is what a hint and an editor show.
+// These types define the fields of a policy file. The reader and the JSON Schema are both derived
+// from them. A field without omitempty is required. Hints and editors show its tag "like" as an
+// example.
 
 type document struct {
 	Limiters []limiter `json:"limiters" like:"[{name: api, routes: [/*], windows: [60 per minute by ip]}]" jsonschema:"Every limiter of the policy. Their order has no effect."`
 }
 
 type limiter struct {
-	Name           name        `json:"name" like:"widget-leads" jsonschema:"Names the limiter in keys, headers, logs and metrics. Counts are kept under it: a renamed limiter starts at nothing."`
+	Name           name        `json:"name" like:"widget-leads" jsonschema:"Names the limiter in keys, headers, logs and metrics. Counts are stored under this name: a renamed limiter starts from zero."`
 	Routes         []route     `json:"routes,omitempty" like:"[POST /api/v1/widget/leads, /v1/wp/*]" jsonschema:"The requests that the limiter covers. The most specific route of all limiters wins."`
-	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"What each request is charged to: all of the windows, or none where one is full."`
-	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends, 1 unless said."`
-	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"Which text of the catalogue the 429 carries; the widget surface's unless said."`
-	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce, unless said, or shadow: the limiter counts and reports what it would have refused, changes nothing that a caller can see, and lets the next limiter that matches stand."`
-	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted and never refused: networks, addresses, or the public ids of API tokens."`
-	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers, in place of those of the windows that have the same length."`
-	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What happens while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
+	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"The windows that each request is charged to: all of them, or none if one is full."`
+	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends. The default is 1."`
+	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the catalogue's text in a 429 response. The default is the text of the widget surface."`
+	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
+	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, or the public ids of API tokens."`
+	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length."`
+	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
 }
 
 type (
@@ -46,7 +47,7 @@ type (
 	units       int64
 )
 
-// otherNames are words that people bring from elsewhere for fields of ours.
+// otherNames maps words from other products to the fields that they correspond to.
 var otherNames = map[string]string{
 	"limit": "windows", "limits": "windows", "rate": "windows", "rates": "windows", "quota": "windows", "per": "windows",
 	"by": "windows", "key": "windows", "keys": "windows", "period": "windows",
@@ -57,45 +58,46 @@ var otherNames = map[string]string{
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }
 
-// read parses tokens into doc. It reports whether there is a document to look at; what is unusable in it is in d.failed.
+// read parses tokens into doc and reports whether there is a usable document. The paths of its
+// unusable values are in d.failed.
 func (d *reading) read(tokens token.Tokens, doc *document) bool {
 	file, err := parse(tokens)
 	if err != nil {
 		if len(d.problems) > 0 {
-			return false // what was refused before may be why
+			return false // a problem reported earlier may be the cause
 		}
 		var syntax *yaml.SyntaxError
 		if errors.As(err, &syntax) {
 			d.syntax(syntax.Token, syntax.Message)
 		} else {
-			d.tell(place{}, "", "", syntaxHint(""), "not YAML: %v", err)
+			d.report(place{}, "", "", syntaxHint(""), "not YAML: %v", err)
 		}
 		return false
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil || file.Docs[0].Body.Type() == ast.NullType {
-		d.tell(place{}, "", "", "'weir policy show' prints a policy to start from", "the file is empty: a policy declares limiters")
+		d.report(place{}, "", "", "'weir policy show' prints a policy to start from", "the file is empty: a policy declares limiters")
 		return false
 	}
 	d.value(file.Docs[0].Body, reflect.ValueOf(doc).Elem(), "")
 	return !d.failed[""]
 }
 
-// parse turns a panic of the parser, which reads what strangers wrote, into an error.
+// parse runs the YAML parser on untrusted input and turns a panic of the parser into an error.
 func parse(tokens token.Tokens) (file *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			file, err = nil, fmt.Errorf("the parser gave up (%v)", r)
+			file, err = nil, fmt.Errorf("the parser panicked (%v)", r)
 		}
 	}()
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// value reads n into v. Everything wrong is told, and the path of what cannot be used marked as failed.
+// value reads n into v. It reports every problem and marks the paths of unusable values as failed.
 func (d *reading) value(n ast.Node, v reflect.Value, path string) {
-	n = bare(n)
+	n = unwrap(n)
 	d.at[path] = nodePlace(n)
 	if n == nil || n.Type() == ast.AliasType {
-		d.failed[path] = true // told when the tokens were looked at
+		d.failed[path] = true // checkTokens has reported it
 		return
 	}
 	switch v.Kind() {
@@ -110,8 +112,8 @@ func (d *reading) value(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// bare returns what stands behind anchors and tags, which were told when the tokens were looked at.
-func bare(n ast.Node) ast.Node {
+// unwrap returns the node under anchors and tags, which checkTokens has reported.
+func unwrap(n ast.Node) ast.Node {
 	for {
 		switch x := n.(type) {
 		case *ast.AnchorNode:
@@ -131,15 +133,15 @@ func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
 		return
 	}
 	lines := make(map[string]int)
-	meant := make(map[string]bool) // fields that an unknown one is likely a slip of
+	meant := make(map[string]bool) // fields that an unknown one is probably a misspelling of
 	for _, pair := range values {
 		key := pair.Key.GetToken()
 		if pair.Key.IsMergeKey() || pair.Key.Type() == ast.AliasType {
-			continue // told already
+			continue // reported already
 		}
 		at := placeOf(key)
 		if first := lines[key.Value]; first > 0 {
-			d.tell(at, within(path, key.Value), key.Value, "remove one of the two", "%q is written twice: it stands on line %d already", excerpt(key.Value), first)
+			d.report(at, within(path, key.Value), key.Value, "remove one of the two", "%q is written twice: it is already on line %d", excerpt(key.Value), first)
 			continue
 		}
 		lines[key.Value] = at.line
@@ -161,7 +163,8 @@ func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// unknownField returns the field that is likely to be meant; empty where none is.
+// unknownField reports an unknown field and returns the field that was probably meant, or "" if
+// none is close.
 func (d *reading) unknownField(at place, path, key string, t reflect.Type) string {
 	if d.full() {
 		d.more++
@@ -172,22 +175,22 @@ func (d *reading) unknownField(at place, path, key string, t reflect.Type) strin
 	if f, ok := fieldNamed(t, otherNames[strings.ToLower(key)]); ok && meant == "" {
 		meant, hint = f.name, fmt.Sprintf("did you mean %q? such as: %s: %s", f.name, f.name, f.like)
 	}
-	d.tell(at, path, key, hint, "%q is not a field here: allowed: %s", excerpt(key), strings.Join(allowed, ", "))
+	d.report(at, path, key, hint, "%q is not a field here: allowed: %s", excerpt(key), strings.Join(allowed, ", "))
 	return meant
 }
 
 func (d *reading) items(n ast.Node, v reflect.Value, path string) {
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		hint := "write each on a line of its own that begins with \"- \""
+		hint := "write each item on a line of its own that begins with \"- \""
 		if text, ok := scalarText(n); ok && text != "" {
 			hint = fmt.Sprintf("put it in brackets: [%s]", excerpt(text))
 		}
 		d.wrongType(n, path, "a list", hint)
 		return
 	}
-	if allowed := d.room(v.Type(), len(list.Values)); allowed != "" {
-		d.fail(path, "", "generate fewer; a route /path* covers all that begin so", "%s has %d items: at most %s are allowed", lastField(path), len(list.Values), allowed)
+	if allowed := d.reserve(v.Type(), len(list.Values)); allowed != "" {
+		d.fail(path, "", "generate fewer; a route /path* covers every path that begins with /path", "%s has %d items: at most %s are allowed", lastField(path), len(list.Values), allowed)
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(list.Values), len(list.Values)))
@@ -196,9 +199,10 @@ func (d *reading) items(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// room takes the place of a list of type t with n items. Where there is not enough, it returns how many are allowed. The
-// windows of one limiter are counted by package weir; here it is only seen to that there are not too many to compare.
-func (d *reading) room(t reflect.Type, n int) (allowed string) {
+// reserve counts a list of type t with n items against the bounds of the file. If the list exceeds
+// one, reserve returns how many items are allowed. Package weir checks the exact number of windows
+// of a limiter; reserve only rejects lists that would take too long to compare.
+func (d *reading) reserve(t reflect.Type, n int) (allowed string) {
 	switch {
 	case t == reflect.TypeFor[[]limiter]() && n > MaxLimiters:
 		return strconv.Itoa(MaxLimiters)
@@ -223,9 +227,9 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 	if !ok {
 		hint := "write it as text"
 		if value, ok := scalarText(n); ok && value != "" {
-			hint = fmt.Sprintf("put it in quotes if that is what is meant: %q", excerpt(value))
+			hint = fmt.Sprintf("if you mean the text, put it in quotes: %q", excerpt(value))
 			if n.Type() == ast.IntegerType && v.Type() == reflect.TypeFor[window]() {
-				hint = "a window is such as: 60 per minute by ip; in brackets a comma ends an item, so write 1000, not 1,000"
+				hint = "write a window as: 60 per minute by ip; a comma in brackets ends an item, so write 1000, not 1,000"
 			}
 		}
 		d.wrongType(n, path, "text", hint)
@@ -233,7 +237,7 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 	}
 	switch {
 	case strings.ContainsAny(strings.TrimSpace(text.Token.Origin), "\r\n"):
-		d.fail(path, text.Value, "write it on one line; is a colon or a dash missing on the line below?", "%s goes on over several lines: a text stands on one", lastField(path))
+		d.fail(path, text.Value, "write it on one line; is a colon or a dash missing on the line below?", "%s continues over several lines: a text must be on one line", lastField(path))
 	case len(text.Value) > MaxText:
 		d.fail(path, text.Value, "shorten it", "%s is %d bytes long: at most %d are allowed", lastField(path), len(text.Value), MaxText)
 	default:

@@ -31,7 +31,7 @@ func FuzzParse(f *testing.F) {
 			}
 			for _, p := range invalid.Problems {
 				if p.Message == "" || p.Line < 0 || p.Line > 0 && p.Column < 1 {
-					t.Fatalf("a problem that stands nowhere: %+v", p)
+					t.Fatalf("a problem without a place: %+v", p)
 				}
 			}
 			return

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What people write for a window elsewhere, and what it is called here.
+// The patterns and words with which other products write a window, and what they are called here.
 var (
 	perSlash   = regexp.MustCompile(`^([0-9]+) ?(?:r|req|requests)? ?/ ?([a-z]+)`)
 	grouped    = regexp.MustCompile(`^[0-9]+([_.,' ][0-9]{3})+\b`)
@@ -21,7 +21,7 @@ var (
 	}
 )
 
-// windowHint says what to do about a window that cannot be read; empty where the error says it all.
+// windowHint returns advice on a window that cannot be parsed, or "" if the error is enough.
 func windowHint(s string) string {
 	if m := perSlash.FindStringSubmatch(s); m != nil {
 		unit := m[2]
@@ -31,10 +31,10 @@ func windowHint(s string) string {
 		return "such as: " + m[1] + " per " + unit + " by ip"
 	}
 	if number := grouped.FindString(s); number != "" {
-		return "write the number in digits alone: " + strings.NewReplacer("_", "", ".", "", ",", "", "'", "", " ", "").Replace(number)
+		return "write the number in digits only: " + strings.NewReplacer("_", "", ".", "", ",", "", "'", "", " ", "").Replace(number)
 	}
 	if m := thousands.FindStringSubmatch(s); m != nil {
-		return "write the number in digits alone: " + m[1] + "000"
+		return "write the number in digits only: " + m[1] + "000"
 	}
 	head, key, by := strings.Cut(s, " by ")
 	words := strings.Fields(head)
@@ -50,7 +50,7 @@ func windowHint(s string) string {
 	}
 	if !by {
 		if _, err := weir.ParseWindow(s + " by ip"); err == nil {
-			return "say what is counted, such as: " + s + " by ip"
+			return "add the key to count by, such as: " + s + " by ip"
 		}
 	}
 	if strings.Contains(key, ",") || strings.Contains(key, "&") || strings.Contains(key, " and ") {
@@ -62,7 +62,7 @@ func windowHint(s string) string {
 	return ""
 }
 
-// routeHint says what to do about a route that cannot be read; empty where the error says it all.
+// routeHint returns advice on a route that cannot be parsed, or "" if the error is enough.
 func routeHint(s string) string {
 	words := strings.Fields(s)
 	if len(words) == 0 {
@@ -90,7 +90,7 @@ func routeHint(s string) string {
 	return ""
 }
 
-// failureHint says which mode is likely to be meant.
+// failureHint returns which on_store_failure was probably meant.
 func failureHint(s string) string {
 	switch strings.ToLower(s) {
 	case "open", "fail-open", "fail_open", "ignore", "pass":
@@ -101,40 +101,40 @@ func failureHint(s string) string {
 	return didYouMean(s, []string{"local", "allow", "deny"})
 }
 
-// modeHint says which mode is likely to be meant.
+// modeHint returns which mode was probably meant.
 func modeHint(s string) string {
 	switch strings.ToLower(s) {
 	case "on", "active", "live", "block", "reject", "refuse", "deny":
-		return "enforce refuses what does not fit"
+		return "enforce refuses requests over the limit"
 	case "off", "dry-run", "dry_run", "dryrun", "report", "report-only", "log", "monitor", "observe", "test", "watch":
-		return "shadow counts and reports, and refuses nothing"
+		return "shadow counts and reports, but refuses nothing"
 	}
 	return didYouMean(s, []string{"enforce", "shadow"})
 }
 
-// whoHint says what to do about callers that cannot be read; empty where the error says it all.
+// whoHint returns advice on a caller that cannot be parsed, or "" if the error is enough.
 func whoHint(s string) string {
 	words := strings.Fields(s)
 	if len(words) == 2 && (words[0] == "ip" || words[0] == "cidr") {
 		if _, err := weir.ParseWho(words[1]); err == nil {
-			return "write it alone: " + words[1]
+			return "write the address without a prefix word: " + words[1]
 		}
 	}
 	if len(words) == 2 && (words[0] == "agent" || words[0] == "session") {
-		return "name an address or an API token: an agent is what the caller chooses, and sessions come and go"
+		return "name an address or an API token: a caller chooses its agent, and sessions are short-lived"
 	}
 	if network, err := netip.ParsePrefix(s); err == nil && network.Masked() != network {
 		return "write " + network.Masked().String()
 	}
 	if len(words) == 1 && !strings.ContainsAny(s, ".:/") && !strings.HasPrefix(s, "wpt_") {
 		if _, err := weir.ParseWho("token " + s); err == nil {
-			return "an API token is named: token " + s
+			return "write an API token as: token " + s
 		}
 	}
 	return ""
 }
 
-// overrideHint says what to do about an override that cannot be read; empty where the error says it all.
+// overrideHint returns advice on an override that cannot be parsed, or "" if the error is enough.
 func overrideHint(s string) string {
 	if head, who, ok := strings.Cut(s, " for "); ok {
 		if _, err := weir.ParseWho(who); err != nil {
@@ -144,7 +144,7 @@ func overrideHint(s string) string {
 	}
 	if head, _, ok := strings.Cut(s, " by "); ok {
 		if _, err := weir.ParseWindow(s); err == nil {
-			return "say for whom, not by what: " + head + " for token 3fk2mq7a4c"
+			return "an override names a caller, not a key: " + head + " for token 3fk2mq7a4c"
 		}
 	}
 	return ""

@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// What YAML parsers spend quadratic time or memory on, each repeated to the largest size a file may have.
+// hostile lists texts on which YAML parsers spend quadratic time or memory. Each is repeated up to
+// the size under test.
 var hostile = []string{
 	"[", "]", "{", "}", "[]", "[a,", "{a: ", "{a,", "{{}: ", "[{", "- ", "- - ", "? ", "? ?\n", "a: ", "a:\n", ":", ": ", ",", "-", "\\",
 	"\"\t", "'", "\"", "\"a\" : ", "\"a\",", "a\n", " ", "\t", "\n", "\r", "\r\n", "#\n", "# a", "# \"|\n", "#\"\n", "-\n",
@@ -20,10 +21,11 @@ var hostile = []string{
 	"@", "`", "\xff", "\u00e9", "\u202e", "\x00", "null\n", "~,", "1,", "1.5e1,", "0x", "- /*\n", "x: [/a, /b]\n",
 }
 
-// Before each run of it, what may change what the run means.
+// openings are put before the repeated text, since they can change its meaning.
 var openings = []string{"", "\"", "'", "a: ", "[", "limiters: [", "limiters:\n- ", "limiters: [{routes: [", "limiters:\n- name: a\n  windows: [", "a: |\n "}
 
-// A quadratic case of 192 KiB takes minutes or many GiB; what is linear takes a fraction of a second, and less than this.
+// A quadratic case of 192 KiB takes minutes or many GiB. A linear one takes a fraction of a second,
+// and less memory than this.
 const (
 	hostileSize   = 192 << 10
 	insideSize    = 16 << 10
@@ -46,16 +48,17 @@ func TestHostileFilesCostNoMoreThanTheirSize(t *testing.T) {
 			spent := time.Since(started)
 			runtime.ReadMemStats(&after)
 			if err == nil {
-				t.Errorf("%q and %q again and again: accepted as %d limiters", opening, piece, len(f.Policy.Limiters))
+				t.Errorf("%q and %q repeated: accepted as %d limiters", opening, piece, len(f.Policy.Limiters))
 			}
 			if memory := after.TotalAlloc - before.TotalAlloc; memory > hostileMemory || spent > hostileTime {
-				t.Errorf("%q and %q again and again: took %v and %d MiB", opening, piece, spent, memory>>20)
+				t.Errorf("%q and %q repeated: took %v and %d MiB", opening, piece, spent, memory>>20)
 			}
 		}
 	}
 }
 
-// Documents that are well formed, and would be costly for code that compares everything with everything.
+// costly returns well-formed documents that would be expensive if every item was compared with
+// every other.
 func costly() map[string]string {
 	var methods, fields, paths, same strings.Builder
 	for i := range 20_000 {
@@ -83,7 +86,7 @@ func costly() map[string]string {
 		"routes that are all alike":   limiter(same.String(), "1 per day by ip"),
 		"alike, as many as may be":    limiter(strings.Repeat("/a,", policyfile.MaxRoutes), "1 per day by ip"),
 		"holes under many prefixes":   limiter(paths.String(), "1 per day by ip"),
-		"fields that nobody knows":    "limiters:\n" + fields.String(),
+		"unknown fields":              "limiters:\n" + fields.String(),
 		"limiters without anything":   "limiters: [" + strings.Repeat("{},", policyfile.MaxLimiters) + "]",
 		"limiters, many times beyond": "limiters: [" + strings.Repeat("{},", 30_000) + "]",
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Marshal writes p as a policy file. Fields at their default are left out. What [Parse] accepted comes back the same:
-// Parse(Marshal(p)) has the policy p. Of a policy with problems it writes what can be written.
+// Marshal writes p as a policy file. It leaves out fields that have their default. If p is valid,
+// [Parse] of the result returns p again. If p has problems, Marshal writes what can be written.
 func Marshal(p weir.Policy) []byte {
 	var b bytes.Buffer
 	if len(p.Limiters) == 0 {
@@ -40,7 +40,7 @@ func Marshal(p weir.Policy) []byte {
 	return b.Bytes()
 }
 
-// writeList writes a list of one in brackets, and a longer one on lines of its own.
+// writeList writes a list of one item in brackets, and a longer list with one item a line.
 func writeList[T fmt.Stringer](b *bytes.Buffer, field string, items []T) {
 	switch len(items) {
 	case 0:
@@ -54,10 +54,11 @@ func writeList[T fmt.Stringer](b *bytes.Buffer, field string, items []T) {
 	}
 }
 
-// plain matches text that every YAML reader takes for that text, in brackets and outside, keywords apart.
+// plain matches text that needs no quotes for any YAML reader, in brackets or outside, except for
+// keywords.
 var plain = regexp.MustCompile(`^(?:[A-Za-z]|/[A-Za-z0-9_.*/-]|[0-9]+ per )[A-Za-z0-9_.*+/ -]*$`)
 
-// keywords are words that some YAML reader takes for something else.
+// keywords are words that some YAML readers parse as another type than text.
 var keywords = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 func scalar(s string) string {

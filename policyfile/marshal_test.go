@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// anyPolicy draws a valid policy, as strange as package weir allows.
+// anyPolicy draws a policy, with unusual values that package weir allows.
 func anyPolicy(t *rapid.T) weir.Policy {
 	nameGen := rapid.OneOf(rapid.StringMatching(`[a-z][a-z0-9-]{0,63}`), rapid.SampledFrom([]string{"null", "true", "off", "y", "no", "e5"}))
 	names := rapid.SliceOfNDistinct(nameGen, 1, 6, rapid.ID[string]).Draw(t, "names")
@@ -34,7 +34,8 @@ func anyPolicy(t *rapid.T) weir.Policy {
 				Path:   pathGen.Draw(t, "path"),
 				Prefix: rapid.Bool().Draw(t, "prefix"),
 			}
-			if read, err := weir.ParseRoute(r.String()); err == nil && read == r { // a route that can be written at all
+			// keep only routes that can be written
+			if read, err := weir.ParseRoute(r.String()); err == nil && read == r {
 				l.Routes = append(l.Routes, r)
 			}
 		}
@@ -90,7 +91,7 @@ func TestWhatIsWrittenIsReadTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPolicy(t)
 		if len(p.Problems(identity.Sources())) > 0 {
-			return // accepted, below, says that some are drawn
+			return // the check of accepted below ensures that some are valid
 		}
 		accepted++
 		source := policyfile.Marshal(p)

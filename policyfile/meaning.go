@@ -9,13 +9,14 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// indexes say where in the document the parts of the policy stand: what could not be used has no place in the policy.
+// indexes map the parts of the policy to their indexes in the document. They differ because values
+// that are unusable are not in the policy.
 type indexes struct {
 	limiters []int
 	lists    map[string][][]int // by field, for each limiter of the policy
 }
 
-// add notes where the items of a field of the next limiter stand.
+// add records the document indexes of the items of a field of the next limiter.
 func (x *indexes) add(field string, items []int) {
 	if x.lists == nil {
 		x.lists = make(map[string][][]int)
@@ -23,10 +24,10 @@ func (x *indexes) add(field string, items []int) {
 	x.lists[field] = append(x.lists[field], items)
 }
 
-// of returns where an item of a limiter's field stands in the document.
+// of returns the index in the document of an item of a limiter's field.
 func (x *indexes) of(limiter int, field string, item int) int { return x.lists[field][limiter][item] }
 
-// policy returns what doc means, and tells what is wrong with that by package weir's rules.
+// policy converts doc to a policy and reports what breaks the rules of package weir.
 func (d *reading) policy(doc *document) weir.Policy {
 	var p weir.Policy
 	for i := range doc.Limiters {
@@ -38,7 +39,7 @@ func (d *reading) policy(doc *document) weir.Policy {
 		p.Limiters = append(p.Limiters, d.limiter(&doc.Limiters[i], path))
 	}
 	for _, x := range p.Problems(d.reader.sources()) {
-		d.place(p, doc, x)
+		d.policyProblem(p, doc, x)
 	}
 	return p
 }
@@ -53,7 +54,8 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	return out
 }
 
-// readItems reads what can be read of a list of texts, notes where that stands, and tells what is wrong with the rest.
+// readItems parses a list of texts. It records the indexes of those that parse, and reports the
+// others.
 func readItems[S ~string, T any](d *reading, path, field string, texts []S, parse func(string) (T, error), hint func(string) string) (out []T) {
 	var at []int
 	for i, s := range texts {
@@ -72,7 +74,8 @@ func readItems[S ~string, T any](d *reading, path, field string, texts []S, pars
 	return out
 }
 
-// withoutToken returns s unless somebody wrote a whole token into it: that is shown nowhere.
+// withoutToken returns s, or "" if s contains a whole API token, which is a secret and must not be
+// printed.
 func withoutToken(s string) string {
 	if strings.Contains(s, "wpt_") {
 		return ""
@@ -80,13 +83,14 @@ func withoutToken(s string) string {
 	return s
 }
 
-// wellFormed matches the name of a message in any catalogue.
+// wellFormed matches the names that a message or a limiter may have.
 var wellFormed = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
-// options reads the fields that have a default: what a policy cannot tell from "not written" is refused here.
+// options reads the fields that have a default. It rejects a written value that a weir.Limiter
+// cannot distinguish from a field that is left out.
 func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 	if at := path + ".cost"; d.written(at) && l.Cost == 0 {
-		d.fail(at, "0", "leave it out where a request costs 1; a request that must not be counted belongs to no limiter",
+		d.fail(at, "0", "leave it out if a request costs 1; to leave requests uncounted, remove the routes that match them",
 			"cost 0 is out of range: 1 to %d is allowed", weir.MaxLimit)
 	}
 	known := d.reader.Messages
@@ -95,7 +99,7 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 	case known != nil && !slices.Contains(known, m):
 		d.fail(at, m, didYouMean(m, known), "message %q is unknown: %s are allowed", excerpt(m), strings.Join(known, ", "))
 	case !wellFormed.MatchString(m):
-		d.fail(at, m, "it is the name of a text in the catalogue, not the text", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(m))
+		d.fail(at, m, "give the name of a text in the catalogue, not the text itself", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(m))
 	}
 	if at := path + ".mode"; d.written(at) {
 		mode, err := weir.ParseMode(string(l.Mode))
@@ -113,21 +117,22 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 	}
 }
 
-// written reports whether a usable value stands at path.
+// written reports whether the document has a usable value at path.
 func (d *reading) written(path string) bool {
 	_, ok := d.at[path]
 	return ok && !d.failed[path]
 }
 
-// place tells a problem of package weir at the lines it is about, unless it only follows from one told before.
-func (d *reading) place(p weir.Policy, doc *document, x weir.Problem) {
+// policyProblem reports a problem of package weir at its place in the file, unless it only follows
+// from one that was reported before.
+func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 	if d.full() {
 		d.more++
 		return
 	}
 	if x.Limiter < 0 {
 		if len(doc.Limiters) == 0 && !d.failed["limiters"] {
-			d.tell(d.at["limiters"], "limiters", x.Value, "'weir policy show' prints a policy to start from", "%s", x.Message)
+			d.report(d.at["limiters"], "limiters", x.Value, "'weir policy show' prints a policy to start from", "%s", x.Message)
 		}
 		return
 	}
@@ -149,16 +154,16 @@ func (d *reading) place(p weir.Policy, doc *document, x weir.Problem) {
 	if inner, ok := d.at[path]; ok {
 		at = inner.of(x.Value)
 	}
-	d.tell(at, path, x.Value, d.hint(p, x), "%s", x.Message)
+	d.report(at, path, x.Value, d.hint(p, x), "%s", x.Message)
 }
 
-// hint says what to do about a problem of package weir.
+// hint returns advice on a problem of package weir, or "".
 func (d *reading) hint(p weir.Policy, x weir.Problem) string {
 	switch {
 	case x.Field == "name":
 		for i, l := range p.Limiters[:x.Limiter] {
 			if l.Name == x.Value && x.Value != "" {
-				return fmt.Sprintf("the other stands on line %d", d.at[fmt.Sprintf("limiters[%d]", d.policyAt.limiters[i])].line)
+				return fmt.Sprintf("the other is on line %d", d.at[fmt.Sprintf("limiters[%d]", d.policyAt.limiters[i])].line)
 			}
 		}
 		if name := nameLike(x.Value); wellFormed.MatchString(name) {
@@ -172,7 +177,7 @@ func (d *reading) hint(p weir.Policy, x weir.Problem) string {
 	return ""
 }
 
-// sameRoute says where the route stands that a problem's route is the same as.
+// sameRoute returns a hint with the line of the earlier route that equals the problem's route.
 func (d *reading) sameRoute(p weir.Policy, x weir.Problem) string {
 	same := func(a, b weir.Route) bool {
 		return a.Method == b.Method && a.Prefix == b.Prefix &&
@@ -183,7 +188,7 @@ func (d *reading) sameRoute(p weir.Policy, x weir.Problem) string {
 		for j, r := range l.Routes {
 			if (i < x.Limiter || j < x.Index) && same(r, route) {
 				at := d.at[fmt.Sprintf("limiters[%d].routes[%d]", d.policyAt.limiters[i], d.policyAt.of(i, "routes", j))]
-				return fmt.Sprintf("the other stands on line %d", at.line)
+				return fmt.Sprintf("the other is on line %d", at.line)
 			}
 		}
 	}
@@ -192,7 +197,7 @@ func (d *reading) sameRoute(p weir.Policy, x weir.Problem) string {
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// nameLike returns the name that is nearest to s.
+// nameLike returns s in lower case, with dashes for all that a name cannot contain.
 func nameLike(s string) string {
 	return strings.Trim(notInName.ReplaceAllString(strings.ToLower(s), "-"), "-")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// A field is one field of a type of the document.
+// A field describes one field of a document type.
 type field struct {
 	name     string
 	like     string // an example of its value
@@ -40,7 +40,7 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// within returns the path of a field of what stands at path.
+// within returns the path of a field of the value at path.
 func within(path, field string) string {
 	if path == "" {
 		return field
@@ -53,7 +53,8 @@ func lastField(path string) string {
 	return path[strings.LastIndexByte(path, '.')+1:]
 }
 
-// exampleOf returns ", such as: field: value" for the field that a path ends in; empty for a list item.
+// exampleOf returns ", such as: field: value" for the field that a path ends in, or "" for a list
+// item.
 func exampleOf(path string) string {
 	for _, t := range []reflect.Type{reflect.TypeFor[document](), reflect.TypeFor[limiter]()} {
 		if f, ok := fieldNamed(t, lastField(path)); ok {
@@ -73,7 +74,7 @@ func mappingOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// nodePlace returns where n begins.
+// nodePlace returns the place where n begins.
 func nodePlace(n ast.Node) place {
 	switch x := n.(type) {
 	case nil:
@@ -86,7 +87,7 @@ func nodePlace(n ast.Node) place {
 		return placeOf(x.Key.GetToken())
 	case *ast.StringNode:
 		at := placeOf(x.Token)
-		if strings.Contains(x.Token.Origin, x.Value) { // nothing in it is escaped
+		if strings.Contains(x.Token.Origin, x.Value) { // it contains no escapes
 			at.text = x.Value
 			if x.Token.Type != token.StringType {
 				at.text = `"` + at.text
@@ -97,7 +98,7 @@ func nodePlace(n ast.Node) place {
 	return placeOf(n.GetToken())
 }
 
-// scalarText returns the text of a scalar as it is written.
+// scalarText returns the text of a scalar as it is in the file. It is false if n is no scalar.
 func scalarText(n ast.Node) (string, bool) {
 	scalar, ok := n.(ast.ScalarNode)
 	if !ok {
@@ -110,7 +111,7 @@ func scalarText(n ast.Node) (string, bool) {
 	return t.Value, true
 }
 
-// kindOf names what n is, in words that need no knowledge of YAML.
+// kindOf returns the type of n, in words for readers who do not know YAML.
 func kindOf(n ast.Node) string {
 	switch n.Type() {
 	case ast.StringType, ast.LiteralType:
@@ -131,7 +132,7 @@ func kindOf(n ast.Node) string {
 
 func countLines(n int) string {
 	if n == 1 {
-		return "1 line has some"
+		return "1 line has tabs"
 	}
-	return fmt.Sprintf("%d lines have some", n)
+	return fmt.Sprintf("%d lines have tabs", n)
 }

@@ -1,14 +1,14 @@
 // Package policyfile reads and writes policies as files.
 //
-// A policy file is a small, strict part of YAML: mappings, lists and one-line texts. [Parse] reads one and tells everything
-// that is wrong with it at once, each problem at its line and column with what is allowed. The contract is built in
-// ([Contract]), and is itself such a file. A reading goes down these steps, and stops only where the next one could not
-// make sense of what is left:
+// A policy file is written in a small, strict subset of YAML: mappings, lists and one-line texts.
+// [Parse] reads one and reports every problem at once, with its line, its column and what is
+// allowed. The contract's policy is built in as such a file ([Contract]). Parse runs these steps in
+// order. It stops early only if the next step cannot work with what the last one found:
 //
-//	bytes → tokens       scan.go      size, encoding, depth: bounded before any parser sees them
-//	tokens → document    document.go  which fields there are, and of which type
-//	document → policy    meaning.go   routes, windows and the rules of package weir, at the lines they are about
-//	policy → warnings    warnings.go  what is valid but surprising
+//	bytes → tokens       scan.go      checks and bounds size, encoding and depth before parsing
+//	tokens → document    document.go  checks which fields there are, and their types
+//	document → policy    meaning.go   parses routes and windows, and checks the rules of package weir
+//	policy → warnings    warnings.go  finds what is valid but surprising
 package policyfile
 
 import (
@@ -21,54 +21,58 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// What a policy file may hold at most. A limiter's windows are bounded by weir.MaxWindows.
+// The bounds of a policy file. The windows of one limiter are bounded by weir.MaxWindows.
 const (
 	MaxSize     = 1 << 20 // bytes
 	MaxLimiters = 1000
-	MaxRoutes   = 10_000 // of all limiters
-	MaxText     = 1024   // bytes of one text
+	MaxRoutes   = 10_000 // in all limiters together
+	MaxText     = 1024   // bytes in one text
 
-	MaxExceptions = 10_000 // exempt callers and overrides, of all limiters
+	MaxExceptions = 10_000 // exempt callers and overrides, in all limiters together
 )
 
 //go:embed contract.yaml
 var contract []byte
 
-// Contract returns the built-in policy: the contract's limiters, and one of our own for all else on the widget surface.
+// Contract returns the built-in policy: the contract's limiters, and one more
+// that covers the rest of the widget surface.
 func Contract() weir.Policy {
 	f, err := Parse("contract.yaml", contract)
 	if err != nil {
-		panic(err) // compiled in, and held valid by a test
+		panic(err) // it is compiled in, and a test checks that it is valid
 	}
 	return f.Policy
 }
 
-// ContractSource returns the built-in policy as it is written, comments and all. The caller may change the copy.
+// ContractSource returns a copy of the built-in policy's source text, with its comments. The caller
+// may change it.
 func ContractSource() []byte { return append([]byte(nil), contract...) }
 
-// A File is a policy that was read, with nothing wrong in it.
+// A File is a valid policy that was read from a file.
 type File struct {
 	Policy   weir.Policy
-	Lines    []int     // for each limiter of Policy, the line that it begins on, from 1
+	Lines    []int     // the line on which each limiter of Policy begins, from 1
 	Warnings []Problem // what is valid but surprising, in the file's order
 }
 
-// A Reader reads policy files. The zero value knows what is built in; a Reader may be shared.
+// A Reader reads policy files. The zero value accepts the built-in key sources and any
+// message name. A Reader is safe for concurrent use.
 type Reader struct {
-	// Sources are the key sources that windows may count by; nil means those of package identity.
+	// Sources are the key sources that windows may count by; nil means identity.Sources().
 	Sources []string
 	// Messages are the names that a limiter's message may have; nil accepts any well-formed name.
 	Messages []string
 }
 
-// Parse is [Reader.Parse] with what is built in.
+// Parse is [Reader.Parse] of the zero Reader.
 func Parse(name string, source []byte) (*File, error) { return Reader{}.Parse(name, source) }
 
-// Load is [Reader.Load] with what is built in.
+// Load is [Reader.Load] of the zero Reader.
 func Load(path string) (*File, error) { return Reader{}.Load(path) }
 
-// Load reads the policy file at path. The error is an [*Error] where the file is no valid policy, and one of package os
-// where it cannot be read. No more than MaxSize is read of it, whatever it is.
+// Load reads the policy file at path. If the file is not a valid policy, the error is an [*Error].
+// If the file cannot be read, the error wraps the one of package os. Load reads at most MaxSize+1
+// bytes, also from a device that never ends.
 func (r Reader) Load(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -76,7 +80,7 @@ func (r Reader) Load(path string) (*File, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("read policy: %s is a directory, where one file is needed", path)
+		return nil, fmt.Errorf("read policy: %s is a directory: one file is needed", path)
 	}
 	source, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
@@ -85,8 +89,8 @@ func (r Reader) Load(path string) (*File, error) {
 	return r.Parse(path, source)
 }
 
-// Parse reads a policy from source; name stands for the file in problems. An error is always an [*Error]. It takes time
-// and memory in proportion to the source, whatever the source says.
+// Parse reads a policy from source. Problems give name as the file. The error is always an
+// [*Error]. Time and memory are proportional to the size of source, even if it is hostile.
 func (r Reader) Parse(name string, source []byte) (*File, error) {
 	d := newReading(r, name)
 	var doc document

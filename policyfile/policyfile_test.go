@@ -18,21 +18,23 @@ import (
 
 var update = flag.Bool("update", false, "write the problems of testdata/bad into its .want files; read them before you commit")
 
-// files returns the YAML files of a folder. A folder that lost its files would make tests that cannot fail.
-func files(t testing.TB, folder string, least int) []string {
+// files returns the YAML files of a folder. It fails the test if there are fewer than minFiles: an
+// empty folder would make a test that cannot fail.
+func files(t testing.TB, folder string, minFiles int) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
-	if err != nil || len(all) < least {
-		t.Fatalf("%s has %d YAML files, %d at least are expected (%v)", folder, len(all), least, err)
+	if err != nil || len(all) < minFiles {
+		t.Fatalf("%s has %d YAML files, %d at least are expected (%v)", folder, len(all), minFiles, err)
 	}
 	return all
 }
 
-// reader knows the messages of the product, as the command line does.
+// reader accepts the messages of the product, as the command line does.
 var reader = policyfile.Reader{Messages: []string{"bulk-sync", "widget"}}
 
-// told returns what Parse says of a file: each problem with its place, its path and its hint.
-func told(t *testing.T, path string) string {
+// problemsOf returns the problems that Parse reports for a file, each with its place, path and
+// hint.
+func problemsOf(t *testing.T, path string) string {
 	t.Helper()
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -59,7 +61,7 @@ func told(t *testing.T, path string) string {
 func TestEveryMistakeIsToldAtItsPlaceWithWhatIsAllowed(t *testing.T) {
 	for _, path := range files(t, "testdata/bad", 60) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			got := told(t, path)
+			got := problemsOf(t, path)
 			golden := strings.TrimSuffix(path, ".yaml") + ".want"
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -71,7 +73,7 @@ func TestEveryMistakeIsToldAtItsPlaceWithWhatIsAllowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != string(want) {
-				t.Errorf("told:\n%s\nwant:\n%s", got, want)
+				t.Errorf("reported:\n%s\nwant:\n%s", got, want)
 			}
 		})
 	}
@@ -93,7 +95,7 @@ func TestGoodFilesHaveNeitherProblemsNorWarnings(t *testing.T) {
 	}
 }
 
-// The contract, section 8, and D8, D9, D11.
+// The limits are those of section 8 of the contract.
 func TestTheBuiltInPolicyIsTheContract(t *testing.T) {
 	want := []string{
 		"widget-init: POST /api/v1/widget/init: 1000 per minute by ip+agent, 30000 per hour by ip",
@@ -140,12 +142,12 @@ func TestTheContractsSourceIsTheContractAndTheCallersOwn(t *testing.T) {
 	for i, l := range f.Policy.Limiters {
 		line := strings.Split(string(source), "\n")[f.Lines[i]-1]
 		if !strings.HasPrefix(line, "  - name: "+l.Name) {
-			t.Errorf("limiter %q is said to begin on line %d: %s", l.Name, f.Lines[i], line)
+			t.Errorf("limiter %q is reported on line %d: %s", l.Name, f.Lines[i], line)
 		}
 	}
 	clear(source)
 	if policyfile.ContractSource()[0] == 0 {
-		t.Error("a caller that changes its copy of the source changes everybody's")
+		t.Error("a caller that changes its copy of the source changes the copies of all callers")
 	}
 }
 
@@ -166,7 +168,7 @@ func TestLoadTellsAFileThatCannotBeReadFromOneThatIsWrong(t *testing.T) {
 func TestAReaderKnowsTheCallersSourcesAndMessages(t *testing.T) {
 	source := []byte("limiters:\n  - {name: a, routes: [/*], windows: [5 per minute by plan], message: upgrade}\n")
 	if _, err := policyfile.Parse("a.yaml", source); err == nil || !strings.Contains(err.Error(), `"plan" is unknown: `+strings.Join(identity.Sources(), ", ")) {
-		t.Errorf("a source that nobody declared: %v", err)
+		t.Errorf("a source that is not declared: %v", err)
 	}
 	own := policyfile.Reader{Sources: []string{"ip", "plan"}, Messages: []string{"upgrade"}}
 	if _, err := own.Parse("a.yaml", source); err != nil {
@@ -174,7 +176,7 @@ func TestAReaderKnowsTheCallersSourcesAndMessages(t *testing.T) {
 	}
 	own.Messages = nil
 	if _, err := own.Parse("a.yaml", source); err != nil {
-		t.Errorf("a message where no catalogue was given: %v", err)
+		t.Errorf("a message without a catalogue: %v", err)
 	}
 	own.Messages = []string{}
 	if _, err := own.Parse("a.yaml", source); err == nil {

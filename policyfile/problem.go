@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// A Problem is one thing wrong with a policy file, or surprising about it, and where it stands.
+// A Problem is one mistake in a policy file, or one surprise, with its position.
 type Problem struct {
-	File    string // as it was given
-	Line    int    // from 1; 0 where the file as a whole is meant
+	File    string // the path or name that the caller gave
+	Line    int    // from 1; 0 if the problem is about the whole file
 	Column  int    // from 1, in characters
-	Path    string // the place in the document, such as "limiters[0].windows[1]"; empty: the document itself
-	Value   string // the offending value, cut where it is long; may be empty
+	Path    string // in the document, such as "limiters[0].windows[1]"; empty: the document itself
+	Value   string // the offending value, truncated if it is long; may be empty
 	Message string // what is wrong, and what is allowed
 	Hint    string // what to do; may be empty
 }
@@ -27,16 +27,16 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// An Error holds every problem of a policy file in the file's order, at most MaxProblems and a last one that counts the
-// rest.
+// An Error holds the problems of a policy file, in the order of the file. After MaxProblems of
+// them, one more states how many were left out.
 type Error struct {
 	Problems []Problem
 }
 
-// MaxProblems is how many problems of one file are told.
+// MaxProblems is the maximum number of problems that an Error lists for one file.
 const MaxProblems = 100
 
-// Error returns every problem on a line of its own, with its hint.
+// Error returns the problems, one a line, each with its hint in parentheses.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -48,13 +48,13 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// A place is where something stands in the file.
+// A place is a position in the file.
 type place struct {
 	line, column int
-	text         string // a scalar's text where it stands in the file just so; otherwise empty
+	text         string // a scalar's text if the file has it unescaped; otherwise empty
 }
 
-// of returns the place of the first part of p's text that is value, or p itself.
+// of returns the place of the first occurrence of value in p's text, or p if there is none.
 func (p place) of(value string) place {
 	if i := strings.Index(p.text, value); i > 0 && value != "" {
 		p.column += utf8.RuneCountInString(p.text[:i])
@@ -62,16 +62,16 @@ func (p place) of(value string) place {
 	return p
 }
 
-// A reading is one Parse under way.
+// A reading is the state of one Parse.
 type reading struct {
 	reader     Reader
 	name       string
 	problems   []Problem
-	more       int              // problems that were counted and not kept
-	at         map[string]place // of everything in the document, by its path
-	failed     map[string]bool  // paths whose value is missing or unusable, which has been told
-	routes     int              // how many were read
-	exceptions int              // likewise
+	more       int              // problems that are counted but not kept
+	at         map[string]place // the place of each value in the document, by its path
+	failed     map[string]bool  // paths whose value is missing or unusable, and was reported
+	routes     int              // number of routes read so far
+	exceptions int              // number of exempt callers and overrides read so far
 	policyAt   indexes
 }
 
@@ -79,8 +79,8 @@ func newReading(r Reader, name string) *reading {
 	return &reading{reader: r, name: name, at: make(map[string]place), failed: make(map[string]bool)}
 }
 
-// tell adds a problem. Of a file that is wrong throughout only the first are kept.
-func (d *reading) tell(at place, path, value, hint, format string, args ...any) {
+// report adds a problem. Beyond 10*MaxProblems it only counts them.
+func (d *reading) report(at place, path, value, hint, format string, args ...any) {
 	if d.full() {
 		d.more++
 		return
@@ -88,25 +88,26 @@ func (d *reading) tell(at place, path, value, hint, format string, args ...any) 
 	d.problems = append(d.problems, d.problem(at, path, value, hint, fmt.Sprintf(format, args...)))
 }
 
-// full reports whether more problems are only counted.
+// full reports whether further problems are only counted.
 func (d *reading) full() bool { return len(d.problems) == 10*MaxProblems }
 
 func (d *reading) problem(at place, path, value, hint, message string) Problem {
 	return Problem{d.name, at.line, at.column, path, excerpt(value), message, hint}
 }
 
-// fail adds a problem with the value at path, which is then unusable.
+// fail reports a problem with the value at path and marks that value as unusable.
 func (d *reading) fail(path, value, hint, format string, args ...any) {
 	d.failed[path] = true
-	d.tell(d.at[path], path, value, hint, format, args...)
+	d.report(d.at[path], path, value, hint, format, args...)
 }
 
-// sorted returns the problems in the file's order, bounded.
+// sorted returns at most MaxProblems problems in the order of the file, and a last one that counts
+// the rest.
 func (d *reading) sorted() []Problem {
 	all := d.problems
 	sortProblems(all)
 	if more := len(all) + d.more - MaxProblems; more > 0 {
-		all = append(all[:MaxProblems:MaxProblems], Problem{File: d.name, Message: fmt.Sprintf("%d problems more are not shown", more)})
+		all = append(all[:MaxProblems:MaxProblems], Problem{File: d.name, Message: fmt.Sprintf("%d more problems are not shown", more)})
 	}
 	return all
 }
@@ -117,12 +118,12 @@ func sortProblems(all []Problem) {
 	})
 }
 
-// excerpt returns s, cut to what a person wants to see of a bad value.
+// excerpt returns s, truncated to 80 characters.
 func excerpt(s string) string {
-	const most = 80
+	const maxRunes = 80
 	n := 0
 	for i := range s {
-		if n == most {
+		if n == maxRunes {
 			return s[:i] + "…"
 		}
 		n++

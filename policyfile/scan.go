@@ -10,18 +10,19 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// What keeps a hostile file from costing more than its size: YAML parsers take quadratic time or worse for some of these.
+// These bounds keep the cost of a hostile file proportional to its size. Without them, YAML parsers
+// take quadratic time or worse for some input.
 const (
-	maxMarks  = 100_000 // characters that may begin a token: 100 for each of MaxLimiters
-	maxNested = 16      // brackets within brackets; a policy needs 3
-	maxIndent = 64      // columns before a field or a list item; a policy needs 6
-	maxFields = 100     // fields of one mapping; a limiter has 6
+	maxMarks  = 100_000 // characters that can begin a token: 100 for each of MaxLimiters
+	maxNested = 16      // depth of nested brackets; a policy needs 3
+	maxIndent = 64      // column in which a field or a list item begins; a policy needs 6
+	maxFields = 100     // fields in one mapping; a limiter has 9
 )
 
-// scan splits the source into tokens, if it is text that a parser may see.
+// scan splits the source into tokens. It is false if the source is not fit for the parser.
 func (d *reading) scan(source []byte) (token.Tokens, bool) {
 	if len(source) > MaxSize {
-		d.tell(place{}, "", "", "split the policy, or generate fewer limiters",
+		d.report(place{}, "", "", "split the policy, or generate fewer limiters",
 			"the file is too large: at most %d bytes (1 MiB) are allowed", MaxSize)
 		return nil, false
 	}
@@ -34,22 +35,22 @@ func (d *reading) scan(source []byte) (token.Tokens, bool) {
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
-// decode checks that the source is UTF-8 of characters that show what they are.
+// decode checks that the source is UTF-8 without hidden characters.
 func (d *reading) decode(source []byte) (text string, ok bool) {
 	if bytes.HasPrefix(source, []byte("\xFF\xFE")) || bytes.HasPrefix(source, []byte("\xFE\xFF")) {
-		d.tell(place{1, 1, ""}, "", "", "save it as UTF-8", "the file is in UTF-16: a policy is UTF-8")
+		d.report(place{1, 1, ""}, "", "", "save it as UTF-8", "the file is UTF-16: a policy file must be UTF-8")
 		return "", false
 	}
 	if bytes.HasPrefix(source, byteOrderMark) {
-		d.tell(place{1, 1, ""}, "", "", "save it as \"UTF-8\", not as \"UTF-8 with BOM\"",
-			"the file begins with a byte order mark: a policy is UTF-8 without one")
+		d.report(place{1, 1, ""}, "", "", "save it as \"UTF-8\", not as \"UTF-8 with BOM\"",
+			"the file begins with a byte order mark: a policy file is UTF-8 without one")
 		source = source[len(byteOrderMark):]
 	}
 	line, column := 1, 1
 	for i := 0; i < len(source); {
 		r, size := utf8.DecodeRune(source[i:])
 		if r == utf8.RuneError && size == 1 {
-			d.tell(place{line, column, ""}, "", "", "save the file as UTF-8", "the byte 0x%02x is not UTF-8", source[i])
+			d.report(place{line, column, ""}, "", "", "save the file as UTF-8", "the byte 0x%02x is not UTF-8", source[i])
 			return "", false
 		}
 		crlf := r == '\r' && i+1 < len(source) && source[i+1] == '\n'
@@ -65,7 +66,7 @@ func (d *reading) decode(source []byte) (text string, ok bool) {
 	return string(source), true
 }
 
-// isHidden reports whether r cannot be seen, or makes text show otherwise than it is read.
+// isHidden reports whether r is invisible, or makes text display in another order than it is read.
 func isHidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 }
@@ -73,16 +74,17 @@ func isHidden(r rune) bool {
 func (d *reading) hidden(at place, r rune) {
 	switch {
 	case r == '\r':
-		d.tell(at, "", "", "save the file with the line ends of this system", "a carriage return without a line feed: lines end in LF or CR LF")
+		d.report(at, "", "", "save the file with LF or CR LF line endings", "a carriage return without a line feed: lines end in LF or CR LF")
 	case unicode.IsControl(r):
-		d.tell(at, "", "", "remove it", "the control character %U: only characters that can be seen are allowed", r)
+		d.report(at, "", "", "remove it", "the control character %U: only visible characters are allowed", r)
 	default:
-		d.tell(at, "", "", fmt.Sprintf("remove it; a path that needs it is put in double quotes, with \\u%04x in its place", r),
-			"the invisible character %U: only characters that can be seen are allowed", r)
+		d.report(at, "", "", fmt.Sprintf("remove it; if a path needs it, put the path in double quotes and write \\u%04x", r),
+			"the invisible character %U: only visible characters are allowed", r)
 	}
 }
 
-// scanLines refuses what makes the scanner slow, before it sees it, and what people get wrong in indentation.
+// scanLines rejects input that would make the scanner slow, before the scanner runs, and common
+// mistakes in indentation.
 func (d *reading) scanLines(text string) bool {
 	var tab place
 	tabs, marks, number := 0, 0, 0
@@ -103,25 +105,25 @@ func (d *reading) scanLines(text string) bool {
 		}
 		marks++
 		if strings.Trim(code, " \t") == "" && !strings.ContainsAny(comment, `"'`) {
-			continue // a comment, and not the end of a text in quotes
+			continue // a comment, and not the end of a quoted text
 		}
 		if i := blockText(line); i >= 0 {
-			d.tell(place{number, columnOf(line, i), ""}, "", line[i:i+1], "write the text on the line itself; a comment that ends so goes on a line of its own",
-				"%q at the end of a line begins a text of several lines, which no field of a policy is", line[i:i+1])
+			d.report(place{number, columnOf(line, i), ""}, "", line[i:i+1], "write the text on the same line; move a comment that ends like this to a line of its own",
+				"%q at the end of a line begins a text of several lines: every text of a policy is on one line", line[i:i+1])
 		}
 	}
 	if tabs > 0 {
-		d.tell(tab, "", "\t", "replace it by spaces", "a tab: YAML is laid out with spaces (%s)", countLines(tabs))
+		d.report(tab, "", "\t", "replace it with spaces", "a tab: YAML is indented with spaces (%s)", countLines(tabs))
 	}
 	if marks > maxMarks {
-		d.tell(place{}, "", "", "split the policy, or generate fewer limiters",
+		d.report(place{}, "", "", "split the policy, or generate fewer limiters",
 			"the file has too many fields and items: at most %d limiters are allowed", MaxLimiters)
 	}
 	return len(d.problems) == before
 }
 
-// blockText returns where "|" or ">" at the end of a line may begin a text of several lines, in quotes or not; -1 where
-// none does. In the midst of a word, or in an arrow, it does not.
+// blockText returns the index of a "|" or ">" at the end of a line that can begin a text of several
+// lines, in quotes or not, or -1 if there is none. It ignores one that ends a word or an arrow.
 func blockText(line string) int {
 	for i, c := range []byte(line) {
 		if c != '|' && c != '>' || i > 0 && isWord(line[i-1]) {

@@ -12,20 +12,20 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Schema is [Reader.Schema] with what is built in.
+// Schema is [Reader.Schema] of the zero Reader.
 func Schema() []byte { return Reader{}.Schema() }
 
-// Schema returns a JSON Schema (draft 2020-12) of the policy files that r reads, for editors. It is made from the types
-// that files are read into. It accepts every file that Parse accepts, short of exotic spacing; what only the whole policy
-// shows, such as two limiters of one name, it cannot tell.
+// Schema returns a JSON Schema (draft 2020-12) of the policy files that r reads, for editors. It is
+// derived from the types that files are read into. It accepts every file that Parse accepts, except
+// for unusual spacing. It cannot detect problems between values, such as two limiters of one name.
 func (r Reader) Schema() []byte {
 	s, err := jsonschema.For[document](&jsonschema.ForOptions{TypeSchemas: r.typeSchemas()})
 	if err != nil {
-		panic(err) // the types are fixed, and a test makes their schema
+		panic(err) // the types are fixed, and a test generates their schema
 	}
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
 	s.Title = "Weir policy"
-	s.Description = "All limiters of a rate-limiting edge. 'weir policy check FILE' tells everything that is wrong with one."
+	s.Description = "All limiters of a rate-limiting edge. 'weir policy check FILE' reports every problem in a policy."
 	describe(s, reflect.TypeFor[document]())
 	limiters := s.Properties["limiters"]
 	bound(limiters, 1, MaxLimiters)
@@ -41,9 +41,9 @@ func (r Reader) Schema() []byte {
 	return append(out, '\n')
 }
 
-// typeSchemas says what each type of the document may hold.
+// typeSchemas returns the schemas of the document's types that need a pattern, a range or an enum.
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
-	one, most := 1.0, float64(weir.MaxLimit)
+	minUnits, maxUnits := 1.0, float64(weir.MaxLimit)
 	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
 	part := alternatives(r.sources()) + `( +or +` + alternatives(r.sources()) + `)*`
@@ -55,7 +55,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[route]():       text(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
 		reflect.TypeFor[window]():      text(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
 		reflect.TypeFor[message]():     text(`[a-z][a-z0-9-]{0,63}`),
-		reflect.TypeFor[units]():       {Type: "integer", Minimum: &one, Maximum: &most},
+		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
 		reflect.TypeFor[who]():         text(callers),
 		reflect.TypeFor[override]():    text(rate + ` +for` + callers),
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
@@ -83,13 +83,14 @@ func enum(words ...string) []any {
 	return all
 }
 
-// bound makes s a list of least to most items; a field that is written is never null.
-func bound(s *jsonschema.Schema, least, most int) {
+// bound makes s a list of minItems to maxItems items that cannot be null.
+func bound(s *jsonschema.Schema, minItems, maxItems int) {
 	s.Types, s.Type = nil, "array"
-	s.MinItems, s.MaxItems = &least, &most
+	s.MinItems, s.MaxItems = &minItems, &maxItems
 }
 
-// describe gives the fields of a type the examples that hints show.
+// describe adds the examples that hints show to the fields of a type. It panics if a field has no
+// description.
 func describe(s *jsonschema.Schema, t reflect.Type) {
 	for i := range t.NumField() {
 		f := fieldOf(t, i)

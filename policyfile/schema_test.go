@@ -15,24 +15,25 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// beyondSchema are the mistakes in testdata/bad that a JSON Schema cannot see, and why.
+// beyondSchema lists the mistakes in testdata/bad that a JSON Schema cannot detect, with the
+// reason.
 var beyondSchema = map[string]string{
-	"anchor-and-alias":    "the parser resolves them before a schema is asked",
+	"anchor-and-alias":    "the parser resolves them before the schema is applied",
 	"cost-above-limit":    "two fields compared",
-	"cost-not-plain":      "spelling; the schema refuses those that are no numbers",
+	"cost-not-plain":      "spelling; the schema rejects those that are not numbers",
 	"document-end":        "spelling, not data",
 	"duplicate-name":      "two limiters compared",
 	"equal-windows":       "two windows compared",
 	"expensive-override":  "two fields compared",
 	"everyone-not-alone":  "the parts of a key compared",
-	"merge-key":           "the parser resolves it before a schema is asked",
-	"several-documents":   "the first document alone is asked",
+	"merge-key":           "the parser resolves it before the schema is applied",
+	"several-documents":   "the schema is applied to the first document only",
 	"tag":                 "spelling, not data",
 	"text-over-lines":     "spelling, not data",
 	"too-many-routes":     "counted over all limiters",
 	"unreachable-route":   "two routes compared",
 	"invisible-character": "bytes, not data",
-	"duplicate-key":       "the parser refuses it before a schema is asked",
+	"duplicate-key":       "the parser refuses it before the schema is applied",
 }
 
 func resolved(t *testing.T, source []byte) *jsonschema.Resolved {
@@ -48,7 +49,7 @@ func resolved(t *testing.T, source []byte) *jsonschema.Resolved {
 	return r
 }
 
-// data returns what a file says as a JSON value, ok where it is YAML at all.
+// data returns a file's content as a JSON value. It is false if the file is not YAML.
 func data(t *testing.T, path string) (value any, ok bool) {
 	t.Helper()
 	source, err := os.ReadFile(path)
@@ -83,13 +84,13 @@ func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		value, ok := data(t, path)
 		if !ok {
-			continue // an editor says so without a schema
+			continue // an editor reports it without a schema
 		}
 		err := schema.Validate(value)
 		why, beyond := beyondSchema[name]
 		switch {
 		case beyond && err != nil:
-			t.Errorf("%s: the schema sees it (%v), though it is said not to (%s)", path, err, why)
+			t.Errorf("%s: the schema detects it (%v), but beyondSchema lists it (%s)", path, err, why)
 		case !beyond && err == nil:
 			t.Errorf("%s: the schema accepts it", path)
 		case !beyond:

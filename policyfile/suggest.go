@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// didYouMean returns a hint with the one of allowed that word is likely to be a slip of; empty where none is close.
+// didYouMean returns a hint with the allowed word that word is probably a misspelling of, or "" if
+// none is close.
 func didYouMean(word string, allowed []string) string {
 	if best := closest(word, allowed); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
@@ -13,13 +14,14 @@ func didYouMean(word string, allowed []string) string {
 	return ""
 }
 
-// closest returns the one of allowed that is fewest slips away from word, letter case and separators aside; at most one
-// slip for each three letters.
+// closest returns the allowed word with the smallest edit distance from word, or "" if none is
+// within one edit for each three letters (at least one edit). It ignores letter case and
+// separators.
 func closest(word string, allowed []string) string {
-	best, least := "", max(1, len(word)/3)+1
+	best, limit := "", max(1, len(word)/3)+1
 	for _, candidate := range allowed {
-		if slips := distance(plainWord(word), plainWord(candidate)); slips < least && slips < len(candidate) {
-			best, least = candidate, slips
+		if edits := distance(plainWord(word), plainWord(candidate)); edits < limit && edits < len(candidate) {
+			best, limit = candidate, edits
 		}
 	}
 	return best
@@ -32,7 +34,8 @@ func plainWord(s string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// distance counts the letters to add, drop, change or swap with their neighbour to turn a into b.
+// distance returns the edit distance of a and b: the number of bytes to insert, delete, replace or
+// swap with the next one (optimal string alignment).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// scanTokens runs the scanner up to its first error, and looks at what may go on to the parser.
+// scanTokens runs the scanner up to its first error, and checks the tokens before they are parsed.
 func (d *reading) scanTokens(text string) (token.Tokens, bool) {
 	var s scanner.Scanner
 	s.Init(text)
@@ -25,14 +25,15 @@ func (d *reading) scanTokens(text string) (token.Tokens, bool) {
 			return nil, false
 		}
 		if err != nil {
-			d.tell(place{}, "", "", "", "not YAML: %v", err)
+			d.report(place{}, "", "", "", "not YAML: %v", err)
 			return nil, false
 		}
 	}
 	return tokens, d.checkTokens(tokens)
 }
 
-// checkTokens refuses what YAML has and a policy has not, and a shape that a parser could drown in.
+// checkTokens rejects the parts of YAML that a policy file does not use, and shapes that are too
+// expensive to parse.
 func (d *reading) checkTokens(tokens token.Tokens) bool {
 	var shape shape
 	refused, headers, seen := 0, 0, false
@@ -42,38 +43,38 @@ func (d *reading) checkTokens(tokens token.Tokens) bool {
 			continue
 		case token.DocumentHeaderType, token.DocumentEndType:
 			if headers++; seen || headers > 1 || t.Type == token.DocumentEndType {
-				d.tell(placeOf(t), "", t.Value, "keep one document to a file", "%q begins another document: a policy is one", t.Value)
+				d.report(placeOf(t), "", t.Value, "put one document in a file", "%q begins another document: a policy file is one document", t.Value)
 				return false
 			}
 			continue
 		case token.DirectiveType, token.MappingKeyType:
-			d.tell(placeOf(t), "", t.Value, "remove it", "%q: YAML directives and complex keys have no use in a policy", t.Value)
+			d.report(placeOf(t), "", t.Value, "remove it", "%q: policy files have no YAML directives or complex keys", t.Value)
 			return false
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType:
 			refused++
-			d.refuse(t)
+			d.unsupported(t)
 		}
 		seen = true
 		if wrong := shape.add(tokens, i); wrong != "" {
-			d.tell(placeOf(t), "", "", "a policy is a list of limiters, each with a list of routes and one of windows", "%s", wrong)
+			d.report(placeOf(t), "", "", "a policy is a list of limiters, each with a list of routes and a list of windows", "%s", wrong)
 			return false
 		}
 	}
 	return refused <= MaxProblems
 }
 
-// refuse tells that a policy has none of what t begins.
-func (d *reading) refuse(t *token.Token) {
+// unsupported reports that policy files have no anchors, aliases, merge keys or tags.
+func (d *reading) unsupported(t *token.Token) {
 	switch t.Type {
 	case token.AnchorType:
-		d.tell(placeOf(t), "", "&"+following(t), "write the value out where it is needed", "%q is an anchor: a policy has none", "&"+following(t))
+		d.report(placeOf(t), "", "&"+following(t), "write the value in full in each place", "%q is an anchor: policy files have no anchors", "&"+following(t))
 	case token.AliasType:
-		d.tell(placeOf(t), "", "*"+following(t), "write the value out; a route is /path, or /path* for all that begin so: /* is every path",
-			"%q is an alias: a policy has none", "*"+following(t))
+		d.report(placeOf(t), "", "*"+following(t), "write the value in full; a route is /path, or /path* for every path that begins with /path, so /* is every path",
+			"%q is an alias: policy files have no aliases", "*"+following(t))
 	case token.MergeKeyType:
-		d.tell(placeOf(t), "", "<<", "write the fields out", "\"<<\" is a merge key: a policy has none")
+		d.report(placeOf(t), "", "<<", "write the fields in full", "\"<<\" is a merge key: policy files have no merge keys")
 	default:
-		d.tell(placeOf(t), "", t.Value, "remove it; text that looks like something else goes in quotes", "%q is a tag: a policy has none", t.Value)
+		d.report(placeOf(t), "", t.Value, "remove it; put text that looks like another type in quotes", "%q is a tag: policy files have no tags", t.Value)
 	}
 }
 
@@ -84,26 +85,26 @@ func following(t *token.Token) string {
 	return excerpt(t.Next.Value)
 }
 
-// syntax tells what a YAML parser said of t.
+// syntax reports a YAML error at t.
 func (d *reading) syntax(t *token.Token, message string) {
-	d.tell(placeOf(t), "", "", syntaxHint(message), "not YAML: %s", message)
+	d.report(placeOf(t), "", "", syntaxHint(message), "not YAML: %s", message)
 }
 
-// syntaxHint says in a policy's terms what usually makes a YAML parser say message.
+// syntaxHint returns advice on the usual cause of a YAML error, in terms of a policy.
 func syntaxHint(message string) string {
 	switch {
 	case strings.Contains(message, "could not find end character"):
 		return "close the quotes on the same line"
 	case strings.Contains(message, "end token"), strings.Contains(message, "must be specified"):
-		return "a list in brackets is [one, two]: close the bracket, put commas between items, and items that hold brackets or commas in quotes"
+		return "a list in brackets is [one, two]: close the bracket, put commas between items, and quote items that contain brackets or commas"
 	case strings.Contains(message, "reserved character"):
 		return "put the text in quotes"
 	case strings.Contains(message, "not allowed in this context"):
-		return "the fields of one limiter begin in one column, and so do the items of one list"
+		return "begin all fields of a limiter in the same column, and all items of a list too"
 	case strings.Contains(message, "map key"), strings.Contains(message, "non-map value"), strings.Contains(message, "key name"):
-		return "a field is written \"name: value\", with a space after the colon, and the fields of one limiter stand under each other"
+		return "a field is written \"name: value\", with a space after the colon, and the fields of a limiter begin in the same column"
 	}
-	return "see 'weir policy show' for a policy that is well written"
+	return "'weir policy show' prints a valid policy to compare with"
 }
 
 func placeOf(t *token.Token) place {
@@ -113,14 +114,15 @@ func placeOf(t *token.Token) place {
 	return place{t.Position.Line, max(t.Position.Column, 1), ""}
 }
 
-// A shape follows the outline of a document token by token.
+// A shape tracks the nesting of a document, token by token.
 type shape struct {
-	brackets int                // open ones
-	inside   [maxNested + 1]int // fields so far in each open bracket
-	fields   [maxIndent + 1]int // fields so far of the mapping that begins in each column, outside of brackets
+	brackets int                // number of open brackets
+	inside   [maxNested + 1]int // number of fields so far in each open bracket
+	// number of fields so far of the mapping in each column, outside brackets
+	fields [maxIndent + 1]int
 }
 
-// add takes the next token and says what is wrong with the outline; empty where nothing is.
+// add processes the next token. It returns what is wrong with the nesting, or "".
 func (s *shape) add(tokens token.Tokens, i int) string {
 	t := tokens[i]
 	switch t.Type {
@@ -142,11 +144,11 @@ func (s *shape) add(tokens token.Tokens, i int) string {
 	return ""
 }
 
-// begin takes a list item, or a field where fields is 1, that begins in a column.
+// begin processes a list item (fields is 0) or a field (fields is 1) that begins in a column.
 func (s *shape) begin(column, fields int) string {
 	if s.brackets > 0 {
 		if fields == 0 {
-			return "a dash in brackets: items in brackets have commas between them"
+			return "a dash in brackets: items in brackets are separated by commas"
 		}
 		if s.inside[s.brackets] += fields; s.inside[s.brackets] > maxFields {
 			return "too many fields"
@@ -156,7 +158,7 @@ func (s *shape) begin(column, fields int) string {
 	if column > maxIndent {
 		return "nested too deeply"
 	}
-	column = max(column, 0) // the scanner may count a text of several lines wrongly
+	column = max(column, 0) // the scanner may compute a wrong column for a text of several lines
 	clear(s.fields[column+1:])
 	if s.fields[column] += fields; s.fields[column] > maxFields {
 		return "too many fields"

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// warnings returns what is valid in p but surprising, in the file's order.
+// warnings returns what is valid in p but surprising, in the order of the file.
 func (d *reading) warnings(p weir.Policy) []Problem {
 	w := &warner{reading: d, policy: p}
 	for i := range p.Limiters {
@@ -35,7 +35,7 @@ func (w *warner) limiter(i int) {
 	l := w.policy.Limiters[i]
 	path := fmt.Sprintf("limiters[%d]", w.policyAt.limiters[i])
 	if len(l.Routes) == 0 {
-		w.warn(path, "", "add routes, unless a caller of the library names it", "limiter %q has no routes: no HTTP request is ever charged to it", l.Name)
+		w.warn(path, "", "add routes, unless code that uses the library names this limiter", "limiter %q has no routes: no HTTP request is charged to it", l.Name)
 	}
 	for j, r := range l.Routes {
 		w.route(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r)
@@ -43,13 +43,13 @@ func (w *warner) limiter(i int) {
 	for j, who := range l.Exempt {
 		at := fmt.Sprintf("%s.exempt[%d]", path, w.policyAt.of(i, "exempt", j))
 		if who.Network.IsValid() && who.Network.Bits() == 0 {
-			w.warn(at, who.String(), "mode: shadow counts everybody and refuses nobody, and says what it would have refused",
-				"%v is everybody: limiter %q refuses nobody with such an address", who, l.Name)
+			w.warn(at, who.String(), "mode: shadow counts every caller, refuses none, and reports what it would have refused",
+				"%v is every address: limiter %q never refuses such a caller", who, l.Name)
 		}
-		w.chosen(at, who.String(), who)
+		w.narrowNetwork(at, who.String(), who)
 	}
 	for j, o := range l.Overrides {
-		w.chosen(fmt.Sprintf("%s.overrides[%d]", path, w.policyAt.of(i, "overrides", j)), o.String(), o.For)
+		w.narrowNetwork(fmt.Sprintf("%s.overrides[%d]", path, w.policyAt.of(i, "overrides", j)), o.String(), o.For)
 	}
 	for j, window := range l.Windows {
 		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(i, "windows", j))
@@ -63,30 +63,33 @@ func (w *warner) limiter(i int) {
 	}
 }
 
-// hostBits is the length of the IPv6 networks within which a host takes whatever address it likes (RFC 4291, section 2.5.4).
+// hostBits is the prefix length of the IPv6 networks in which a host can use any address (RFC 4291,
+// section 2.5.4).
 const hostBits = 64
 
-// chosen warns of callers that are told apart by what they choose.
-func (w *warner) chosen(at, value string, who weir.Who) {
+// narrowNetwork warns of IPv6 networks within a /64, since a host chooses its address there.
+func (w *warner) narrowNetwork(at, value string, who weir.Who) {
 	if !who.Network.IsValid() || who.Network.Addr().Is4() || who.Network.Addr().IsLoopback() || who.Network.Bits() <= hostBits {
 		return
 	}
 	wide := netip.PrefixFrom(who.Network.Addr(), hostBits).Masked()
-	w.warn(at, value, "name "+wide.String()+", unless you know who is in it",
-		"%v is less than a /%d: whoever has an address of %v can take this one, or leave it for another", who, hostBits, wide)
+	w.warn(at, value, "use "+wide.String()+", unless you control every host in it",
+		"%v is narrower than a /%d: any host in %v can take this address, or switch to another", who, hostBits, wide)
 }
 
-// agentAlone reports whether nothing but the agent, which a caller chooses, splits the count (D17).
+// agentAlone reports whether a key counts by agent without another source. A caller chooses its
+// agent, so an agent may only subdivide another key source (D17).
 func agentAlone(k weir.Key) bool {
 	return !slices.ContainsFunc(k, func(p weir.Part) bool { return !slices.Contains(p, identity.Agent) })
 }
 
-// pair warns of what two windows of one limiter do to each other. at is the later one's place.
+// pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the path
+// of the later window.
 func (w *warner) pair(at string, earlier, later weir.Window) {
 	if first, second := earlier.Key[0], later.Key[0]; !slices.Equal(first, second) {
-		hint := "begin both keys with the same source, or give each a limiter of its own; on one server it makes no difference"
+		hint := "begin both keys with the same source, or put each window in a limiter of its own; on one server it makes no difference"
 		if earlier.Key.Uses(identity.Everyone) || later.Key.Uses(identity.Everyone) {
-			hint = "on one server it makes no difference; a budget that all share stands in one place, so on a cluster it is the only window of its limiter"
+			hint = "on one server it makes no difference; on a cluster, a budget that all callers share must be the only window of its limiter"
 		}
 		w.warn(at, later.Key.String(), hint,
 			"%q and %q do not begin with the same key source: on a cluster they cannot be charged together, and a cluster store refuses such a policy",
@@ -100,25 +103,26 @@ func (w *warner) pair(at string, earlier, later weir.Window) {
 		return
 	}
 	hint := fmt.Sprintf("remove %q, or change a limit", short)
-	if short.Limit < 2*long.Limit-1 { // one long window but for what opened it, and the whole of the next, can fall into a short one
-		w.warn(at, later.String(), hint, "%q refuses nothing but around a reset of %q, which is full before it", short, long)
+	// all but one unit of a long window, and all of the next, can fall into one short window
+	if short.Limit < 2*long.Limit-1 {
+		w.warn(at, later.String(), hint, "%q refuses requests only around a reset of %q, which fills up first", short, long)
 		return
 	}
-	w.warn(at, later.String(), hint, "%q never refuses anything: %q is full before it", short, long)
+	w.warn(at, later.String(), hint, "%q never refuses a request: %q fills up first", short, long)
 }
 
-// methods are those that requests have (RFC 9110, RFC 5789).
+// methods are the standard HTTP methods (RFC 9110, RFC 5789).
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 
 func (w *warner) route(path string, r weir.Route) {
 	if slip := closest(r.Method, methods); r.Method != "" && !slices.Contains(methods, r.Method) && slip != "" {
-		w.warn(path, r.Method, fmt.Sprintf("did you mean %q?", slip), "%q is a method that no usual client sends", r.Method)
+		w.warn(path, r.Method, fmt.Sprintf("did you mean %q?", slip), "%q is not a standard HTTP method", r.Method)
 	}
 	for segment := range strings.SplitSeq(r.Path, "/") {
 		if strings.HasPrefix(segment, ":") || strings.HasPrefix(segment, "{") || strings.HasPrefix(segment, "<") {
 			before, _, _ := strings.Cut(r.Path, segment)
-			w.warn(path, segment, fmt.Sprintf("for anything in its place, end the route there: %s*", before),
-				"%q is read letter for letter: a route has no parameters", segment)
+			w.warn(path, segment, fmt.Sprintf("to match any value there, end the route before it: %s*", before),
+				"%q is matched literally: a route has no parameters", segment)
 			return
 		}
 	}
@@ -127,14 +131,15 @@ func (w *warner) route(path string, r weir.Route) {
 // A hole is a prefix that a route uses and no limiter covers.
 type hole struct{ prefix, path, example string }
 
-// holes warns of paths that no limiter covers under a prefix that routes use (D9): a front door that is counted beside a
-// side door that is not. Of prefixes within each other the shortest is told. The root is nobody's prefix.
+// holes warns of prefixes that routes use and that no limiter covers completely: paths beside the
+// routes pass unlimited (D9). If such prefixes contain each other, holes reports the shortest. The
+// root does not count as a prefix.
 func (w *warner) holes() {
 	catching := w.catching()
 	var open []hole
 	prefixes := make(map[string]bool)
 	for i, l := range w.policy.Limiters {
-		if l.Mode == weir.Shadow { // which covers nothing
+		if l.Mode == weir.Shadow { // its routes do not limit anything
 			continue
 		}
 		for j, r := range l.Routes {
@@ -156,12 +161,12 @@ func (w *warner) holes() {
 		if isUnder(h.prefix[:len(h.prefix)-1], prefixes) {
 			continue
 		}
-		w.warn(h.path, "", fmt.Sprintf("a limiter with the route %s* catches them, if they should be limited", h.prefix),
-			"requests under %s that no route names pass unlimited and without headers, such as: %s", h.prefix, h.example)
+		w.warn(h.path, "", fmt.Sprintf("to limit them, add a limiter with the route %s*", h.prefix),
+			"requests under %s that match no route are not limited and get no headers, such as: %s", h.prefix, h.example)
 	}
 }
 
-// catching returns the prefixes below which every request has a limiter, in lower case.
+// catching returns the prefixes, in lower case, below which a limiter covers every request.
 func (w *warner) catching() map[string]bool {
 	all := make(map[string]bool)
 	for _, l := range w.policy.Limiters {

@@ -20,16 +20,16 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 				"- {name: leads, routes: [POST /api/leads], windows: [30 per minute by ip]}\n" +
 				"- {name: events, routes: [/api/events], windows: [30 per minute by ip]}\n" +
 				"- {name: deep, routes: [/api/v1/deep/x], windows: [30 per minute by ip]}\n",
-			[]string{`2:26: requests under /api/ that no route names pass unlimited and without headers, such as: GET /api/leads`}},
+			[]string{`2:26: requests under /api/ that match no route are not limited and get no headers, such as: GET /api/leads`}},
 		{"D9: a prefix with one method leaves the others open",
 			"limiters: [{name: a, routes: [GET /api/*], windows: [30 per minute by ip]}]",
-			[]string{"1:31: requests under /api/ that no route names pass unlimited and without headers, such as: POST /api/"}},
-		{"D9: no hole where a limiter has all else, whatever the case",
+			[]string{"1:31: requests under /api/ that match no route are not limited and get no headers, such as: POST /api/"}},
+		{"D9: no hole if a limiter covers the rest, in any letter case",
 			"limiters:\n" +
 				"- {name: leads, routes: [POST /api/leads], windows: [30 per minute by ip]}\n" +
 				"- {name: rest, routes: [/API/*], windows: [30 per minute by ip]}\n",
 			nil},
-		{"the root is nobody's prefix",
+		{"the root is not reported as a hole",
 			"limiters: [{name: a, routes: [POST /login], windows: [30 per minute by ip]}]", nil},
 		{"a cluster cannot charge windows together that begin with different sources",
 			"limiters:\n- name: a\n  routes: [/*]\n  windows:\n  - 30 per minute by token\n  - 300 per hour by ip\n",
@@ -45,27 +45,27 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 			[]string{`1:63: "30 per minute by agent or ip" counts by agent alone`}},
 		{"D17: an agent that subdivides an address is no surprise",
 			"limiters: [{name: a, routes: [/*], windows: [30 per minute by ip+agent]}]", nil},
-		{"a window that another one always fills before",
+		{"a window that another always fills up before",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 199 per minute by ip]}]",
-			[]string{`1:66: "199 per minute by ip" never refuses anything: "100 per hour by ip" is full before it`}},
+			[]string{`1:66: "199 per minute by ip" never refuses a request: "100 per hour by ip" fills up first`}},
 		{"D1: up to twice the hour can pass around its reset, and the minute then still refuses",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 198 per minute by ip]}]",
-			[]string{`1:66: "198 per minute by ip" refuses nothing but around a reset of "100 per hour by ip", which is full before it`}},
-		{"a limiter that nothing reaches",
+			[]string{`1:66: "198 per minute by ip" refuses requests only around a reset of "100 per hour by ip", which fills up first`}},
+		{"a limiter without routes",
 			"limiters: [{name: a, windows: [100 per hour by ip]}]",
 			[]string{`1:12: limiter "a" has no routes`}},
-		{"a slip in a method",
+		{"a misspelled method",
 			"limiters: [{name: a, routes: [PSOT /a, /*], windows: [100 per hour by ip]}]",
-			[]string{`1:31: "PSOT" is a method that no usual client sends`}},
+			[]string{`1:31: "PSOT" is not a standard HTTP method`}},
 		{"parameters from other routers",
 			"limiters: [{name: a, routes: ['/users/:id/posts', '/posts/{id}', /*], windows: [100 per hour by ip]}]",
-			[]string{`1:39: ":id" is read letter for letter`, `1:59: "{id}" is read letter for letter`}},
-		{"nobody is refused",
+			[]string{`1:39: ":id" is matched literally`, `1:59: "{id}" is matched literally`}},
+		{"an exempt network of all addresses",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip], exempt: [0.0.0.0/0, 10.0.0.0/8]}]",
-			[]string{`1:76: 0.0.0.0/0 is everybody`}},
+			[]string{`1:76: 0.0.0.0/0 is every address`}},
 		{"an IPv6 host chooses its address within a /64",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip], exempt: ['2001:db8::1', '2001:db8:1::/64', '::1'], overrides: ['5 per hour for 2001:db8:2::/96', 5 per hour for 192.0.2.1]}]",
-			[]string{`1:77: 2001:db8::1 is less than a /64: whoever has an address of 2001:db8::/64 can take this one`, `1:131: 2001:db8:2::/96 is less than a /64`}},
+			[]string{`1:77: 2001:db8::1 is narrower than a /64: any host in 2001:db8::/64 can take this address`, `1:131: 2001:db8:2::/96 is narrower than a /64`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -88,7 +88,8 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 	}
 }
 
-// A limiter that counts everybody and each caller has windows that a cluster keeps apart; nothing else about it surprises.
+// A limiter with a window by everyone and a window by caller gets the warning that a cluster cannot
+// charge them together, and no other warning.
 func TestCostlyEndpointsAreTheContractsWithTheClustersWarningAlone(t *testing.T) {
 	f, err := reader.Load("../examples/costly.yaml")
 	if err != nil {
@@ -128,8 +129,9 @@ func TestTheExamplesHaveNeitherProblemsNorWarnings(t *testing.T) {
 	}
 }
 
-// What is said of a window that never refuses, or only around a reset, is so: 99 at an hour's end, whose first request was
-// long before, and 100 at the next one's beginning fall into one minute. A limit of 198 refuses one of them, 199 none.
+// This checks the claims of the warnings about windows that refuse no request, or only around a
+// reset. 99 requests at the end of an hour, whose first request was long before, and 100 at the
+// beginning of the next one fall into one minute. A limit of 198 refuses one of them, 199 none.
 func TestNearlyTwiceTheHourFallsIntoOneMinute(t *testing.T) {
 	for limit, want := range map[int64]int64{198: 198, 199: 199, 1000: 199} {
 		var hour, minute weir.Used
