@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Lanes spread counts, so that two cores that count the same do not take one cache line from each other in turns (which costs
-// 30 ns and more for each of several counts). A sync.Pool keeps, for each core, the lane that it used last.
+// Lanes split counters by core, so that two cores that increment the same counter do not contend
+// for one cache line (which costs 30 ns or more for each of several counters). A sync.Pool keeps
+// the lane that each core used last.
 type lanes struct {
 	n    int // a power of two
 	next atomic.Uint32
@@ -18,42 +19,44 @@ type lanes struct {
 
 type lane struct{ i int }
 
-// mostLanes bounds what a series takes: 128 bytes a lane.
-const mostLanes = 64
+// maxLanes bounds the memory of a series: 128 bytes a lane.
+const maxLanes = 64
 
 func newLanes() *lanes {
 	l := &lanes{n: 1}
-	for l.n < runtime.GOMAXPROCS(0) && l.n < mostLanes {
+	for l.n < runtime.GOMAXPROCS(0) && l.n < maxLanes {
 		l.n *= 2
 	}
 	l.pool.New = func() any { return &lane{int(l.next.Add(1)) & (l.n - 1)} }
 	return l
 }
 
-// take returns a lane, which the caller gives back.
-func (l *lanes) take() *lane     { return l.pool.Get().(*lane) }
-func (l *lanes) give(mine *lane) { l.pool.Put(mine) }
+// get returns a lane. The caller returns it with put.
+func (l *lanes) get() *lane     { return l.pool.Get().(*lane) }
+func (l *lanes) put(mine *lane) { l.pool.Put(mine) }
 
-// slots is how many counts a series has.
+// slots is the number of counters in a series.
 const slots = 8
 
-// A cell is one lane of a series. Two cache lines, since processors fetch them in pairs.
+// A cell is one lane of a series. It fills two cache lines, since processors fetch them in pairs.
 type cell struct {
 	n [slots]atomic.Uint64
 	_ [128 - 8*slots]byte
 }
 
-// names are the labels of a series, both from a policy: no limiter and no window are those of what no limiter covers.
+// names are the labels of a series, both from a policy. Both are empty for requests that no limiter
+// covers.
 type names struct{ limiter, window string }
 
-// A series is the counts of one limiter, or of one of its windows.
+// A series holds the counters of one limiter, or of one of its windows.
 type series struct {
 	names
 	cells []cell
-	gone  time.Time // since when no policy has it; zero: one has
+	gone  time.Time // when it left the policies; zero if it is in one
 }
 
-// total adds the lanes of one slot up. A count that is added meanwhile is in it or not; it never goes back.
+// total returns the sum of the lanes of one slot. It may or may not include concurrent increments,
+// and never decreases.
 func (s *series) total(slot int) (n uint64) {
 	for i := range s.cells {
 		n += s.cells[i].n[slot].Load()
@@ -61,8 +64,8 @@ func (s *series) total(slot int) (n uint64) {
 	return n
 }
 
-// A family is the series of one kind. They are found by the pointers of the compiled policy, which mean the same for as long as
-// it is in force, without a lock; a policy that takes its place brings new pointers to the same series.
+// A family is the set of series of one kind. A series is found without a lock, by a pointer into
+// the compiled policy. If another policy replaces that one, its pointers lead to the same series.
 type family[P comparable] struct {
 	lanes int
 	found atomic.Pointer[map[P]*series]
@@ -76,17 +79,17 @@ func (f *family[P]) init(lanes int) {
 	f.found.Store(&map[P]*series{})
 }
 
-// find returns what p leads to; nil where nobody has said so yet.
+// find returns the series of p, or nil if p is not registered.
 func (f *family[P]) find(p P) *series { return (*f.found.Load())[p] }
 
-// know makes p lead to the series of n.
-func (f *family[P]) know(p P, n names) *series {
+// register maps p to the series of n and returns that series.
+func (f *family[P]) register(p P, n names) *series {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.series(n)
 	old := *f.found.Load()
-	if len(old) >= 2*len(f.all)+mostStale {
-		old = nil // pointers of policies that are long gone
+	if len(old) >= 2*len(f.all)+maxStale {
+		old = nil // most are pointers into former policies
 	}
 	found := make(map[P]*series, len(old)+1)
 	maps.Copy(found, old)
@@ -95,10 +98,10 @@ func (f *family[P]) know(p P, n names) *series {
 	return s
 }
 
-// mostStale is how many pointers of former policies may stay known, and so their policies in memory.
-const mostStale = 64
+// maxStale bounds the pointers into former policies, which keep those policies in memory.
+const maxStale = 64
 
-// series returns the series of n, a new one where there is none. f.mu is held.
+// series returns the series of n and creates it if it does not exist. The caller holds f.mu.
 func (f *family[P]) series(n names) *series {
 	s := f.all[n]
 	if s == nil {
@@ -108,7 +111,8 @@ func (f *family[P]) series(n names) *series {
 	return s
 }
 
-// sweep makes series of all that is in force, forgets those that have not been for longer than keep, and returns the others.
+// sweep creates the series of all names in force, deletes those that left the policies longer than
+// keep ago, and returns the others.
 func (f *family[P]) sweep(inForce map[names]bool, now time.Time, keep time.Duration) []*series {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +135,7 @@ func (f *family[P]) sweep(inForce map[names]bool, now time.Time, keep time.Durat
 		kept = append(kept, s)
 	}
 	if lost {
-		f.found.Store(&map[P]*series{}) // so that nobody counts in what was forgotten
+		f.found.Store(&map[P]*series{}) // so that deleted series are not found again
 	}
 	return kept
 }

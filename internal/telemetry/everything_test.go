@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
-// everything returns Metrics that tell every family, and a Decider that they are about.
+// everything returns Metrics that export every family, and the Decider that they observe.
 func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 	t.Helper()
 	d := newDecider(t, "10 per minute by ip", weir.Options{})
@@ -89,7 +89,7 @@ func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
 	}
 }
 
-// promtool runs Debian's, which judges as the Prometheus of the same version does.
+// promtool runs Debian's promtool, which checks as the Prometheus of the same version does.
 func promtool(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("promtool", args...)
@@ -99,7 +99,7 @@ func promtool(t *testing.T, stdin string, args ...string) {
 	}
 }
 
-// A Decider tells of shadows, candidates and exempt callers, each under a limiter of the policies.
+// A Decider reports shadows, candidates and exempt callers, each under a limiter of the policies.
 func TestADeciderTellsOfWhatItTriesOut(t *testing.T) {
 	m := telemetry.New(telemetry.Options{})
 	p := policy(t, "2 per minute by ip")
@@ -115,7 +115,8 @@ func TestADeciderTellsOfWhatItTriesOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Bind(telemetry.Sources{Policy: d.Policy, Candidate: func() (weir.Policy, bool) { return candidate, true }})
-	want(t, m, `weir_candidate_decisions_total{limiter="another",outcome="newly_admitted"}`, 0) // there before the first
+	// there before the first
+	want(t, m, `weir_candidate_decisions_total{limiter="another",outcome="newly_admitted"}`, 0)
 	h := limited(t, d, m)
 	for range 3 { // of httptest's client, 192.0.2.1
 		ask(h, "GET", "/tried/it")
@@ -134,5 +135,6 @@ func TestADeciderTellsOfWhatItTriesOut(t *testing.T) {
 	}
 	want(t, m, `weir_exempt_decisions_total{limiter="api",window="60s by ip"}`, 5)
 	want(t, m, `weir_decisions_total{limiter="api",outcome="refused",window="60s by ip"}`, 1)
-	want(t, m, `weir_near_limit_total{limiter="api",window="60s by ip"}`, 1) // the last of the two that were admitted
+	// the last of the two that were admitted
+	want(t, m, `weir_near_limit_total{limiter="api",window="60s by ip"}`, 1)
 }

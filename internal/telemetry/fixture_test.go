@@ -31,7 +31,7 @@ func newDecider(t testing.TB, window string, o weir.Options) *weir.Decider {
 	return newDeciderOf(t, policy(t, window), nil, o)
 }
 
-// newDeciderOf counts in s; nil is a memstore.
+// newDeciderOf returns a Decider of p that counts in s; nil means a new memstore.
 func newDeciderOf(t testing.TB, p weir.Policy, s weir.Store, o weir.Options) *weir.Decider {
 	t.Helper()
 	if s == nil {
@@ -54,7 +54,7 @@ func newStore(t testing.TB) *memstore.Store {
 	return s
 }
 
-// address is a caller that has nothing but one.
+// address is a caller that is known only by its address.
 type address string
 
 func (a address) AppendKey(dst []byte, source string) ([]byte, bool) {
@@ -87,8 +87,8 @@ func gather(t testing.TB, m *telemetry.Metrics) map[string]*dto.MetricFamily {
 	return all
 }
 
-// figure returns the value of one series, spelled as name{label="value",…} with the labels in order of their names; false where
-// there is none.
+// figure returns the value of one series, spelled as name{label="value",…} with the labels in order
+// of their names. It is false if there is no such series.
 func figure(t testing.TB, m *telemetry.Metrics, series string) (float64, bool) {
 	t.Helper()
 	name, _, _ := strings.Cut(series, "{")
@@ -120,7 +120,7 @@ func spelled(name string, m *dto.Metric) string {
 	return name + "{" + strings.Join(labels, ",") + "}"
 }
 
-// want fails where a series has another value.
+// want fails the test if a series has another value.
 func want(t testing.TB, m *telemetry.Metrics, series string, value float64) {
 	t.Helper()
 	if got, ok := figure(t, m, series); !ok || got != value {
@@ -128,7 +128,7 @@ func want(t testing.TB, m *telemetry.Metrics, series string, value float64) {
 	}
 }
 
-// absent fails where there is such a series.
+// absent fails the test if the series exists.
 func absent(t testing.TB, m *telemetry.Metrics, series string) {
 	t.Helper()
 	if got, ok := figure(t, m, series); ok {
@@ -136,7 +136,7 @@ func absent(t testing.TB, m *telemetry.Metrics, series string) {
 	}
 }
 
-// A clock is set by hand.
+// A clock is set by the test.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time          { return c.now }

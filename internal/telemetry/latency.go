@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// latencyBounds are the upper bounds of the buckets: a decision in this process takes some hundred nanoseconds, one that asks
-// another machine up to its deadline.
+// latencyBounds are the upper bounds of the buckets. A decision in this process takes some hundred
+// nanoseconds; one that waits for a shared store takes up to the store deadline.
 var latencyBounds = [...]time.Duration{
 	100, 200, 500,
 	time.Microsecond, 2 * time.Microsecond, 5 * time.Microsecond,
@@ -20,14 +20,14 @@ var latencyBounds = [...]time.Duration{
 	time.Second,
 }
 
-// A latency is a histogram in lanes. (prometheus.Histogram adds to a sum that all cores share; here that alone would cost more
-// than all the rest.)
+// A latency is a histogram in lanes. (prometheus.Histogram adds to a sum that all cores share,
+// which would cost more than the rest of an observation.)
 type latency struct{ cells []latencyCell }
 
 type latencyCell struct {
 	buckets [len(latencyBounds) + 1]atomic.Uint64
 	sum     atomic.Int64 // nanoseconds
-	_       [64]byte     // up to the end of a pair of cache lines: 256 bytes
+	_       [64]byte     // pads to pairs of cache lines: 256 bytes
 }
 
 func (h *latency) init(lanes int) { h.cells = make([]latencyCell, lanes) }
@@ -42,7 +42,7 @@ func (h *latency) observe(lane int, took time.Duration) {
 	c.sum.Add(int64(took))
 }
 
-// metric returns the histogram as it stands.
+// metric returns the current histogram.
 func (h *latency) metric(desc *prometheus.Desc) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(latencyBounds))
 	var count uint64

@@ -16,10 +16,10 @@ type connectionMetrics struct {
 func newConnectionMetrics() connectionMetrics {
 	return connectionMetrics{
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_connections_open", Help: "Connections that are open, idle ones and websockets included.",
+			Name: "weir_connections_open", Help: "Open connections, including idle ones and websockets.",
 		}, []string{"listener"}),
 		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_connections_accepted_total", Help: "Connections that were accepted.",
+			Name: "weir_connections_accepted_total", Help: "Accepted connections.",
 		}, []string{"listener"}),
 	}
 }
@@ -28,7 +28,8 @@ func (c *connectionMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{c.open, c.accepted}
 }
 
-// Listener counts the connections of l under a name, which is one of a few: "edge", "admin".
+// Listener wraps l to count its connections under a name from a fixed set, such as "edge" or
+// "admin".
 func (m *Metrics) Listener(name string, l net.Listener) net.Listener {
 	return &listener{l, m.connections.open.WithLabelValues(name), m.connections.accepted.WithLabelValues(name)}
 }
@@ -49,7 +50,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, open: l.open}, nil
 }
 
-// A conn is counted until it is first closed.
+// A conn counts as open until its first Close.
 type conn struct {
 	net.Conn
 	open prometheus.Gauge
@@ -61,7 +62,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending half, where there are halves.
+// CloseWrite closes the sending half. If the connection has none, the error is
+// errors.ErrUnsupported.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

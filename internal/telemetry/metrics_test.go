@@ -21,7 +21,7 @@ import (
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
-// limited answers every request that d admits, and tells m.
+// limited returns a handler that answers every request that d admits, and reports to m.
 func limited(t *testing.T, d *weir.Decider, m *telemetry.Metrics) http.Handler {
 	t.Helper()
 	who, err := identity.New(identity.Options{})
@@ -53,7 +53,8 @@ func TestDecisionsAreCountedUnderTheWindowThatBound(t *testing.T) {
 	m := telemetry.New(telemetry.Options{})
 	m.Bind(telemetry.Sources{Policy: d.Policy})
 	const window = `limiter="api",outcome="%s",window="60s by ip"`
-	want(t, m, "weir_decisions_total{"+fmt.Sprintf(window, "refused")+"}", 0) // there before the first
+	// there before the first
+	want(t, m, "weir_decisions_total{"+fmt.Sprintf(window, "refused")+"}", 0)
 	h := limited(t, d, m)
 	for range 13 {
 		ask(h, "GET", "/api/x")
@@ -62,7 +63,8 @@ func TestDecisionsAreCountedUnderTheWindowThatBound(t *testing.T) {
 	want(t, m, "weir_decisions_total{"+fmt.Sprintf(window, "admitted")+"}", 10)
 	want(t, m, "weir_decisions_total{"+fmt.Sprintf(window, "refused")+"}", 3)
 	want(t, m, `weir_decisions_total{limiter="",outcome="unlimited",window=""}`, 1)
-	want(t, m, `weir_near_limit_total{limiter="api",window="60s by ip"}`, 2) // with 1 and 0 of 10 left: 2 is a fifth
+	// with 1 and 0 of 10 left: 2 is a fifth
+	want(t, m, `weir_near_limit_total{limiter="api",window="60s by ip"}`, 2)
 	want(t, m, "weir_decision_duration_seconds", 13)
 	absent(t, m, `weir_decisions_total{limiter="api",outcome="unlimited",window="60s by ip"}`)
 }
@@ -267,7 +269,7 @@ func TestConnectionsAreCountedUntilTheyAreFirstClosed(t *testing.T) {
 	want(t, m, `weir_connections_accepted_total{listener="edge"}`, 1)
 }
 
-// No label has a value that a caller chose: they come from the policy, or from sets that are written down here.
+// No label value is chosen by a caller: each is from the policy or from the sets listed here.
 func TestNoLabelHasAValueThatACallerChose(t *testing.T) {
 	m, d := everything(t)
 	h := limited(t, d, m)

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the table of metrics in docs/oper
 
 const observability = "../../examples/observability/"
 
-// rules is what the tests read of a file of rules.
+// rules holds the part of a rules file that the tests use.
 type rules struct {
 	Groups []struct {
 		Rules []struct{ Alert, Expr string }
@@ -48,7 +48,7 @@ func readRules(t *testing.T) rules {
 	return r
 }
 
-// A panel is what the tests read of one of Grafana's.
+// A panel holds the part of a Grafana panel that the tests use.
 type panel struct {
 	Title, Type string
 	Targets     []struct{ Expr, LegendFormat string }
@@ -94,7 +94,7 @@ func TestEveryAlertHasACase(t *testing.T) {
 	}
 }
 
-// What the dashboard asks for is what promtool, and so Prometheus, can read.
+// Every query of the dashboard is valid for promtool, and so for Prometheus.
 func TestTheDashboardAsksInPromQL(t *testing.T) {
 	type rule struct{ Record, Expr string }
 	var all []rule
@@ -137,10 +137,10 @@ var (
 	legendLabels = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?([a-z_]+)\s*\}\}`)
 )
 
-// ofTarget are the labels that Prometheus adds.
+// ofTarget are the labels that Prometheus adds to every target.
 var ofTarget = []string{"instance", "job"}
 
-// checkQuery finds names, labels and values of labels in a query that no scrape has.
+// checkQuery reports the names, labels and label values in a query that no scrape has.
 func checkQuery(t *testing.T, where, expr string, real map[string]*dto.MetricFamily) {
 	t.Helper()
 	labels := slices.Clone(ofTarget)
@@ -214,7 +214,7 @@ func TestRulesAndPanelsAskForWhatThereIs(t *testing.T) {
 	}
 }
 
-// unasked are for those who look closer.
+// unasked lists the metrics that no alert and no panel queries.
 var unasked = []string{"weir_build_info", "weir_store_outages_total", "weir_store_outage_seconds_total", "weir_store_local_decisions_total",
 	"weir_policy_last_reload_timestamp_seconds", "weir_candidate_loaded_timestamp_seconds", "weir_candidate_last_reload_timestamp_seconds"}
 
@@ -230,7 +230,7 @@ func TestTheTableOfMetricsIsThatOfTheRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := "| metric | kind | labels | tells |\n|---|---|---|---|\n"
+	table := "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), "weir_") {
 			continue

@@ -11,26 +11,26 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 )
 
-// The slots of a series of decisions are the outcomes, and after them:
+// A series of decisions has one slot for each outcome, followed by these slots.
 const (
 	slotNear   = int(httplimit.Unavailable) + 1 + iota // admitted, with little left
-	slotExempt                                         // of a caller that is never refused
+	slotExempt                                         // from an exempt caller
 )
 
-// The slots of the other families, and how they are told.
+// The slots of the other families, as label values.
 var (
 	fallbackHow      = [...]string{"counted_locally", "allowed_uncounted", "store_unavailable"}
 	shadowOutcome    = [...]string{"would_admit", "would_refuse", "skipped"}
 	candidateOutcome = [...]string{"same", "newly_refused", "newly_admitted"}
 )
 
-// Observe counts one decision: what httplimit.Options.Observe is to call. It takes some 40 ns, allocates nothing where it has seen
-// the window before, and keeps nothing of what it is given but pointers into the policy.
+// Observe counts one decision: it is for httplimit.Options.Observe. It takes about 40 ns and does
+// not allocate if it has seen the window before. It retains only pointers into the policy.
 func (m *Metrics) Observe(o httplimit.Observation) {
-	lane := m.lanes.take()
+	lane := m.lanes.get()
 	s := m.decisions.find(o.Window)
 	if s == nil {
-		s = m.decisions.know(o.Window, windowNames(o.Limiter, o.Window))
+		s = m.decisions.register(o.Window, windowNames(o.Limiter, o.Window))
 	}
 	counts := &s.cells[lane.i].n
 	if int(o.Outcome) < slotNear {
@@ -50,7 +50,7 @@ func (m *Metrics) Observe(o httplimit.Observation) {
 			counts[slotExempt].Add(1)
 		}
 	}
-	m.lanes.give(lane)
+	m.lanes.put(lane)
 }
 
 func (m *Metrics) fallback(lane int, l *weir.Limiter, outcome weir.Outcome) {
@@ -59,7 +59,7 @@ func (m *Metrics) fallback(lane int, l *weir.Limiter, outcome weir.Outcome) {
 	}
 }
 
-// Shadow counts what a limiter in Shadow mode would have said: what weir.Options.OnShadow is to call.
+// Shadow counts what a limiter in Shadow mode would have decided: it is for weir.Options.OnShadow.
 func (m *Metrics) Shadow(s weir.Shadowed) {
 	i := 0
 	switch {
@@ -68,13 +68,14 @@ func (m *Metrics) Shadow(s weir.Shadowed) {
 	case s.Decision != nil && !s.Decision.Allowed:
 		i = 1
 	}
-	lane := m.lanes.take()
+	lane := m.lanes.get()
 	limiterSeries(&m.shadows, s.Limiter).cells[lane.i].n[i].Add(1)
-	m.lanes.give(lane)
+	m.lanes.put(lane)
 }
 
-// Candidate counts how the candidate policy differs from the one in force, under the limiter in force, or the candidate's where
-// only that covers the request: what weir.Options.OnCandidate is to call.
+// Candidate counts how the candidate policy differs from the one in force: it is for
+// weir.Options.OnCandidate. It counts under the limiter in force, or under the candidate's limiter
+// if only that one covers the request.
 func (m *Metrics) Candidate(c weir.Compared) {
 	i := 0
 	switch {
@@ -89,9 +90,9 @@ func (m *Metrics) Candidate(c weir.Compared) {
 			l = b[0].Limiter
 		}
 	}
-	lane := m.lanes.take()
+	lane := m.lanes.get()
 	limiterSeries(&m.candidates, l).cells[lane.i].n[i].Add(1)
-	m.lanes.give(lane)
+	m.lanes.put(lane)
 }
 
 func limiterSeries(f *family[*weir.Limiter], l *weir.Limiter) *series {
@@ -99,13 +100,13 @@ func limiterSeries(f *family[*weir.Limiter], l *weir.Limiter) *series {
 		return s
 	}
 	if l == nil {
-		return f.know(nil, names{})
+		return f.register(nil, names{})
 	}
-	return f.know(l, names{limiter: l.Name})
+	return f.register(l, names{limiter: l.Name})
 }
 
-// windowNames returns the labels of a window, nil where there is none: its length and key, without the limit, so that a limit that
-// changes goes on in the same series.
+// windowNames returns the labels of a window, or empty labels if w is nil. They contain the length
+// and the key but not the limit, so that the series continues if the limit changes.
 func windowNames(limiter string, w *weir.Window) names {
 	if w == nil {
 		return names{}
@@ -113,54 +114,54 @@ func windowNames(limiter string, w *weir.Window) names {
 	return names{limiter, fmt.Sprintf("%ds by %s", w.Per/time.Second, w.Key)}
 }
 
-// The families that are counted here.
+// The families that Metrics count themselves.
 var (
 	descDecisions = prometheus.NewDesc("weir_decisions_total",
-		"Requests by what became of them, under the window that bound; what no limiter covers has neither limiter nor window.", []string{"limiter", "window", "outcome"}, nil)
+		"Requests by outcome, under the binding window. Requests that no limiter covers have an empty limiter and window.", []string{"limiter", "window", "outcome"}, nil)
 	descNear = prometheus.NewDesc("weir_near_limit_total",
-		"Requests that were admitted with less than a fifth of the limit left to their caller.", []string{"limiter", "window"}, nil)
+		"Requests that were admitted and left their caller less than a fifth of the limit.", []string{"limiter", "window"}, nil)
 	descExempt = prometheus.NewDesc("weir_exempt_decisions_total",
-		"Requests of callers that the limiter never refuses.", []string{"limiter", "window"}, nil)
+		"Requests from callers that are exempt from the limiter.", []string{"limiter", "window"}, nil)
 	descFallbacks = prometheus.NewDesc("weir_fallback_decisions_total",
-		"Requests that were decided without the store, by what the limiter's on_store_failure made of them.", []string{"limiter", "how"}, nil)
+		"Requests that were decided without the store, by the limiter's on_store_failure.", []string{"limiter", "how"}, nil)
 	descShadows = prometheus.NewDesc("weir_shadow_decisions_total",
-		"What limiters in shadow mode would have said; skipped: not asked, because too many of their takes waited for the store.", []string{"limiter", "outcome"}, nil)
+		"What limiters in shadow mode would have decided; skipped: not evaluated, because too many of their takes were waiting for the store.", []string{"limiter", "outcome"}, nil)
 	descCandidates = prometheus.NewDesc("weir_candidate_decisions_total",
 		"How the candidate policy differs from the one in force, under the limiter in force.", []string{"limiter", "outcome"}, nil)
 	descLatency = prometheus.NewDesc("weir_decision_duration_seconds",
-		"From the arrival of a request at its limiter to the decision, the store's answer included.", nil, nil)
+		"Time from the arrival of a request at its limiter to the decision, including the store's answer.", nil, nil)
 )
 
-// counted collects them.
-type counted struct{ *Metrics }
+// A countedCollector collects them.
+type countedCollector struct{ *Metrics }
 
-func (m counted) Describe(to chan<- *prometheus.Desc) {
+func (m countedCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{descDecisions, descNear, descExempt, descFallbacks, descShadows, descCandidates, descLatency} {
 		to <- d
 	}
 }
 
-func (m counted) Collect(to chan<- prometheus.Metric) {
-	tell := func(d *prometheus.Desc, n uint64, labels ...string) {
+func (m countedCollector) Collect(to chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
 	keep := m.keep
 	if m.sources.Load().Policy == nil {
-		keep = math.MaxInt64 // nobody knows what is in force
+		keep = math.MaxInt64 // the policy in force is unknown, so no series expires
 	}
 	now, windows, enforced := m.now(), map[names]bool{{}: true}, map[names]bool{}
 	shadows, compared := map[names]bool{}, map[names]bool{}
 	m.inForce(windows, enforced, shadows, compared)
 	for _, s := range m.decisions.sweep(windows, now, keep) {
 		if s.names == (names{}) {
-			tell(descDecisions, s.total(int(httplimit.Unlimited)), "", "", httplimit.Unlimited.String())
+			counter(descDecisions, s.total(int(httplimit.Unlimited)), "", "", httplimit.Unlimited.String())
 			continue
 		}
 		for o := httplimit.Admitted; o <= httplimit.Unavailable; o++ {
-			tell(descDecisions, s.total(int(o)), s.limiter, s.window, o.String())
+			counter(descDecisions, s.total(int(o)), s.limiter, s.window, o.String())
 		}
-		tell(descNear, s.total(slotNear), s.limiter, s.window)
-		tell(descExempt, s.total(slotExempt), s.limiter, s.window)
+		counter(descNear, s.total(slotNear), s.limiter, s.window)
+		counter(descExempt, s.total(slotExempt), s.limiter, s.window)
 	}
 	for _, of := range [...]struct {
 		family  *family[*weir.Limiter]
@@ -174,28 +175,28 @@ func (m counted) Collect(to chan<- prometheus.Metric) {
 	} {
 		for _, s := range of.family.sweep(of.inForce, now, keep) {
 			for i, name := range of.slots {
-				tell(of.desc, s.total(i), s.limiter, name)
+				counter(of.desc, s.total(i), s.limiter, name)
 			}
 		}
 	}
 	to <- m.latency.metric(descLatency)
 }
 
-// inForce fills in the names of everything that the policies have: a series that is there before it has counted anything makes the
-// first refusal an increase.
+// inForce adds the names of everything in the policies. A series has to exist before it counts
+// anything, so that the first refusal is an increase.
 func (m *Metrics) inForce(windows, enforced, shadows, compared map[names]bool) {
-	ask := m.sources.Load()
-	if ask.Policy == nil {
+	from := m.sources.Load()
+	if from.Policy == nil {
 		return
 	}
 	var candidate *weir.Policy
-	if ask.Candidate != nil {
-		if p, ok := ask.Candidate(); ok {
+	if from.Candidate != nil {
+		if p, ok := from.Candidate(); ok {
 			candidate = &p
 			compared[names{}] = true
 		}
 	}
-	policy := ask.Policy()
+	policy := from.Policy()
 	for i := range policy.Limiters {
 		l := &policy.Limiters[i]
 		if l.Mode == weir.Shadow {

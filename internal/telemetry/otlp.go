@@ -14,17 +14,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A collector takes spans by OTLP over HTTP. (The library's own client of that protocol, otlptracehttp, links gRPC in, for the types
-// of one message: 69 packages, 7.5 MB. The message has one field, the same as TracesData has, and so the same bytes.)
+// A collector posts spans by OTLP over HTTP. (The library's own client, otlptracehttp, links in
+// gRPC for the types of one message: 69 packages, 7.5 MB. The message has the same single field as
+// TracesData, so it has the same bytes.)
 type collector struct {
 	url     string
 	header  http.Header
-	trouble func(error) // is told of every try that was in vain
+	trouble func(error) // called after each failed attempt that is retried
 	client  http.Client
 }
 
 func newCollector(to *url.URL, header http.Header, trouble func(error)) *collector {
-	transport := &http.Transport{MaxIdleConns: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: exportTimeout} // no proxy from the environment
+	// no proxy from the environment
+	transport := &http.Transport{MaxIdleConns: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: exportTimeout}
 	return &collector{url: to.String(), header: header, trouble: trouble, client: http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -40,10 +42,10 @@ func (c *collector) Stop(context.Context) error {
 	return nil
 }
 
-// firstPause is before a second try, and doubled before each one after.
+// firstPause is the pause before the first retry. It doubles before each further one.
 const firstPause = time.Second
 
-// UploadTraces posts one batch, again where the collector says that it may take it later, until ctx ends.
+// UploadTraces posts one batch. If the error is temporary, it retries until ctx ends.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
@@ -59,13 +61,14 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return err // what it said says more than that there was no more time
+			return err // more specific than the context's error
 		case <-timer.C:
 		}
 	}
 }
 
-// post sends a batch once. After an error it returns when to try again; less than zero is never.
+// post sends a batch once. With an error it returns the minimum pause before a retry; a negative
+// pause means that a retry is useless.
 func (c *collector) post(ctx context.Context, body []byte) (after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -80,14 +83,15 @@ func (c *collector) post(ctx context.Context, body []byte) (after time.Duration,
 		return 0, fmt.Errorf("post spans: %w", err)
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10)) // so that the connection is used again
+	// so that the connection can be reused
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		seconds, _ := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 16)
-		return time.Duration(seconds) * time.Second, fmt.Errorf("post spans: the collector answers %s", res.Status)
+		return time.Duration(seconds) * time.Second, fmt.Errorf("post spans: the collector answered %s", res.Status)
 	}
 	if res.StatusCode/100 != 2 {
-		return -1, fmt.Errorf("post spans: the collector answers %s", res.Status)
+		return -1, fmt.Errorf("post spans: the collector answered %s", res.Status)
 	}
 	return 0, nil
 }

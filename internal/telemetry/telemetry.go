@@ -1,16 +1,18 @@
-// Package telemetry tells operators' tools what the edge does: metrics for Prometheus, traces for a collector of OpenTelemetry.
-// Neither ever names a caller, and the values of labels come from the policy, from the command line or from fixed sets: nothing that
-// a caller sends can make a series.
+// Package telemetry exports metrics for Prometheus and traces for an OpenTelemetry collector.
+// Neither contains anything that identifies a caller. Label values come from the policy, the
+// command line or fixed sets, so nothing that a caller sends can create a series.
 //
-//	telemetry.go  Metrics: what people call
-//	observe.go    a decision, a shadow, a comparison → counts
-//	count.go      counts that cores do not share, found by pointer
-//	latency.go    the histogram of decisions
-//	store.go      what a store that can fail does
-//	state.go      figures that are asked for when somebody scrapes
-//	upstream.go   likewise: of the backend's addresses, and of what is no request
-//	listener.go   connections
-//	trace.go      spans around the gateway      redact.go  what of them is told      otlp.go  to whom
+//	telemetry.go  Metrics: the API
+//	observe.go    counts decisions, shadow decisions and candidate comparisons
+//	count.go      counters split by core, found by pointer
+//	latency.go    the histogram of decision times
+//	store.go      takes and outages of a store that can fail
+//	state.go      figures that are read at each scrape
+//	upstream.go   likewise, for the upstream's addresses and malformed requests
+//	listener.go   counts connections
+//	trace.go      spans around the gateway
+//	redact.go     removes what must not be exported from spans
+//	otlp.go       posts spans to a collector
 package telemetry
 
 import (
@@ -28,38 +30,41 @@ import (
 
 // Options are the settings of Metrics; the zero value is useful.
 type Options struct {
-	// Build is what weir_build_info says.
+	// Build is the content of weir_build_info.
 	Build Build
 
-	// Keep is how long the series of a limiter or a window is told after the policy has lost it; 0 means 15 minutes.
+	// Keep is how long the series of a limiter or a window is exported after it leaves the policy.
+	// 0 means 15 minutes.
 	Keep time.Duration
 
-	// Now is the clock by which series are kept; nil means time.Now.
+	// Now is the clock for Keep; nil means time.Now.
 	Now func() time.Time
 }
 
-// A Build says which Weir this is.
+// A Build identifies a build of Weir.
 type Build struct{ Version, Revision, Go string }
 
-// Sources are asked at each scrape; what is nil is not told. They must not block for long, and may be asked by several
-// goroutines at a time.
+// Sources are functions that each scrape calls. The families of a nil function are left out. The
+// functions must not block for long, and must be safe for concurrent use.
 type Sources struct {
 	Policy    func() weir.Policy         // the policy in force
-	Candidate func() (weir.Policy, bool) // the candidate policy; false: there is none
-	Health    func() weir.Health         // the store's
-	Table     func() Table               // of the embedded store, or the one that counts while a shared one does not answer
-	Shared    func() Shared              // of a shared store
-	InFlight  func() int64               // requests under way
+	Candidate func() (weir.Policy, bool) // the candidate policy; false if there is none
+	Health    func() weir.Health         // the health of the store
+	// of the embedded store, or of the fallback store behind a shared one
+	Table    func() Table
+	Shared   func() Shared // of a shared store
+	InFlight func() int64  // requests under way
 
-	Malformed  func() map[int]int64 // what was no request, so far, by the status of the answer
-	Unanswered func() map[int]int64 // requests that the upstream did not answer, so far, likewise
-	Upstreams  func() []Upstream    // its addresses, each once
+	Malformed  func() map[int]int64 // total malformed requests, by the status of the answer
+	Unanswered func() map[int]int64 // total requests without an answer of the upstream, likewise
+	Upstreams  func() []Upstream    // the upstream's addresses, without duplicates
 
-	PolicyState    func() PolicyState         // where the policy in force comes from
-	CandidateState func() (PolicyState, bool) // likewise; false: there is none
+	PolicyState    func() PolicyState         // the origin of the policy in force
+	CandidateState func() (PolicyState, bool) // likewise; false if there is no candidate
 }
 
-// Metrics count what they are told, and tell it in a registry of their own. They are safe for concurrent use.
+// Metrics count events and export them from a registry of their own. They are safe for concurrent
+// use.
 type Metrics struct {
 	keep     time.Duration
 	now      func() time.Time
@@ -77,7 +82,7 @@ type Metrics struct {
 	connections connectionMetrics
 }
 
-// New returns Metrics that have counted nothing.
+// New returns Metrics whose counts are zero.
 func New(o Options) *Metrics {
 	m := &Metrics{
 		keep:        cmp.Or(o.Keep, 15*time.Minute),
@@ -103,23 +108,24 @@ func New(o Options) *Metrics {
 		ConstLabels: prometheus.Labels{"version": o.Build.Version, "revision": o.Build.Revision, "goversion": o.Build.Go},
 	})
 	build.Set(1)
-	m.registry.MustRegister(build, counted{m}, asked{m},
+	m.registry.MustRegister(build, countedCollector{m}, sourceCollector{m},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.store.all()...)
 	m.registry.MustRegister(m.connections.all()...)
 	return m
 }
 
-// Bind says whom to ask at each scrape from now on.
+// Bind sets the functions that scrapes call from now on.
 func (m *Metrics) Bind(s Sources) { m.sources.Store(&s) }
 
-// Gatherer gathers every family, for whoever wants them without HTTP.
+// Gatherer returns the registry, for use without HTTP.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Handler answers a scrape. It is for operators only: whoever serves it asks who they are.
+// Handler returns the handler of scrapes. It is for operators only and does not authenticate them:
+// the caller has to.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 }
 
-// mostScrapes bounds the scrapes at a time; more are answered 503.
-const mostScrapes = 4
+// maxScrapes is the maximum number of concurrent scrapes; more are answered 503.
+const maxScrapes = 4

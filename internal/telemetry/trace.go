@@ -26,26 +26,29 @@ type TraceOptions struct {
 	// Endpoint is where spans are posted as OTLP: an http or https URL, path included, such as
 	// http://127.0.0.1:4318/v1/traces.
 	Endpoint *url.URL
-	// Header is sent with them, such as a collector's API key; it is never logged.
+	// Header is sent with each post, for example for a collector's API key. It is never logged.
 	Header http.Header
 
-	// Ratio is the part of the traces that begin here which is recorded, from 0 to 1. Those that a caller has begun are recorded
-	// where the caller records them.
+	// Ratio is the share of the traces that begin here which is recorded, from 0 to 1. A trace
+	// that a trusted caller began is recorded if that caller records it.
 	Ratio float64
 
-	// Trusts says whose traceparent is taken up; of others' requests a new trace begins, linked to theirs. Nil trusts
-	// nobody: who may have each of its requests recorded makes them cost several times as much.
+	// Trusts reports whether a request's traceparent is continued. For other requests, a new trace
+	// begins that links to theirs. Nil trusts no caller: a caller that can have every request
+	// recorded makes its requests cost several times as much.
 	Trusts func(*http.Request) bool
 
-	// Service and Version are who the spans are of.
+	// Service and Version identify the source of the spans.
 	Service, Version string
 
-	// Log hears, once, that the collector cannot be reached, and that it can again; nil means slog.Default().
+	// Log gets one line when exports to the collector begin to fail, and one when they succeed
+	// again. Nil means slog.Default().
 	Log *slog.Logger
 }
 
-// A Tracer records spans of requests and of what an upstream makes of them, and posts them to a collector. Requests never wait for
-// that: what does not fit into a bounded queue is dropped. It is safe for concurrent use.
+// A Tracer records spans of requests and of their upstream requests, and posts them to a collector.
+// Requests never wait for that: if the bounded queue is full, spans are dropped. A Tracer is safe
+// for concurrent use.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	exporter *reporter
@@ -54,12 +57,13 @@ type Tracer struct {
 }
 
 const (
-	mostQueued    = 4096             // spans that wait for the collector
-	exportTimeout = 10 * time.Second // for a batch, second tries included
-	mostAttribute = 1024             // bytes of an attribute; a path can be 64 KiB
+	maxQueued     = 4096             // spans that wait for the collector
+	exportTimeout = 10 * time.Second // for a batch, including retries
+	maxAttribute  = 1024             // bytes in an attribute; a path can be 64 KiB
 )
 
-// NewTracer returns a Tracer and starts its goroutine, which ends with Close. Whether the collector can be reached is not asked.
+// NewTracer returns a Tracer and starts its goroutine, which ends with Close. It does not check
+// whether the collector is reachable.
 func NewTracer(o TraceOptions) (*Tracer, error) {
 	if o.Endpoint == nil || o.Endpoint.Scheme != "http" && o.Endpoint.Scheme != "https" || o.Endpoint.Host == "" {
 		return nil, fmt.Errorf("new tracer: endpoint %v: an http or https URL is allowed, such as http://127.0.0.1:4318/v1/traces", o.Endpoint)
@@ -74,10 +78,10 @@ func NewTracer(o TraceOptions) (*Tracer, error) {
 	exporter.next = otlptrace.NewUnstarted(newCollector(o.Endpoint, o.Header, exporter.trouble))
 	exporter.ended, exporter.end = context.WithCancel(context.Background())
 	limits := sdk.NewSpanLimits()
-	limits.AttributeValueLengthLimit = mostAttribute
+	limits.AttributeValueLengthLimit = maxAttribute
 	t := &Tracer{exporter: exporter, trusts: o.Trusts}
 	t.provider = sdk.NewTracerProvider(
-		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(mostQueued), sdk.WithExportTimeout(exportTimeout)),
+		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(maxQueued), sdk.WithExportTimeout(exportTimeout)),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Ratio))),
 		sdk.WithRawSpanLimits(limits),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))),
@@ -90,7 +94,8 @@ func NewTracer(o TraceOptions) (*Tracer, error) {
 	return t, nil
 }
 
-// Wrap puts a span around each request but those of health checks: what gateway.Options.Wrap is to be.
+// Wrap returns a handler that records a span for each request, except for health checks. It is for
+// gateway.Options.Wrap.
 func (t *Tracer) Wrap(next http.Handler) http.Handler {
 	options := append(t.options[:len(t.options):len(t.options)],
 		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/healthz" && r.URL.Path != "/readyz" }),
@@ -99,13 +104,13 @@ func (t *Tracer) Wrap(next http.Handler) http.Handler {
 	return otelhttp.NewHandler(next, "request", options...)
 }
 
-// WrapTransport puts a span around what an upstream is asked, and has it carry traceparent: what gateway.Options.WrapTransport is
-// to be.
+// WrapTransport returns a transport that records a span for each upstream request and adds
+// traceparent to it. It is for gateway.Options.WrapTransport.
 func (t *Tracer) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	return otelhttp.NewTransport(next, t.options...)
 }
 
-// Observe notes in a request's span what was decided: what httplimit.Options.Observe is to call.
+// Observe adds the decision to the request's span: it is for httplimit.Options.Observe.
 func (t *Tracer) Observe(o httplimit.Observation) {
 	if o.Context == nil {
 		return
@@ -119,12 +124,12 @@ func (t *Tracer) Observe(o httplimit.Observation) {
 		attribute.String("weir.outcome", o.Outcome.String()))
 }
 
-// Close posts what is left, within ctx, and ends the Tracer; spans after it are dropped.
+// Close posts the remaining spans until ctx ends, and stops the Tracer. Later spans are dropped.
 func (t *Tracer) Close(ctx context.Context) error {
 	err := t.provider.Shutdown(ctx)
 	t.exporter.stop()
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("close the tracer: %w", err)
 	}
-	return nil // what a collector does not take in time is lost, and the log says so
+	return nil // spans that the collector did not accept in time are lost, which is logged
 }

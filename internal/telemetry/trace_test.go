@@ -25,7 +25,7 @@ import (
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
-// A collector keeps what is posted to it.
+// A collector records what is posted to it.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -82,7 +82,7 @@ func attributes(s *tracepb.Span) string {
 	return b.String()
 }
 
-// A traced gateway stands between a client and an upstream, before a limiter of 3 a minute.
+// A traced gateway is a gateway with a limit of 3 per minute, between a client and an upstream.
 type traced struct {
 	url    string
 	tracer *telemetry.Tracer
@@ -144,7 +144,7 @@ func newTraced(t *testing.T, upstream http.Handler, to string, change func(*tele
 	return e
 }
 
-// flush ends the tracer, and so has everything posted.
+// flush closes the tracer, which posts everything.
 func (e *traced) flush(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -276,7 +276,7 @@ func TestACollectorThatCannotBeReachedCostsRequestsNothingAndIsLoggedOnce(t *tes
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %v to end", took)
 	}
-	if strings.Count(e.log.String(), "\n") != 1 || !strings.Contains(e.log.String(), "the traces' collector does not take spans") {
+	if strings.Count(e.log.String(), "\n") != 1 || !strings.Contains(e.log.String(), "the trace collector does not accept spans") {
 		t.Errorf("the log says\n%s", e.log)
 	}
 }
