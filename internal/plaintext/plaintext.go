@@ -1,4 +1,4 @@
-// Package plaintext makes text that strangers wrote fit for a terminal.
+// Package plaintext makes untrusted text safe to print on a terminal.
 package plaintext
 
 import (
@@ -8,12 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns what a file's name, a log or a server says: on one line, at most so many bytes and an ellipsis, and with all that
-// could move the cursor, change colours or reverse the direction of writing spelled out.
-func Line(s string, most int) string {
+// Line returns s, such as a file's name or a line of a log, as printable text on one line. If s is
+// longer than maxBytes bytes, it is cut there at a character and ends in an ellipsis. Line escapes
+// characters that are not printable, which could move the cursor, change colours or reverse the
+// direction of writing, and bytes that are not UTF-8.
+func Line(s string, maxBytes int) string {
 	var b strings.Builder
 	for i, r := range s {
-		if b.Len() >= most {
+		if b.Len() >= maxBytes {
 			b.WriteString("…")
 			break
 		}
