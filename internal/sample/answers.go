@@ -7,19 +7,20 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-const mostSources = 3
+const maxSources = 3
 
-// answerTo answers what a visitor said from the documents of the session's workspace: it quotes the passage that fits
-// best, and names up to three documents, the quoted one first. Where nothing fits it says so, in the visitor's language.
-// Where the search fails so does the request: neither message nor answer is stored, and the caller is told.
+// answerTo answers a visitor's message from the documents of the workspace. It quotes the passage
+// that fits best and names up to three documents, the quoted one first. If nothing fits, it answers
+// that in the visitor's language. If the search fails, the request fails, and neither message nor
+// answer is stored.
 func (b *Backend) answerTo(r *request, said sqlite.Message) (sqlite.Message, error) {
 	reply := sqlite.Message{ID: newID("msg"), Author: sqlite.Assistant, Created: said.Created}
-	found, err := b.db.Search(r.Context(), r.session.Workspace, said.Text, mostSources)
+	found, err := b.db.Search(r.Context(), r.session.Workspace, said.Text, maxSources)
 	if err != nil {
 		return reply, fmt.Errorf("search the documents: %w", err)
 	}
 	if len(found.Documents) == 0 {
-		language := b.speaks.Language(r.Header.Values("Accept-Language"))
+		language := b.speaker.Language(r.Header.Values("Accept-Language"))
 		r.w.Header().Set("Content-Language", language)
 		r.w.Header().Add("Vary", "Accept-Language")
 		reply.Text = nothingFits[language]
@@ -29,21 +30,21 @@ func (b *Backend) answerTo(r *request, said sqlite.Message) (sqlite.Message, err
 		reply.Sources = append(reply.Sources, sqlite.Source{Title: d.Title, URL: d.URL})
 	}
 	best := found.Documents[0]
-	reply.Text = quote(passage(best.Text, found.Worth), best.Title)
+	reply.Text = quote(passage(best.Text, found.Weights), best.Title)
 	return reply, nil
 }
 
-// quote is a passage and where it is from, in no language at all. The title is in a paragraph of its own, so that text
-// which runs the other way, or leaves an embedding open, ends with the line: isolates would be as good only around text
-// that closes its own.
+// quote returns a passage and its source without words of any language. The title is a paragraph of
+// its own, so that right-to-left text or an unclosed embedding in the passage ends with its line.
+// Unicode isolates would protect only from text that closes its own embeddings.
 func quote(passage, title string) string {
-	if passage == "" { // a page without a text
+	if passage == "" { // the page has no text
 		return title
 	}
 	return "“" + passage + "”\n— " + strings.TrimSpace(title)
 }
 
-// nothingFits is what is said where no document does, in the languages of the 429 (D20).
+// nothingFits is the answer if no document fits, in the languages of the 429.
 var nothingFits = map[string]string{
 	"en": "I found nothing about that in our pages.",
 	"de": "Dazu habe ich auf unseren Seiten nichts gefunden.",

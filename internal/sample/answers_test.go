@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A doc is a document for a test: what it says matters, and its URL is made from its id.
+// A doc is a document of a test. Its URL is made from its id.
 type doc struct{ id, title, text string }
 
 func (k *bench) put(docs ...doc) {
@@ -34,7 +34,7 @@ func (k *bench) ask(question string, fields ...string) answer {
 	return k.send("POST /api/v1/widget/messages", k.session, string(body), fields...).want(201)
 }
 
-// wantSource checks which document the answer quotes; empty: that nothing fits.
+// wantSource checks which document the answer quotes. An empty id means that nothing fits.
 func (a answer) wantSource(id string) answer {
 	a.Helper()
 	sources := a.at("reply.sources").([]any)
@@ -51,7 +51,8 @@ func (a answer) wantSource(id string) answer {
 	return a
 }
 
-// shops are a small shop's pages in nine languages, with what visitors ask. Nobody told the backend which language is which.
+// shops are the pages of a small shop in nine languages, with questions of visitors. The backend
+// does not know the languages.
 var shops = map[string]struct {
 	docs []doc
 	ask  map[string]string // each question and the document that answers it; empty: none does
@@ -206,7 +207,7 @@ var shops = map[string]struct {
 	},
 }
 
-// A question finds the page that answers it, and one that no page answers is told so, in whichever language.
+// A question finds the page that answers it. If no page does, the answer says so, in any language.
 func TestQuestionsFindTheirPageAndOthersFindNone(t *testing.T) {
 	for language, shop := range shops {
 		t.Run(language, func(t *testing.T) {
@@ -235,7 +236,7 @@ func TestAnAnswerQuotesItsFirstSource(t *testing.T) {
 	k.ask("zirconium").wantSource("empty").says("reply.text", "Zirconium rings")
 }
 
-// What was synced or deleted holds for the next question.
+// Syncs and deletions take effect for the next question.
 func TestASyncChangesTheVeryNextAnswer(t *testing.T) {
 	k := setUp(t)
 	k.ask("zirconium").wantSource("")
@@ -273,7 +274,7 @@ func TestWhereNothingFitsItIsSaidInTheVisitorsLanguage(t *testing.T) {
 	}
 }
 
-// What a visitor writes is text, whatever it means to FTS5 or SQL.
+// A message is plain text, even if it has the syntax of FTS5 or SQL.
 func TestNothingThatAVisitorWritesIsSyntax(t *testing.T) {
 	k := setUp(t)
 	k.put(doc{"a", "Rings", "Zirconium rings by the sea."}, doc{"b", "Other", "Something else."})
@@ -304,15 +305,16 @@ func TestALongMessageIsAnsweredToo(t *testing.T) {
 	k := setUp(t)
 	k.put(shops["English"].docs...)
 	long := ""
-	for i := 0; len(long) < mostText-100; i++ {
+	for i := 0; len(long) < maxText-100; i++ {
 		long += fmt.Sprintf("wort%dx ", i)
 	}
 	k.ask(long + "bicycle delivery").wantSource("")
-	k.ask("My bicycle frame broke, is there a warranty on the frame? " + long[:mostText-200]).wantSource("warranty")
+	k.ask("My bicycle frame broke, is there a warranty on the frame? " + long[:maxText-200]).wantSource("warranty")
 	k.ask("My bicycle frame broke, is there a warranty on the frame? " + strings.Repeat("I have been a happy customer. ", 200)).wantSource("warranty")
 }
 
-// The message is not stored where it cannot be answered, and the visitor is told: it can be sent again.
+// If a message cannot be answered it is not stored, and the visitor gets an error and can send it
+// again.
 func TestAFailingSearchStoresNothingAndSaysSo(t *testing.T) {
 	k := setUp(t)
 	k.put(doc{"a", "Rings", "Zirconium rings."})

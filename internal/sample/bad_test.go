@@ -10,7 +10,8 @@ import (
 
 // bodies are the endpoints that read JSON, each with a body that it accepts.
 func (k *bench) bodies() map[string]string {
-	conversation := k.send("POST /api/v1/widget/conversations", k.session, "").text("id") // to be closed; the first stays open
+	// to be closed; the first stays open
+	conversation := k.send("POST /api/v1/widget/conversations", k.session, "").text("id")
 	answer := k.send("POST /api/v1/widget/messages", k.session, `{"text":"hello"}`).text("reply.id")
 	return map[string]string{
 		"POST /api/v1/widget/messages/" + answer + "/feedback":         `{"helpful":true}`,
@@ -29,7 +30,7 @@ func (k *bench) bodies() map[string]string {
 	}
 }
 
-// credential is the one that an endpoint needs.
+// credential returns the credential that an endpoint requires.
 func (k *bench) credential(target string) string {
 	switch {
 	case strings.Contains(target, "/v1/wp/"):
@@ -50,7 +51,7 @@ func (k *bench) census() (n [8]int) {
 	return n
 }
 
-// Every endpoint that reads a body refuses every kind of bad body, says why, and stores nothing.
+// Every endpoint that reads a body refuses every kind of bad body with a reason and stores nothing.
 func TestABadBodyIsRefusedEverywhereAndNothingIsStored(t *testing.T) {
 	k := setUp(t)
 	for target, good := range k.bodies() {
@@ -99,7 +100,8 @@ func TestABadBodyIsRefusedEverywhereAndNothingIsStored(t *testing.T) {
 			if after := k.census(); after != before {
 				t.Errorf("rows of %v went from %v to %v", tables, before, after)
 			}
-			if a := k.send(target, k.credential(target), good); a.status > 204 && a.status != 404 { // a coupon unknown so far
+			// a coupon unknown so far
+			if a := k.send(target, k.credential(target), good); a.status > 204 && a.status != 404 {
 				t.Errorf("the good body is answered %d %s", a.status, a.body)
 			}
 		})

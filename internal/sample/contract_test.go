@@ -5,13 +5,15 @@ import (
 	"testing"
 )
 
-// D15: whoever knows a token's public id, but not its secret, spends nothing of its owner's 60 a minute.
+// A client that knows the public id of a token but not its secret spends nothing of the owner's 60
+// a minute (D15).
 func TestAWrongSecretSpendsNothingOfItsOwners(t *testing.T) {
 	k := setUp(t)
 	send := k.behind([3]string{"wp-plugin", "/v1/wp/*", "3 per minute by token or ip"})
 	remaining := func(a answer, want string) {
 		t.Helper()
-		if got := strings.Join(a.header["X-RateLimit-Remaining"], "|"); got != want { // spelled as on the wire
+		// spelled as on the wire
+		if got := strings.Join(a.header["X-RateLimit-Remaining"], "|"); got != want {
 			t.Errorf("%d: %s remaining, want %s", a.status, got, want)
 		}
 	}
@@ -22,6 +24,7 @@ func TestAWrongSecretSpendsNothingOfItsOwners(t *testing.T) {
 	for _, forged := range []string{"Bearer wpt_" + id + "_" + secret, "Bearer wpt_" + id, k.token[:len(k.token)-8] + "aaaaaaaa"} {
 		send("GET /v1/wp/status", forged, "").wantError(401, "unauthenticated")
 	}
-	send("GET /v1/wp/status", "Bearer wpt_"+id+"_x", "").wantError(429, "rate_limited") // the guesser's own address is spent
+	// the guesser's own address is spent
+	send("GET /v1/wp/status", "Bearer wpt_"+id+"_x", "").wantError(429, "rate_limited")
 	remaining(send("GET /v1/wp/status", k.token, "").want(200), "1")
 }

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	usualPage = 50
-	mostPage  = 100
-	mostID    = 64 // bytes of an id that this backend made
+	defaultPage = 50
+	maxPage     = 100
+	maxID       = 64 // max bytes of an id, which this backend generates
 )
 
-// A conversation is how answers show one.
+// A conversation is the JSON of a conversation.
 type conversation struct {
 	ID       string  `json:"id"`
 	Status   string  `json:"status"` // open or closed
@@ -23,21 +23,21 @@ type conversation struct {
 }
 
 func showConversation(c sqlite.Conversation) conversation {
-	shown := conversation{ID: c.ID, Status: "open", Messages: c.Messages, Created: stamp(c.Created)}
+	shown := conversation{ID: c.ID, Status: "open", Messages: c.Messages, Created: formatTime(c.Created)}
 	if !c.Closed.IsZero() {
-		closed := stamp(c.Closed)
+		closed := formatTime(c.Closed)
 		shown.Status, shown.Closed = "closed", &closed
 	}
 	return shown
 }
 
-// A page is one of a list. Next is the cursor of the page after it, null on the last.
+// A page is one page of a list. Next is the cursor of the next page, and null on the last.
 type page[T any] struct {
 	Items []T     `json:"items"`
 	Next  *string `json:"next"`
 }
 
-// showPage shows rows; id tells the cursor.
+// showPage returns rows as a page. id returns the cursor of a row.
 func showPage[R, T any](rows []R, more bool, show func(R) T, id func(R) string) page[T] {
 	p := page[T]{Items: make([]T, 0, len(rows))}
 	for _, row := range rows {
@@ -50,9 +50,9 @@ func showPage[R, T any](rows []R, more bool, show func(R) T, id func(R) string) 
 	return p
 }
 
-// startConversation answers POST /api/v1/widget/conversations.
+// startConversation handles POST /api/v1/widget/conversations.
 func (b *Backend) startConversation(r *request) error {
-	if err := r.nothing(); err != nil {
+	if err := r.noBody(); err != nil {
 		return err
 	}
 	c := sqlite.Conversation{ID: newID("cnv"), Created: r.now}
@@ -62,8 +62,8 @@ func (b *Backend) startConversation(r *request) error {
 	return r.answer(http.StatusCreated, showConversation(c))
 }
 
-// nothing accepts no body, or an empty object.
-func (r *request) nothing() error {
+// noBody accepts an empty body or an empty object, and refuses any other.
+func (r *request) noBody() error {
 	f, err := r.optionalForm()
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (r *request) nothing() error {
 	return check(f)
 }
 
-// listConversations answers GET /api/v1/widget/conversations: the session's, oldest first.
+// listConversations handles GET /api/v1/widget/conversations: those of the session, oldest first.
 func (b *Backend) listConversations(r *request) error {
-	limit, err := r.limit(usualPage, mostPage)
+	limit, err := r.limit(defaultPage, maxPage)
 	if err != nil {
 		return err
 	}
@@ -88,10 +88,10 @@ func (b *Backend) listConversations(r *request) error {
 	return r.answer(http.StatusOK, showPage(rows, more, showConversation, func(c sqlite.Conversation) string { return c.ID }))
 }
 
-// readConversation answers GET /api/v1/widget/conversations/{id}: the conversation and a page of its messages, oldest
-// first.
+// readConversation handles GET /api/v1/widget/conversations/{id}: the conversation and a page of
+// its messages, oldest first.
 func (b *Backend) readConversation(r *request) error {
-	limit, err := r.limit(usualPage, mostPage)
+	limit, err := r.limit(defaultPage, maxPage)
 	if err != nil {
 		return err
 	}
@@ -109,9 +109,9 @@ func (b *Backend) readConversation(r *request) error {
 	}{showConversation(c), showPage(rows, more, showMessage, func(m sqlite.Message) string { return m.ID })})
 }
 
-// closeConversation answers POST /api/v1/widget/conversations/{id}/close, as often as it is sent.
+// closeConversation handles POST /api/v1/widget/conversations/{id}/close, which can be repeated.
 func (b *Backend) closeConversation(r *request) error {
-	if err := r.nothing(); err != nil {
+	if err := r.noBody(); err != nil {
 		return err
 	}
 	id := r.parameters[0]

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	mostCode  = 64
-	mostMoney = 1_000_000_000_000 // minor units
-	mostUses  = 1_000_000_000
+	maxCode  = 64
+	maxMoney = 1_000_000_000_000 // minor units
+	maxUses  = 1_000_000_000
 )
 
 var (
@@ -22,7 +22,7 @@ var (
 	currency   = regexp.MustCompile(`^[A-Z]{3}$`)
 )
 
-// A coupon is how the workspace is shown one: a percentage or an amount, and what it asks for.
+// A coupon is the JSON of a coupon on the bulk-sync surface.
 type coupon struct {
 	Code     string `json:"code"`
 	Percent  int64  `json:"percent,omitempty"`
@@ -38,17 +38,18 @@ type coupon struct {
 
 func showCoupon(c sqlite.Coupon) coupon {
 	shown := coupon{Code: c.Code, Percent: c.Percent, Amount: c.Amount, Currency: c.Currency,
-		Minimum: c.Minimum, MaxUses: c.MaxUses, Uses: c.Uses, Updated: stamp(c.Updated)}
+		Minimum: c.Minimum, MaxUses: c.MaxUses, Uses: c.Uses, Updated: formatTime(c.Updated)}
 	if !c.Starts.IsZero() {
-		shown.Starts = stamp(c.Starts)
+		shown.Starts = formatTime(c.Starts)
 	}
 	if !c.Ends.IsZero() {
-		shown.Ends = stamp(c.Ends)
+		shown.Ends = formatTime(c.Ends)
 	}
 	return shown
 }
 
-// putCoupons answers PUT /v1/wp/coupons. A coupon that has ended is stored like any other: a sync says what there is.
+// putCoupons handles PUT /v1/wp/coupons. It also stores coupons that have ended, because a sync
+// describes what exists.
 func (b *Backend) putCoupons(r *request) error {
 	items, err := bulk(r, readCoupon)
 	if err != nil {
@@ -70,11 +71,11 @@ func readCoupon(f *form) (c sqlite.Coupon, id string) {
 	}
 	var percent, amount bool
 	c.Percent, percent = f.integer("percent", 1, 100)
-	c.Amount, amount = f.integer("amount", 1, mostMoney)
-	c.Minimum, _ = f.integer("minimum", 1, mostMoney)
-	c.MaxUses, _ = f.integer("max_uses", 1, mostUses)
+	c.Amount, amount = f.integer("amount", 1, maxMoney)
+	c.Minimum, _ = f.integer("minimum", 1, maxMoney)
+	c.MaxUses, _ = f.integer("max_uses", 1, maxUses)
 	if len(f.problems) > 0 {
-		return c, c.Code // what follows compares fields that are right by themselves
+		return c, c.Code // the checks below compare valid fields
 	}
 	if percent == amount {
 		f.problem("want one of the fields \"percent\" and \"amount\"")
@@ -83,15 +84,16 @@ func readCoupon(f *form) (c sqlite.Coupon, id string) {
 		f.problem("field \"currency\" goes with \"amount\" or \"minimum\", a percentage has none")
 	}
 	if !c.Starts.IsZero() && !c.Ends.IsZero() && !c.Ends.After(c.Starts) {
-		f.problem("field \"ends_at\" is %s, \"starts_at\" is %s: it must end after it starts", stamp(c.Ends), stamp(c.Starts))
+		f.problem("field \"ends_at\" is %s, \"starts_at\" is %s: it must end after it starts", formatTime(c.Ends), formatTime(c.Starts))
 	}
 	return c, c.Code
 }
 
-// codeOf reads the field code. People type it as they like, so its case does not matter.
+// codeOf reads the field code, whose case does not matter.
 func codeOf(f *form) string {
-	code := f.line("code", 1, mostCode)
-	if code != "" && !couponCode.MatchString(code) { // as it was typed: the upper case of "ſ" and "ı" is an ASCII letter
+	code := f.line("code", 1, maxCode)
+	// ToUpper comes after this check, because it makes ASCII letters of "ſ" and "ı".
+	if code != "" && !couponCode.MatchString(code) {
 		f.problem("field \"code\" is %s: want letters from A to Z, digits, dashes and underscores, a letter or digit first", show(code))
 	}
 	return strings.ToUpper(code)
@@ -106,9 +108,9 @@ func currencyOf(f *form) string {
 	return code
 }
 
-// listCoupons answers GET /v1/wp/coupons, in the order of the codes.
+// listCoupons handles GET /v1/wp/coupons, in the order of the codes.
 func (b *Backend) listCoupons(r *request) error {
-	limit, err := r.limit(usualRows, mostItems)
+	limit, err := r.limit(defaultRows, maxItems)
 	if err != nil {
 		return err
 	}
@@ -119,15 +121,16 @@ func (b *Backend) listCoupons(r *request) error {
 	return r.answer(http.StatusOK, showPage(rows, more, showCoupon, func(c sqlite.Coupon) string { return c.Code }))
 }
 
-// A purchase is what a visitor wants a coupon for.
+// A purchase is what a visitor applies a coupon to.
 type purchase struct {
 	total    int64  // minor units
-	priced   bool   // a total was given
-	currency string // empty: not given
+	priced   bool   // whether a total was given
+	currency string // empty if not given
 }
 
-// applyCoupon answers POST /api/v1/widget/coupon/apply: what the code takes off, and off the total where one is given. A
-// session uses a coupon once, however often it applies it: a reload of the page eats no second use.
+// applyCoupon handles POST /api/v1/widget/coupon/apply. It answers the discount of the code, and
+// its amount if a total is given. A session uses a coupon once, however often it applies it, so a
+// reload of the page costs no second use.
 func (b *Backend) applyCoupon(r *request) error {
 	f, err := r.form()
 	if err != nil {
@@ -135,11 +138,11 @@ func (b *Backend) applyCoupon(r *request) error {
 	}
 	code := codeOf(f)
 	p := purchase{currency: currencyOf(f)}
-	p.total, p.priced = f.integer("total", 0, mostMoney)
+	p.total, p.priced = f.integer("total", 0, maxMoney)
 	if err := check(f); err != nil {
 		return err
 	}
-	c, err := b.db.UseCoupon(r.Context(), r.session, code, r.now, func(c sqlite.Coupon) error { return objection(c, p, r.now) })
+	c, err := b.db.UseCoupon(r.Context(), r.session, code, r.now, func(c sqlite.Coupon) error { return checkPurchase(c, p, r.now) })
 	switch {
 	case errors.Is(err, sqlite.ErrNotFound):
 		return refuse(http.StatusNotFound, "unknown coupon %s", show(code))
@@ -154,7 +157,7 @@ func (b *Backend) applyCoupon(r *request) error {
 		Amount   int64  `json:"amount,omitempty"`
 		Currency string `json:"currency,omitempty"`
 		Total    *int64 `json:"total,omitempty"`    // before
-		Discount *int64 `json:"discount,omitempty"` // off the total, never more than it
+		Discount *int64 `json:"discount,omitempty"` // at most the total
 	}{Code: c.Code, Percent: c.Percent, Amount: c.Amount, Currency: c.Currency}
 	if p.priced {
 		discount := discount(c, p.total)
@@ -163,34 +166,36 @@ func (b *Backend) applyCoupon(r *request) error {
 	return r.answer(http.StatusOK, answer)
 }
 
-// objection is what speaks against c for a purchase at now; nil: nothing, so long as it is not used up. It tells the
-// visitor how to meet the coupon's rules, and nothing of others who used it.
-func objection(c sqlite.Coupon, p purchase, now time.Time) error {
+// checkPurchase refuses a purchase at now that does not meet the coupon's rules, apart from its max
+// uses. The message tells the visitor how to meet them, and nothing about others who used the
+// coupon.
+func checkPurchase(c sqlite.Coupon, p purchase, now time.Time) error {
 	switch {
 	case now.Before(c.Starts):
-		return refuse(http.StatusUnprocessableEntity, "coupon %s is not valid yet: it is from %s on", show(c.Code), stamp(c.Starts))
+		return refuse(http.StatusUnprocessableEntity, "coupon %s is not valid yet: it is from %s on", show(c.Code), formatTime(c.Starts))
 	case !c.Ends.IsZero() && !now.Before(c.Ends):
-		return refuse(http.StatusGone, "coupon %s has ended: it was valid until %s", show(c.Code), stamp(c.Ends))
+		return refuse(http.StatusGone, "coupon %s has ended: it was valid until %s", show(c.Code), formatTime(c.Ends))
 	case c.Currency != "" && p.currency != "" && c.Currency != p.currency:
 		return refuse(http.StatusUnprocessableEntity, "coupon %s is in %s, the total in %s", show(c.Code), c.Currency, p.currency)
 	case c.Minimum > 0 && !p.priced:
-		return refuse(http.StatusUnprocessableEntity, "coupon %s is for a total of %s or more: send the field \"total\"", show(c.Code), money(c.Minimum, c.Currency))
+		return refuse(http.StatusUnprocessableEntity, "coupon %s is for a total of %s or more: send the field \"total\"", show(c.Code), formatAmount(c.Minimum, c.Currency))
 	case p.total < c.Minimum:
-		return refuse(http.StatusUnprocessableEntity, "coupon %s is for a total of %s or more, this one is %d", show(c.Code), money(c.Minimum, c.Currency), p.total)
+		return refuse(http.StatusUnprocessableEntity, "coupon %s is for a total of %s or more, this one is %d", show(c.Code), formatAmount(c.Minimum, c.Currency), p.total)
 	}
 	return nil
 }
 
-// money tells an amount: how many decimals a currency has is not ours to know.
-func money(minor int64, currency string) string {
+// formatAmount formats an amount. It does not convert minor units, because the number of decimals
+// depends on the currency.
+func formatAmount(minor int64, currency string) string {
 	if currency == "" {
 		return fmt.Sprintf("%d minor units", minor)
 	}
 	return fmt.Sprintf("%d minor units of %s", minor, currency)
 }
 
-// discount is what c takes off total, in minor units. Fractions stay with the seller. The product of the largest total
-// and 100 is far from the end of an int64.
+// discount returns what c takes off total, in minor units, rounded down. The product of the max
+// total and 100 fits an int64.
 func discount(c sqlite.Coupon, total int64) int64 {
 	if c.Percent > 0 {
 		return total * c.Percent / 100

@@ -19,7 +19,8 @@ func (k *bench) coupon(fields string) answer {
 	return k.sync("PUT coupons", `{"items":[{"code":"X",`+strings.TrimPrefix(fields, ",")+`}]}`)
 }
 
-// Times with different offsets are one instant, and a coupon is valid from its first millisecond to before its last.
+// Times with different offsets are one instant, and a coupon is valid from its first millisecond to
+// before its last.
 func TestACouponIsValidFromItsStartToBeforeItsEnd(t *testing.T) {
 	k := setUp(t) // at 2026-03-01T12:00:00Z
 	k.coupon(`"starts_at":"2026-03-01T14:00:00.5+01:00","ends_at":"2026-03-01T09:00:01.0009-05:00"`).want(200)
@@ -48,7 +49,7 @@ func TestACouponIsValidFromItsStartToBeforeItsEnd(t *testing.T) {
 	}
 }
 
-// One rule after the other, and the first that is broken is what the answer names.
+// The rules are checked in order, and the answer names the first one that is broken.
 func TestACouponsRulesAreHeldInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		coupon, purchase string
@@ -88,7 +89,7 @@ func TestACouponsRulesAreHeldInOrder(t *testing.T) {
 	}
 }
 
-// In integers, rounded down, and never more than there is to take it off.
+// Discounts are integers, rounded down, and never exceed the total.
 func TestADiscountIsExact(t *testing.T) {
 	k := setUp(t)
 	for _, c := range []struct {
@@ -135,7 +136,8 @@ func TestABadCouponIsNamedByItsIndex(t *testing.T) {
 		{`"ends_at":1772366400`, `"ends_at" is a number`},
 		{`"ends_at":"\ud800"`, `"ends_at" is`},
 		{`"starts_at":"2026-03-01T12:00:00Z","ends_at":"2026-03-01T13:00:00+01:00"`, "must end after it starts"},
-		{`"starts_at":"2026-03-01T12:00:00.0001Z","ends_at":"2026-03-01T12:00:00.0009Z"`, "must end after it starts"}, // one millisecond
+		// one millisecond
+		{`"starts_at":"2026-03-01T12:00:00.0001Z","ends_at":"2026-03-01T12:00:00.0009Z"`, "must end after it starts"},
 		{`"minimum":0`, `"minimum" is "0": want a whole number from 1 to 1000000000000`},
 		{`"minimum":1000000000001`, `"minimum" is "1000000000001"`},
 		{`"minimum":5.5`, `"minimum" is "5.5"`},
@@ -176,10 +178,12 @@ func TestASyncThatSaysTheSameChangesNothing(t *testing.T) {
 	} {
 		k.coupon(other).want(200).says("updated", 1.0)
 	}
-	k.sync("GET coupons", "").says("items.0.uses", 1.0).says("items.0.starts_at", nil).says("items.0.minimum", nil) // a sync says all there is
+	// a sync says all there is
+	k.sync("GET coupons", "").says("items.0.uses", 1.0).says("items.0.starts_at", nil).says("items.0.minimum", nil)
 }
 
-// A session uses a coupon once; a refusal uses nothing; what was used stays used, whatever the workspace says later.
+// A session uses a coupon once, and a refusal uses none. Uses are kept, whatever the workspace
+// syncs later.
 func TestASessionUsesACouponOnce(t *testing.T) {
 	k := setUp(t)
 	uses := func(want float64) {
@@ -206,7 +210,7 @@ func TestASessionUsesACouponOnce(t *testing.T) {
 	uses(2)
 	told := apply(third).wantError(410, "gone", `coupon "X" is used up`)
 	if strings.Contains(string(told.body), "2") {
-		t.Errorf("the answer tells a visitor how many used it: %s", told.body)
+		t.Errorf("the answer shows a visitor how many used it: %s", told.body)
 	}
 	apply(k.session).want(200) // it holds a use
 	uses(2)
@@ -222,7 +226,8 @@ func TestASessionUsesACouponOnce(t *testing.T) {
 	apply(second).wantError(410, "gone", "has ended") // a use that is held helps no longer
 }
 
-// Two servers on one data directory, and more visitors than uses: not one too many, not one too few.
+// With two servers on one data directory and more visitors than uses, exactly all uses are given
+// out.
 func TestACouponIsUsedExactlyAsOftenAsItMay(t *testing.T) {
 	const visitors, most = 40, 13
 	k := setUpWith(t, Options{BusyTimeout: time.Minute})
@@ -239,7 +244,8 @@ func TestACouponIsUsedExactlyAsOftenAsItMay(t *testing.T) {
 		r.Header.Set("Authorization", session)
 		return k.do(r).status
 	}
-	first, again := make([]int, visitors), make([]int, visitors) // each visitor asks both servers at once
+	// each visitor asks both servers at once
+	first, again := make([]int, visitors), make([]int, visitors)
 	var group sync.WaitGroup
 	for i, session := range sessions {
 		group.Go(func() { first[i] = apply(k, session) })
@@ -249,12 +255,12 @@ func TestACouponIsUsedExactlyAsOftenAsItMay(t *testing.T) {
 	held := map[int]int{}
 	for i := range sessions {
 		if first[i] != again[i] {
-			t.Errorf("visitor %d is told %d by one server and %d by the other", i, first[i], again[i])
+			t.Errorf("visitor %d gets %d from one server and %d from the other", i, first[i], again[i])
 		}
 		held[first[i]]++
 	}
 	if held[200] != most || held[410] != visitors-most {
-		t.Errorf("the visitors were told %v, want %d times 200 and %d times 410", held, most, visitors-most)
+		t.Errorf("the visitors got %v, want %d times 200 and %d times 410", held, most, visitors-most)
 	}
 	k.sync("GET coupons", "").says("items.0.uses", float64(most))
 	if n := k.rows("redemptions"); n != most {

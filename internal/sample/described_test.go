@@ -25,8 +25,8 @@ var described = sync.OnceValues(func() (*openapitest.Document, error) { return o
 // rateHeaders are what the middleware adds; a backend that stands alone has none to add.
 var rateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
-// exchange lets a handler answer r, holds what it answers to the document, and returns it. Where nothing limits requests, the
-// headers that say so need not be there.
+// exchange lets a handler answer r, holds what it answers to the document, and returns it. Where
+// nothing limits requests, the headers that say so need not be there.
 func (k *bench) exchange(h http.Handler, r *http.Request, unsaid ...string) answer {
 	sent := &recording{ReadCloser: r.Body}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -63,7 +63,8 @@ func (r *recording) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What is described is what is there: every route and page, its query parameters and how large its body may be.
+// What is described is what is there: every route and page, its query parameters and how large its
+// body may be.
 func TestEveryRouteIsDescribedAndNothingElse(t *testing.T) {
 	d, err := described()
 	if err != nil {
@@ -75,7 +76,8 @@ func TestEveryRouteIsDescribedAndNothingElse(t *testing.T) {
 		for method, operation := range item.Operations() {
 			operations[method+" "+path] = operation
 			for _, p := range append(slices.Clone(item.Parameters), operation.Parameters...) {
-				if p.Value.In == openapi3.ParameterInQuery && p.Value.Name != "agent_id" { // which may stand everywhere
+				// which may stand everywhere
+				if p.Value.In == openapi3.ParameterInQuery && p.Value.Name != "agent_id" {
 					queries[method+" "+path] = append(queries[method+" "+path], p.Value.Name)
 				}
 			}
@@ -128,7 +130,8 @@ func checkSecurity(t *testing.T, r *route, o *openapi3.Operation) {
 	}
 }
 
-// Each operation names the limiter that the contract's policy counts it by, with its windows, and the 429 of its surface.
+// Each operation names the limiter that the contract's policy counts it by, with its windows, and
+// the 429 of its surface.
 func TestEveryOperationIsDescribedWithItsLimiter(t *testing.T) {
 	d, err := described()
 	if err != nil {

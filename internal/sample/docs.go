@@ -22,7 +22,8 @@ var description []byte
 //go:embed docs/docs.html
 var docsSource string
 
-// docsPage makes /docs of the description: HTML with every endpoint, what it takes, what it answers, and how often.
+// docsPage renders the description as HTML: every endpoint with its fields, its answers and its
+// limits.
 func docsPage() ([]byte, error) {
 	var root any
 	if err := yaml.UnmarshalWithOptions(description, &root, yaml.UseOrderedMap()); err != nil {
@@ -39,7 +40,7 @@ func docsPage() ([]byte, error) {
 	return page.Bytes(), nil
 }
 
-// docs is what the page shows.
+// docs is the data of the page's template.
 type docs struct {
 	Title, Summary     string
 	Intro, Limits, Not template.HTML
@@ -48,7 +49,7 @@ type docs struct {
 	Errors             []docsResponse
 }
 
-// docsLimiter is a row of the table of limits. It gathers the operations that share a budget.
+// docsLimiter is a row of the table of limits: a limiter and the operations that share its budget.
 type docsLimiter struct {
 	Name       string
 	Windows    []string
@@ -64,7 +65,7 @@ type docsGroup struct {
 type docsOperation struct {
 	ID, Method, Path, Summary string
 	About                     template.HTML
-	Credential                string // none where anybody may ask
+	Credential                string // empty if the operation requires no credential
 	Limiter                   string
 	Windows                   []string
 	Parameters                []docsField
@@ -127,7 +128,7 @@ func newDocs(root node) *docs {
 	return d
 }
 
-// count notes the operation under its limiter.
+// count adds the operation to its limiter.
 func (d *docs) count(o *docsOperation) {
 	if o.Limiter == "" {
 		return
@@ -187,14 +188,14 @@ func newOperation(path, method string, item, n node) *docsOperation {
 	return o
 }
 
-// statusOf tells which status a shared response goes with, from its error code.
+// statusOf returns the status of a shared response, by its error code.
 func statusOf(code string) string {
 	for status, c := range codes {
 		if c == code {
 			return strconv.Itoa(status)
 		}
 	}
-	return "429" // which this backend leaves to the limiter
+	return "429" // which only the limiter answers
 }
 
 func newResponse(status, id string, n node) docsResponse {
@@ -216,7 +217,7 @@ func newResponse(status, id string, n node) docsResponse {
 	return r
 }
 
-// size tells a number of bytes as people say it.
+// size formats a number of bytes for people.
 func size(bytes int) string {
 	if bytes >= 1<<20 {
 		return fmt.Sprintf("%d MiB", bytes>>20)
@@ -224,7 +225,7 @@ func size(bytes int) string {
 	return fmt.Sprintf("%d KiB", bytes>>10)
 }
 
-// curl is a command line that sends the operation's example.
+// curl returns a command line that sends the operation's example.
 func curl(o *docsOperation, parameters []node, body node) string {
 	path, query := o.Path, []string{}
 	var headers []string
@@ -254,7 +255,7 @@ func curl(o *docsOperation, parameters []node, body node) string {
 	return strings.Join(append([]string{command + "'http://localhost:8080" + path + "'"}, headers...), " \\\n  ")
 }
 
-// json writes the value as JSON in the order of the document, on lines of their own where there is an indent.
+// json writes the value as JSON in the order of the document, indented if indent is set.
 func (n node) json(indent string) string {
 	var b bytes.Buffer
 	n.write(&b)

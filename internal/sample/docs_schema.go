@@ -9,20 +9,20 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// A node is a place in the description. References are followed on the way to it.
+// A node is a node of the description. Its methods follow references.
 type node struct {
 	value any
 	root  any
 	named string // the name of the component that a reference led to
 }
 
-// A nodeField is a named child, in the order of the document.
+// A nodeField is a named child of a node, in the order of the document.
 type nodeField struct {
 	name string
 	node node
 }
 
-// at goes down by names; what is not there is missing.
+// at returns the descendant at a path of names, or a missing node.
 func (n node) at(path ...string) node {
 	for _, name := range path {
 		n = n.child(name)
@@ -40,7 +40,7 @@ func (n node) child(name string) node {
 	return node{root: n.root}
 }
 
-// follow is the place itself, or what it refers to.
+// follow returns the node, or the node that it refers to.
 func (n node) follow(value any) node {
 	object, _ := value.(yaml.MapSlice)
 	if len(object) != 1 || object[0].Key != "$ref" {
@@ -54,7 +54,7 @@ func (n node) follow(value any) node {
 
 func (n node) missing() bool { return n.value == nil }
 
-// text is a scalar as text, empty where it is missing.
+// text returns a scalar as text, or "" if it is missing.
 func (n node) text() string {
 	if n.value == nil {
 		return ""
@@ -80,7 +80,8 @@ func (n node) fields() []nodeField {
 	return all
 }
 
-// docsField is a row of a table: a parameter, or a field of a body under its path, like items[].id.
+// docsField is a row of a table: a parameter, or a field of a body with its path, such as
+// items[].id.
 type docsField struct {
 	Name, Where, Type string
 	Required          bool
@@ -88,7 +89,8 @@ type docsField struct {
 	About             template.HTML
 }
 
-// fieldsOf lists the fields of an object and of what it holds, depth first. A list of lists has no name to go by.
+// fieldsOf lists the fields of an object and of the objects in it, depth first. It skips a list of
+// lists, which has no name.
 func fieldsOf(prefix string, schema node) []docsField {
 	var all []docsField
 	required := []string{}
@@ -107,12 +109,12 @@ func fieldsOf(prefix string, schema node) []docsField {
 		all = append(all, fieldsOf(f.Name+suffix, inner)...)
 	}
 	for _, part := range schema.at("allOf").list() {
-		all = fieldsOf(prefix, part) // which says everything but the value of the code
+		all = fieldsOf(prefix, part) // everything except the value of the code
 	}
 	return all
 }
 
-// describe tells the type and what a value is held to.
+// describe describes the type and the constraints of a value.
 func (f *docsField) describe(schema node) {
 	f.Type = typeOf(schema)
 	for _, part := range schema.at("anyOf").list() {
@@ -141,7 +143,7 @@ func typeOf(schema node) string {
 	return name
 }
 
-// limitsOf tells every keyword that holds a value to something.
+// limitsOf describes every keyword that constrains a value.
 func limitsOf(schema node) []string {
 	var all []string
 	say := func(format, keyword string) {
@@ -169,8 +171,9 @@ func limitsOf(schema node) []string {
 	say("at most %s characters", "maxLength")
 	say("at least %s", "minItems")
 	say("at most %s", "maxItems")
-	pattern, isSaid := schema.at("pattern").text(), !schema.at("format").missing()
-	if pattern != "" && !isSaid && !strings.Contains(pattern, `{Cc}`) { // which is said in words
+	pattern, described := schema.at("pattern").text(), !schema.at("format").missing()
+	// The description has formats and patterns of control characters in words.
+	if pattern != "" && !described && !strings.Contains(pattern, `{Cc}`) {
 		all = append(all, "pattern "+pattern)
 	}
 	return all

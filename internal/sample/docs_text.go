@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// prose turns the description's text into HTML: paragraphs, lists of lines that begin with a dash, `code`, *stress* and
-// **strong**. That is all of Markdown that the description uses.
+// prose converts the description's text to HTML: paragraphs, lists of lines that begin with a dash,
+// `code`, *emphasis* and **strong**. The description uses no more of Markdown.
 func prose(text string) template.HTML {
 	var b strings.Builder
 	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
@@ -39,7 +39,7 @@ func line(text string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// marked puts what stands between two marks into an element.
+// marked wraps the text between two marks in an element.
 func marked(text, mark, element string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(text, mark) {

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	mostDocumentID   = 200
-	mostDocumentText = 256 << 10
-	mostPageText     = 4 << 20 // bytes of text after which a page ends early
+	maxDocumentID   = 200
+	maxDocumentText = 256 << 10
+	maxPageText     = 4 << 20 // bytes of text after which a page ends early
 )
 
-// A document is how answers show one.
+// A document is the JSON of a document.
 type document struct {
 	ID      string `json:"id"`
 	Title   string `json:"title"`
@@ -26,20 +26,21 @@ type document struct {
 }
 
 func showDocument(d sqlite.Document) document {
-	return document{d.ID, d.Title, d.URL, d.Text, stamp(d.Updated)}
+	return document{d.ID, d.Title, d.URL, d.Text, formatTime(d.Updated)}
 }
 
-// putDocuments answers PUT /v1/wp/documents.
+// putDocuments handles PUT /v1/wp/documents.
 func (b *Backend) putDocuments(r *request) error {
 	items, err := bulk(r, func(f *form) (sqlite.Document, string) {
 		d := sqlite.Document{
-			ID:    f.line("id", 1, mostDocumentID),
+			ID:    f.line("id", 1, maxDocumentID),
 			Title: f.line("title", 1, 500),
 			URL:   f.line("url", 1, 2048),
-			Text:  f.text("text", 0, mostDocumentText), // a page may have none
+			Text:  f.text("text", 0, maxDocumentText), // a page may have no text
 		}
 		if d.URL != "" && !linkable(d.URL) {
-			f.problem("field \"url\" is %s: want an absolute http or https URL", show(d.URL)) // visitors will follow it
+			// Visitors see it as a link.
+			f.problem("field \"url\" is %s: want an absolute http or https URL", show(d.URL))
 		}
 		return d, d.ID
 	})
@@ -53,7 +54,8 @@ func (b *Backend) putDocuments(r *request) error {
 	return r.synced(done)
 }
 
-// linkable says whether a visitor can follow an address, and sees the one that it leads to.
+// linkable reports whether an address is a URL that a visitor can follow and that shows where it
+// leads.
 func linkable(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
@@ -65,23 +67,23 @@ func linkable(address string) bool {
 	return !strings.ContainsFunc(address, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 }
 
-// listDocuments answers GET /v1/wp/documents, in the order of the ids.
+// listDocuments handles GET /v1/wp/documents, in the order of the ids.
 func (b *Backend) listDocuments(r *request) error {
-	limit, err := r.limit(usualRows, mostItems)
+	limit, err := r.limit(defaultRows, maxItems)
 	if err != nil {
 		return err
 	}
-	rows, more, err := b.db.Documents(r.Context(), r.token.Workspace, r.query.Get("after"), limit, mostPageText)
+	rows, more, err := b.db.Documents(r.Context(), r.token.Workspace, r.query.Get("after"), limit, maxPageText)
 	if err != nil {
 		return err
 	}
 	return r.answer(http.StatusOK, showPage(rows, more, showDocument, func(d sqlite.Document) string { return d.ID }))
 }
 
-// deleteDocuments answers DELETE /v1/wp/documents. A document that is not there is as good as deleted.
+// deleteDocuments handles DELETE /v1/wp/documents. It ignores documents that do not exist.
 func (b *Backend) deleteDocuments(r *request) error {
 	ids, err := bulk(r, func(f *form) (string, string) {
-		id := f.line("id", 1, mostDocumentID)
+		id := f.line("id", 1, maxDocumentID)
 		return id, id
 	})
 	if err != nil {
@@ -94,7 +96,7 @@ func (b *Backend) deleteDocuments(r *request) error {
 	return r.answer(http.StatusOK, map[string]int{"deleted": deleted})
 }
 
-// status answers GET /v1/wp/status: whose token this is, and what has been synced.
+// status handles GET /v1/wp/status: the token's workspace and the number of synced rows.
 func (b *Backend) status(r *request) error {
 	counts, err := b.db.Counts(r.Context(), r.token.Workspace)
 	if err != nil {
@@ -106,5 +108,5 @@ func (b *Backend) status(r *request) error {
 		Documents int64  `json:"documents"`
 		Coupons   int64  `json:"coupons"`
 		Time      string `json:"time"`
-	}{r.token.Workspace, r.token.ID, counts.Documents, counts.Coupons, stamp(r.now)})
+	}{r.token.Workspace, r.token.ID, counts.Documents, counts.Coupons, formatTime(r.now)})
 }

@@ -10,20 +10,21 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-const mostData = 4096 // bytes of an event's data, as compact JSON
+const maxEventData = 4096 // bytes of an event's data, as compact JSON
 
 var eventType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$`)
 
-// An event is how answers show one.
+// An event is the JSON of an event.
 type event struct {
-	ID      int64           `json:"id"`     // 1, 2, 3 … within the conversation
-	Source  string          `json:"source"` // visitor: reported through the API; server: everything else
+	ID int64 `json:"id"` // 1, 2, 3 … within the conversation
+	// Source is "visitor" if the event was reported through the API, otherwise "server".
+	Source  string          `json:"source"`
 	Type    string          `json:"type"`
 	Data    json.RawMessage `json:"data"`
 	Created string          `json:"created_at"`
 }
 
-// reportEvent answers POST /api/v1/widget/events.
+// reportEvent handles POST /api/v1/widget/events.
 func (b *Backend) reportEvent(r *request) error {
 	f, err := r.form()
 	if err != nil {
@@ -31,8 +32,8 @@ func (b *Backend) reportEvent(r *request) error {
 	}
 	e := sqlite.Event{Source: sqlite.FromVisitor, Created: r.now}
 	e.Type = f.line("type", 1, 64)
-	e.Data = f.object("data", mostData)
-	conversation := f.line("conversation_id", 0, mostID)
+	e.Data = f.object("data", maxEventData)
+	conversation := f.line("conversation_id", 0, maxID)
 	if e.Type != "" && !eventType.MatchString(e.Type) {
 		f.problem("field \"type\" is %s: want letters, digits, dots, colons, dashes and underscores, starting with a letter or digit", show(e.Type))
 	}
@@ -53,28 +54,28 @@ func (b *Backend) reportEvent(r *request) error {
 type eventPage struct {
 	Conversation string  `json:"conversation_id"`
 	Items        []event `json:"items"`
-	Next         int64   `json:"next"` // the after of the next request
-	More         bool    `json:"more"` // whether it will find something by now
+	Next         int64   `json:"next"` // the value of "after" for the next request
+	More         bool    `json:"more"` // whether there are events after Next
 }
 
-// A cursor is a place in a conversation's feed: after the event of that number. Without a conversation it is one of the
-// session's newest.
+// A cursor is a position in a conversation's feed: after the event with that number. An empty
+// conversation is the session's newest.
 type cursor struct {
 	conversation string
 	after        int64
 }
 
-// longestWait is how long an answer may be put off until there is an event.
-const longestWait = 25 * time.Second
+// maxWait is the max time for which an answer waits for an event.
+const maxWait = 25 * time.Second
 
-// readEvents answers GET /api/v1/widget/events: what the conversation's feed holds after an event, at once, as soon as
-// there is something, or as a stream that goes on.
+// readEvents handles GET /api/v1/widget/events: the events of a conversation after a cursor, at
+// once, as soon as there is one, or as a stream.
 func (b *Backend) readEvents(r *request) error {
 	r.w.Header().Add("Vary", "Accept")
 	if prefersStream(r.Header.Values("Accept")) {
 		return b.streamEvents(r)
 	}
-	limit, err := r.limit(mostPage, 500)
+	limit, err := r.limit(maxPage, 500)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (b *Backend) readEvents(r *request) error {
 		return err
 	}
 	if len(page.Items) == 0 && wait > 0 && r.Method != http.MethodHead {
-		from.conversation = page.Conversation // should a newer one be started meanwhile
+		from.conversation = page.Conversation // a newer one may be started meanwhile
 		if page, err = b.awaitEvents(r, from, limit, wait); err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (b *Backend) readEvents(r *request) error {
 	return r.answer(http.StatusOK, page)
 }
 
-// awaitEvents is eventsAfter, put off until it finds something or its time is over.
+// awaitEvents is eventsAfter, but it waits until there is an event or the time is over.
 func (b *Backend) awaitEvents(r *request, from cursor, limit int, wait time.Duration) (eventPage, error) {
 	release, err := b.hold(r)
 	if err != nil {
@@ -122,7 +123,7 @@ func (b *Backend) awaitEvents(r *request, from cursor, limit int, wait time.Dura
 		case <-b.feed.draining:
 			return page, nil
 		case <-r.Context().Done():
-			return page, nil // to nobody
+			return page, nil // the client has disconnected
 		}
 	}
 }
@@ -131,33 +132,33 @@ func (b *Backend) awaitEvents(r *request, from cursor, limit int, wait time.Dura
 func (b *Backend) eventsAfter(r *request, from cursor, limit int) (eventPage, error) {
 	id, rows, more, err := b.db.Events(r.Context(), r.session.ID, from.conversation, from.after, limit)
 	if errors.Is(err, sqlite.ErrFuture) {
-		return eventPage{}, refuse(http.StatusBadRequest, "event %d, after which to go on, lies beyond the newest: start again from 0", from.after)
+		return eventPage{}, refuse(http.StatusBadRequest, "event %d is beyond the newest: start again from 0", from.after)
 	}
 	if err != nil {
 		return eventPage{}, aboutConversation(from.conversation, err)
 	}
 	page := eventPage{id, make([]event, 0, len(rows)), from.after, more}
 	for _, e := range rows {
-		page.Items = append(page.Items, event{e.N, e.Source, e.Type, e.Data, stamp(e.Created)})
+		page.Items = append(page.Items, event{e.N, e.Source, e.Type, e.Data, formatTime(e.Created)})
 		page.Next = e.N
 	}
 	return page, nil
 }
 
-// wait is how long the answer may be put off.
+// wait returns how long the answer may wait for an event, from the query.
 func (r *request) wait() (time.Duration, error) {
 	given := r.query.Get("wait")
 	if given == "" {
 		return 0, nil
 	}
 	n, ok := wholeNumber(given)
-	if most := int64(longestWait / time.Second); !ok || n > most {
+	if most := int64(maxWait / time.Second); !ok || n > most {
 		return 0, refuse(http.StatusBadRequest, "query parameter \"wait\" is %s: want whole seconds from 0 to %d", show(given), most)
 	}
 	return time.Duration(n) * time.Second, nil
 }
 
-// cursor is where the query says to go on: by default at the start of the newest conversation.
+// cursor returns the cursor of the query. The default is the start of the newest conversation.
 func (r *request) cursor() (cursor, error) {
 	c := cursor{conversation: r.query.Get("conversation_id")}
 	if given := r.query.Get("after"); given != "" {

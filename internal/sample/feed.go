@@ -9,63 +9,62 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// A feed wakes whoever waits for a conversation's events. It carries none: what has happened is read from the database,
-// after a cursor, so nothing is lost or told twice by whatever becomes of a connection or of this process. Commits of
-// this process wake at once. Those of other processes on the same data directory are looked for while anybody waits, by
-// one goroutine, which ends with the last listener or with close.
-//
-// It is safe for concurrent use.
+// A feed wakes the requests that wait for events of a conversation. It carries no events: requests
+// read them from the database after a cursor, so that no event is lost or delivered twice, whatever
+// happens to a connection or to this process. Commits of this process wake listeners at once. While
+// there are listeners, one goroutine polls for commits of other processes on the same data
+// directory. It ends with the last listener or with close.
 type feed struct {
 	db       *sqlite.DB
 	log      *slog.Logger
-	interval time.Duration // between two looks for other processes' commits
+	interval time.Duration // interval of polling for other processes' commits
 
-	draining chan struct{} // closed when everything that is held open is to end
-	drain    func()        // closes it, once
+	draining chan struct{} // closed when all held requests must end
+	drain    func()        // closes draining, once
 
 	ctx     context.Context // of the goroutine
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	topics   map[string]*topic // by conversation; only those that somebody listens to
-	watching bool              // the goroutine runs
+	topics   map[string]*topic // by conversation; only those with listeners
+	watching bool              // the polling goroutine runs
 }
 
-// A topic is one conversation that is listened to.
+// A topic is one conversation with listeners.
 type topic struct {
-	newest    int64 // of which everybody who then listened was told
+	newest    int64 // the newest event for which listeners were woken
 	listeners map[*listener]struct{}
 }
 
-// A listener is woken when there may be news. It listens first and reads then: what is committed before the reading is
-// read, what is committed after it wakes.
+// A listener is woken when there may be new events. A request listens first and reads then, so that
+// an event is either read or wakes it.
 type listener struct {
-	wake         chan struct{} // one waiting signal says as much as many
+	wake         chan struct{} // buffers one signal
 	feed         *feed
 	conversation string
 }
 
-// newFeed returns a feed of db, which nobody uses yet.
+// newFeed returns a feed of db, which must not be in use yet.
 func newFeed(db *sqlite.DB, interval time.Duration, log *slog.Logger) *feed {
 	f := &feed{db: db, log: log, interval: interval, draining: make(chan struct{}), topics: map[string]*topic{}}
 	f.drain = sync.OnceFunc(func() { close(f.draining) })
 	f.ctx, f.stop = context.WithCancel(context.Background())
-	db.Listen(f.announce)
+	db.Listen(f.notify)
 	return f
 }
 
-// close ends the goroutine, and waits for it.
+// close ends the goroutine and waits for it.
 func (f *feed) close() {
 	f.drain()
 	f.stop()
 	f.mu.Lock()
-	f.watching = true // none is started any more
+	f.watching = true // so that none is started again
 	f.mu.Unlock()
 	f.running.Wait()
 }
 
-// listen begins to listen to a conversation, until leave.
+// listen adds a listener to a conversation, until leave.
 func (f *feed) listen(conversation string) *listener {
 	l := &listener{wake: make(chan struct{}, 1), feed: f, conversation: conversation}
 	f.mu.Lock()
@@ -83,7 +82,7 @@ func (f *feed) listen(conversation string) *listener {
 	return l
 }
 
-// leave ends the listening.
+// leave removes the listener.
 func (l *listener) leave() {
 	f := l.feed
 	f.mu.Lock()
@@ -95,9 +94,9 @@ func (l *listener) leave() {
 	}
 }
 
-// announce wakes whoever listens to a conversation, unless they were woken for its event n, or a newer one, before. Where n is
-// 0 nobody knows whether there is one.
-func (f *feed) announce(conversation string, n int64) {
+// notify wakes the listeners of a conversation, unless they were woken for event n or a newer one
+// before. If n is 0 there may or may not be a new event.
+func (f *feed) notify(conversation string, n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.topics[conversation]
@@ -108,16 +107,16 @@ func (f *feed) announce(conversation string, n int64) {
 	for l := range t.listeners {
 		select {
 		case l.wake <- struct{}{}:
-		default: // the signal before is not taken yet
+		default: // a signal is pending
 		}
 	}
 }
 
-// watch looks for other processes' commits until nobody listens any more.
+// watch polls for other processes' commits until there are no listeners.
 func (f *feed) watch() {
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
-	var seen sqlite.Version // the zero one: the first look is at every topic, whatever was committed since it began
+	var seen sqlite.Version // zero, so that the first poll reads every topic
 	for failing := false; ; {
 		select {
 		case <-f.ctx.Done():
@@ -130,18 +129,18 @@ func (f *feed) watch() {
 		}
 		version, err := f.db.Version(f.ctx)
 		if err == nil && version != seen {
-			err = f.db.Newest(f.ctx, topics, f.announce)
+			err = f.db.Newest(f.ctx, topics, f.notify)
 		}
 		if err == nil {
 			seen = version
-		} else if f.ctx.Err() == nil && !failing { // it is tried again at the next tick, and told of once
+		} else if f.ctx.Err() == nil && !failing { // logged once; the next tick tries again
 			f.log.Warn("sample backend: other processes' events are delayed", "error", err)
 		}
 		failing = err != nil
 	}
 }
 
-// listened returns every conversation that is listened to. Where there is none, the watching has ended.
+// listened returns every conversation with listeners. If there is none, it ends the watching.
 func (f *feed) listened() (conversations []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

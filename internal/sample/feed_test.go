@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Another process on the same data directory reports events; whoever waits here hears of them.
+// Another process on the same data directory reports events, and waiting requests receive them.
 func TestAnotherProcessesEventsArrive(t *testing.T) {
 	k := setUpWith(t, Options{Watch: 5 * time.Millisecond})
 	other := *k
@@ -40,7 +40,8 @@ func TestAnotherProcessesEventsArrive(t *testing.T) {
 	})
 }
 
-// A transaction that was rolled back must not make the next event, which has its number, look like old news.
+// A transaction that was rolled back must not make the next event, which has its number, look like
+// old news.
 func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
 	k := setUp(t)
 	l := k.b.feed.listen("cnv")
@@ -57,7 +58,7 @@ func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
 		{0, true},
 		{6, true},
 	} {
-		k.b.feed.announce("cnv", c.n)
+		k.b.feed.notify("cnv", c.n)
 		woken := false
 		select {
 		case <-l.wake:
@@ -70,7 +71,7 @@ func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
 	}
 }
 
-// Whatever becomes of connections and of the server, each client is told of every event once, in order.
+// Each client gets every event once and in order, even if connections break or the server restarts.
 func TestNothingIsLostOrToldTwice(t *testing.T) {
 	const clients, events, reopenings = 6, 400, 4
 	for seed := range uint64(3) {
@@ -107,7 +108,7 @@ func TestNothingIsLostOrToldTwice(t *testing.T) {
 	}
 }
 
-// reopen ends the server and its backend, and begins others on the same rows.
+// reopen closes the server and its backend, and starts others on the same rows.
 func reopen(k *bench, server *atomic.Pointer[httptest.Server]) {
 	k.b.Drain()
 	server.Load().CloseClientConnections()
@@ -119,7 +120,8 @@ func reopen(k *bench, server *atomic.Pointer[httptest.Server]) {
 	server.Store(httptest.NewServer(k.b.Handler()))
 }
 
-// follow reads a feed until its last event over streams that end at random, each from where the one before it ended.
+// follow reads a feed until its last event over streams that end at random, each from where the one
+// before it ended.
 func follow(k *bench, server *atomic.Pointer[httptest.Server], conversation string, last int64, random *rand.Rand) {
 	for at := int64(0); at < last; {
 		p, err := k.dial(server.Load().URL, k.session, "?conversation_id="+conversation,

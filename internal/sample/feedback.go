@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// postFeedback answers POST /api/v1/widget/messages/{id}/feedback, as often as the visitor changes their mind, and also
-// when the conversation is closed.
+// postFeedback handles POST /api/v1/widget/messages/{id}/feedback. It can be repeated with another
+// value, and works in closed conversations too.
 func (b *Backend) postFeedback(r *request) error {
 	f, err := r.form()
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 	"unicode/utf8"
 )
 
-// A form is one JSON object that a caller sent. Each field is asked for once, by its exact name and with what is allowed
-// there; problems gather meanwhile, and done returns them all. A field that is null counts as absent.
+// A form is one JSON object of a caller. An endpoint reads each field once, by its exact name and
+// with its constraints. The form collects the problems, and done returns all of them. A field that
+// is null counts as absent.
 type form struct {
 	values   map[string]json.RawMessage
 	asked    map[string]bool
 	problems []string
 }
 
-// newForm reads an object from valid JSON. The error is one that the caller may see.
+// newForm parses an object from valid JSON. Its error may be sent to the caller.
 func newForm(object json.RawMessage) (*form, error) {
 	if kind(object) != "an object" {
 		return nil, fmt.Errorf("want an object in braces, this is %s", kind(object))
@@ -32,10 +33,10 @@ func newForm(object json.RawMessage) (*form, error) {
 	return &form{values: values, asked: map[string]bool{}}, nil
 }
 
-// mostNamed is how many unknown fields a message names.
-const mostNamed = 5
+// maxNamed is the max number of unknown fields that a message names.
+const maxNamed = 5
 
-// done returns every problem, unknown fields among them; none means that the object is as it should be.
+// done returns every problem, including unknown fields. The object is valid if there is none.
 func (f *form) done() []string {
 	var unknown []string
 	for name := range f.values {
@@ -44,8 +45,8 @@ func (f *form) done() []string {
 		}
 	}
 	sort.Strings(unknown)
-	if more := len(unknown) - mostNamed; more > 0 {
-		unknown = append(unknown[:mostNamed], fmt.Sprintf("and %d more", more))
+	if more := len(unknown) - maxNamed; more > 0 {
+		unknown = append(unknown[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	if len(unknown) > 0 {
 		known := []string{}
@@ -66,20 +67,20 @@ func (f *form) problem(format string, args ...any) {
 	f.problems = append(f.problems, fmt.Sprintf(format, args...))
 }
 
-// take returns the value of a field, and whether it is there.
+// take returns the value of a field, and whether it is present.
 func (f *form) take(name string) (json.RawMessage, bool) {
 	f.asked[name] = true
 	value, ok := f.values[name]
 	return value, ok && string(value) != "null"
 }
 
-// text returns a text of min to max bytes, line breaks and tabs included. With a min of 0 it may be absent; with more,
-// white space alone is not enough.
+// text returns a string of min to max bytes, which may contain line breaks and tabs. If min is 0 it
+// may be absent; otherwise it must contain more than white space.
 func (f *form) text(name string, min, max int) string {
 	return f.string(name, min, max, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) })
 }
 
-// line is text in one line.
+// line is text without line breaks.
 func (f *form) line(name string, min, max int) string {
 	return f.string(name, min, max, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' })
 }
@@ -114,7 +115,7 @@ func (f *form) string(name string, min, max int, bad func(rune) bool) string {
 	return ""
 }
 
-// integer returns a whole number from min to max, and whether it is there.
+// integer returns a whole number from min to max, and whether it is present.
 func (f *form) integer(name string, min, max int64) (int64, bool) {
 	raw, ok := f.take(name)
 	if !ok {
@@ -128,11 +129,11 @@ func (f *form) integer(name string, min, max int64) (int64, bool) {
 	return n, true
 }
 
-// rfc3339 is the grammar of a time, which time.Parse takes less strictly; time.Parse knows the calendar.
+// rfc3339 is the grammar of a time. time.Parse is less strict, but checks the calendar.
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// instant returns a moment in whole milliseconds, fractions of one cut off; zero where it is absent. What RFC 3339 writes
-// in other ways, a leap second and a year of five digits are no moments.
+// instant returns a time truncated to milliseconds, or zero if the field is absent. It refuses leap
+// seconds, years of five digits and the rarer spellings of RFC 3339.
 func (f *form) instant(name string) time.Time {
 	raw, ok := f.take(name)
 	if !ok {
@@ -155,7 +156,7 @@ func (f *form) instant(name string) time.Time {
 	return t
 }
 
-// flag returns true or false, and whether it is there.
+// flag returns a boolean, and whether it is present.
 func (f *form) flag(name string) (value, ok bool) {
 	raw, ok := f.take(name)
 	if ok && kind(raw) != "a boolean" {
@@ -165,14 +166,15 @@ func (f *form) flag(name string) (value, ok bool) {
 	return string(raw) == "true", ok
 }
 
-// require notes that a field which is no string is missing. A field with a problem already is not.
+// require adds a problem if a field that is not a string is missing. It adds none if the field has
+// a problem already.
 func (f *form) require(name string, want string) {
 	if raw, ok := f.values[name]; !ok || string(raw) == "null" {
 		f.problem("field %q is missing: want %s", name, want)
 	}
 }
 
-// object returns an object of at most max bytes, as compact JSON; nil where it is absent.
+// object returns an object of at most max bytes as compact JSON, or nil if it is absent.
 func (f *form) object(name string, max int) json.RawMessage {
 	raw, ok := f.take(name)
 	if !ok {
@@ -187,14 +189,14 @@ func (f *form) object(name string, max int) json.RawMessage {
 		f.problem("field %q has %d bytes: at most %d are allowed", name, len(raw), max)
 		return nil
 	}
-	if err := sound(raw, 1); err != nil {
+	if err := checkNested(raw, 1); err != nil {
 		f.problem("field %q: %v", name, err)
 		return nil
 	}
 	return raw
 }
 
-// list returns the elements of a list of at most max; nil where there is a problem.
+// list returns the elements of a list of at most max, or nil if there is a problem.
 func (f *form) list(name string, max int) []json.RawMessage {
 	want := fmt.Sprintf("want a list of at most %d objects", max)
 	raw, ok := f.take(name)
@@ -214,7 +216,7 @@ func (f *form) list(name string, max int) []json.RawMessage {
 	return all
 }
 
-// show quotes what a caller sent for an answer or a log line: on one line, and no more of it than helps.
+// show quotes what a caller sent, truncated, for an answer or a log line.
 func show(s string) string {
 	const most = 64
 	if len(s) <= most {

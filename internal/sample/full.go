@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// sharesUsedUp says what a caller can do if a share of the storage is used up.
+// sharesUsedUp are the messages for callers whose share of the storage is used up. Each has a way
+// out.
 var sharesUsedUp = map[sqlite.Share]string{
 	sqlite.OfSession:   "this session's share of the server's storage is used up and nothing was stored: POST /api/v1/widget/init starts another session",
 	sqlite.OfAddress:   "your address's share of the server's storage is used up and nothing was stored: what was stored from it is deleted after 30 days, or the operator raises --max-data",
@@ -19,7 +20,7 @@ var sharesUsedUp = map[sqlite.Share]string{
 	sqlite.OfDocuments: "the documents' share of the server's storage is used up and nothing was stored: delete documents, or the operator raises --max-data",
 }
 
-// full refuses a request whose rows have no room.
+// full returns the 507 for a request whose rows have no room, and logs it.
 func (b *Backend) full(r *request, err error) *refusal {
 	var share *sqlite.ShareError
 	if !errors.As(err, &share) {
@@ -33,43 +34,43 @@ func (b *Backend) full(r *request, err error) *refusal {
 	return refuse(http.StatusInsufficientStorage, "%s", sharesUsedUp[share.Share])
 }
 
-// fullEvery is the least time between two log lines about one workspace's shares of a kind. Whoever
-// uses up a share can go on asking as often as limiters let it, and the log must not become what it
-// fills.
-const fullEvery = time.Minute
+// fullLogInterval is the min time between two log lines about the same kind of share of one
+// workspace. A caller that has used up its share can repeat its request as often as limiters allow,
+// and must not fill the log.
+const fullLogInterval = time.Minute
 
-// mostFulls bounds what fulls remembers. Workspaces are the operator's, so it is never more in
-// earnest.
-const mostFulls = 1024
+// maxFulls bounds the entries of fulls. Only an operator creates workspaces, so the bound is not
+// reached in practice.
+const maxFulls = 1024
 
-// fulls remembers what the log was told about used up shares. The zero value is ready; it is safe
-// for concurrent use.
+// fulls remembers the last log line about each full share. The zero value is ready to use. It is
+// safe for concurrent use.
 type fulls struct {
 	mu   sync.Mutex
-	told map[sqlite.ShareError]*lastFull
+	last map[sqlite.ShareError]*lastFull
 }
 
 type lastFull struct {
 	at    time.Time
-	since int64 // refusals since then
+	since int64 // number of refusals since then
 }
 
-// count counts a refusal. It returns whether the log is to report it, and then how many there were
-// since the last report.
+// count counts a refusal. It reports whether to log it, and then how many there were since the last
+// log line.
 func (f *fulls) count(e *sqlite.ShareError, now time.Time) (since int64, report bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	about := sqlite.ShareError{Share: e.Share, Workspace: e.Workspace}
-	last := f.told[about]
+	last := f.last[about]
 	if last == nil {
-		if f.told == nil || len(f.told) >= mostFulls {
-			f.told = map[sqlite.ShareError]*lastFull{}
+		if f.last == nil || len(f.last) >= maxFulls {
+			f.last = map[sqlite.ShareError]*lastFull{}
 		}
-		last = &lastFull{at: now.Add(-fullEvery)}
-		f.told[about] = last
+		last = &lastFull{at: now.Add(-fullLogInterval)}
+		f.last[about] = last
 	}
 	last.since++
-	if now.Sub(last.at) < fullEvery {
+	if now.Sub(last.at) < fullLogInterval {
 		return 0, false
 	}
 	since, last.at, last.since = last.since, now, 0

@@ -7,18 +7,20 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// How many requests may be held open at a time, streams and waits alike. One costs about 45 KiB, as measured with 2,000
-// streams over HTTP/1.1, each on a connection of its own: two goroutines (its own and the connection's reader) with 21 KiB
-// of stack, 21 KiB of buffers and request, and next to nothing in the feed. A stream that is behind keeps 64 KiB of
-// events more, for as long as its client has for a write. Addresses are cheap, IPv6 networks above all: it is the third
-// bound that keeps the whole below half a gigabyte.
+// The max numbers of requests held open at a time, streams and waits alike. Measured with 2,000
+// streams over HTTP/1.1, each on its own connection, a held request costs about 45 KiB: two
+// goroutines (its own and the connection's reader) with 21 KiB of stacks, and 21 KiB of buffers and
+// request. A slow stream has 64 KiB of events more until its write deadline. Because addresses are
+// cheap, IPv6 networks above all, only maxHeld keeps the total below half a gigabyte.
 const (
-	heldPerSession = 8
-	heldPerAddress = 64 // counted as the limiters count addresses: IPv4 whole, IPv6 by its network
-	heldInAll      = 10_000
+	maxHeldPerSession = 8
+	// Addresses are those that limiters count: IPv4 whole, IPv6 by its network.
+	maxHeldPerAddress = 64
+	maxHeld           = 10_000
 )
 
-// held counts the requests that are held open. Whoever has none is not in it. It is safe for concurrent use.
+// held counts the requests that are held open. Its maps have only sessions and addresses with such
+// requests. It is safe for concurrent use.
 type held struct {
 	perSession, perAddress, inAll int
 
@@ -30,23 +32,23 @@ type held struct {
 
 func newHeld() *held {
 	return &held{
-		perSession: heldPerSession, perAddress: heldPerAddress, inAll: heldInAll,
+		perSession: maxHeldPerSession, perAddress: maxHeldPerAddress, inAll: maxHeld,
 		sessions: map[string]int{}, addresses: map[string]int{},
 	}
 }
 
-// hold takes a place, which release gives back. The error says which bound stands in the way.
+// hold counts a request until release is called, or refuses it if a bound is reached.
 func (h *held) hold(session, address string) (release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	const instead = "end one of them, or ask without \"wait\" and without text/event-stream"
 	switch {
 	case h.sessions[session] >= h.perSession:
-		return nil, refuse(http.StatusConflict, "this session has %d streams and waits open, which is as many as it may: %s", h.perSession, instead)
+		return nil, refuse(http.StatusConflict, "this session has %d streams and waits open, the maximum: %s", h.perSession, instead)
 	case h.addresses[address] >= h.perAddress:
-		return nil, refuse(http.StatusConflict, "your address has %d streams and waits open, which is as many as it may: %s", h.perAddress, instead)
+		return nil, refuse(http.StatusConflict, "your address has %d streams and waits open, the maximum: %s", h.perAddress, instead)
 	case h.all >= h.inAll:
-		return nil, refuse(http.StatusServiceUnavailable, "the server has %d streams and waits open, which is as many as it can: "+
+		return nil, refuse(http.StatusServiceUnavailable, "the server has %d streams and waits open, the maximum: "+
 			"ask again later, or without \"wait\" and without text/event-stream", h.inAll)
 	}
 	h.sessions[session]++
@@ -61,15 +63,16 @@ func (h *held) hold(session, address string) (release func(), err error) {
 	}, nil
 }
 
-// countDown forgets who has none left.
+// countDown decrements a count and deletes it at 0.
 func countDown(counts map[string]int, key string) {
 	if counts[key]--; counts[key] == 0 {
 		delete(counts, key)
 	}
 }
 
-// hold takes a place for r. It must be released when r ends.
+// hold counts r as held open. release must be called when r ends.
 func (b *Backend) hold(r *request) (release func(), err error) {
-	address, _ := b.caller(r).AppendKey(nil, identity.IP) // where there is none, all of those are one
+	// Callers without an address share one count.
+	address, _ := b.caller(r).AppendKey(nil, identity.IP)
 	return b.held.hold(r.session.ID, string(address))
 }

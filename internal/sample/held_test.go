@@ -27,7 +27,8 @@ func TestASessionHoldsEightRequests(t *testing.T) {
 	k.do(k.request(t.Context(), k.session, "?after=1&wait=25", "")).wantError(409, "conflict", "session", "8")
 	k.do(k.request(t.Context(), k.session, "?after=1", "")).want(200)         // which is not held
 	k.do(k.request(t.Context(), k.session, "?after=0&wait=25", "")).want(200) // neither is this
-	k.listen(url, k.visitor("demo"), "").leave()                              // nor is it another's limit
+	// nor is it another's limit
+	k.listen(url, k.visitor("demo"), "").leave()
 	for _, one := range []int{0, 7} {
 		open[one].leave()
 		eventually(t, "its place is free", func() bool { n, _, _, _ := k.holds(); return n == 7 })

@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// This file reads JSON more strictly than encoding/json does, which folds the case of names, lets the last duplicate
-// win, and puts U+FFFD for what is no text. encoding/json still judges the grammar, once and for the whole body; the
-// functions below rely on that.
+// This file parses JSON more strictly than encoding/json, which ignores the case of names, keeps
+// the last of duplicate fields, and replaces invalid text by U+FFFD. grammar lets encoding/json
+// check the syntax of the whole body once. The functions below rely on that.
 
 const (
-	mostFields = 64 // of one object
-	mostNested = 16 // levels of an object that callers shape themselves
+	maxFields = 64 // of one object
+	maxNested = 16 // levels of an object without a fixed schema
 )
 
-// grammar says what keeps body from being one JSON value.
+// grammar returns an error if body is not one JSON value in UTF-8.
 func grammar(body []byte) error {
 	if !utf8.Valid(body) {
 		return errors.New("is not valid UTF-8")
@@ -36,7 +36,7 @@ func grammar(body []byte) error {
 	return err
 }
 
-// kind names what a value is, for a message.
+// kind describes the type of a value, for messages.
 func kind(value json.RawMessage) string {
 	value = bytes.TrimLeft(value, " \t\r\n")
 	if len(value) == 0 {
@@ -57,7 +57,7 @@ func kind(value json.RawMessage) string {
 	return "a number"
 }
 
-// members splits an object into its fields, and refuses a name that appears twice.
+// members returns the fields of an object. It refuses duplicate names and too many fields.
 func members(object json.RawMessage) (map[string]json.RawMessage, error) {
 	fields := map[string]json.RawMessage{}
 	i := blank(object, blank(object, 0)+1)
@@ -70,8 +70,8 @@ func members(object json.RawMessage) (map[string]json.RawMessage, error) {
 		if _, twice := fields[name]; twice {
 			return nil, fmt.Errorf("field %s appears twice", show(name))
 		}
-		if len(fields) == mostFields {
-			return nil, fmt.Errorf("an object has more than %d fields", mostFields)
+		if len(fields) == maxFields {
+			return nil, fmt.Errorf("an object has more than %d fields", maxFields)
 		}
 		i = blank(object, blank(object, end)+1) // past the colon
 		end = skip(object, i)
@@ -83,11 +83,11 @@ func members(object json.RawMessage) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// elements splits a list into its elements, the first most of them.
-func elements(list json.RawMessage, most int) []json.RawMessage {
+// elements returns up to limit elements of a list.
+func elements(list json.RawMessage, limit int) []json.RawMessage {
 	all := []json.RawMessage{}
 	i := blank(list, blank(list, 0)+1)
-	for list[i] != ']' && len(all) < most {
+	for list[i] != ']' && len(all) < limit {
 		end := skip(list, i)
 		all = append(all, list[i:end])
 		if i = blank(list, end); list[i] == ',' {
@@ -97,10 +97,10 @@ func elements(list json.RawMessage, most int) []json.RawMessage {
 	return all
 }
 
-// sound holds a value that the caller shapes itself to the same rules, all the way down.
-func sound(value json.RawMessage, depth int) error {
-	if depth > mostNested {
-		return fmt.Errorf("is nested more than %d levels deep", mostNested)
+// checkNested checks a value without a fixed schema by the same rules at every level.
+func checkNested(value json.RawMessage, depth int) error {
+	if depth > maxNested {
+		return fmt.Errorf("is nested more than %d levels deep", maxNested)
 	}
 	switch kind(value) {
 	case "a string":
@@ -112,13 +112,13 @@ func sound(value json.RawMessage, depth int) error {
 			return err
 		}
 		for _, field := range fields {
-			if err := sound(field, depth+1); err != nil {
+			if err := checkNested(field, depth+1); err != nil {
 				return err
 			}
 		}
 	case "a list":
 		for _, element := range elements(value, len(value)) {
-			if err := sound(element, depth+1); err != nil {
+			if err := checkNested(element, depth+1); err != nil {
 				return err
 			}
 		}
@@ -126,7 +126,7 @@ func sound(value json.RawMessage, depth int) error {
 	return nil
 }
 
-// blank returns the index of the first byte at or after i that is no white space.
+// blank returns the index of the first byte at or after i that is not white space.
 func blank(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\r' || b[i] == '\n') {
 		i++
@@ -134,7 +134,7 @@ func blank(b []byte, i int) int {
 	return i
 }
 
-// skip returns the index behind the value that starts at i.
+// skip returns the index after the value that starts at i.
 func skip(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
@@ -168,7 +168,7 @@ func skip(b []byte, i int) int {
 	return i
 }
 
-// unquote decodes a string, and refuses half of a surrogate pair.
+// unquote decodes a string. It refuses an unpaired surrogate.
 func unquote(quoted json.RawMessage) (s string, err error) {
 	if err := json.Unmarshal(quoted, &s); err != nil {
 		return "", err
@@ -194,9 +194,9 @@ func unquote(quoted json.RawMessage) (s string, err error) {
 	return s, nil
 }
 
-// escaped reads the four digits of a \u escape.
+// escaped returns the value of the four digits of a \u escape.
 func escaped(digits []byte) rune {
-	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32) // the grammar holds: four digits
+	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32) // valid: grammar has checked the body
 	return rune(n)
 }
 

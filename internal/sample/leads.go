@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// postLead answers POST /api/v1/widget/leads.
+// postLead handles POST /api/v1/widget/leads.
 func (b *Backend) postLead(r *request) error {
 	f, err := r.form()
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// behind puts the bench's backend behind the middleware, as the gateway does, with limiters of the given rows.
+// behind puts the bench's backend behind the middleware, as the gateway does, with limiters of the
+// given rows.
 func (k *bench) behind(rows ...[3]string) func(target, credential, body string) answer {
 	k.Helper()
 	var p weir.Policy
@@ -60,7 +61,8 @@ func (k *bench) behind(rows ...[3]string) func(target, credential, body string) 
 	}
 }
 
-// D16: what the middleware refuses never reaches the rows, and what it admits finds the caller that it verified.
+// A request that the middleware refuses stores no rows, and an admitted one has the caller that the
+// middleware verified.
 func TestBehindTheMiddlewareRefusedRequestsStoreNothing(t *testing.T) {
 	k := setUp(t)
 	send := k.behind(
@@ -71,8 +73,10 @@ func TestBehindTheMiddlewareRefusedRequestsStoreNothing(t *testing.T) {
 	)
 	session := "Bearer " + send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).want(201).text("token")
 	send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).want(201)
-	send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).wantError(429, "rate_limited") // the agent of the body was counted
-	send("POST /api/v1/widget/init", "", `{"agent_id":"nobody"}`).wantError(404, "not_found")  // each has its own budget
+	// the agent of the body was counted
+	send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).wantError(429, "rate_limited")
+	// each has its own budget
+	send("POST /api/v1/widget/init", "", `{"agent_id":"nobody"}`).wantError(404, "not_found")
 
 	for range 30 {
 		send("POST /api/v1/widget/leads", session, `{"email":"ann@example.org"}`).want(201)
@@ -86,7 +90,9 @@ func TestBehindTheMiddlewareRefusedRequestsStoreNothing(t *testing.T) {
 	send("GET /v1/wp/status", k.token, "").want(200)
 
 	send("POST /api/v1/widget/typing", session, `{"typing":true}`).want(204)
-	send("POST /api/v1/widget/typing", "", `{"typing":true}`).wantError(401, "unauthenticated", "POST /api/v1/widget/init") // counted by IP, and still a session's
-	send("POST /api/v1/widget/satisfaction", session, `{"score":5}`).want(201)                                              // no limiter covers it here
+	// counted by IP, and still a session's
+	send("POST /api/v1/widget/typing", "", `{"typing":true}`).wantError(401, "unauthenticated", "POST /api/v1/widget/init")
+	// no limiter covers it here
+	send("POST /api/v1/widget/satisfaction", session, `{"score":5}`).want(201)
 	send("POST /api/v1/widget/satisfaction", "", `{"score":5}`).wantError(401, "unauthenticated")
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fill syncs documents until there is no room for one more, then sends leads of new visitors until there is none for them
-// either, and returns how many documents there are.
+// fill syncs documents until there is no room for one more, then sends leads of new visitors until
+// there is none for them either, and returns how many documents there are.
 func (k *bench) fill() (stored int) {
 	k.Helper()
 	for ; ; stored++ {
@@ -41,7 +41,8 @@ func (k *bench) fill() (stored int) {
 	return stored
 }
 
-// At the bound nothing more is stored, by halves neither; everything can be read, and deleted, and then it goes on.
+// At the bound nothing is stored, not even in part. Everything can be read and deleted, and then
+// stored again.
 func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
 	k := setUpWith(t, Options{MaxData: 1 << 20})
 	conversation := k.widget("GET conversations", "").text("items.0.id")
@@ -93,18 +94,19 @@ func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
 	if again := k.fill(); again < stored*3/4 {
 		t.Errorf("after everything was deleted there is room for %d documents, and was for %d", again, stored)
 	}
-	if n := strings.Count(k.log.String(), "four fifths"); n == 0 || n > 2 {
+	if n := strings.Count(k.log.String(), "over 80 %"); n == 0 || n > 2 {
 		t.Errorf("the log warns %d times that a share becomes full, want once for each: %s", n, k.log)
 	}
 }
 
-// The bound is each process's own: one that has a smaller one than the database is warns at the start, and only empties it.
+// The bound is each process's own: one that has a smaller one than the database is warns at the
+// start, and only empties it.
 func TestADatabaseBeyondTheBoundIsServedAndSaid(t *testing.T) {
 	k := setUp(t)
 	k.sync("PUT documents", documents(100, strings.Repeat("x ", 10_000))).want(200)
 	small := *k
 	small.b = k.open(Options{Dir: k.dir, MaxData: 1 << 20})
-	if !strings.Contains(k.log.String(), "more storage is in use than there may be") {
+	if !strings.Contains(k.log.String(), "more storage is in use than --max-data allows") {
 		t.Errorf("the log does not say it at the start: %s", k.log)
 	}
 	small.widget("POST leads", `{"email":"ann@example.org"}`).wantError(507, "storage_full")
@@ -131,6 +133,6 @@ func TestABoundBelowTheEmptyDatabaseIsAnErrorOfOpen(t *testing.T) {
 		b.Close()
 	}
 	if !errors.Is(err, ErrMaxData) {
-		t.Errorf("Open with a bound of 64 KiB says %v, want ErrMaxData", err)
+		t.Errorf("Open with a bound of 64 KiB returns %v, want ErrMaxData", err)
 	}
 }

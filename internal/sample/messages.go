@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-const mostText = 8000 // bytes of one message
+const maxText = 8000 // bytes of one message
 
-// A message is how answers show one.
+// A message is the JSON of a message.
 type message struct {
 	ID           string          `json:"id"`
 	Conversation string          `json:"conversation_id"`
@@ -20,17 +20,18 @@ type message struct {
 }
 
 func showMessage(m sqlite.Message) message {
-	return message{m.ID, m.Conversation, m.Author, m.Text, m.Sources, stamp(m.Created)}
+	return message{m.ID, m.Conversation, m.Author, m.Text, m.Sources, formatTime(m.Created)}
 }
 
-// postMessage answers POST /api/v1/widget/messages: it stores what the visitor says together with the answer.
+// postMessage handles POST /api/v1/widget/messages: it stores the visitor's message together with
+// the answer.
 func (b *Backend) postMessage(r *request) error {
 	f, err := r.form()
 	if err != nil {
 		return err
 	}
-	text := f.text("text", 1, mostText)
-	conversation := f.line("conversation_id", 0, mostID)
+	text := f.text("text", 1, maxText)
+	conversation := f.line("conversation_id", 0, maxID)
 	if err := check(f); err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (b *Backend) postMessage(r *request) error {
 		Message message `json:"message"`
 		Reply   struct {
 			message
-			Sources []sqlite.Source `json:"sources"` // a list even where it is empty
+			Sources []sqlite.Source `json:"sources"` // an empty list if there are none
 		} `json:"reply"`
 	}
 	answer.Message = showMessage(said)
@@ -57,7 +58,8 @@ func (b *Backend) postMessage(r *request) error {
 	return r.answer(http.StatusCreated, answer)
 }
 
-// aboutConversation says what is wrong with the conversation that a caller named, or did not name.
+// aboutConversation translates an error about the conversation with that id, which is empty if the
+// caller named none.
 func aboutConversation(id string, err error) error {
 	const start = "POST /api/v1/widget/conversations starts one"
 	switch {

@@ -10,19 +10,19 @@ import (
 	"sync"
 )
 
-// A webPage is for people. It is answered to anybody, outside both surfaces, and built into the program: it needs no
-// network but this server.
+// A webPage is a page for people. It is open to all, belongs to neither surface, is embedded in the
+// program, and loads nothing from other servers.
 type webPage struct {
 	path string
-	kind string // its Content-Type
+	kind string // Content-Type
 	read func() ([]byte, error)
 }
 
-// pageTable is every page there is. Pages name each other by relative addresses, so that a proxy may serve them under a
-// prefix.
+// pageTable lists all pages. They link to each other by relative addresses, so that a proxy may
+// serve them under a prefix.
 var pageTable = []webPage{
 	{"/openapi.yaml", "application/yaml", func() ([]byte, error) { return description, nil }},
-	{"/docs", "text/html; charset=utf-8", sync.OnceValues(docsPage)}, // made when it is first asked for
+	{"/docs", "text/html; charset=utf-8", sync.OnceValues(docsPage)}, // built by the first request
 	{"/docs/docs.css", "text/css; charset=utf-8", file("docs/docs.css")},
 	{"/demo", "text/html; charset=utf-8", file("demo/index.html")},
 	{"/demo/demo.css", "text/css; charset=utf-8", file("demo/demo.css")},
@@ -39,12 +39,13 @@ func file(name string) func() ([]byte, error) {
 
 const pageMethods = "GET, HEAD, OPTIONS"
 
-// pagePolicy lets a page load its own script and style and talk to its own server, and nothing else: no inline script, no
-// other host, no frame around it. Text from the API that a script would turn into markup is refused by the browser.
+// pagePolicy lets a page load its own scripts and styles and call its own server, and nothing else:
+// no inline scripts, no other hosts, no framing. Browsers with trusted types reject code that turns
+// text into markup.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// findPage returns the page at a path, nil where there is none.
+// findPage returns the page at a path, or nil if there is none.
 func findPage(path string) *webPage {
 	for i := range pageTable {
 		if pageTable[i].path == path {
@@ -54,7 +55,8 @@ func findPage(path string) *webPage {
 	return nil
 }
 
-// page answers a page. A browser asks each time whether it still has the newest, since a new weir brings new ones.
+// page serves a page. Browsers revalidate it each time, because a new version of weir has new
+// pages.
 func (r *request) page(p *webPage) error {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -84,7 +86,7 @@ func (r *request) page(p *webPage) error {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	r.w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = r.w.Write(body) // the client has left, or it has the page
+		_, _ = r.w.Write(body) // an error means that the client has disconnected
 	}
 	return nil
 }

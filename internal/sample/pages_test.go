@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A page is answered to anybody, and the browser is told to load nothing from elsewhere and run nothing inline.
+// A page is answered to anybody, and the browser is told to load nothing from elsewhere and run
+// nothing inline.
 func TestPagesAreForAnybodyAndLoadNothingFromElsewhere(t *testing.T) {
 	k := setUp(t)
 	for _, p := range pageTable {
@@ -42,7 +43,8 @@ func TestPagesAreForAnybodyAndLoadNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-// What a page's policy forbids is not in it either: inline script and style, handlers in attributes, other hosts.
+// What a page's policy forbids is not in it either: inline script and style, handlers in
+// attributes, other hosts.
 func TestPagesHoldNothingThatTheirPolicyForbids(t *testing.T) {
 	k := setUp(t)
 	inline := regexp.MustCompile(`(?i)<style|<script(?: [^>]*)?>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href)="(?:https?:)?//`)

@@ -4,20 +4,21 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/weirlimit/weir/internal/sample/words"
+	"github.com/weirlimit/weir/internal/sample/terms"
 )
 
-// mostPassage is the length in bytes of what is quoted at most: three or four sentences.
-const mostPassage = 400
+// maxPassage is the max length of a passage in bytes, about three or four sentences.
+const maxPassage = 400
 
-// A hit is a place in a text where something stands that was asked for.
+// A hit is a position in a text that has a term of the question.
 type hit struct {
 	start, end int
 	term       string
 }
 
-// passage returns the part of text that says most of what was asked for, worth by term, in whole sentences where they fit.
-// It is a piece of text as it stands, never cut inside a word or a character; empty where there is none that short.
+// passage returns the part of text with the greatest sum of worth, which maps terms to weights, in
+// whole sentences if they fit. It is an unchanged piece of text, never cut inside a word or a
+// character. It is empty if no such piece is short enough.
 func passage(text string, worth map[string]float64) string {
 	from, to := densest(text, worth)
 	from = opening(text, from, to)
@@ -25,7 +26,8 @@ func passage(text string, worth map[string]float64) string {
 	return strings.TrimSpace(text[from:to])
 }
 
-// densest returns where the most different terms stand within mostPassage bytes; the start of the text where none does.
+// densest returns the range of at most maxPassage bytes with the greatest sum of weights of
+// different terms, or the start of the text if it has none of them.
 func densest(text string, worth map[string]float64) (from, to int) {
 	var window []hit
 	count := map[string]int{}
@@ -33,15 +35,15 @@ func densest(text string, worth map[string]float64) (from, to int) {
 	for _, w := range worth {
 		most += w
 	}
-	for t := range words.Of(text) {
-		if worth[t.Text] == 0 || t.End-t.Start > mostPassage {
+	for t := range terms.Of(text) {
+		if worth[t.Text] == 0 || t.End-t.Start > maxPassage {
 			continue
 		}
 		window = append(window, hit{t.Start, t.End, t.Text})
 		if count[t.Text]++; count[t.Text] == 1 {
 			sum += worth[t.Text]
 		}
-		for t.End-window[0].start > mostPassage {
+		for t.End-window[0].start > maxPassage {
 			first := window[0].term
 			if count[first]--; count[first] == 0 {
 				sum -= worth[first]
@@ -52,7 +54,7 @@ func densest(text string, worth map[string]float64) (from, to int) {
 			from, to, best = window[0].start, t.End, sum
 		}
 		if best > most-1e-6 {
-			break // nowhere can more be said
+			break // it has all terms
 		}
 	}
 	if best == 0 {
@@ -62,41 +64,42 @@ func densest(text string, worth map[string]float64) (from, to int) {
 	return from, to
 }
 
-// opening returns where a passage begins that has text[from:to] in it: with its sentence, or with as much before it as
-// leaves room for what comes after.
+// opening returns where a passage with text[from:to] begins: at the start of its sentence, or, if
+// that is too far, at a break that leaves room for the text after to.
 func opening(text string, from, to int) int {
-	for at := from; at >= max(0, to-mostPassage); at-- {
-		if words.Sentence(text, at) {
+	for at := from; at >= max(0, to-maxPassage); at-- {
+		if terms.Sentence(text, at) {
 			return at
 		}
 	}
-	for at := max(0, to-mostPassage, from-mostPassage/4); at < from; at++ {
-		if words.Breaks(text, at) {
+	for at := max(0, to-maxPassage, from-maxPassage/4); at < from; at++ {
+		if terms.Breaks(text, at) {
 			return at
 		}
 	}
 	return from
 }
 
-// closing returns where a passage ends that begins at from and has all up to to in it: after as many sentences of the
-// paragraph as fit. What does not end as a sentence does is a heading, and its paragraph is yet to come.
+// closing returns where a passage ends that begins at from and includes everything up to to: after
+// as many sentences of the paragraph as fit. Text that does not end like a sentence is a heading,
+// so the passage continues after it.
 func closing(text string, from, to int) int {
-	last := min(len(text), from+mostPassage)
+	last := min(len(text), from+maxPassage)
 	end := -1
 	for at := to; at <= last; at++ {
-		if !words.Sentence(text, at) {
+		if !terms.Sentence(text, at) {
 			continue
 		}
-		if end = at; strings.HasPrefix(text[at:], "\n\n") && words.Ends(text[:at]) {
+		if end = at; strings.HasPrefix(text[at:], "\n\n") && terms.Ends(text[:at]) {
 			break
 		}
 	}
 	for at := last; end < 0 && at >= to; at-- {
-		if words.Breaks(text, at) {
+		if terms.Breaks(text, at) {
 			end = at
 		}
 	}
-	if end < 0 { // what was found is part of something that goes on and on
+	if end < 0 { // the hit is inside text without any break
 		return from
 	}
 	return end

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/weirlimit/weir/internal/sample/words"
+	"github.com/weirlimit/weir/internal/sample/terms"
 )
 
 // worth makes every term of a question worth the same.
 func worth(question string) map[string]float64 {
 	all := map[string]float64{}
-	for t := range words.Of(question) {
+	for t := range terms.Of(question) {
 		all[t.Text] = 1
 	}
 	return all
@@ -36,7 +36,7 @@ func TestAPassageIsTheSentencesThatSayMost(t *testing.T) {
 	} {
 		got := passage(c.text, worth(c.question))
 		if c.want == "PART" {
-			if len(got) > mostPassage || !strings.Contains(got, "until the refund is named") || !strings.HasSuffix(got, " goes") && !strings.HasSuffix(got, "goes,") && !strings.HasSuffix(got, " and") && !strings.HasSuffix(got, " on") && !strings.HasSuffix(got, " it") {
+			if len(got) > maxPassage || !strings.Contains(got, "until the refund is named") || !strings.HasSuffix(got, " goes") && !strings.HasSuffix(got, "goes,") && !strings.HasSuffix(got, " and") && !strings.HasSuffix(got, " on") && !strings.HasSuffix(got, " it") {
 				t.Errorf("%s: the passage is %q", name, got)
 			}
 		} else if got != c.want {
@@ -72,7 +72,7 @@ func FuzzAPassageIsAPieceOfItsText(f *testing.F) {
 		}
 		got := passage(text, worth(question))
 		at := strings.Index(text, got)
-		if at < 0 || len(got) > mostPassage || !utf8.ValidString(got) {
+		if at < 0 || len(got) > maxPassage || !utf8.ValidString(got) {
 			t.Fatalf("the passage of %q is %q, of %d bytes", text, got, len(got))
 		}
 		for ; ; at++ { // wherever else it stands too
@@ -80,7 +80,7 @@ func FuzzAPassageIsAPieceOfItsText(f *testing.F) {
 			if next < 0 {
 				t.Fatalf("the passage %+q of %+q begins or ends inside a word or character", got, text)
 			}
-			if at += next; words.Breaks(text, at) && words.Breaks(text, at+len(got)) {
+			if at += next; terms.Breaks(text, at) && terms.Breaks(text, at+len(got)) {
 				return
 			}
 		}
@@ -88,7 +88,7 @@ func FuzzAPassageIsAPieceOfItsText(f *testing.F) {
 }
 
 func BenchmarkPassageOfTheLargestDocument(b *testing.B) {
-	text := strings.Repeat("Every bicycle has a warranty of five years on its frame, and a refund. ", mostDocumentText/72)
+	text := strings.Repeat("Every bicycle has a warranty of five years on its frame, and a refund. ", maxDocumentText/72)
 	asked := worth("warranty refund frame bicycle")
 	for b.Loop() {
 		passage(text, asked)

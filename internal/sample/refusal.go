@@ -11,17 +11,17 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// A refusal is an error that the caller is told.
+// A refusal is an error whose message is sent to the caller.
 type refusal struct {
 	status  int
 	message string
-	items   []itemProblem // what is wrong with a bulk request, item by item
+	items   []itemProblem // the problems of a bulk request
 }
 
-// An itemProblem is one thing wrong with one item of a bulk request.
+// An itemProblem is one problem of one item of a bulk request.
 type itemProblem struct {
 	Index  int    `json:"index"`        // from 0
-	ID     string `json:"id,omitempty"` // as sent, where it could be read
+	ID     string `json:"id,omitempty"` // as sent; empty if it could not be read
 	Reason string `json:"reason"`
 }
 
@@ -31,7 +31,7 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status: status, message: fmt.Sprintf(format, args...)}
 }
 
-// codes are the error codes of the statuses that this backend answers (D21).
+// codes are the error codes of the statuses that this backend answers.
 var codes = map[int]string{
 	http.StatusBadRequest:            "invalid_request",
 	http.StatusUnauthorized:          "unauthenticated",
@@ -48,16 +48,16 @@ var codes = map[int]string{
 	http.StatusInsufficientStorage:   "storage_full",
 }
 
-// fail answers err: a refusal as it is, the database's troubles by their name, anything else without its cause, which
-// goes to the log. If the client has left, it panics with http.ErrAbortHandler: nobody would read the answer, and the
-// access log says 499.
+// fail answers err. It sends a refusal as it is and describes known database errors; it logs any
+// other error and answers 500 without the cause. If the client has disconnected, fail panics with
+// http.ErrAbortHandler, so that the access log has status 499.
 func (b *Backend) fail(r *request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	told := b.explain(r, err)
-	if len(told.items) == 0 {
-		httplimit.WriteError(r.w, told.status, codes[told.status], told.message)
+	refused := b.explain(r, err)
+	if len(refused.items) == 0 {
+		httplimit.WriteError(r.w, refused.status, codes[refused.status], refused.message)
 		return
 	}
 	var answer struct {
@@ -67,21 +67,22 @@ func (b *Backend) fail(r *request, err error) {
 			Items   []itemProblem `json:"items"`
 		} `json:"error"`
 	}
-	answer.Error.Code, answer.Error.Message, answer.Error.Items = codes[told.status], told.message, told.items
-	r.answer(told.status, answer)
+	answer.Error.Code, answer.Error.Message, answer.Error.Items = codes[refused.status], refused.message, refused.items
+	r.answer(refused.status, answer)
 }
 
 func (b *Backend) explain(r *request, err error) *refusal {
-	var told *refusal
+	var refused *refusal
 	switch {
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &refused):
+		return refused
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return refuse(http.StatusServiceUnavailable, "the request ended before it could be answered; nothing was stored")
 	case errors.Is(err, sqlite.ErrBusy):
 		b.log.Warn("sample backend: database busy", "route", r.route.String(), "error", err)
 		return refuse(http.StatusServiceUnavailable, "the database is busy and nothing was stored: send the request again")
-	case errors.Is(err, sqlite.ErrReindexed): // an older weir beside a newer one on this data directory
+	// A newer weir uses this data directory too.
+	case errors.Is(err, sqlite.ErrReindexed):
 		b.log.Error("sample backend: replaced", "route", r.route.String(), "error", err)
 		return refuse(http.StatusServiceUnavailable, "this server is being replaced by a newer one and nothing was stored: send the request again")
 	case errors.Is(err, sqlite.ErrFull):
@@ -91,7 +92,7 @@ func (b *Backend) explain(r *request, err error) *refusal {
 	return refuse(http.StatusInternalServerError, "the server could not answer this request; its log says why")
 }
 
-// answer writes value as JSON. Answers hold what is someone's own, so that no cache may keep them.
+// answer writes value as JSON. Answers contain private data, so caches must not store them.
 func (r *request) answer(status int, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -106,7 +107,7 @@ func (r *request) answer(status int, value any) error {
 	return nil
 }
 
-// empty answers 204.
+// empty writes a 204.
 func (r *request) empty() error {
 	r.w.Header().Set("Cache-Control", "no-store")
 	r.w.WriteHeader(http.StatusNoContent)

@@ -17,20 +17,20 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// A request is what an endpoint works with: one request whose route, caller and instant are known.
+// A request is one HTTP request, with everything that an endpoint needs to know about it.
 type request struct {
 	*http.Request
 	w          http.ResponseWriter
-	now        time.Time // one instant for all that the request stores
+	now        time.Time // the time of everything that the request stores
 	route      *route
 	parameters []string             // of the path, in order
-	session    sqlite.Session       // where the route needs one
-	token      identity.TokenClaims // likewise; its workspace is the caller's
+	session    sqlite.Session       // if the route requires a session
+	token      identity.TokenClaims // if the route requires a token
 	query      url.Values
 }
 
-// parseQuery refuses what a route does not know, so that a misspelt cursor is not an answer from the start. agent_id may
-// stand on every request: callers are counted by it.
+// parseQuery refuses parameters that the route does not accept, so that a misspelled cursor is not
+// ignored. agent_id is accepted on every request, because callers are counted by it.
 func (r *request) parseQuery() error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -56,7 +56,7 @@ func allowed(names []string) string {
 	return "allowed are " + strings.Join(names, ", ")
 }
 
-// limit is how many rows a page may have at most.
+// limit returns the max number of rows of a page, from the query.
 func (r *request) limit(usual, most int) (int, error) {
 	given := r.query.Get("limit")
 	if given == "" {
@@ -69,13 +69,15 @@ func (r *request) limit(usual, most int) (int, error) {
 	return int(n), nil
 }
 
-// wholeNumber reads a number from 0 on in its one spelling: no sign, no leading zero.
+// wholeNumber parses a number of at least 0 in its one canonical spelling: no sign, no leading
+// zero.
 func wholeNumber(s string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
 }
 
-// form reads the body as one JSON object. The problems of the form are the endpoint's to report, with check.
+// form parses the body as one JSON object. The endpoint reports the problems of the form with
+// check.
 func (r *request) form() (*form, error) {
 	body, err := r.json()
 	if err != nil {
@@ -91,7 +93,7 @@ func (r *request) form() (*form, error) {
 	return f, nil
 }
 
-// optionalForm is form for an endpoint that can do without a body.
+// optionalForm is form for an endpoint whose body may be missing.
 func (r *request) optionalForm() (*form, error) {
 	body, err := r.json()
 	if err != nil {
@@ -107,7 +109,7 @@ func (r *request) optionalForm() (*form, error) {
 	return f, nil
 }
 
-// check turns the problems of a form into one refusal.
+// check returns the problems of a form as one refusal, or nil if it has none.
 func check(f *form) error {
 	if problems := f.done(); len(problems) > 0 {
 		return refuse(http.StatusBadRequest, "%s", strings.Join(problems, "; "))
@@ -115,13 +117,14 @@ func check(f *form) error {
 	return nil
 }
 
-// json reads the body, which must be JSON in UTF-8, uncompressed, and no larger than the route allows; nil where there
-// is none.
+// json reads the body, which must be uncompressed JSON in UTF-8 and no larger than the route
+// allows. It returns nil if the body is empty.
 func (r *request) json() (json.RawMessage, error) {
 	if r.ContentLength > r.route.body {
 		return nil, tooLarge(r.route.body)
 	}
-	if encoding := r.Header.Values("Content-Encoding"); len(encoding) > 0 { // "identity" too: it has no place there (RFC 9110, section 8.4)
+	// Even "identity" is refused, which must not be sent (RFC 9110, section 8.4).
+	if encoding := r.Header.Values("Content-Encoding"); len(encoding) > 0 {
 		r.w.Header().Set("Accept-Encoding", "identity")
 		return nil, refuse(http.StatusUnsupportedMediaType, "Content-Encoding is %s: send the body as it is", show(strings.Join(encoding, ", ")))
 	}
@@ -135,7 +138,8 @@ func (r *request) json() (json.RawMessage, error) {
 	switch {
 	case errors.As(err, &large):
 		return nil, tooLarge(r.route.body)
-	case errors.Is(err, os.ErrDeadlineExceeded): // which ends the context as well
+	// This case is before the next, because the deadline ends the context as well.
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		r.w.Header().Set("Connection", "close")
 		return nil, refuse(http.StatusRequestTimeout, "the body arrived too slowly, or stopped arriving")
 	case r.Context().Err() != nil:
@@ -145,7 +149,7 @@ func (r *request) json() (json.RawMessage, error) {
 	case len(body) == 0:
 		return nil, nil
 	}
-	if err := r.mediaType(); err != nil { // its length was not known before
+	if err := r.mediaType(); err != nil { // for a body whose length was not known before
 		return nil, err
 	}
 	if err := grammar(body); err != nil {
@@ -158,7 +162,7 @@ func tooLarge(most int64) error {
 	return refuse(http.StatusRequestEntityTooLarge, "the body is larger than the %d bytes that this endpoint takes", most)
 }
 
-// mediaType refuses a body that does not say that it is JSON.
+// mediaType refuses a body whose Content-Type is not JSON in UTF-8.
 func (r *request) mediaType() error {
 	given := r.Header.Values("Content-Type")
 	if len(given) == 1 {
@@ -175,7 +179,7 @@ func (r *request) mediaType() error {
 	return refuse(http.StatusUnsupportedMediaType, "Content-Type is %s: want application/json in UTF-8", sent)
 }
 
-// stamp is how answers tell a time.
-func stamp(t time.Time) string {
+// formatTime formats a time for answers.
+func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }

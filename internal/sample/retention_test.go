@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// To the millisecond, by the backend's own clock; what a workspace has synced stays, and so does what was used of it.
+// To the millisecond, by the backend's own clock; what a workspace has synced stays, and so does
+// what was used of it.
 func TestAVisitorsRowsGoAfter30Days(t *testing.T) {
 	k := setUp(t)
 	k.sync("PUT documents", documents(2, "x")).want(200)
@@ -46,11 +47,12 @@ func TestAVisitorsRowsGoAfter30Days(t *testing.T) {
 	}
 
 	k.session = k.visitor("demo")
-	k.widget("POST coupon/apply", `{"code":"ONE"}`).wantError(410, "gone", "used up") // no use comes back
+	// no use comes back
+	k.widget("POST coupon/apply", `{"code":"ONE"}`).wantError(410, "gone", "used up")
 	k.send("GET /api/v1/widget/conversations", later, "").wantError(401, "unauthenticated")
 }
 
-// The sweeps are the backend's own: one when it opens, which holds nobody up, one each hour, and none after Close.
+// The backend sweeps when it opens, without delaying that, and once an hour until Close.
 func TestTheBackendSweepsWhenItOpensAndEveryHour(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

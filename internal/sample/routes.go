@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// A route is one endpoint. The table below is the whole of the API: what answers, 405 and Allow derive from it.
+// A route is one endpoint. The table below is the whole API: dispatch, 405 and Allow derive from
+// it.
 type route struct {
 	method  string
 	pattern string   // segments in braces are parameters
-	access  access   // whose credential it needs
-	query   []string // the query parameters it knows, besides agent_id
-	body    int64    // the largest body in bytes; 0: it reads none
+	access  access   // the credential that it requires
+	query   []string // the query parameters that it accepts, besides agent_id
+	body    int64    // max bytes of the body; 0 if it reads none
 	serve   func(*Backend, *request) error
 }
 
-// String is the route as documents name it.
+// String returns the route as the API description names it.
 func (r *route) String() string { return r.method + " " + r.pattern }
 
-// access says whose credential a route needs.
+// An access is the kind of credential that a route requires.
 type access uint8
 
 const (
@@ -35,7 +36,8 @@ const (
 
 var paging = []string{"after", "limit"}
 
-// routes is a function because the endpoints lead back to it.
+// routes returns the table. It is a function because a variable would be an initialization cycle
+// with the handlers.
 func routes() []route {
 	return []route{
 		{"POST", widget + "init", anyone, nil, 16 << 10, (*Backend).startSession},
@@ -60,7 +62,7 @@ func routes() []route {
 	}
 }
 
-// A resource is every route of one pattern.
+// A resource is all routes of one pattern.
 type resource struct {
 	segments []string
 	routes   []*route
@@ -95,7 +97,8 @@ func resources(table []route) []*resource {
 	return all
 }
 
-// match returns the values of the pattern's parameters, in order, and whether path has its shape.
+// match reports whether path matches the pattern, and returns the values of the parameters in
+// order.
 func (res *resource) match(path []string) (parameters []string, ok bool) {
 	if len(path) != len(res.segments) {
 		return nil, false
@@ -111,7 +114,8 @@ func (res *resource) match(path []string) (parameters []string, ok bool) {
 	return parameters, true
 }
 
-// route returns the route for a method, nil where there is none. HEAD is answered as GET; net/http drops the body.
+// route returns the route for a method, or nil if there is none. HEAD is served as GET, and
+// net/http drops the body.
 func (res *resource) route(method string) *route {
 	if method == http.MethodHead {
 		method = http.MethodGet

@@ -1,25 +1,26 @@
-// Package sample is the built-in backend of the Widget and Bulk-Sync API: real rows in SQLite, so that both surfaces can
-// be used, developed against and load-tested without writing one.
+// Package sample is the built-in backend of the Widget and Bulk-Sync API: real rows in SQLite, so
+// that both surfaces can be used, developed against and load-tested without writing one.
 //
 //	routes.go            every endpoint in one table; 405, Allow and OPTIONS derive from it
 //	openapi.yaml         the API as OpenAPI 3.1; the tests hold the server to it
 //	docs.go              /docs, made of it
 //	pages.go demo/ docs/ the pages for people
 //	server.go            one request in order: path, method, caller, query, endpoint
-//	form.go json.go      what callers send, read strictly
-//	refusal.go           what they are told when it is not right
+//	form.go json.go      strict parsing of bodies
+//	refusal.go           error answers
 //	<resource>.go        one file per resource
-//	answers.go passage.go what a question is answered with
-//	feed.go held.go      who waits for events, and how many may
+//	answers.go passage.go the answer to a question
+//	feed.go held.go      waiting for events, and how many requests may
 //	stream.go            events as text/event-stream
-//	origin.go full.go    whose share of the storage a request uses, and what it is told if that is used up
-//	retention.go         what goes after 30 days
-//	tokens.go secret.go  what signs and admits callers
-//	sqlite/              the rows and the index; all SQL is there
-//	words/               what the index holds: text of any language as terms
+//	origin.go full.go    the share of the storage that a request uses, and the 507
+//	retention.go         deletion after 30 days
+//	tokens.go secret.go  API tokens, and the secret that signs sessions
+//	sqlite/              the rows and the index: all SQL
+//	terms/               splits text of any language into index terms
 //
-// Every error is {"error":{"code","message"}}. A bulk request that has anything wrong with its items is 422, stores
-// nothing, and lists each problem beside them: "items":[{"index","id","reason"}], index from 0, id where it could be read.
+// Every error is {"error":{"code","message"}}. A bulk request with a problem in any item is 422,
+// stores nothing, and lists every problem in "items":[{"index","id","reason"}], with index from 0,
+// and id if it could be read.
 package sample
 
 import (
@@ -40,22 +41,32 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// Options say where a Backend keeps its rows and what it is run with.
+// Options configure a Backend.
 type Options struct {
-	Dir         string           // the data directory, made with mode 0700 where it is missing; required
-	Now         func() time.Time // nil: time.Now
-	Log         *slog.Logger     // nil: slog.Default()
-	BusyTimeout time.Duration    // how long a write waits for another process's before it answers 503, 15 times as long for ours; 0 = 2 s
-	MaxData     int64            // bytes that rows and indexes may take, shared out as package sqlite says; beyond it writes answer 507; 0 = no bound
-	Callers     identity.Options // how a caller's address is found where no limiter covers a request; Sessions, Tokens and Now are ours
-	Heartbeat   time.Duration    // after which a quiet event stream shows that it lives; 0 = 15 s
-	Stall       time.Duration    // how long a client may take over one write to its event stream; 0 = 10 s
-	Welcome     bool             // give workspace "demo", where it is made here, a few documents and a coupon to begin with
-	Watch       time.Duration    // between two looks for other processes' events, while anybody waits; 0 = 1 s
+	// Dir is the data directory. It is required, and created with mode 0700 if it is missing.
+	Dir string
+	Now func() time.Time // nil means time.Now
+	Log *slog.Logger     // nil means slog.Default
+	// BusyTimeout is that of sqlite.Options. A request that waits longer is answered 503.
+	BusyTimeout time.Duration
+	// MaxData bounds the bytes of rows and indexes, divided into shares by package sqlite. Writes
+	// beyond it are answered 507. 0 means no bound.
+	MaxData int64
+	// Callers configures how a caller is identified if the middleware has not done so. Sessions,
+	// Tokens and Now are overwritten.
+	Callers identity.Options
+	// Heartbeat is the interval of keep-alive comments on a quiet event stream. 0 means 15 s.
+	Heartbeat time.Duration
+	Stall     time.Duration // deadline of each write to an event stream; 0 means 10 s
+	// Welcome stores some documents and a coupon in workspace "demo" if Open creates it.
+	Welcome bool
+	// Watch is the interval of polling for other processes' events while a request waits. 0 means 1
+	// s.
+	Watch time.Duration
 }
 
-// A Backend serves both surfaces from one data directory, which other processes may use at the same time. It is safe for
-// concurrent use.
+// A Backend serves both surfaces from one data directory, which other processes may use at the same
+// time. It is safe for concurrent use.
 type Backend struct {
 	db        *sqlite.DB
 	now       func() time.Time
@@ -63,8 +74,8 @@ type Backend struct {
 	secret    []byte // signs sessions
 	sessions  *identity.Sessions
 	tokens    *Tokens
-	resolver  *identity.Resolver // for requests that come past the middleware
-	speaks    httplimit.Speaker
+	resolver  *identity.Resolver // for requests that bypass the middleware
+	speaker   httplimit.Speaker
 	resources []*resource
 
 	fulls            fulls
@@ -73,7 +84,7 @@ type Backend struct {
 	heartbeat, stall time.Duration
 
 	sweeping sync.WaitGroup
-	stop     context.CancelFunc // ends it
+	stop     context.CancelFunc // ends sweeping
 }
 
 // ErrMaxData means that Options.MaxData is too small for an empty database.
@@ -85,14 +96,15 @@ const databaseFile = "sample.db"
 // demo is the workspace that a new data directory starts with.
 const demo = "demo"
 
-// Open opens the data directory, and makes workspace "demo" where there is no workspace yet. The error says what stands in
-// the way: a directory that cannot be written, a file that is damaged, another program's or made by a newer weir.
+// Open opens the data directory, and creates workspace "demo" if there is no workspace yet. It
+// returns an error if the directory is not writable, or if a file in it is damaged, another
+// program's or made by a newer weir.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	tokens, err := OpenTokens(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, speaks: httplimit.NewSpeaker(), resources: resources(routes())}
+	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, speaker: httplimit.NewSpeaker(), resources: resources(routes())}
 	b.heartbeat, b.stall = positive(o.Heartbeat, 15*time.Second), positive(o.Stall, 10*time.Second)
 	b.feed, b.held = newFeed(b.db, positive(o.Watch, time.Second), b.log), newHeld()
 	running, stop := context.WithCancel(context.Background())
@@ -105,7 +117,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// positive is d, or the fallback where d says nothing.
+// positive returns d if it is positive, else fallback.
 func positive(d, fallback time.Duration) time.Duration {
 	if d > 0 {
 		return d
@@ -113,7 +125,7 @@ func positive(d, fallback time.Duration) time.Duration {
 	return fallback
 }
 
-// prepare reads or makes what a Backend has beyond tokens.
+// prepare opens or creates everything of a Backend except its tokens.
 func (b *Backend) prepare(ctx context.Context, o Options) error {
 	made, err := b.db.AddFirstWorkspace(ctx, demo, b.now())
 	if err != nil {
@@ -123,7 +135,7 @@ func (b *Backend) prepare(ctx context.Context, o Options) error {
 		b.log.Info("sample backend: made workspace", "workspace", demo)
 	}
 	if made && o.Welcome {
-		if err := b.greet(ctx, demo); err != nil {
+		if err := b.seedDemo(ctx, demo); err != nil {
 			return err
 		}
 	}
@@ -146,7 +158,7 @@ func (b *Backend) prepare(ctx context.Context, o Options) error {
 	return err
 }
 
-// index makes sure that every document is found, which takes a while where a data directory is new to it.
+// index indexes the pending documents. It can take minutes if a data directory has no index yet.
 func (b *Backend) index(ctx context.Context) error {
 	pending, err := b.db.Pending(ctx)
 	if err != nil || pending == 0 {
@@ -160,10 +172,11 @@ func (b *Backend) index(ctx context.Context) error {
 	return nil
 }
 
-// MakeDir makes the data directory where there is none, for its owner alone, and sees whether it can be written.
+// MakeDir creates the data directory with mode 0700 if it does not exist, and returns an error if
+// the directory is not writable.
 func MakeDir(dir string) error {
 	if dir == "" {
-		return errors.New("open data directory: none is named")
+		return errors.New("open data directory: no directory is given")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make data directory %s: %w; choose one that can be written", dir, reason(err))
@@ -175,7 +188,7 @@ func MakeDir(dir string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// openDir makes the data directory, and opens the database in it.
+// openDir creates the data directory and opens the database in it.
 func openDir(ctx context.Context, o Options) (*sqlite.DB, error) {
 	if err := MakeDir(o.Dir); err != nil {
 		return nil, err
@@ -183,21 +196,20 @@ func openDir(ctx context.Context, o Options) (*sqlite.DB, error) {
 	return sqlite.Open(ctx, filepath.Join(o.Dir, databaseFile), sqlite.Options{
 		BusyTimeout: o.BusyTimeout,
 		MaxBytes:    o.MaxData,
-		Near:        func(share sqlite.Share, used, most int64) { warn(o, share, used, most) },
+		NearlyFull:  func(share sqlite.Share, used, most int64) { warn(o, share, used, most) },
 	})
 }
 
-// warn tells the operator in time, or at the start, that a share of the storage is nearly used up, or that more is in use
-// than there may be.
+// warn logs that a share of the storage is nearly full, or that more is in use than allowed.
 func warn(o Options, share sqlite.Share, used, most int64) {
-	message := "sample backend: four fifths of a share of the storage are in use: once all of it is, writes answer 507"
+	message := "sample backend: over 80 % of a share of the storage is in use: once it is full, writes are answered 507"
 	if used > most {
-		message = "sample backend: more storage is in use than there may be: writes answer 507 until enough is deleted or the bound is raised"
+		message = "sample backend: more storage is in use than --max-data allows: writes are answered 507 until enough is deleted or the bound is raised"
 	}
 	o.Log.Warn(message, "share", share, "used", used, "bound", most, "max_data", o.MaxData)
 }
 
-// reason is a file error without the path, where the path is told already.
+// reason returns a file error without its path, for messages that have the path already.
 func reason(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {
@@ -206,13 +218,13 @@ func reason(err error) error {
 	return err
 }
 
-// Sessions verifies this data directory's session tokens.
+// Sessions returns the verifier of this data directory's session tokens.
 func (b *Backend) Sessions() *identity.Sessions { return b.sessions }
 
-// Tokens is the workspaces' API tokens.
+// Tokens returns the API tokens of the workspaces.
 func (b *Backend) Tokens() *Tokens { return b.tokens }
 
-// Ready says whether rows can be read.
+// Ready returns an error if rows cannot be read.
 func (b *Backend) Ready(ctx context.Context) error {
 	if err := b.db.Ready(ctx); err != nil {
 		return fmt.Errorf("sample backend: %w", err)
@@ -220,11 +232,12 @@ func (b *Backend) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Drain ends what is held open: event streams end, and who waits for events is answered with what there is. From then on
-// nothing is held any more. It does not wait for any of that, and may be called more than once.
+// Drain ends all event streams and answers requests that wait for events with the events there are.
+// Later requests are not held open. Drain does not wait for any of that, and may be called more
+// than once.
 func (b *Backend) Drain() { b.feed.drain() }
 
-// Close lets go of the data directory. No request may be under way.
+// Close closes the data directory. It must be called after the last request has ended.
 func (b *Backend) Close() error {
 	b.feed.close()
 	b.stop()
@@ -232,9 +245,11 @@ func (b *Backend) Close() error {
 	return b.db.Close()
 }
 
-// Handler serves canonical paths: whoever calls it has resolved dot segments, empty segments and needless escapes. It
-// finds the caller that the rate-limiting middleware verified, or verifies by itself where there was none.
+// Handler returns the handler of both surfaces. It expects canonical paths: the caller of the
+// handler must have resolved dot segments, empty segments and needless escapes. It uses the
+// identity that the rate-limiting middleware verified, and verifies the caller itself if there is
+// no middleware.
 func (b *Backend) Handler() http.Handler { return http.HandlerFunc(b.serve) }
 
-// newID returns a random id of 128 bits and more, with a prefix that says what of.
+// newID returns a random id of at least 128 bits, with a prefix that names its kind.
 func newID(prefix string) string { return prefix + "_" + rand.Text() }

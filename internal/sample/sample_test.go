@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// A bench is a backend on a data directory, its clock, and one visitor and one synchroniser of workspace demo.
+// A bench is a backend on a data directory, its clock, and one visitor and one synchroniser of
+// workspace demo.
 type bench struct {
 	*testing.T
 	b       *Backend
@@ -102,7 +103,8 @@ type answer struct {
 	body   []byte
 }
 
-// send sends a request with JSON in its body, or no body where it is empty. Fields override or (empty) remove headers.
+// send sends a request with JSON in its body, or no body where it is empty. Fields override or
+// (empty) remove headers.
 func (k *bench) send(target, credential, body string, fields ...string) answer {
 	k.Helper()
 	method, path, _ := strings.Cut(target, " ")

@@ -14,17 +14,19 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// secretFile holds the secret that signs sessions, in hexadecimal digits: text that `weir serve --jwt-key` reads too.
+// secretFile is the file of the secret that signs sessions, in hexadecimal digits. `weir serve
+// --jwt-key` can read it too.
 const secretFile = "session.key"
 
-// sessionSecret returns the data directory's secret, and makes it where there is none. However many processes ask at
-// once, all get the same one: whoever makes it holds the database's write lock, and it appears whole or not at all.
+// sessionSecret returns the data directory's secret, and creates it if there is none. Concurrent
+// processes all get the same secret: it is created under the database's write lock and appears
+// atomically.
 func sessionSecret(ctx context.Context, db *sqlite.DB, dir string) (secret []byte, err error) {
 	path := filepath.Join(dir, secretFile)
 	if secret, err = readSecret(path); !errors.Is(err, fs.ErrNotExist) {
 		return secret, err
 	}
-	err = db.Alone(ctx, func() error {
+	err = db.WithWriteLock(ctx, func() error {
 		if secret, err = readSecret(path); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -37,7 +39,7 @@ func sessionSecret(ctx context.Context, db *sqlite.DB, dir string) (secret []byt
 	return secret, err
 }
 
-// readSecret refuses a secret that others can read, or that is too short to be one.
+// readSecret reads the secret. It refuses a file that others can read or that is too short.
 func readSecret(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -57,8 +59,8 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// writeSecret puts 256 random bits at path in one step. A file that a killed process left half-written is in its way
-// only until here.
+// writeSecret atomically creates path with 256 random bits. It first removes a partial file that a
+// killed process has left.
 func writeSecret(path string) (err error) {
 	temporary := path + ".new"
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +79,7 @@ func writeSecret(path string) (err error) {
 	if err := os.Rename(temporary, path); err != nil {
 		return err
 	}
-	d, err := os.Open(filepath.Dir(path)) // so that the name survives a power cut too
+	d, err := os.Open(filepath.Dir(path)) // to sync the name too
 	if err != nil {
 		return err
 	}

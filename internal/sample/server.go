@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// serve answers one request: path, method, caller, query, endpoint, in that order.
+// serve answers one request. It checks path, method, caller and query in that order and calls the
+// endpoint.
 func (b *Backend) serve(w http.ResponseWriter, hr *http.Request) {
 	r := &request{Request: hr, w: w, now: b.now()}
 	if err := b.dispatch(r); err != nil {
@@ -44,7 +45,7 @@ func (b *Backend) dispatch(r *request) error {
 	return r.route.serve(b, r)
 }
 
-// find returns the resource at a path, nil where there is none, and the path's parameters.
+// find returns the resource at a path and the path's parameters, or nil if there is none.
 func (b *Backend) find(path string) (*resource, []string) {
 	segments := strings.Split(path, "/")
 	for _, res := range b.resources {
@@ -55,7 +56,7 @@ func (b *Backend) find(path string) (*resource, []string) {
 	return nil, nil
 }
 
-// admit finds whose request it is. What a route needs and the caller lacks is a 401.
+// admit authenticates the caller as the route requires, and refuses it with a 401 otherwise.
 func (b *Backend) admit(r *request) (err error) {
 	switch r.route.access {
 	case bySession:
@@ -66,7 +67,8 @@ func (b *Backend) admit(r *request) (err error) {
 	return err
 }
 
-// caller is who the middleware found, or who the request says, verified here.
+// caller returns the caller that the middleware identified, or identifies the caller of a request
+// without middleware.
 func (b *Backend) caller(r *request) *identity.Caller {
 	if c, ok := httplimit.CallerOf(r.w); ok {
 		return c
@@ -76,13 +78,14 @@ func (b *Backend) caller(r *request) *identity.Caller {
 	return c
 }
 
-// tokenOf finds the caller's API token, and with it the workspace that every row of the answer belongs to.
+// tokenOf returns the claims of the caller's API token, whose workspace scopes every row of the
+// answer.
 func (b *Backend) tokenOf(r *request) (identity.TokenClaims, error) {
 	claims, err := b.caller(r).Token()
 	var unread *lookupError
 	switch {
 	case errors.As(err, &unread):
-		return claims, unread.cause // no fault of the caller's
+		return claims, unread.cause // the database's error, not the caller's
 	case err != nil:
 		return claims, b.unauthenticated(r, "no valid API token: %v; send Authorization: Bearer with one that weir token create printed", err)
 	case claims.Workspace == "":
@@ -91,7 +94,8 @@ func (b *Backend) tokenOf(r *request) (identity.TokenClaims, error) {
 	return claims, nil
 }
 
-// sessionOf finds the caller's session: its token holds, and it is one of this data directory's.
+// sessionOf returns the caller's session. Its token must be valid and the session must exist in
+// this data directory.
 func (b *Backend) sessionOf(r *request) (sqlite.Session, error) {
 	const how = "send Authorization: Bearer with the token that POST /api/v1/widget/init answers"
 	claims, err := b.caller(r).Session()

@@ -15,9 +15,12 @@ const (
 	sessionLife = 24 * time.Hour
 )
 
-// startSession answers POST /api/v1/widget/init: it starts a visitor's session with the workspace that the agent belongs to.
+// startSession handles POST /api/v1/widget/init: it starts a session with the workspace of the
+// agent.
 func (b *Backend) startSession(r *request) error {
-	agent := b.caller(r).Agent() // the one that the request was counted by; it looks into the body, so it comes first
+	// This is the agent that the limiter counts. It comes before the body is read, because Agent
+	// peeks at the body.
+	agent := b.caller(r).Agent()
 	f, err := r.optionalForm()
 	if err != nil {
 		return err
@@ -26,7 +29,7 @@ func (b *Backend) startSession(r *request) error {
 	if err := check(f); err != nil {
 		return err
 	}
-	if !named { // or the agent would be whatever browser this is
+	if !named { // Agent returns the User-Agent then
 		return refuse(http.StatusBadRequest, `no agent: send {"agent_id":"…"}, the header X-Agent-Id or the query parameter agent_id`)
 	}
 	there, err := b.db.HasWorkspace(r.Context(), agent)
@@ -38,14 +41,14 @@ func (b *Backend) startSession(r *request) error {
 		return unknown
 	}
 	s := sqlite.Session{ID: newID("ses"), Workspace: agent, Created: r.now, Origin: b.origin(r)}
-	s.Expires = r.now.Truncate(time.Second).Add(sessionLife) // what the token can say
+	s.Expires = r.now.Truncate(time.Second).Add(sessionLife) // tokens have whole seconds
 	token, err := b.mint(s)
 	if err != nil {
 		return err
 	}
 	conversation := newID("cnv")
 	if err := b.db.StartSession(r.Context(), s, conversation); errors.Is(err, sqlite.ErrNotFound) {
-		return unknown // it went away meanwhile
+		return unknown // it was deleted meanwhile
 	} else if err != nil {
 		return err
 	}
@@ -70,5 +73,5 @@ func (b *Backend) mint(s sqlite.Session) (string, error) {
 	return t.SignedString(b.secret)
 }
 
-// keyID names the key that signs sessions.
+// keyID is the id of the key that signs sessions.
 const keyID = "weir-sample"

@@ -41,7 +41,8 @@ func TestAnOriginIsAKeyedHashOfWhatIsCounted(t *testing.T) {
 	k.exec("DELETE FROM sessions")
 	for _, peer := range []string{
 		"198.51.100.7:80", "[::ffff:198.51.100.7]:81", "198.51.100.8:80", // two addresses
-		"[2001:db8:1:2::3]:80", "[2001:db8:1:2::4]:80", "[2001:db8:1:3::3]:80", "[2001:db8:2:3::3]:80", // three, in two networks
+		// three, in two networks
+		"[2001:db8:1:2::3]:80", "[2001:db8:1:2::4]:80", "[2001:db8:1:3::3]:80", "[2001:db8:2:3::3]:80",
 	} {
 		k.arrival(peer)
 	}
@@ -79,8 +80,8 @@ func TestAnOriginIsAKeyedHashOfWhatIsCounted(t *testing.T) {
 	}
 }
 
-// Each 507 says whose share is used up, and what can be done; the log says it once a minute,
-// however often it happens.
+// Each 507 names the share that is full and a way out. The log has one line a minute, however often
+// it happens.
 func TestA507SaysWhoseShareIsUsedUp(t *testing.T) {
 	k := setUpWith(t, Options{MaxData: 4 << 20})
 	large := `{"text":"` + strings.Repeat("x", 8000) + `"}`
@@ -129,18 +130,18 @@ func TestTheLogOfFullSharesIsBounded(t *testing.T) {
 		{"demo", 0, 1, true},
 		{"demo", time.Second, 0, false},
 		{"shop", time.Second, 1, true},
-		{"demo", fullEvery - 1, 0, false},
-		{"demo", fullEvery, 3, true},
-		{"demo", fullEvery, 0, false},
+		{"demo", fullLogInterval - 1, 0, false},
+		{"demo", fullLogInterval, 3, true},
+		{"demo", fullLogInterval, 0, false},
 	} {
 		if since, report := f.count(about(want.workspace), now.Add(want.at)); since != want.since || report != want.report {
 			t.Errorf("refusal %d is reported %v as the %d since the last, want %v, %d", i, report, since, want.report, want.since)
 		}
 	}
-	for i := range 10 * mostFulls {
+	for i := range 10 * maxFulls {
 		f.count(about(string(rune(i))), now)
 	}
-	if len(f.told) > mostFulls {
-		t.Errorf("%d workspaces are remembered, want at most %d", len(f.told), mostFulls)
+	if len(f.last) > maxFulls {
+		t.Errorf("%d workspaces are remembered, want at most %d", len(f.last), maxFulls)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// postTyping answers POST /api/v1/widget/typing.
+// postTyping handles POST /api/v1/widget/typing.
 func (b *Backend) postTyping(r *request) error {
 	f, err := r.form()
 	if err != nil {
@@ -14,7 +14,7 @@ func (b *Backend) postTyping(r *request) error {
 	}
 	typing, _ := f.flag("typing")
 	f.require("typing", "true or false")
-	conversation := f.line("conversation_id", 0, mostID)
+	conversation := f.line("conversation_id", 0, maxID)
 	if err := check(f); err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (b *Backend) postTyping(r *request) error {
 	return r.empty()
 }
 
-// postSatisfaction answers POST /api/v1/widget/satisfaction.
+// postSatisfaction handles POST /api/v1/widget/satisfaction.
 func (b *Backend) postSatisfaction(r *request) error {
 	f, err := r.form()
 	if err != nil {
@@ -33,7 +33,7 @@ func (b *Backend) postSatisfaction(r *request) error {
 	score, _ := f.integer("score", 1, 5)
 	f.require("score", "a whole number from 1 to 5")
 	rating := sqlite.Rating{ID: newID("rat"), Score: int(score), Comment: f.text("comment", 0, 2000), Created: r.now}
-	conversation := f.line("conversation_id", 0, mostID)
+	conversation := f.line("conversation_id", 0, maxID)
 	if err := check(f); err != nil {
 		return err
 	}

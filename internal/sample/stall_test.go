@@ -21,7 +21,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// serve puts the bench's backend behind a real edge that listens, until the test ends, and returns its address.
+// serve puts the bench's backend behind a real edge that listens, until the test ends, and returns
+// its address.
 func (k *bench) serve(o gateway.Options) (address string) {
 	k.Helper()
 	store, err := memstore.New(memstore.Options{})
@@ -66,7 +67,8 @@ func (k *bench) serve(o gateway.Options) (address string) {
 	return l.Addr().String()
 }
 
-// pile puts n events of 4 KiB each into the feed of the only conversation, which has one event so far.
+// pile puts n events of 4 KiB each into the feed of the only conversation, which has one event so
+// far.
 func (k *bench) pile(n int) {
 	k.Helper()
 	k.exec(fmt.Sprintf(`
@@ -76,8 +78,8 @@ func (k *bench) pile(n int) {
 		UPDATE conversations SET events = %[1]d`, n+1))
 }
 
-// dialH2 opens a connection with HTTP/2 by prior knowledge, and asks for a stream of events on it. window is what the
-// server may send before it is allowed more.
+// dialH2 opens a connection with HTTP/2 by prior knowledge, and asks for a stream of events on it.
+// window is what the server may send before it is allowed more.
 func (k *bench) dialH2(address string, window uint32) *http2.Framer {
 	k.Helper()
 	c, err := net.Dial("tcp", address)
@@ -111,8 +113,8 @@ func (k *bench) wantLetGo() {
 	k.wantNobody()
 }
 
-// A client that does not read is let go, long before the edge itself would lose its patience with it, and has no place
-// any more.
+// A stream whose client does not read is ended, long before the edge's own time-out, and is no
+// longer counted as held.
 func TestAReaderThatStallsIsLetGo(t *testing.T) {
 	k := setUpWith(t, Options{Stall: 100 * time.Millisecond, Heartbeat: time.Hour})
 	k.pile(5000) // more than all the buffers between here and there hold
@@ -127,7 +129,7 @@ func TestAReaderThatStallsIsLetGo(t *testing.T) {
 	k.wantLetGo()
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if n, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") || n > 20<<20 {
-		t.Errorf("the connection still stands after %d bytes: %v", n, err)
+		t.Errorf("the connection is still open after %d bytes: %v", n, err)
 	}
 
 	f := k.dialH2(address, 64<<10) // the connection is read, and the stream never allowed more
@@ -143,7 +145,7 @@ func TestAReaderThatStallsIsLetGo(t *testing.T) {
 	k.wantNobody()
 }
 
-// Over HTTP/2, a connection of which nothing at all is read is the edge's to end.
+// Over HTTP/2, the edge ends a connection that the client does not read at all.
 func TestAnHTTP2ConnectionThatNobodyReadsIsLetGo(t *testing.T) {
 	k := setUpWith(t, Options{Stall: 100 * time.Millisecond, Heartbeat: time.Hour})
 	k.pile(5000)
@@ -151,8 +153,8 @@ func TestAnHTTP2ConnectionThatNobodyReadsIsLetGo(t *testing.T) {
 	k.wantLetGo()
 }
 
-// The deadline of one write is none of what comes after it: a stream that is quiet for longer lives. A write has a second, or a
-// busy machine would be taken for a client that stalls.
+// The deadline of a write does not apply to later ones: a stream may be quiet for longer. The
+// deadline is one second, so that a busy machine does not count as a stalled client.
 func TestAQuietStreamOutlivesItsDeadlines(t *testing.T) {
 	k := setUpWith(t, Options{Stall: time.Second, Heartbeat: 1200 * time.Millisecond})
 	url := "http://" + k.serve(gateway.Options{Limits: gateway.Limits{Stall: time.Second}})
@@ -171,7 +173,7 @@ func TestAQuietStreamOutlivesItsDeadlines(t *testing.T) {
 			n := p.event()
 			for range 2 {
 				if f, err := p.next(); err != nil || f.comment == "" {
-					t.Fatalf("the quiet stream says %+v, %v", f, err)
+					t.Fatalf("the quiet stream yields %+v, %v", f, err)
 				}
 			}
 			p.leave()

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// streamPage is how many events a stream reads at a time: what a client that is behind makes us keep, 4 KiB each.
+	// streamPage is the number of events that a stream reads at a time. At 4 KiB each, it bounds
+	// the memory of a slow stream.
 	streamPage = 16
-	// reconnect is how long a client is asked to wait before it comes back.
+	// reconnect is the delay after which clients are asked to reconnect.
 	reconnect = 2 * time.Second
 )
 
-// prefersStream reports whether an Accept field asks for text/event-stream by name, and for JSON, if by name, no more
-// than that (RFC 9110, section 12.5.1). What stands for any media type stands for JSON.
+// prefersStream reports whether an Accept field names text/event-stream with a quality at least
+// that of application/json (RFC 9110, section 12.5.1). Wildcards count as JSON.
 func prefersStream(accept []string) bool {
 	var stream, plain float64
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
@@ -45,7 +46,8 @@ func prefersStream(accept []string) bool {
 	return stream > 0 && stream >= plain
 }
 
-// streamCursor is where a stream begins: where its client's last one ended, else where the query says.
+// streamCursor returns where a stream begins: after Last-Event-ID, or else at the cursor of the
+// query.
 func (r *request) streamCursor() (cursor, error) {
 	for _, name := range []string{"limit", "wait"} {
 		if r.query.Has(name) {
@@ -71,30 +73,30 @@ func (r *request) streamCursor() (cursor, error) {
 	return last, nil
 }
 
-// String is the cursor as the id of an event in a stream; parseCursor reads it.
+// String returns the cursor as the id of an event in a stream, for parseCursor.
 func (c cursor) String() string { return c.conversation + "/" + strconv.FormatInt(c.after, 10) }
 
 func parseCursor(s string) (c cursor, ok bool) {
 	conversation, number, _ := strings.Cut(s, "/")
 	n, ok := wholeNumber(number)
-	return cursor{conversation, n}, ok && conversation != "" && len(conversation) <= mostID
+	return cursor{conversation, n}, ok && conversation != "" && len(conversation) <= maxID
 }
 
-// streamEvents answers with a conversation's feed as text/event-stream, from a cursor on, for as long as the session's
-// token holds and this server serves.
+// streamEvents answers with a conversation's feed as text/event-stream, until the session's token
+// expires or the server drains.
 func (b *Backend) streamEvents(r *request) error {
 	from, err := r.streamCursor()
 	if err != nil {
 		return err
 	}
 	if r.Method != http.MethodHead {
-		release, err := b.hold(r) // before anything is read: a crowd that is refused should cost little
+		release, err := b.hold(r) // before the first read, so that refusing many requests is cheap
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
-	start, err := b.eventsAfter(r, from, 1) // or what is wrong with the cursor
+	start, err := b.eventsAfter(r, from, 1) // checks the cursor
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func (b *Backend) streamEvents(r *request) error {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Accel-Buffering", "no") // or nginx would keep it to itself
+	h.Set("X-Accel-Buffering", "no") // turns off buffering in nginx
 	r.w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return nil
@@ -112,29 +114,31 @@ func (b *Backend) streamEvents(r *request) error {
 	switch err := s.run(); {
 	case err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		panic(http.ErrAbortHandler) // nothing more can be said to this client
-	case r.Context().Err() != nil: // it has left
+		panic(http.ErrAbortHandler) // the client does not read
+	case r.Context().Err() != nil: // the client has disconnected
 	default:
-		b.log.Warn("sample backend: event stream ended", "error", err) // its client comes back, and goes on where it was
+		// The client reconnects and resumes.
+		b.log.Warn("sample backend: event stream ended", "error", err)
 	}
 	return nil
 }
 
-// A stream is one client's view of a feed. It keeps a page of events while it is behind, and nothing but a cursor else.
+// A stream is one client's event stream. It holds a page of events while it writes them, and
+// otherwise only a cursor.
 type stream struct {
 	*Backend
 	request *request
-	at      cursor // after what was written last
+	at      cursor // after the last event written
 	out     *http.ResponseController
 }
 
-// run writes events until the stream is at its end, nil, or cannot go on.
+// run writes events until the stream ends, when it returns nil, or fails.
 func (s *stream) run() error {
 	news := s.feed.listen(s.at.conversation)
 	defer news.leave()
 	beat := time.NewTicker(s.heartbeat)
 	defer beat.Stop()
-	expiry := time.NewTimer(s.left())
+	expiry := time.NewTimer(s.remaining())
 	defer expiry.Stop()
 	if err := s.send(fmt.Sprintf("retry: %d\n\n", reconnect.Milliseconds())); err != nil {
 		return err
@@ -152,36 +156,37 @@ func (s *stream) run() error {
 		case <-beat.C:
 			err = s.send(":\n\n")
 		case <-expiry.C:
-			expiry.Reset(s.left()) // should the clock not agree with the timer yet
+			expiry.Reset(s.remaining()) // the clock may be behind the timer
 		case <-s.feed.draining:
 		case <-s.request.Context().Done():
 			err = context.Cause(s.request.Context())
 		}
-		if over := s.over(); err != nil || over != "" {
+		if over := s.lastComment(); err != nil || over != "" {
 			return errors.Join(err, s.send(over))
 		}
 	}
 }
 
-// left is how long the session's token holds. The clock may move otherwise than timers do: it is asked at each heartbeat.
-func (s *stream) left() time.Duration { return s.request.session.Expires.Sub(s.now()) }
+// remaining returns the time until the session's token expires. The clock may run differently from
+// timers, so it is read at each heartbeat.
+func (s *stream) remaining() time.Duration { return s.request.session.Expires.Sub(s.now()) }
 
-// over is the last that a stream says; empty while it goes on.
-func (s *stream) over() string {
+// lastComment returns the comment that ends the stream, or "" if the stream goes on.
+func (s *stream) lastComment() string {
 	select {
 	case <-s.feed.draining:
 		return ": the server restarts\n\n"
 	default:
 	}
-	if s.left() <= 0 {
+	if s.remaining() <= 0 {
 		return ": the session's token has expired\n\n"
 	}
 	return ""
 }
 
-// catchUp writes what there is after the cursor, page by page, and says whether that was anything.
+// catchUp writes the events after the cursor, page by page, and reports whether there were any.
 func (s *stream) catchUp() (wrote bool, err error) {
-	for s.over() == "" {
+	for s.lastComment() == "" {
 		page, err := s.eventsAfter(s.request, s.at, streamPage)
 		if err != nil {
 			return wrote, err
@@ -212,7 +217,7 @@ func (s *stream) catchUp() (wrote bool, err error) {
 	return wrote, nil
 }
 
-// send writes text, if there is any, and sees it off.
+// send writes and flushes text, unless it is empty.
 func (s *stream) send(text string) error {
 	if text == "" {
 		return nil
@@ -223,7 +228,7 @@ func (s *stream) send(text string) error {
 	return s.flush()
 }
 
-// write writes text within the time that a client has for that. A flush must follow soon.
+// write writes text with a deadline of one stall time-out. flush must follow soon.
 func (s *stream) write(text string) error {
 	if err := s.deadline(time.Now().Add(s.stall)); err != nil {
 		return err
@@ -232,8 +237,8 @@ func (s *stream) write(text string) error {
 	return err
 }
 
-// flush sees off what was written, under the deadline of the last write, and leaves none behind: the next write may be a
-// long time ahead.
+// flush flushes under the deadline of the last write and then clears it, because the next write may
+// be long after.
 func (s *stream) flush() error {
 	if err := s.out.Flush(); err != nil {
 		return err
@@ -241,7 +246,7 @@ func (s *stream) flush() error {
 	return s.deadline(time.Time{})
 }
 
-// deadline sets the connection's or stream's, where it can have one.
+// deadline sets the write deadline, if the connection supports one.
 func (s *stream) deadline(t time.Time) error {
 	if err := s.out.SetWriteDeadline(t); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err

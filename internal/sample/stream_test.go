@@ -82,7 +82,8 @@ func TestAStreamIsAskedForByName(t *testing.T) {
 
 func TestHeadNeverWaitsOrStreams(t *testing.T) {
 	k := setUp(t)
-	k.send("HEAD /api/v1/widget/events?after=1&wait=25", k.session, "").want(200) // or the test times out
+	// or the test times out
+	k.send("HEAD /api/v1/widget/events?after=1&wait=25", k.session, "").want(200)
 	a := k.send("HEAD /api/v1/widget/events", k.session, "", "Accept", "text/event-stream").want(200)
 	if len(a.body) > 0 || a.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("the answer is %v %q", a.header, a.body)
@@ -105,7 +106,8 @@ func TestAStreamResumesWhereItsClientWas(t *testing.T) {
 		{"?after=0", "", 1, 1, second},
 		{"?after=7&conversation_id=" + first, "", 8, 10, first},
 		{"", first + "/4", 5, 10, first},
-		{"?after=9", first + "/8", 9, 10, first}, // the browser's own reconnection: the address is that of the beginning
+		// the browser's own reconnection: the address is that of the beginning
+		{"?after=9", first + "/8", 9, 10, first},
 		{"?after=99&conversation_id=" + first, first + "/0", 1, 10, first},
 		{"?agent_id=demo", second + "/0", 1, 1, second},
 	} {
@@ -184,7 +186,8 @@ func TestAWaitEndsWithTheFirstEventAfterIt(t *testing.T) {
 	k.wantNobody()
 }
 
-// Between the reading and the listening no event is overlooked: nothing but its own announcement wakes a wait here.
+// Between the reading and the listening no event is overlooked: nothing but its own announcement
+// wakes a wait here.
 func TestNoWakeUpIsMissed(t *testing.T) {
 	k := setUpWith(t, Options{Watch: time.Hour})
 	for i := range 150 {
@@ -206,14 +209,15 @@ func TestAQuietStreamShowsThatItLives(t *testing.T) {
 	p := k.listen(k.live(), k.session, "?after=1")
 	for range 3 {
 		if f, err := p.next(); err != nil || f != (frame{comment: ":\n"}) {
-			t.Fatalf("a quiet stream says %+v, %v", f, err)
+			t.Fatalf("a quiet stream yields %+v, %v", f, err)
 		}
 	}
 	k.report(1)
 	p.wantEvents(2, 2)
 }
 
-// A session's token ends what it has opened, by a timer, and by the clock where that runs otherwise.
+// A session's token ends what it has opened, by a timer, and by the clock where that runs
+// otherwise.
 func TestNothingIsHeldBeyondTheToken(t *testing.T) {
 	for name, c := range map[string]struct {
 		left time.Duration // when they are opened
@@ -233,7 +237,7 @@ func TestNothingIsHeldBeyondTheToken(t *testing.T) {
 			}
 			k.clock.pass(c.left)
 			if comments := p.wantEnd(); !strings.Contains(comments, "expired") {
-				t.Errorf("at its end the stream says %q", comments)
+				t.Errorf("the stream ends with %q", comments)
 			}
 			if waited != nil {
 				if body, err := io.ReadAll(waited.res.Body); err != nil || !strings.Contains(string(body), `"items":[]`) {
@@ -257,7 +261,7 @@ func TestADrainEndsWhatIsHeld(t *testing.T) {
 	k.b.Drain()
 	k.b.Drain()
 	if comments := p.wantEnd(); !strings.Contains(comments, "restarts") {
-		t.Errorf("at its end the stream says %q", comments)
+		t.Errorf("the stream ends with %q", comments)
 	}
 	waited := <-answered
 	if body, err := io.ReadAll(waited.res.Body); err != nil || waited.res.StatusCode != http.StatusOK || !strings.Contains(string(body), `"items":[]`) {

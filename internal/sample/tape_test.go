@@ -135,7 +135,7 @@ func (p *tape) wantEvents(from, to int64) {
 	p.Helper()
 	for n := from; n <= to; n++ {
 		if got := p.event(); got != n {
-			p.Fatalf("the stream tells of event %d, want %d", got, n)
+			p.Fatalf("the stream has event %d, want %d", got, n)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// Tokens are the API tokens of a data directory. Other processes may create and revoke them at the same time. It
-// implements identity.Tokens, and is safe for concurrent use.
+// Tokens are the API tokens of a data directory. Other processes may create and revoke tokens at
+// the same time. Tokens implements identity.Tokens, and is safe for concurrent use.
 type Tokens struct {
 	db  *sqlite.DB
 	now func() time.Time
@@ -23,8 +23,8 @@ type Tokens struct {
 
 var _ identity.Tokens = (*Tokens)(nil)
 
-// OpenTokens opens the tokens of a data directory and nothing else: it makes no demo workspace and no session secret. It
-// is for the command line, and for a gateway that stands before an upstream.
+// OpenTokens opens only the tokens of a data directory: it creates no demo workspace and no session
+// secret. It is for the command line, and for a gateway in front of an upstream.
 func OpenTokens(ctx context.Context, o Options) (*Tokens, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -39,32 +39,32 @@ func OpenTokens(ctx context.Context, o Options) (*Tokens, error) {
 	return &Tokens{db: db, now: o.Now, log: o.Log}, nil
 }
 
-// Close lets go of the data directory. The Tokens of a Backend are closed with it.
+// Close closes the data directory. The Tokens of a Backend are closed with it.
 func (t *Tokens) Close() error { return t.db.Close() }
 
-// A NewToken is what Create answers.
+// A NewToken is the result of Create.
 type NewToken struct {
-	Token        string // the credential itself, which is stored nowhere
+	Token        string // the credential, which is not stored
 	ID           string // its public part
 	Workspace    string
-	NewWorkspace bool // the workspace was made along with the token
+	NewWorkspace bool // Create has created the workspace
 }
 
-// A TokenInfo is what List tells of a token.
+// A TokenInfo describes a token. It does not have the secret.
 type TokenInfo struct {
 	ID        string
 	Workspace string
 	Created   time.Time
-	Revoked   time.Time // zero: in force
+	Revoked   time.Time // zero if it is valid
 }
 
 // ErrNoToken means that no token has the id.
 var ErrNoToken = errors.New("no such token")
 
-// workspaceName is what may stand in a URL, a header and a shell without quoting.
+// workspaceName matches names that need no quoting in a URL, a header and a shell.
 var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Create mints a token for a workspace, and makes the workspace where there is none of that name.
+// Create creates a token for a workspace. If the workspace does not exist, Create creates it.
 func (t *Tokens) Create(ctx context.Context, workspace string) (NewToken, error) {
 	if !workspaceName.MatchString(workspace) {
 		return NewToken{}, fmt.Errorf("create token: workspace %s: want 1 to 64 letters, digits, dots, dashes and underscores, starting with a letter or digit", show(workspace))
@@ -93,8 +93,8 @@ func (t *Tokens) List(ctx context.Context) ([]TokenInfo, error) {
 	return all, nil
 }
 
-// Revoke ends a token in every process that uses the data directory, within a second. A token that was revoked before
-// stays so. ErrNoToken.
+// Revoke revokes a token within a second in every process that uses the data directory. A token
+// that is revoked already stays revoked. Revoke returns ErrNoToken if there is no such token.
 func (t *Tokens) Revoke(ctx context.Context, id string) error {
 	err := t.db.RevokeToken(ctx, id, t.now())
 	if errors.Is(err, sqlite.ErrNotFound) {
@@ -106,9 +106,9 @@ func (t *Tokens) Revoke(ctx context.Context, id string) error {
 	return nil
 }
 
-// Lookup implements identity.Tokens, straight from the database.
+// Lookup implements identity.Tokens. It reads the database each time.
 func (t *Tokens) Lookup(id string) (identity.StoredToken, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lookupPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	s, err := t.db.Token(ctx, id)
 	if errors.Is(err, sqlite.ErrNotFound) {
@@ -121,10 +121,10 @@ func (t *Tokens) Lookup(id string) (identity.StoredToken, error) {
 	return identity.StoredToken{ID: s.ID, Workspace: s.Workspace, Hash: s.Hash, Revoked: !s.Revoked.IsZero()}, nil
 }
 
-// lookupPatience is how long a request waits to learn whether its token is in force.
-const lookupPatience = 2 * time.Second
+// lookupTimeout is the time-out of a token's look-up.
+const lookupTimeout = 2 * time.Second
 
-// A lookupError says no more than a caller may read. Its cause is in the log.
+// A lookupError hides its cause, which is in the log, from the caller.
 type lookupError struct{ cause error }
 
 func (e *lookupError) Error() string { return "the tokens cannot be read at the moment: try again" }

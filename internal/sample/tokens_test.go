@@ -18,11 +18,11 @@ func TestTokensAreCreatedAndRevokedBesideARunningServer(t *testing.T) {
 
 	made, err := cli.Create(t.Context(), "acme")
 	if err != nil || !made.NewWorkspace || made.Workspace != "acme" || !strings.HasPrefix(made.Token, "wpt_"+made.ID+"_") {
-		t.Fatalf("Create says %+v, %v", made, err)
+		t.Fatalf("Create returns %+v, %v", made, err)
 	}
 	second, err := cli.Create(t.Context(), "acme")
 	if err != nil || second.NewWorkspace {
-		t.Fatalf("Create says %+v, %v: want a token of the same workspace", second, err)
+		t.Fatalf("Create returns %+v, %v: want a token of the same workspace", second, err)
 	}
 	k.send("GET /v1/wp/status", "Bearer "+made.Token, "").want(200).says("workspace", "acme").says("token_id", made.ID)
 	k.visitor("acme")
@@ -36,24 +36,24 @@ func TestTokensAreCreatedAndRevokedBesideARunningServer(t *testing.T) {
 
 	all, err := cli.List(t.Context())
 	if err != nil || len(all) != 3 { // the bench's own too
-		t.Fatalf("List says %v, %v: want 3", all, err)
+		t.Fatalf("List returns %v, %v: want 3", all, err)
 	}
 	revoked := map[string]time.Time{}
 	for _, i := range all {
 		revoked[i.ID] = i.Revoked
 	}
 	if revoked[made.ID].IsZero() || !revoked[second.ID].IsZero() {
-		t.Errorf("List says %v: want %s revoked alone", all, made.ID)
+		t.Errorf("List returns %v: want %s revoked alone", all, made.ID)
 	}
 	k.clock.pass(time.Hour)
 	if err := cli.Revoke(t.Context(), made.ID); err != nil {
-		t.Errorf("revoking again says %v", err)
+		t.Errorf("revoking again yields %v", err)
 	}
 	if again, _ := cli.List(t.Context()); again[0].Revoked != all[0].Revoked || again[1].Revoked != all[1].Revoked {
 		t.Error("revoking again changed the date")
 	}
 	if err := cli.Revoke(t.Context(), "nothing"); !errors.Is(err, ErrNoToken) {
-		t.Errorf("revoking no token says %v", err)
+		t.Errorf("revoking no token yields %v", err)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestAWorkspaceNameIsOneWord(t *testing.T) {
 	k := setUp(t)
 	for _, name := range []string{"", "two words", "-x", "a/b", "a\nb", "é", strings.Repeat("x", 65)} {
 		if _, err := k.b.Tokens().Create(t.Context(), name); err == nil || !strings.Contains(err.Error(), "want 1 to 64") {
-			t.Errorf("Create(%q) says %v", name, err)
+			t.Errorf("Create(%q) returns %v", name, err)
 		}
 	}
 	if k.rows("workspaces") != 1 {
@@ -73,11 +73,11 @@ func TestNoSecretOfATokenIsStored(t *testing.T) {
 	k := setUp(t)
 	secret := strings.Split(k.token, "_")[2]
 	if n := k.rows("tokens WHERE instr(hash, CAST('" + secret[:16] + "' AS BLOB)) OR instr(id, '" + secret[:8] + "')"); n != 0 {
-		t.Error("the secret stands in the database")
+		t.Error("the secret is in the database")
 	}
 }
 
-// demo is there for a newcomer, and does not appear beside a workspace that somebody chose.
+// Workspace demo is created for a first start, and not if there is another workspace.
 func TestDemoIsMadeOnlyWhereThereIsNoOtherWorkspace(t *testing.T) {
 	dir := t.TempDir()
 	cli, err := OpenTokens(t.Context(), Options{Dir: dir})

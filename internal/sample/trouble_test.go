@@ -38,7 +38,7 @@ func TestLeadsPostedAtOnceAreAllThere(t *testing.T) {
 	}
 }
 
-// Another process that holds the database makes writes 503 and leaves reads alone.
+// If another process holds the write lock, writes are answered 503 and reads work.
 func TestABusyDatabaseIs503AndReadsGoOn(t *testing.T) {
 	k := setUpWith(t, Options{BusyTimeout: 10 * time.Millisecond})
 	other, err := sqlite.Open(t.Context(), filepath.Join(k.dir, databaseFile), sqlite.Options{})
@@ -47,7 +47,7 @@ func TestABusyDatabaseIs503AndReadsGoOn(t *testing.T) {
 	}
 	defer other.Close()
 	before := k.census()
-	err = other.Alone(t.Context(), func() error {
+	err = other.WithWriteLock(t.Context(), func() error {
 		for _, c := range []struct{ target, body string }{
 			{"POST messages", `{"text":"x"}`}, {"POST events", `{"type":"x"}`}, {"POST leads", `{"email":"a@b.org"}`},
 			{"POST typing", `{"typing":true}`}, {"POST satisfaction", `{"score":5}`}, {"POST conversations", ``},
@@ -142,7 +142,7 @@ func TestARestartKeepsEverything(t *testing.T) {
 	}
 }
 
-// A token that cannot be looked up is no fault of its bearer's, who may not learn the cause.
+// If a token cannot be looked up, the caller gets an error that does not reveal the cause.
 func TestTokensThatCannotBeReadAre500AndNot401(t *testing.T) {
 	k := setUp(t)
 	k.sync("GET status", "").want(200)
@@ -199,7 +199,7 @@ func TestOpenSaysWhatIsWrongWithTheDataDirectory(t *testing.T) {
 		"a file in its place": {func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "not a directory"},
 		"no database": {func(dir string) error {
 			return put(dir, databaseFile, "this is a diary, not a database, and a long one", 0o600)
-		}, "no SQLite database"},
+		}, "not a SQLite database"},
 		"a secret for all":       {func(dir string) error { return put(dir, secretFile, strings.Repeat("x", 64), 0o644) }, "chmod 600"},
 		"a secret that is short": {func(dir string) error { return put(dir, secretFile, "short\n", 0o600) }, "5 bytes, fewer than 32"},
 	} {
@@ -211,10 +211,10 @@ func TestOpenSaysWhatIsWrongWithTheDataDirectory(t *testing.T) {
 			b, err := Open(t.Context(), Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 			if err == nil {
 				b.Close()
-				t.Fatal("Open says nothing")
+				t.Fatal("Open returns no error")
 			}
 			if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
-				t.Errorf("Open says %q, want %q and the directory", err, c.want)
+				t.Errorf("Open returns %q, want %q and the directory", err, c.want)
 			}
 		})
 	}
@@ -222,7 +222,7 @@ func TestOpenSaysWhatIsWrongWithTheDataDirectory(t *testing.T) {
 		t.Error("Open takes no directory for one")
 	}
 	if _, err := Open(t.Context(), Options{Dir: "/proc/weir-data"}); err == nil || !strings.Contains(err.Error(), "choose one that can be written") {
-		t.Errorf("Open of a directory that cannot be made says %v", err)
+		t.Errorf("Open of a directory that cannot be created returns %v", err)
 	}
 }
 
@@ -242,6 +242,6 @@ func TestReadyNoticesThatTheDataIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := k.b.Ready(t.Context()); err == nil {
-		t.Error("a backend without its database says that it is ready")
+		t.Error("a backend without its database reports that it is ready")
 	}
 }

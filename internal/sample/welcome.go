@@ -8,8 +8,9 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// welcome is what workspace "demo" has to begin with, so that the first question somebody asks of a new server is answered.
-// It is a shop's like any other: a sync replaces it, a delete removes it, and nothing brings it back.
+// welcome are the first documents of workspace "demo", so that the first question to a new server
+// has an answer. They are ordinary documents: a sync can replace and delete them, and they are not
+// restored.
 var welcome = []sqlite.Document{
 	{
 		ID: "what-this-is", Title: "What this chat is", URL: "https://example.com/help/what-this-is",
@@ -44,11 +45,12 @@ var welcome = []sqlite.Document{
 	},
 }
 
-// welcomeCoupon is the one that the documents speak of.
+// welcomeCoupon is the coupon that the documents mention.
 var welcomeCoupon = sqlite.Coupon{Code: "WELCOME10", Percent: 10}
 
-// greet gives the workspace what it begins with. Where there is no room for it the workspace begins with nothing.
-func (b *Backend) greet(ctx context.Context, workspace string) error {
+// seedDemo stores the first documents and the coupon in the workspace. If there is no room for
+// them, it logs that and returns nil.
+func (b *Backend) seedDemo(ctx context.Context, workspace string) error {
 	_, err := b.db.PutDocuments(ctx, workspace, welcome, b.now())
 	if err == nil {
 		_, err = b.db.PutCoupons(ctx, workspace, []sqlite.Coupon{welcomeCoupon}, b.now())

@@ -87,10 +87,12 @@ func TestConversationsStartListReadAndClose(t *testing.T) {
 	page := k.widget("GET conversations?limit=2", "").want(200).says("items.0.id", first).says("items.1.id", second).says("next", second)
 	k.widget("GET conversations?limit=2&after="+page.text("next"), "").want(200).says("items.0.id", third).says("next", nil)
 
-	k.widget("POST messages", `{"text":"hello"}`).want(201).says("message.conversation_id", third) // the newest open one
+	// the newest open one
+	k.widget("POST messages", `{"text":"hello"}`).want(201).says("message.conversation_id", third)
 	closed := k.widget("POST conversations/"+third+"/close", "").want(200).says("status", "closed").text("closed_at")
 	k.clock.pass(time.Hour)
-	k.widget("POST conversations/"+third+"/close", "").want(200).says("closed_at", closed) // once more changes nothing
+	// once more changes nothing
+	k.widget("POST conversations/"+third+"/close", "").want(200).says("closed_at", closed)
 	k.widget("POST messages", `{"text":"hello"}`).want(201).says("message.conversation_id", second)
 	k.widget("POST messages", `{"text":"hello","conversation_id":"`+third+`"}`).wantError(409, "conflict", third, "closed")
 	k.widget("POST conversations/"+first+"/close", "").want(200)
@@ -122,7 +124,8 @@ func TestTheFeedTellsWhatHappenedInOrder(t *testing.T) {
 	}
 	some := k.widget("GET events?after=2&limit=2", "").want(200).says("more", true).says("next", 4.0).says("items.0.id", 3.0)
 	k.widget(fmt.Sprintf("GET events?after=%v", some.at("next")), "").want(200).says("items.0.id", 5.0)
-	k.widget("GET events?after=7", "").want(200).says("more", false).says("next", 7.0) // and nothing new
+	// and nothing new
+	k.widget("GET events?after=7", "").want(200).says("more", false).says("next", 7.0)
 	k.widget("GET events?after=8", "").wantError(400, "invalid_request", "8", "beyond")
 }
 

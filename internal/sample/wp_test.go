@@ -48,7 +48,8 @@ func TestDocumentsArePagedByCursorWhileTheyChange(t *testing.T) {
 			break
 		}
 		after = page.text("next")
-		k.sync("DELETE documents", `{"items":[{"id":"`+after+`"}]}`).want(200) // the cursor's own document goes away
+		// the cursor's own document goes away
+		k.sync("DELETE documents", `{"items":[{"id":"`+after+`"}]}`).want(200)
 	}
 	if len(seen) != 250 {
 		t.Errorf("the pages hold %d documents, want all 250", len(seen))

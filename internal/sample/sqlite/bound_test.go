@@ -31,8 +31,8 @@ func leastSize(t *testing.T) int64 {
 // documentsShare is how many bytes everything but the visitors' rows may take.
 func documentsShare(d *DB) int64 { return (d.bound.pages - d.bound.visitors) * pageSize }
 
-// pages are n documents of 20 000 bytes each: common words, some that are theirs alone, and one that is long and quickly
-// indexed.
+// pages are n documents of 20 000 bytes each: common words, some that are theirs alone, and one
+// that is long and quickly indexed.
 func pages(name string, n int) []Document {
 	all := make([]Document, n)
 	for i := range all {
@@ -77,7 +77,7 @@ func TestAFullDatabaseIsNeverLargerThanItsBound(t *testing.T) {
 	d, _ := visited(t, Options{MaxBytes: most})
 	stored := fill(t, d)
 	if used, share := inUse(t, d), documentsShare(d); used > share || used < share-64<<10 {
-		t.Errorf("%d bytes are in use where %d may be: a document takes 28 KiB", used, share)
+		t.Errorf("%d bytes are in use, want at most %d: a document takes 28 KiB", used, share)
 	}
 	for range 3 { // a request that is far too large leaves nothing behind, in no file
 		if _, err := d.PutDocuments(t.Context(), "demo", pages("large", 40), noon); !errors.Is(err, ErrFull) {
@@ -90,7 +90,8 @@ func TestAFullDatabaseIsNeverLargerThanItsBound(t *testing.T) {
 	if info, err := os.Stat(d.path + "-wal"); err != nil || info.Size() > 32<<20 {
 		t.Errorf("the log has %d bytes, %v: want those of a few transactions", info.Size(), err)
 	}
-	for round := range 3 { // what is deleted can be stored again, for ever, but for what the index has not merged yet
+	// what is deleted can be stored again, for ever, but for what the index has not merged yet
+	for round := range 3 {
 		if n, err := d.DeleteDocuments(t.Context(), "demo", ids(stored)); err != nil || n != len(stored) {
 			t.Fatalf("round %d deletes %d of %d, %v", round, n, len(stored), err)
 		}
@@ -122,7 +123,8 @@ func TestAnIndexIsHeldToTheBoundToo(t *testing.T) {
 	}
 }
 
-// In a database that is full to the last page everything that makes room, ends a credential or only reads goes on.
+// In a database that is full to the last page everything that makes room, ends a credential or only
+// reads goes on.
 func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
 	d, s := visited(t, Options{MaxBytes: leastSize(t) + 256<<10})
 	if _, err := d.AddToken(t.Context(), Token{ID: "old", Workspace: "demo", Created: noon}); err != nil {
@@ -148,9 +150,9 @@ func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
 		}
 	}
 	if _, err := d.Session(t.Context(), s.ID); err != nil {
-		t.Errorf("a read of a full database says %v", err)
+		t.Errorf("a read of a full database returns %v", err)
 	}
-	if err := d.Alone(t.Context(), func() error { return nil }); err != nil {
+	if err := d.WithWriteLock(t.Context(), func() error { return nil }); err != nil {
 		t.Errorf("the lock between processes needs room: %v", err)
 	}
 	for i := range stored { // one by one, each of which may need a page before it frees one
@@ -163,8 +165,8 @@ func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
 	}
 }
 
-// A database that outgrew the bound under another one is told of at the start; it can be read and emptied, and takes
-// rows again once it is below.
+// A database that outgrew the bound under another one is told of at the start; it can be read and
+// emptied, and takes rows again once it is below.
 func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 	d, s := visited(t, Options{})
 	documents := pages("old", 40)
@@ -173,43 +175,43 @@ func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 	}
 	most := leastSize(t) + 512<<10
 	var told []int64
-	small := opened(t, d.path, Options{MaxBytes: most, Near: func(_ Share, used, _ int64) { told = append(told, used) }})
+	small := opened(t, d.path, Options{MaxBytes: most, NearlyFull: func(_ Share, used, _ int64) { told = append(told, used) }})
 	if len(told) != 1 || told[0] <= most {
-		t.Errorf("Open tells of %d bytes in use, want once more than the %d that may be", told, most)
+		t.Errorf("Open reports %d bytes in use, want once more than the %d that may be", told, most)
 	}
 	lead := Lead{ID: "led_1", Email: "x", Created: noon}
 	if err := small.AddLead(t.Context(), s, lead); !errors.Is(err, ErrFull) {
-		t.Errorf("a write beyond the bound says %v", err)
+		t.Errorf("a write beyond the bound returns %v", err)
 	}
 	if _, err := small.AddFirstWorkspace(t.Context(), "demo", noon); err != nil {
-		t.Errorf("a look for the first workspace says %v", err)
+		t.Errorf("a look for the first workspace returns %v", err)
 	}
 	if err := d.AddLead(t.Context(), s, lead); err != nil { // another process, without a bound
-		t.Errorf("a write of a process without a bound says %v", err)
+		t.Errorf("a write of a process without a bound returns %v", err)
 	}
 	if n, err := small.DeleteDocuments(t.Context(), "demo", ids(documents[:10])); err != nil || n != 10 {
 		t.Errorf("a deletion beyond the bound deletes %d of 10, %v", n, err)
 	}
 	lead.ID = "led_2"
 	if err := small.AddLead(t.Context(), s, lead); !errors.Is(err, ErrFull) {
-		t.Errorf("a write while still beyond the bound says %v", err)
+		t.Errorf("a write while still beyond the bound returns %v", err)
 	}
 	if _, err := small.DeleteDocuments(t.Context(), "demo", ids(documents)); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, small) // the free pages, wherever in the file they lie
 	if used, share := inUse(t, small), documentsShare(small); used > share || used < share-64<<10 {
-		t.Errorf("%d bytes are in use where %d may be", used, share)
+		t.Errorf("%d bytes are in use, want at most %d", used, share)
 	}
 	if len(told) != 1 {
-		t.Errorf("the bound was told of %d times", len(told))
+		t.Errorf("the bound was reported %d times", len(told))
 	}
 }
 
 func TestFourFifthsOfAShareAreReportedOnce(t *testing.T) {
 	most := leastSize(t)*5/4 + 512<<10 // so that the empty database is not near
 	var told []int64
-	d, _ := visited(t, Options{MaxBytes: most, Near: func(share Share, used, most int64) {
+	d, _ := visited(t, Options{MaxBytes: most, NearlyFull: func(share Share, used, most int64) {
 		if share != OfDocuments || most >= leastSize(t)*5/4+512<<10 {
 			t.Errorf("%d of %d bytes of the share of %s are reported", used, most, share)
 		}
@@ -237,17 +239,19 @@ func TestABoundBelowTheSchemaIsAnErrorOfOpen(t *testing.T) {
 			d.Close()
 		}
 		if !errors.Is(err, ErrSmall) || !strings.Contains(err.Error(), path) {
-			t.Errorf("Open with a bound of %d says %v, want ErrSmall and the file", most, err)
+			t.Errorf("Open with a bound of %d returns %v, want ErrSmall and the file", most, err)
 		}
 	}
-	if info, err := os.Stat(path); err != nil || info.Size() > pageSize { // SQLite itself writes one
+	// SQLite itself writes one
+	if info, err := os.Stat(path); err != nil || info.Size() > pageSize {
 		t.Errorf("the file has %d bytes, %v: want nothing stored", info.Size(), err)
 	}
 	d := opened(t, path, Options{MaxBytes: least + 16*pageSize})
 	if _, err := d.AddFirstWorkspace(t.Context(), "demo", noon); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(context.Background(), path, Options{MaxBytes: least / 2}); !errors.Is(err, ErrSmall) { // also once there is one
-		t.Errorf("Open of an old database with a bound of %d says %v", least/2, err)
+	// also once there is one
+	if _, err := Open(context.Background(), path, Options{MaxBytes: least / 2}); !errors.Is(err, ErrSmall) {
+		t.Errorf("Open of an old database with a bound of %d returns %v", least/2, err)
 	}
 }

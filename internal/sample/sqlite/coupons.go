@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// A Coupon takes a percentage or an amount off.
+// A Coupon gives a discount of a percentage or an amount.
 type Coupon struct {
 	Code     string    // upper case
 	Percent  int64     // 1 to 100, or 0
 	Amount   int64     // minor units, or 0
-	Currency string    // of the amount and the minimum; may be empty
-	Starts   time.Time // valid from then on; zero: always was
-	Ends     time.Time // no more from then on; zero: for good
-	Minimum  int64     // of the total, in minor units; 0: none
-	MaxUses  int64     // how many sessions may use it; 0: any number, and none is counted
-	Uses     int64     // how many have, while there was a MaxUses; set by the database
-	Updated  time.Time
+	Currency string    // of Amount and Minimum; may be empty
+	Starts   time.Time // valid from this time on; zero if there is no start
+	Ends     time.Time // invalid from this time on; zero if there is no end
+	Minimum  int64     // of the total, in minor units; 0 if there is none
+	// MaxUses is the max number of sessions that use it. 0 means no limit, and uses are not
+	// counted.
+	MaxUses int64
+	Uses    int64 // sessions that used it while there was a MaxUses; set by the database
+	Updated time.Time
 }
 
-// PutCoupons creates or replaces every coupon by its code, or none. Repeating it changes nothing. A coupon that is
-// replaced keeps its uses, also where they are more than it allows from now on.
+// PutCoupons creates or replaces every coupon by its code, or none. It is idempotent. A coupon that
+// is replaced keeps its uses, even if they exceed its new max.
 func (d *DB) PutCoupons(ctx context.Context, workspace string, coupons []Coupon, now time.Time) (s Synced, err error) {
 	err = d.write(ctx, func(tx *sql.Tx) error {
 		upsert, err := tx.PrepareContext(ctx, `
@@ -41,8 +43,8 @@ func (d *DB) PutCoupons(ctx context.Context, workspace string, coupons []Coupon,
 		}
 		defer upsert.Close()
 		for _, c := range coupons {
-			row := upsert.QueryRowContext(ctx, workspace, c.Code, c.Percent, c.Amount, maybe(c.Currency),
-				maybeMoment(c.Starts), maybeMoment(c.Ends), c.Minimum, c.MaxUses, moment(now))
+			row := upsert.QueryRowContext(ctx, workspace, c.Code, c.Percent, c.Amount, nullString(c.Currency),
+				nullMillis(c.Starts), nullMillis(c.Ends), c.Minimum, c.MaxUses, toMillis(now))
 			if err := s.count(row); err != nil {
 				return err
 			}
@@ -57,8 +59,8 @@ const couponColumns = `
 	       coalesce(minimum, 0), coalesce(max_uses, 0), uses, updated_at
 	FROM coupons `
 
-// Coupons returns up to limit coupons of the workspace in the order of their codes, after that code (empty: from the
-// first), and whether there are more.
+// Coupons returns up to limit coupons of the workspace after that code, in the order of codes, and
+// whether there are more. An empty code starts from the first.
 func (d *DB) Coupons(ctx context.Context, workspace, after string, limit int) (page []Coupon, more bool, err error) {
 	rows, err := d.reader.QueryContext(ctx, couponColumns+`WHERE workspace_id = ? AND code > ? ORDER BY code LIMIT ?`,
 		workspace, after, limit+1)
@@ -67,16 +69,17 @@ func (d *DB) Coupons(ctx context.Context, workspace, after string, limit int) (p
 		page = append(page, c)
 		return err
 	})
-	page, more = cut(page, limit)
+	page, more = trimPage(page, limit)
 	return page, more, explain(err)
 }
 
-// UseCoupon returns the coupon of that code in the session's workspace once judge has nothing against it. Where its uses
-// are limited the session holds one of them then, however often it asks, and uses never exceed the limit, whoever asks at
-// the same time. ErrNotFound, ErrUsedUp, or what judge returned: then nothing was used. Judge may be called twice.
+// UseCoupon returns the coupon with that code in the session's workspace if judge returns nil for
+// it. If its uses are limited, the session then holds one of them, however often it asks, and
+// concurrent uses never exceed the limit. UseCoupon returns ErrNotFound, ErrUsedUp or the error of
+// judge; then nothing was used. It may call judge twice.
 func (d *DB) UseCoupon(ctx context.Context, s Session, code string, now time.Time, judge func(Coupon) error) (c Coupon, err error) {
 	var held bool
-	err = d.read(ctx, func(tx *sql.Tx) error { // most requests use nothing up, and need no turn at writing
+	err = d.read(ctx, func(tx *sql.Tx) error { // most requests need no new use and no write lock
 		c, held, err = usable(ctx, tx, s, code, judge)
 		return err
 	})
@@ -84,12 +87,12 @@ func (d *DB) UseCoupon(ctx context.Context, s Session, code string, now time.Tim
 		return c, err
 	}
 	err = d.visit(ctx, s.ID, func(v *visit) error {
-		c, held, err = usable(ctx, v.Tx, s, code, judge) // it may have changed since
+		c, held, err = usable(ctx, v.Tx, s, code, judge) // it may have changed since the read
 		if err != nil || held || c.MaxUses == 0 {
 			return err
 		}
 		v.rows = charge(redemptionCharge, len(code))
-		_, err = v.ExecContext(ctx, `INSERT INTO redemptions (session_id, code, created_at) VALUES (?, ?, ?)`, s.ID, code, moment(now))
+		_, err = v.ExecContext(ctx, `INSERT INTO redemptions (session_id, code, created_at) VALUES (?, ?, ?)`, s.ID, code, toMillis(now))
 		if err != nil {
 			return err
 		}
@@ -100,8 +103,8 @@ func (d *DB) UseCoupon(ctx context.Context, s Session, code string, now time.Tim
 	return c, err
 }
 
-// usable reads the coupon of that code, if the session may use it, and whether the session holds a use of it already.
-// ErrNotFound, ErrUsedUp, or what judge returns.
+// usable returns the coupon with that code if the session may use it, and whether the session holds
+// a use of it already. It returns sql.ErrNoRows, ErrUsedUp or the error of judge.
 func usable(ctx context.Context, tx *sql.Tx, s Session, code string, judge func(Coupon) error) (c Coupon, held bool, err error) {
 	c, err = scanCoupon(tx.QueryRowContext(ctx, couponColumns+`WHERE workspace_id = ? AND code = ?`, s.Workspace, code))
 	if err != nil {
@@ -122,11 +125,11 @@ func scanCoupon(row interface{ Scan(...any) error }) (c Coupon, err error) {
 	var starts, ends sql.NullInt64
 	err = row.Scan(&c.Code, &c.Percent, &c.Amount, &c.Currency, &starts, &ends, &c.Minimum, &c.MaxUses, &c.Uses, &updated)
 	if starts.Valid {
-		c.Starts = instant(starts.Int64)
+		c.Starts = fromMillis(starts.Int64)
 	}
 	if ends.Valid {
-		c.Ends = instant(ends.Int64)
+		c.Ends = fromMillis(ends.Int64)
 	}
-	c.Updated = instant(updated)
+	c.Updated = fromMillis(updated)
 	return c, err
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Everyone has seen that there is a use left, in two processes, before anyone takes one: the taking decides.
+// Everyone has seen that there is a use left, in two processes, before anyone takes one: the taking
+// decides.
 func TestAUseIsDecidedWhereItIsTaken(t *testing.T) {
 	const visitors, most = 12, 5
 	d, s := visited(t, Options{BusyTimeout: time.Minute})
@@ -43,7 +44,7 @@ func TestAUseIsDecidedWhereItIsTaken(t *testing.T) {
 		case told[i] == nil && told[i+1] == nil:
 			held++
 		case !errors.Is(told[i], ErrUsedUp) || !errors.Is(told[i+1], ErrUsedUp):
-			t.Errorf("a session is told %v and %v, want both times the same: a use, or that it is used up", told[i], told[i+1])
+			t.Errorf("a session gets %v and %v, want both times the same: a use, or that it is used up", told[i], told[i+1])
 		}
 	}
 	c, _, err := d.Coupons(t.Context(), "demo", "", 1)
@@ -52,7 +53,7 @@ func TestAUseIsDecidedWhereItIsTaken(t *testing.T) {
 	}
 }
 
-// What needs no turn at writing takes none: another process may hold it meanwhile.
+// A request that needs no write lock takes none, even if another process holds it.
 func TestAnUnlimitedCouponAndAHeldUseNeedNoWrite(t *testing.T) {
 	d, s := visited(t, Options{})
 	second := Session{ID: "ses_2", Workspace: "demo", Created: noon, Expires: noon.Add(time.Hour)}
@@ -72,7 +73,7 @@ func TestAnUnlimitedCouponAndAHeldUseNeedNoWrite(t *testing.T) {
 		}
 	}
 	impatient := opened(t, d.path, Options{BusyTimeout: time.Millisecond})
-	err := d.Alone(t.Context(), func() error {
+	err := d.WithWriteLock(t.Context(), func() error {
 		for _, c := range []struct {
 			s    Session
 			code string
@@ -82,7 +83,7 @@ func TestAnUnlimitedCouponAndAHeldUseNeedNoWrite(t *testing.T) {
 			{second, "TWO", ErrBusy}, // which it would have to write down
 		} {
 			if err := use(impatient, c.s, c.code); !errors.Is(err, c.want) {
-				t.Errorf("session %s is told %v of %s, want %v", c.s.ID, err, c.code, c.want)
+				t.Errorf("session %s gets %v for %s, want %v", c.s.ID, err, c.code, c.want)
 			}
 		}
 		return nil

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A Document is one of a workspace's synced pages.
+// A Document is one synced page of a workspace.
 type Document struct {
 	ID, Title, URL, Text string // the id is the workspace's own
 	Updated              time.Time
 }
 
-// Synced says what a bulk upsert did.
+// Synced counts what a bulk upsert did.
 type Synced struct {
 	Created, Updated, Unchanged int
 }
 
-// PutDocuments creates or replaces every document by its id, or none, in the index too: the next question is answered from
-// them. Repeating it changes nothing.
+// PutDocuments creates or replaces every document by its id, or none, together with its index
+// entries. The next question is answered from them. PutDocuments is idempotent.
 func (d *DB) PutDocuments(ctx context.Context, workspace string, documents []Document, now time.Time) (s Synced, err error) {
 	err = d.write(ctx, func(tx *sql.Tx) error {
 		s = Synced{}
@@ -36,8 +36,8 @@ func (d *DB) PutDocuments(ctx context.Context, workspace string, documents []Doc
 	return s, err
 }
 
-// put creates or replaces one document, and counts which. What is there already is left alone, and so is the index where
-// neither title nor text is new.
+// put creates or replaces one document, and counts it in s. It skips an unchanged document, and
+// leaves the index alone if title and text are unchanged.
 func (x *indexer) put(workspace string, doc Document, now time.Time, s *Synced) error {
 	n, old, err := x.document(workspace, doc.ID)
 	switch {
@@ -45,7 +45,7 @@ func (x *indexer) put(workspace string, doc Document, now time.Time, s *Synced) 
 		s.Created++
 		err = x.tx.QueryRowContext(x.ctx, `
 			INSERT INTO documents (workspace_id, id, title, url, text, updated_at) VALUES (?, ?, ?, ?, ?, ?) RETURNING n`,
-			workspace, doc.ID, doc.Title, doc.URL, doc.Text, moment(now)).Scan(&n)
+			workspace, doc.ID, doc.Title, doc.URL, doc.Text, toMillis(now)).Scan(&n)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (x *indexer) put(workspace string, doc Document, now time.Time, s *Synced) 
 	s.Updated++
 	_, err = x.tx.ExecContext(x.ctx, `
 		UPDATE documents SET title = ?, url = ?, text = ?, updated_at = ?, version = version + 1 WHERE n = ?`,
-		doc.Title, doc.URL, doc.Text, moment(now), n)
+		doc.Title, doc.URL, doc.Text, toMillis(now), n)
 	if err != nil || old.Title == doc.Title && old.Text == doc.Text {
 		return err
 	}
@@ -69,14 +69,15 @@ func (x *indexer) put(workspace string, doc Document, now time.Time, s *Synced) 
 	return x.add(n, doc)
 }
 
-// document reads a document of the workspace as it is before the change. sql.ErrNoRows.
+// document returns the stored document with that id, or sql.ErrNoRows.
 func (x *indexer) document(workspace, id string) (n int64, d Document, err error) {
 	err = x.tx.QueryRowContext(x.ctx, `SELECT n, title, url, text FROM documents WHERE workspace_id = ? AND id = ?`, workspace, id).
 		Scan(&n, &d.Title, &d.URL, &d.Text)
 	return n, d, err
 }
 
-// count notes the outcome of one upsert by the version it returned: 1 is new, more is changed, no row is neither.
+// count counts the outcome of one upsert by the version it returned: version 1 is new, a later
+// version is changed, and no row is unchanged.
 func (s *Synced) count(row *sql.Row) error {
 	var version int64
 	err := row.Scan(&version)
@@ -94,8 +95,9 @@ func (s *Synced) count(row *sql.Row) error {
 	return nil
 }
 
-// Documents returns up to limit documents of the workspace in the order of their ids, after that id (empty: from the
-// first), and whether there are more. A page ends early once its texts exceed maxBytes.
+// Documents returns up to limit documents of the workspace after that id, in the order of ids, and
+// whether there are more. An empty id starts from the first. A page ends early once its texts
+// exceed maxBytes.
 func (d *DB) Documents(ctx context.Context, workspace, after string, limit, maxBytes int) (page []Document, more bool, err error) {
 	rows, err := d.reader.QueryContext(ctx, `
 		SELECT id, title, url, text, updated_at FROM documents
@@ -110,7 +112,7 @@ func (d *DB) Documents(ctx context.Context, workspace, after string, limit, maxB
 		if err := rows.Scan(&doc.ID, &doc.Title, &doc.URL, &doc.Text, &updated); err != nil {
 			return err
 		}
-		doc.Updated = instant(updated)
+		doc.Updated = fromMillis(updated)
 		page = append(page, doc)
 		size += len(doc.Text)
 		return nil
@@ -118,10 +120,10 @@ func (d *DB) Documents(ctx context.Context, workspace, after string, limit, maxB
 	return page, more, explain(err)
 }
 
-// DeleteDocuments deletes the workspace's documents of those ids, all that are there, and says how many there were. No
-// answer rests on them from then on.
+// DeleteDocuments deletes the workspace's documents with those ids and their index entries, and
+// returns how many existed.
 func (d *DB) DeleteDocuments(ctx context.Context, workspace string, ids []string) (deleted int, err error) {
-	err = d.writeAnyway(ctx, func(tx *sql.Tx) error {
+	err = d.writeUnbounded(ctx, func(tx *sql.Tx) error {
 		deleted = 0
 		x, err := newIndexer(ctx, tx, workspace)
 		if err != nil {
@@ -132,7 +134,7 @@ func (d *DB) DeleteDocuments(ctx context.Context, workspace string, ids []string
 			if err == sql.ErrNoRows {
 				continue
 			}
-			if err == nil { // the index first: it is pending no more once the row is gone
+			if err == nil { // before the row, whose deletion also deletes it from search_pending
 				err = x.remove(n, old)
 			}
 			if err == nil {

@@ -10,7 +10,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 )
 
-// What a caller of this package may want to tell apart. Everything else is a fault of the machine or of ours.
+// Errors that callers branch on.
 var (
 	ErrNotFound   = errors.New("no such row")
 	ErrClosed     = errors.New("the conversation is closed")
@@ -21,13 +21,13 @@ var (
 	ErrBusy       = errors.New("the database is busy")
 	ErrFull       = errors.New("the disk or the database's size limit is full")
 	ErrSmall      = errors.New("the database's size limit is too small")
-	ErrCorrupt    = errors.New("the file is damaged or is no SQLite database: move it away, or put a copy in its place")
+	ErrCorrupt    = errors.New("the file is damaged or is not a SQLite database: move it away or restore a backup")
 	ErrForeign    = errors.New("the file is another program's SQLite database: choose another data directory")
 	ErrReindexed  = errors.New("another version of weir has indexed the documents anew: restart this one as that version")
 	ErrNewer      = errors.New("the database was made by a newer weir: use that one, or another data directory")
 )
 
-// explain gives the errors of SQLite that a caller can do something about one of the names above, and keeps the cause.
+// explain wraps an error of SQLite in one of the errors above, if a caller can act on it.
 func explain(err error) error {
 	var e *driver.Error
 	switch {
@@ -39,7 +39,8 @@ func explain(err error) error {
 		return err
 	}
 	switch e.Code() {
-	case codes.SQLITE_IOERR_WRITE, codes.SQLITE_IOERR_SHMSIZE: // a quota or file size limit, which SQLite cannot tell from a bad disk
+	// a quota or file size limit, which SQLite cannot tell from a bad disk
+	case codes.SQLITE_IOERR_WRITE, codes.SQLITE_IOERR_SHMSIZE:
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	switch e.Code() & 0xff { // the primary code

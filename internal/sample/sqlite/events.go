@@ -7,43 +7,46 @@ import (
 	"time"
 )
 
-// Whom an event comes from.
+// Values of Event.Source.
 const (
 	FromVisitor = "visitor" // reported through the API
 	FromServer  = "server"
 )
 
-// An Event is one entry of a conversation's feed.
+// An Event is one entry of the feed of a conversation.
 type Event struct {
 	N       int64 // 1, 2, 3 … within the conversation, without a gap; set by the database
 	Source  string
 	Type    string
-	Data    json.RawMessage // nil: none
+	Data    json.RawMessage // may be nil
 	Created time.Time
 }
 
-// Report appends an event to an open conversation of the session (empty: its newest open one) and returns that
-// conversation's id and the event's number. ErrNotFound, ErrClosed, ErrNoneOpen.
+// Report appends an event to an open conversation of the session, and returns the id of that
+// conversation and the number of the event. An empty conversation means the newest open one. Report
+// returns ErrNotFound, ErrClosed or ErrNoneOpen if it cannot be used.
 func (d *DB) Report(ctx context.Context, session, conversation string, e Event) (id string, n int64, err error) {
 	err = d.visit(ctx, session, func(v *visit) error {
-		c, err := open(ctx, v.Tx, session, conversation)
+		c, err := findOpen(ctx, v.Tx, session, conversation)
 		if err != nil {
 			return err
 		}
 		id = c.ID
-		n, err = d.tell(ctx, v, c.n, e)
+		n, err = d.appendEvent(ctx, v, c.n, e)
 		return err
 	})
 	return id, n, err
 }
 
-// SetTyping notes whether the visitor is typing in an open conversation of the session (empty: its newest open one).
-// The feed learns of changes only. ErrNotFound, ErrClosed, ErrNoneOpen.
+// SetTyping records whether the visitor is typing in an open conversation of the session. An empty
+// conversation means the newest open one. SetTyping appends an event to the feed if the value
+// changes. It returns ErrNotFound, ErrClosed or ErrNoneOpen if the conversation cannot be used.
 func (d *DB) SetTyping(ctx context.Context, session, conversation string, typing bool, now time.Time) error {
 	var c Conversation
 	var before bool
-	err := d.read(ctx, func(tx *sql.Tx) (err error) { // most pings change nothing, and need no turn at writing
-		if c, err = open(ctx, tx, session, conversation); err != nil {
+	// Most pings change nothing and need no write lock.
+	err := d.read(ctx, func(tx *sql.Tx) (err error) {
+		if c, err = findOpen(ctx, tx, session, conversation); err != nil {
 			return err
 		}
 		return tx.QueryRowContext(ctx, `SELECT typing FROM conversations WHERE n = ?`, c.n).Scan(&before)
@@ -60,14 +63,14 @@ func (d *DB) SetTyping(ctx context.Context, session, conversation string, typing
 		news, err := changed(v.ExecContext(ctx,
 			`UPDATE conversations SET typing = ?1 WHERE n = ?2 AND closed_at IS NULL AND typing <> ?1`, typing, c.n))
 		if err != nil || !news {
-			return err // another ping said the same meanwhile
+			return err // a concurrent ping has made the change
 		}
-		_, err = d.tell(ctx, v, c.n, now)
+		_, err = d.appendEvent(ctx, v, c.n, now)
 		return err
 	})
 }
 
-// A Rating is what a visitor thought of a conversation.
+// A Rating is a visitor's rating of a conversation.
 type Rating struct {
 	ID      string
 	Score   int // 1 to 5
@@ -75,33 +78,36 @@ type Rating struct {
 	Created time.Time
 }
 
-// Rate stores a rating of a conversation of the session, open or closed (empty: its newest). ErrNotFound.
+// Rate stores a rating of an open or closed conversation of the session. An empty conversation
+// means the newest. Rate returns ErrNotFound if there is no such conversation.
 func (d *DB) Rate(ctx context.Context, session, conversation string, r Rating) error {
 	data, err := json.Marshal(map[string]int{"score": r.Score})
 	if err != nil {
 		return err
 	}
 	return d.visit(ctx, session, func(v *visit) error {
-		c, err := one(ctx, v.Tx, session, conversation)
+		c, err := findConversation(ctx, v.Tx, session, conversation)
 		if err != nil {
 			return err
 		}
 		v.rows += charge(ratingCharge, len(r.Comment))
 		_, err = v.ExecContext(ctx, `INSERT INTO ratings (id, conversation, score, comment, created_at) VALUES (?, ?, ?, ?, ?)`,
-			r.ID, c.n, r.Score, maybe(r.Comment), moment(r.Created))
+			r.ID, c.n, r.Score, nullString(r.Comment), toMillis(r.Created))
 		if err != nil {
 			return err
 		}
-		_, err = d.tell(ctx, v, c.n, Event{Source: FromServer, Type: "satisfaction.given", Data: data, Created: r.Created})
+		_, err = d.appendEvent(ctx, v, c.n, Event{Source: FromServer, Type: "satisfaction.given", Data: data, Created: r.Created})
 		return err
 	})
 }
 
-// Events returns the id of a conversation of the session (empty: its newest) and up to limit events of its feed after
-// number after, oldest first. ErrNotFound; ErrFuture where after lies beyond the newest event.
+// Events returns the id of a conversation of the session and up to limit events of its feed after
+// number after, oldest first, and whether there are more. An empty conversation means the newest.
+// Events returns ErrNotFound if there is no such conversation, and ErrFuture if after is beyond the
+// newest event.
 func (d *DB) Events(ctx context.Context, session, conversation string, after int64, limit int) (id string, page []Event, more bool, err error) {
 	err = d.read(ctx, func(tx *sql.Tx) error {
-		c, err := one(ctx, tx, session, conversation)
+		c, err := findConversation(ctx, tx, session, conversation)
 		if err != nil {
 			return err
 		}
@@ -122,26 +128,26 @@ func (d *DB) Events(ctx context.Context, session, conversation string, after int
 			if data.Valid {
 				e.Data = json.RawMessage(data.String)
 			}
-			e.Created = instant(created)
+			e.Created = fromMillis(created)
 			page = append(page, e)
 			return nil
 		})
 	})
-	page, more = cut(page, limit)
+	page, more = trimPage(page, limit)
 	return id, page, more, err
 }
 
-// tell appends e to the conversation's feed and returns its number. Whoever listens is told of it when the transaction
-// has ended.
-func (d *DB) tell(ctx context.Context, v *visit, conversation int64, e Event) (n int64, err error) {
+// appendEvent appends e to the conversation's feed and returns its number. Listeners are notified
+// when the transaction has ended.
+func (d *DB) appendEvent(ctx context.Context, v *visit, conversation int64, e Event) (n int64, err error) {
 	var id string
 	err = v.QueryRowContext(ctx, `UPDATE conversations SET events = events + 1 WHERE n = ? RETURNING events, id`, conversation).Scan(&n, &id)
 	if err != nil {
 		return 0, err
 	}
-	d.told = append(d.told, news{id, n})
+	d.appended = append(d.appended, update{id, n})
 	v.rows += charge(eventCharge, len(e.Type), len(e.Data))
 	_, err = v.ExecContext(ctx, `INSERT INTO events (conversation, n, source, type, data, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
-		conversation, n, e.Source, e.Type, maybe(string(e.Data)), moment(e.Created))
+		conversation, n, e.Source, e.Type, nullString(string(e.Data)), toMillis(e.Created))
 	return n, err
 }

@@ -10,34 +10,37 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirlimit/weir/internal/sample/words"
+	"github.com/weirlimit/weir/internal/sample/terms"
 )
 
-// The index is one FTS5 table for all workspaces. Each token has its workspace's number before it, which costs next to
-// nothing (terms are stored by what they do not share with the one before) and gives every workspace document lists and
-// frequencies of its own: no question reads, or is ranked by, a posting of somebody else's. What workspaces do share is
-// the number of documents and their average length, two figures of bm25.
+// The index is one FTS5 table for all workspaces. Each token is prefixed with the number of its
+// workspace. The prefix costs little space, because FTS5 stores a term by its difference from the
+// one before, and it gives every workspace its own document lists and frequencies: a search never
+// reads postings of other workspaces and is not ranked by them. Workspaces do share the number of
+// documents and their average length, two parameters of bm25.
 //
-// search_terms has each term's document frequency. FTS5 can tell it too (fts5vocab), but only by walking the whole list.
+// search_terms holds the document frequency of each term. FTS5 can compute it too (fts5vocab), but
+// only by reading the whole document list.
 //
-// The index changes in the transaction that changes the documents. search_pending lists those that a data directory had
-// before it had an index, or before words.Version changed; Index works it off.
+// The index changes in the same transaction as the documents. search_pending lists the documents
+// that are not indexed yet: those of a data directory from before there was an index, or from
+// before terms.Version changed. Index processes the list.
 
-// An indexer changes the index of one workspace along with its documents, in their transaction.
+// An indexer changes the index of one workspace in the transaction that changes its documents.
 type indexer struct {
 	ctx       context.Context
 	tx        *sql.Tx
 	workspace int64
 	prefix    string
-	documents int            // how many more there are
-	terms     map[string]int // in how many more documents each is
+	documents int            // change of the number of documents
+	terms     map[string]int // change of each term's document frequency
 	seen      map[string]bool
 	text      strings.Builder
 }
 
-// newIndexer starts a change. ErrReindexed.
+// newIndexer starts a change. It returns ErrReindexed if another version has built the index.
 func newIndexer(ctx context.Context, tx *sql.Tx, workspace string) (*indexer, error) {
-	if err := sameWords(ctx, tx); err != nil {
+	if err := checkVersion(ctx, tx); err != nil {
 		return nil, err
 	}
 	x := &indexer{ctx: ctx, tx: tx, terms: map[string]int{}, seen: map[string]bool{}}
@@ -49,35 +52,36 @@ func newIndexer(ctx context.Context, tx *sql.Tx, workspace string) (*indexer, er
 	return x, err
 }
 
-// prefixOf is what the tokens of a workspace begin with. No term has an underscore.
+// prefixOf returns the prefix of a workspace's tokens. Terms have no underscore.
 func prefixOf(workspace int64) string { return strconv.FormatInt(workspace, 36) + "_" }
 
-// sameWords makes sure that the index is one of this words.Version. One that was never used becomes so.
-func sameWords(ctx context.Context, tx *sql.Tx) error {
-	version, err := wordsVersion(ctx, tx)
+// checkVersion returns ErrReindexed if the index was built with another terms.Version. It
+// initializes an index that was never used.
+func checkVersion(ctx context.Context, tx *sql.Tx) error {
+	version, err := termsVersion(ctx, tx)
 	switch {
-	case err != nil || version == words.Version:
+	case err != nil || version == terms.Version:
 		return err
 	case version != 0:
 		return ErrReindexed
 	}
-	return startOver(ctx, tx)
+	return resetIndex(ctx, tx)
 }
 
-func wordsVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
+func termsVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT version FROM search_version`).Scan(&version)
 	return version, err
 }
 
-// startOver empties the index and lists every document as pending.
-func startOver(ctx context.Context, tx *sql.Tx) error {
+// resetIndex empties the index and lists every document as pending.
+func resetIndex(ctx context.Context, tx *sql.Tx) error {
 	for _, statement := range []string{
 		`INSERT INTO search (search) VALUES ('delete-all')`,
 		`DELETE FROM search_terms`,
 		`UPDATE search_workspaces SET documents = 0`,
 		`DELETE FROM search_pending`,
 		`INSERT INTO search_pending SELECT n FROM documents ORDER BY n`,
-		`UPDATE search_version SET version = ` + strconv.Itoa(words.Version),
+		`UPDATE search_version SET version = ` + strconv.Itoa(terms.Version),
 	} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return err
@@ -94,14 +98,15 @@ func (x *indexer) add(n int64, d Document) error {
 	return err
 }
 
-// remove takes document n, as it was indexed, out of the index, or off the list of those that are not yet in it.
+// remove removes document n from the index, or from the pending list if it is not indexed yet. d
+// must be as it was indexed.
 func (x *indexer) remove(n int64, d Document) error {
 	pending, err := changed(x.tx.ExecContext(x.ctx, `DELETE FROM search_pending WHERE document = ?`, n))
 	if err != nil || pending {
 		return err
 	}
 	for _, s := range []string{d.Title, d.Text} {
-		for t := range words.Of(s) {
+		for t := range terms.Of(s) {
 			x.seen[t.Text] = true
 		}
 	}
@@ -110,10 +115,10 @@ func (x *indexer) remove(n int64, d Document) error {
 	return err
 }
 
-// tokens is s as FTS5 is given it.
+// tokens returns the terms of s as FTS5 tokens, and adds them to seen.
 func (x *indexer) tokens(s string) string {
 	x.text.Reset()
-	for t := range words.Of(s) {
+	for t := range terms.Of(s) {
 		x.seen[t.Text] = true
 		x.text.WriteString(x.prefix)
 		x.text.WriteString(t.Text)
@@ -122,7 +127,7 @@ func (x *indexer) tokens(s string) string {
 	return x.text.String()
 }
 
-// count counts a document with the terms seen, up or down.
+// count adds by to the frequency of the terms seen and to the number of documents.
 func (x *indexer) count(by int) {
 	for t := range x.seen {
 		x.terms[t] += by
@@ -131,8 +136,8 @@ func (x *indexer) count(by int) {
 	x.documents += by
 }
 
-// finish writes the frequencies: in order, so that each page of them is met once, and many in a statement, which together
-// is 3 times as fast as one by one.
+// finish writes the frequencies in sorted order, so that each page is visited once, and many in a
+// statement. Together that is 3 times as fast as one by one.
 func (x *indexer) finish() error {
 	maps.DeleteFunc(x.terms, func(_ string, by int) bool { return by == 0 })
 	if _, err := x.tx.ExecContext(x.ctx, `UPDATE search_workspaces SET documents = documents + ? WHERE n = ?`, x.documents, x.workspace); err != nil {
@@ -164,11 +169,12 @@ func (x *indexer) finish() error {
 	return nil
 }
 
-// Pending says how many documents are not indexed yet, all of them where words.Version is not the index's.
+// Pending returns the number of documents that are not indexed yet: all documents if the index was
+// built with another terms.Version.
 func (d *DB) Pending(ctx context.Context) (n int, err error) {
 	err = d.reader.QueryRowContext(ctx, `
 		SELECT CASE WHEN version = ? THEN (SELECT count(*) FROM search_pending) ELSE (SELECT count(*) FROM documents) END
-		FROM search_version`, words.Version).Scan(&n)
+		FROM search_version`, terms.Version).Scan(&n)
 	return n, explain(err)
 }
 
@@ -177,19 +183,19 @@ const (
 	batchBytes     = 4 << 20
 )
 
-// Index brings the index up to date: it indexes what is pending, and everything where words.Version has changed. Each
-// batch is a transaction, so that what a crash leaves is done the next time. Several processes may do so at once, and
-// documents may change meanwhile.
+// Index indexes the pending documents, and all documents if terms.Version has changed. Each batch
+// is a transaction, so that a crash loses at most the current batch. Several processes may index at
+// once, and documents may change meanwhile.
 func (d *DB) Index(ctx context.Context) error {
-	err := patiently(ctx, d.writeAnyway, func(tx *sql.Tx) error {
-		version, err := wordsVersion(ctx, tx)
-		if err == nil && version != words.Version {
-			err = startOver(ctx, tx)
+	err := retryBusy(ctx, d.writeUnbounded, func(tx *sql.Tx) error {
+		version, err := termsVersion(ctx, tx)
+		if err == nil && version != terms.Version {
+			err = resetIndex(ctx, tx)
 		}
 		return err
 	})
 	for more := true; more && err == nil; {
-		err = patiently(ctx, d.writeAnyway, func(tx *sql.Tx) (err error) {
+		err = retryBusy(ctx, d.writeUnbounded, func(tx *sql.Tx) (err error) {
 			more, err = indexBatch(ctx, tx)
 			return err
 		})
@@ -197,8 +203,9 @@ func (d *DB) Index(ctx context.Context) error {
 	return err
 }
 
-// patiently runs f by write, for what nobody waits for: however long others write, it has its turn.
-func patiently(ctx context.Context, write func(context.Context, func(*sql.Tx) error) error, f func(*sql.Tx) error) error {
+// retryBusy calls write with f until the error is not ErrBusy or ctx is done. It is for background
+// work.
+func retryBusy(ctx context.Context, write func(context.Context, func(*sql.Tx) error) error, f func(*sql.Tx) error) error {
 	for {
 		if err := write(ctx, f); !errors.Is(err, ErrBusy) || ctx.Err() != nil {
 			return err
@@ -206,7 +213,8 @@ func patiently(ctx context.Context, write func(context.Context, func(*sql.Tx) er
 	}
 }
 
-// indexBatch indexes the first of what is pending, of one workspace, and says whether there may be more.
+// indexBatch indexes the first pending documents of one workspace, and reports whether there may be
+// more.
 func indexBatch(ctx context.Context, tx *sql.Tx) (more bool, err error) {
 	rows, err := tx.QueryContext(ctx, `
 		SELECT d.n, d.workspace_id, d.title, d.text FROM search_pending p JOIN documents d ON d.n = p.document

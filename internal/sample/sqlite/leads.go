@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Lead is someone who wants to be contacted. Empty fields were not given.
+// A Lead is a visitor who wants to be contacted. All fields but ID, Email and Created may be empty.
 type Lead struct {
 	ID                       string
 	Email, Name, Phone, Note string
@@ -19,7 +19,7 @@ func (d *DB) AddLead(ctx context.Context, s Session, l Lead) error {
 		_, err := v.ExecContext(ctx, `
 			INSERT INTO leads (id, workspace_id, session_id, email, name, phone, note, created_at, bytes, origin)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, (SELECT origin FROM sessions WHERE id = ?3))`,
-			l.ID, s.Workspace, s.ID, l.Email, maybe(l.Name), maybe(l.Phone), maybe(l.Note), moment(l.Created), v.leads)
+			l.ID, s.Workspace, s.ID, l.Email, nullString(l.Name), nullString(l.Phone), nullString(l.Note), toMillis(l.Created), v.leads)
 		return err
 	})
 }

@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// Who wrote a message.
+// Values of Message.Author.
 const (
 	Visitor   = "visitor"
 	Assistant = "assistant"
 )
 
-// A Message is one of a conversation's.
+// A Message is one message of a conversation.
 type Message struct {
 	ID           string
-	Conversation string // set where a message is read or stored
+	Conversation string // set by Messages
 	Author       string // Visitor or Assistant
 	Text         string
-	Sources      []Source // what an answer rests on
+	Sources      []Source // of an answer
 	Created      time.Time
 }
 
-// A Source is a document that an answer rests on.
+// A Source is a document that supports an answer.
 type Source struct {
 	Title string `json:"title"`
 	URL   string `json:"url"`
 }
 
-// AddMessages stores messages one after the other in an open conversation of the session (empty: its newest open one)
-// and returns that conversation's id. ErrNotFound, ErrClosed, ErrNoneOpen.
+// AddMessages stores messages in order in an open conversation of the session and returns the id of
+// that conversation. An empty conversation means the newest open one. AddMessages returns
+// ErrNotFound, ErrClosed or ErrNoneOpen if it cannot be used.
 func (d *DB) AddMessages(ctx context.Context, session, conversation string, messages ...Message) (id string, err error) {
 	err = d.visit(ctx, session, func(v *visit) error {
-		c, err := open(ctx, v.Tx, session, conversation)
+		c, err := findOpen(ctx, v.Tx, session, conversation)
 		if err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (d *DB) add(ctx context.Context, v *visit, conversation, n int64, m Message
 	v.rows += charge(messageCharge, len(m.Text), len(sources))
 	_, err = v.ExecContext(ctx, `
 		INSERT INTO messages (conversation, n, id, author, text, sources, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		conversation, n, m.ID, m.Author, m.Text, string(sources), moment(m.Created))
+		conversation, n, m.ID, m.Author, m.Text, string(sources), toMillis(m.Created))
 	if err != nil {
 		return err
 	}
@@ -65,12 +66,13 @@ func (d *DB) add(ctx context.Context, v *visit, conversation, n int64, m Message
 	if err != nil {
 		return err
 	}
-	_, err = d.tell(ctx, v, conversation, Event{Source: FromServer, Type: "message.created", Data: data, Created: m.Created})
+	_, err = d.appendEvent(ctx, v, conversation, Event{Source: FromServer, Type: "message.created", Data: data, Created: m.Created})
 	return err
 }
 
-// SetHelpful notes whether an answer of one of the session's conversations, open or closed, was of help. The feed learns of
-// changes only. ErrNotFound, also where it is another session's; ErrOwnMessage.
+// SetHelpful records whether an answer was helpful, in an open or closed conversation of the
+// session. It appends an event to the feed if the value changes. It returns ErrNotFound if the
+// session does not have the message, and ErrOwnMessage if the message is the visitor's.
 func (d *DB) SetHelpful(ctx context.Context, session, message string, helpful bool, now time.Time) error {
 	data, err := json.Marshal(struct {
 		Message string `json:"message_id"`
@@ -95,17 +97,18 @@ func (d *DB) SetHelpful(ctx context.Context, session, message string, helpful bo
 		if err != nil || !news {
 			return err
 		}
-		_, err = d.tell(ctx, v, conversation, Event{Source: FromServer, Type: "feedback.given", Data: data, Created: now})
+		_, err = d.appendEvent(ctx, v, conversation, Event{Source: FromServer, Type: "feedback.given", Data: data, Created: now})
 		return err
 	})
 }
 
-// Messages returns up to limit messages of a conversation of the session, oldest first, after the one of that id (empty:
-// from the first), the conversation, and whether there are more. ErrNotFound where there is no such conversation, or no
-// such message in it.
+// Messages returns a conversation of the session, up to limit of its messages after the one with
+// that id, oldest first, and whether there are more. An empty id starts from the first. Messages
+// returns ErrNotFound if the conversation or the message after does not exist; in the second case
+// the conversation is set.
 func (d *DB) Messages(ctx context.Context, session, conversation, after string, limit int) (c Conversation, page []Message, more bool, err error) {
 	err = d.read(ctx, func(tx *sql.Tx) error {
-		if c, err = one(ctx, tx, session, conversation); err != nil {
+		if c, err = findConversation(ctx, tx, session, conversation); err != nil {
 			return err
 		}
 		from := int64(0)
@@ -125,11 +128,11 @@ func (d *DB) Messages(ctx context.Context, session, conversation, after string, 
 			if err := rows.Scan(&m.ID, &m.Author, &m.Text, &sources, &created); err != nil {
 				return err
 			}
-			m.Created = instant(created)
+			m.Created = fromMillis(created)
 			page = append(page, m)
 			return json.Unmarshal(sources, &page[len(page)-1].Sources)
 		})
 	})
-	page, more = cut(page, limit)
+	page, more = trimPage(page, limit)
 	return c, page, more, err
 }

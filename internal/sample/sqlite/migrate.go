@@ -10,26 +10,29 @@ import (
 	"time"
 )
 
-// schema holds one file for each version of the schema, in order. A released file is never changed again.
+// schema holds one file for each version of the schema, in order. A released file never changes.
 //
 //go:embed schema/*.sql
 var schema embed.FS
 
 const (
-	// application marks a database as ours ("WEIR"), so that no other program's is taken for one.
+	// application is the application ID ("WEIR") that marks a database as ours.
 	application = 0x57454952
 
-	// checked is the size up to which a database is read through when it is opened; a larger one would hold up the start.
-	checked = 64 << 20
+	// maxChecked is the max size of a database that Open checks for damage. The check of a larger
+	// one would delay the start too long.
+	maxChecked = 64 << 20
 
-	// openPatience is how long opening waits at least for other processes, which may be bringing the schema up to date.
-	openPatience = 10 * time.Second
+	// minOpenWait is the min time for which Open waits for other processes, which may be migrating
+	// the schema.
+	minOpenWait = 10 * time.Second
 )
 
-// migrate brings the schema up to date. Several processes may do so at once: one does the work, the others find it done.
+// migrate brings the schema up to date. If several processes do so at once, one does the work and
+// the others wait for it.
 func (d *DB) migrate(ctx context.Context) error {
-	// The time is for waiting alone: a slow disk may need minutes for the work.
-	waiting, cancel := context.WithTimeout(ctx, max(openPatience, d.patience))
+	// The time-out limits only the wait for the lock: on a slow disk the work can take minutes.
+	waiting, cancel := context.WithTimeout(ctx, max(minOpenWait, d.busyTimeout))
 	defer cancel()
 	for {
 		err := d.upgrade(ctx)
@@ -42,7 +45,7 @@ func (d *DB) migrate(ctx context.Context) error {
 	}
 }
 
-// upgrade applies the schema files that the database lacks, all of them or none.
+// upgrade applies the missing schema files in one transaction.
 func (d *DB) upgrade(ctx context.Context) error {
 	files, err := schema.ReadDir("schema")
 	if err != nil {
@@ -68,7 +71,7 @@ func (d *DB) upgrade(ctx context.Context) error {
 		if version < len(files) {
 			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", application, len(files)))
 			if err == nil {
-				err = countOthers(ctx, tx)
+				err = recountOtherPages(ctx, tx)
 			}
 			if err != nil {
 				return err
@@ -78,7 +81,8 @@ func (d *DB) upgrade(ctx context.Context) error {
 	})
 }
 
-// version reads the version of the schema, 0 in a new file. A database without our mark that has tables is ErrForeign.
+// version returns the version of the schema, which is 0 in a new file. It returns ErrForeign if a
+// database with tables lacks our application ID.
 func version(ctx context.Context, tx *sql.Tx) (int, error) {
 	var mark, version, tables int
 	err := tx.QueryRowContext(ctx, `
@@ -94,10 +98,11 @@ func version(ctx context.Context, tx *sql.Tx) (int, error) {
 	return version, nil
 }
 
-// check reads a small database through, so that damage is found at the start and not by a caller.
+// check checks a small database for damage, so that damage is found at the start and not by a
+// request.
 func (d *DB) check(ctx context.Context) error {
 	info, err := os.Stat(d.path)
-	if err != nil || info.Size() > checked {
+	if err != nil || info.Size() > maxChecked {
 		return err
 	}
 	var answer string

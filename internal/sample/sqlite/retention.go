@@ -6,26 +6,31 @@ import (
 	"time"
 )
 
-// Swept says what Sweep deleted.
+// Swept counts what Sweep deleted.
 type Swept struct {
 	Sessions, Conversations, Messages, Leads int64
 }
 
 const (
-	sweptRows     = 500                   // of one transaction: the longest that another writer waits for it
-	sweptSessions = 100                   // that are emptied before any of them is deleted
-	breath        = 20 * time.Millisecond // between two transactions: other processes, which only try now and then, have a turn
+	// sweepRows is the max number of rows of a transaction. It bounds how long other writers wait.
+	sweepRows     = 500
+	sweepSessions = 100 // max sessions that are emptied before they are deleted
+	// sweepPause is the pause between two transactions, in which other processes, which poll for
+	// the lock, get it.
+	sweepPause = 20 * time.Millisecond
 )
 
-// aged are some sessions that are to go: ?1 is the latest instant they were made at, ?2 is now, ?3 how many rows.
+// aged selects sessions to delete: ?1 is the latest creation time, ?2 is now, ?4 the max number of
+// sessions. Statements that use it take the max number of rows as ?3.
 const aged = `WITH aged AS (
 	SELECT id FROM sessions WHERE created_at <= ?1 AND expires_at <= ?2 ORDER BY created_at LIMIT ?4) `
 
-// sweeps are what Sweep does, in this order, each until there is nothing left to do: a visitor can have left hundreds of
-// thousands of rows, too many for one transaction, and so what a cascade would delete has mostly been deleted before it.
+// sweeps are the statements of Sweep, in this order, each repeated until it has nothing left to do.
+// A visitor can have left hundreds of thousands of rows, too many for one transaction, so most rows
+// are deleted before a cascade would delete them.
 var sweeps = []struct {
 	statement string
-	count     func(*Swept) *int64 // nil: not told
+	count     func(*Swept) *int64 // nil if Swept does not count the rows
 }{
 	{`DELETE FROM leads WHERE rowid IN (SELECT rowid FROM leads WHERE created_at <= ?1 LIMIT ?3)`,
 		func(s *Swept) *int64 { return &s.Leads }},
@@ -40,21 +45,24 @@ var sweeps = []struct {
 		SELECT c.n FROM aged JOIN conversations c ON c.session_id = aged.id LIMIT ?3)`,
 		func(s *Swept) *int64 { return &s.Conversations }},
 	{aged + `UPDATE leads SET session_id = NULL WHERE rowid IN (
-		SELECT l.rowid FROM aged JOIN leads l ON l.session_id = aged.id LIMIT ?3)`, nil}, // younger ones, of the session's last hours
+		SELECT l.rowid FROM aged JOIN leads l ON l.session_id = aged.id LIMIT ?3)`, nil}, // younger leads, of the session's last hours
 	{aged + `DELETE FROM sessions WHERE id IN aged AND id NOT IN (SELECT session_id FROM conversations WHERE session_id IN aged)`,
-		func(s *Swept) *int64 { return &s.Sessions }}, // its redemptions go with it; the coupons keep the count
+		// Redemptions are deleted with their session. Coupons keep their count.
+		func(s *Swept) *int64 { return &s.Sessions }},
 }
 
-// Sweep deletes the sessions that were made at or before an instant and have ended by now, with everything under them, and
-// the leads of that age. It does so in small transactions with time for other writers in between, whom it lets go first;
-// where it ends early it has deleted what it says, and the next goes on. Several processes may sweep at once.
+// Sweep deletes the sessions that were created at or before made and have expired by now, with all
+// their rows, and the leads of that age. It uses small transactions and pauses between them, so
+// that other writers wait briefly. If Sweep returns an error, s counts what it has deleted, and the
+// next call continues. Several processes may sweep at once.
 func (d *DB) Sweep(ctx context.Context, made, now time.Time) (s Swept, err error) {
 	for {
 		var due bool
 		err := d.reader.QueryRowContext(ctx, `
 			SELECT EXISTS (SELECT 1 FROM sessions WHERE created_at <= ?1 AND expires_at <= ?2)
-			    OR EXISTS (SELECT 1 FROM leads WHERE created_at <= ?1)`, moment(made), moment(now)).Scan(&due)
-		if err != nil || !due { // mostly nothing is, and no turn at writing is needed to see it
+			    OR EXISTS (SELECT 1 FROM leads WHERE created_at <= ?1)`, toMillis(made), toMillis(now)).Scan(&due)
+		// Nothing is due most of the time, and this check needs no write lock.
+		if err != nil || !due {
 			return s, explain(err)
 		}
 		for _, sweep := range sweeps {
@@ -64,21 +72,22 @@ func (d *DB) Sweep(ctx context.Context, made, now time.Time) (s Swept, err error
 					*sweep.count(&s) += n
 				}
 				if err == nil {
-					err = pause(ctx, breath)
+					err = pause(ctx, sweepPause)
 				}
 				if err != nil {
 					return s, err
 				}
-				more = n == sweptRows
+				more = n == sweepRows
 			}
 		}
 	}
 }
 
-// sweepSome runs one statement in a transaction of its own, and says how many rows it changed.
+// sweepSome runs one statement in a transaction of its own and returns the number of rows that it
+// changed.
 func (d *DB) sweepSome(ctx context.Context, statement string, made, now time.Time) (n int64, err error) {
-	err = patiently(ctx, d.transaction, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, statement, moment(made), moment(now), sweptRows, sweptSessions)
+	err = retryBusy(ctx, d.transaction, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, statement, toMillis(made), toMillis(now), sweepRows, sweepSessions)
 		if err != nil {
 			return err
 		}
@@ -91,7 +100,7 @@ func (d *DB) sweepSome(ctx context.Context, statement string, made, now time.Tim
 	return n, err
 }
 
-// pause waits, or returns the error of a context that is done.
+// pause waits for d. It returns the error of ctx if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

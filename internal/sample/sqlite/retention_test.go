@@ -36,8 +36,9 @@ func lived(t *testing.T, d *DB, id string, n int, at time.Time) Session {
 	return s
 }
 
-// crowd adds to the session n conversations, and n messages in the newest, which is more than one transaction of a sweep
-// takes. It does so in two transactions of its own, so that the test is quick.
+// crowd adds to the session n conversations, and n messages in the newest, which is more than one
+// transaction of a sweep takes. It does so in two transactions of its own, so that the test is
+// quick.
 func crowd(t *testing.T, d *DB, s Session, n int) {
 	t.Helper()
 	err := d.visit(t.Context(), s.ID, func(v *visit) error {
@@ -71,7 +72,8 @@ func count(t *testing.T, d *DB, rows string) (n int64) {
 
 var ofSessions = []string{"sessions", "conversations", "messages", "events", "ratings", "redemptions", "leads"}
 
-// What goes is what was made at the instant or before it, with all that belongs to it; everything else stays.
+// What goes is what was made at the instant or before it, with all that belongs to it; everything
+// else stays.
 func TestASweepTakesWhatIsOldEnoughAndNothingElse(t *testing.T) {
 	d, first := visited(t, Options{}) // of noon, without anything
 	lived(t, d, "ses_old", 3, noon)
@@ -90,7 +92,8 @@ func TestASweepTakesWhatIsOldEnoughAndNothingElse(t *testing.T) {
 	if want := (Swept{Sessions: 2, Conversations: 5, Messages: 6, Leads: 3}); err != nil || s != want {
 		t.Errorf("a sweep deletes %+v, %v: want %+v", s, err, want)
 	}
-	for i, want := range []int64{1, 3, 4, 11, 2, 1, 2} { // a feed has 3 beginnings, and of 2 rounds 2 messages, a feedback and a rating each
+	// a feed has 3 beginnings, and of 2 rounds 2 messages, a feedback and a rating each
+	for i, want := range []int64{1, 3, 4, 11, 2, 1, 2} {
 		if n := count(t, d, ofSessions[i]); n != want {
 			t.Errorf("%d %s are left, want the new session's %d", n, ofSessions[i], want)
 		}
@@ -145,13 +148,13 @@ func TestALeadOutlivesItsSession(t *testing.T) {
 	}
 }
 
-// More rows than one transaction takes, two processes that sweep, and a third that writes and is never told that it must
-// wait for long: everything old is gone, once.
+// More rows than one transaction takes, two processes that sweep, and a third that writes and is
+// never told that it must wait for long: everything old is gone, once.
 func TestManySweepAtOnceWhileOthersWrite(t *testing.T) {
 	d, _ := visited(t, Options{})
 	const sessions = 2
 	for i := range sessions {
-		crowd(t, d, lived(t, d, fmt.Sprint("ses_old", i), 2, noon), sweptRows)
+		crowd(t, d, lived(t, d, fmt.Sprint("ses_old", i), 2, noon), sweepRows)
 	}
 	other := opened(t, d.path, Options{})
 	third := opened(t, d.path, Options{BusyTimeout: 10 * time.Second})
@@ -191,7 +194,7 @@ func TestManySweepAtOnceWhileOthersWrite(t *testing.T) {
 // A transaction takes so many rows and no more, so that others wait no longer than for those.
 func TestASweepIsDoneInSmallTransactions(t *testing.T) {
 	d, _ := visited(t, Options{})
-	crowd(t, d, lived(t, d, "ses_old", 2, noon), sweptRows+1)
+	crowd(t, d, lived(t, d, "ses_old", 2, noon), sweepRows+1)
 	other := opened(t, d.path, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -210,10 +213,10 @@ func TestASweepIsDoneInSmallTransactions(t *testing.T) {
 			for _, table := range ofSessions {
 				after += count(t, other, table)
 			}
-			if n > sweptRows || before-after > sweptRows {
-				t.Errorf("one transaction deletes %d rows, and %d with those that belong to them: want at most %d", n, before-after, sweptRows)
+			if n > sweepRows || before-after > sweepRows {
+				t.Errorf("one transaction deletes %d rows, and %d with those that belong to them: want at most %d", n, before-after, sweepRows)
 			}
-			more = n == sweptRows
+			more = n == sweepRows
 		}
 	}
 	if n := count(t, d, "sessions"); n != 0 {

@@ -9,49 +9,53 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirlimit/weir/internal/sample/words"
+	"github.com/weirlimit/weir/internal/sample/terms"
 )
 
-// Found is what fits a question.
+// Found is the result of a search.
 type Found struct {
-	Documents []Document         // the best first; empty: nothing fits. Only the first has its whole Text
-	Worth     map[string]float64 // the question's terms that any document has, each with how much it says: 1 is most
+	Documents []Document // best first; only the first has its whole Text
+	// Weights are those of the question's terms that any document has. The max is 1.
+	Weights map[string]float64
 }
 
-// What one search may cost. bm25() walks the whole list of every term asked for to count it, and looks up the length of
-// every document in it, at 2 µs a posting; the commonest words of a hundred thousand documents have 100,000 postings each,
-// which is 200 ms a word. So the frequencies are looked up first (10 µs a term), the rarest terms are asked for first, and
-// what does not fit the budget is not asked for at all: it would hardly change the order. Each term costs 0.1 ms besides,
-// a seek in each of the index's twenty segments or so. All in all that is 3 ms for half of the questions to 100,000
-// documents, and 10 ms for all but one in a hundred (make bulk).
+// The budget of one search. bm25() reads the whole document list of every term to count it, and
+// looks up the length of every document, at 2 µs a posting. The commonest words of 100,000
+// documents have 100,000 postings each, which takes 200 ms a word. Search therefore looks up the
+// frequencies first (10 µs a term), searches for the rarest terms first, and leaves out the terms
+// that exceed the budget, which would hardly change the order. Each term also costs 0.1 ms for a
+// seek in each of about twenty segments of the index. With 100,000 documents, half of the questions
+// take 3 ms and all but one in a hundred 10 ms (make bulk).
 const (
-	mostRead     = 256   // different terms of a question that are looked up, the first ones
-	mostAsked    = 8     // terms that are asked for
-	mostPostings = 2_000 // documents that these have together
-	mostCommon   = 3     // terms that are asked for where each is in more documents than that
-	mostRecent   = 500   // documents that are looked at then, the newest
-	candidates   = 6     // documents that are judged
-	mostScanned  = 8_000 // bytes of each that are gone through for it
+	maxLookedUp   = 256   // different terms of a question that are looked up, from its start
+	maxSearched   = 8     // terms that are searched for
+	maxPostings   = 2_000 // postings of these terms
+	maxCommon     = 3     // terms that are searched for if each has more than maxPostings
+	maxRecent     = 500   // newest documents that are considered in that case
+	maxCandidates = 6     // documents that are checked against the threshold
+	maxScanned    = 8_000 // bytes of text of each that are scanned for that
 )
 
-// A term is one of a question, known to the workspace or not.
+// A term is a term of a question. Its workspace may have no document with it.
 type term struct {
 	text      string
 	documents int
-	worth     float64
+	weight    float64
 }
 
-// Search returns up to limit documents of the workspace that fit the question, which is text: nothing in it is syntax.
-// It costs no more however long the question, however common its words and however many the documents. ErrReindexed.
+// Search returns up to limit documents of the workspace that fit the question. The question is
+// plain text without syntax. The cost is bounded, whatever the length of the question, the
+// frequency of its words and the number of documents. Search returns ErrReindexed if another
+// version has built the index.
 func (d *DB) Search(ctx context.Context, workspace, question string, limit int) (f Found, err error) {
-	asked := terms(question)
+	asked := questionTerms(question)
 	if len(asked) == 0 {
 		return Found{}, nil
 	}
 	err = d.read(ctx, func(tx *sql.Tx) error {
-		if version, err := wordsVersion(ctx, tx); err != nil || version == 0 {
-			return err // nothing was ever stored
-		} else if version != words.Version {
+		if version, err := termsVersion(ctx, tx); err != nil || version == 0 {
+			return err // no document was ever stored
+		} else if version != terms.Version {
 			return ErrReindexed
 		}
 		q := query{ctx: ctx, tx: tx, postings: d.postings}
@@ -64,10 +68,10 @@ func (d *DB) Search(ctx context.Context, workspace, question string, limit int) 
 		if asked, err = q.weigh(asked); err != nil {
 			return err
 		}
-		f.Worth = map[string]float64{}
+		f.Weights = map[string]float64{}
 		for _, t := range asked {
 			if t.documents > 0 {
-				f.Worth[t.text] = t.worth
+				f.Weights[t.text] = t.weight
 			}
 		}
 		if f.Documents, err = q.judge(asked, limit); err != nil || len(f.Documents) == 0 {
@@ -78,14 +82,14 @@ func (d *DB) Search(ctx context.Context, workspace, question string, limit int) 
 	return f, err
 }
 
-// terms are the different terms of a question that say something.
-func terms(question string) (asked []term) {
+// questionTerms returns the different terms of a question that are not stop words.
+func questionTerms(question string) (asked []term) {
 	seen := map[string]bool{}
-	for t := range words.Of(question) {
-		if seen[t.Text] || words.Stop(t.Text) {
+	for t := range terms.Of(question) {
+		if seen[t.Text] || terms.Stop(t.Text) {
 			continue
 		}
-		if seen[t.Text] = true; len(seen) > mostRead {
+		if seen[t.Text] = true; len(seen) > maxLookedUp {
 			break
 		}
 		asked = append(asked, term{text: t.Text})
@@ -93,16 +97,16 @@ func terms(question string) (asked []term) {
 	return asked
 }
 
-// A query is a search under way in one workspace.
+// A query is a search in one workspace.
 type query struct {
 	ctx       context.Context
 	tx        *sql.Tx
 	workspace int64
-	documents int // that the workspace has
-	postings  int // that may be read
+	documents int // of the workspace
+	postings  int // max postings to read
 }
 
-// weigh finds out how common each term is and what it is worth, and sorts them, the rarest first.
+// weigh sets the frequency and weight of each term and sorts the terms, the rarest first.
 func (q *query) weigh(asked []term) ([]term, error) {
 	at := map[string]*term{}
 	list := make([]string, len(asked))
@@ -127,18 +131,20 @@ func (q *query) weigh(asked []term) ([]term, error) {
 		return err
 	})
 	for i := range asked {
-		asked[i].worth = worth(asked[i].documents, q.documents)
+		asked[i].weight = weightOf(asked[i].documents, q.documents)
 	}
 	slices.SortStableFunc(asked, func(a, b term) int { return cmp.Compare(a.documents, b.documents) })
 	return asked, err
 }
 
-// worth is how much a term says: 1 where one document of many has it or none has, less and less the more have it.
-func worth(documents, of int) float64 {
+// weightOf returns the weight of a term: 1 if at most one document has it, and less the more
+// documents have it.
+func weightOf(documents, of int) float64 {
 	return math.Log1p(float64(of)/float64(max(documents, 1))) / math.Log1p(float64(of))
 }
 
-// judge returns up to limit documents that fit, the best first and no two of one URL, with the beginnings of their texts.
+// judge returns up to limit documents that fit, best first and no two with the same URL, with the
+// beginnings of their texts.
 func (q *query) judge(asked []term, limit int) (fits []Document, err error) {
 	unknown := 0
 	for unknown < len(asked) && asked[unknown].documents == 0 {
@@ -151,15 +157,15 @@ func (q *query) judge(asked []term, limit int) (fits []Document, err error) {
 	var found []int64
 	if few := affordable(known, q.postings); len(few) > 0 {
 		known = few
-		found, err = q.rows(`SELECT rowid FROM search WHERE search MATCH ? ORDER BY bm25(search, 3, 1), rowid LIMIT ?`, q.any(known), candidates)
+		found, err = q.rows(`SELECT rowid FROM search WHERE search MATCH ? ORDER BY bm25(search, 3, 1), rowid LIMIT ?`, q.any(known), maxCandidates)
 	} else {
-		known = known[:min(len(known), mostCommon)]
+		known = known[:min(len(known), maxCommon)]
 		found, err = q.recent(known)
 	}
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	enough := enough(asked)
+	enough := threshold(asked)
 	for _, n := range found {
 		doc, cut, err := q.read(n)
 		if err != nil {
@@ -179,25 +185,26 @@ func (q *query) judge(asked []term, limit int) (fits []Document, err error) {
 	return fits, nil
 }
 
-// read reads document n, and says whether its text was cut.
+// read reads document n, and reports whether its text was truncated.
 func (q *query) read(n int64) (doc Document, cut bool, err error) {
 	err = q.tx.QueryRowContext(q.ctx, `
-		SELECT id, title, url, coalesce(CAST(substr(CAST(text AS BLOB), 1, ?) AS TEXT), ''), octet_length(text) > ? FROM documents WHERE n = ?`, mostScanned, mostScanned, n).
+		SELECT id, title, url, coalesce(CAST(substr(CAST(text AS BLOB), 1, ?) AS TEXT), ''), octet_length(text) > ? FROM documents WHERE n = ?`, maxScanned, maxScanned, n).
 		Scan(&doc.ID, &doc.Title, &doc.URL, &doc.Text, &cut)
 	return doc, cut, err
 }
 
-// covered says whether the terms that document n has are worth enough together. Going through a text of usual length is
-// several times as fast as asking the index; of a longer one the index knows the rest.
+// covered reports whether the sum of the weights of the terms that document n has reaches enough.
+// Scanning a text of usual length is several times as fast as a query of the index. If the text was
+// truncated, the index is queried for the missing terms.
 func (q *query) covered(n int64, doc Document, cut bool, known []term, enough float64) (bool, error) {
 	missing := map[string]float64{}
 	for _, t := range known {
-		missing[t.text] = t.worth
+		missing[t.text] = t.weight
 	}
 	for _, s := range []string{doc.Title, doc.Text} {
-		for t := range words.Of(s) {
-			if worth, ok := missing[t.Text]; ok {
-				enough -= worth
+		for t := range terms.Of(s) {
+			if weight, ok := missing[t.Text]; ok {
+				enough -= weight
 				delete(missing, t.Text)
 			}
 			if enough <= 0 {
@@ -214,37 +221,39 @@ func (q *query) covered(n int64, doc Document, cut bool, known []term, enough fl
 			return false, err
 		}
 		if len(has) > 0 {
-			enough -= t.worth
+			enough -= t.weight
 		}
 	}
 	return enough <= 0, nil
 }
 
-// affordable are the first terms that fit the budget, of those sorted by how rare they are; none where the first does not.
+// affordable returns the first terms that fit the budget. known is sorted, the rarest first. The
+// result is empty if the first term exceeds the budget.
 func affordable(known []term, postings int) []term {
 	n := 0
-	for n < len(known) && n < mostAsked && known[n].documents <= postings {
+	for n < len(known) && n < maxSearched && known[n].documents <= postings {
 		postings -= known[n].documents
 		n++
 	}
 	return known[:n]
 }
 
-// enough is what the terms that a document has must be worth together for it to be an answer: a third of the question,
-// less of a long one, whose writer says much beside the point.
-func enough(asked []term) float64 {
+// threshold returns the min sum of weights at which a document is an answer: a third of the
+// question's weight, and less of the weight beyond that of a long question, which has many words
+// beside the point.
+func threshold(asked []term) float64 {
 	const share, long, beyond = 1. / 3, 6, 1. / 12
 	sum := 0.0
-	for _, t := range asked[:min(len(asked), 2*mostAsked)] {
-		sum += t.worth
+	for _, t := range asked[:min(len(asked), 2*maxSearched)] {
+		sum += t.weight
 	}
 	return share*min(sum, long) + beyond*max(sum-long, 0) - 1e-9
 }
 
-// recent finds the newest documents that have all of the terms, each of which is too common to rank by; where none of the
-// newest has them all, those that have the first.
+// recent finds the newest documents that have all of the terms, which are all too common for
+// ranking. If none of the newest has them all, recent returns those with the first term.
 func (q *query) recent(known []term) ([]int64, error) {
-	newest, err := q.rows(`SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?`, q.token(known[0]), mostRecent)
+	newest, err := q.rows(`SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?`, q.token(known[0]), maxRecent)
 	if err != nil || len(newest) == 0 {
 		return nil, err
 	}
@@ -253,14 +262,15 @@ func (q *query) recent(known []term) ([]int64, error) {
 		all[i] = q.token(t)
 	}
 	found, err := q.rows(`SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?`,
-		strings.Join(all, " AND "), newest[len(newest)-1], candidates)
+		strings.Join(all, " AND "), newest[len(newest)-1], maxCandidates)
 	if len(found) > 0 || err != nil {
 		return found, err
 	}
-	return newest[:min(len(newest), candidates)], nil
+	return newest[:min(len(newest), maxCandidates)], nil
 }
 
-// token is t as FTS5 reads it: a string, in which a quote would end it. Terms have letters, digits and marks only.
+// token returns t as an FTS5 string. Terms have only letters, digits and marks, so there is no
+// quote to escape.
 func (q *query) token(t term) string { return `"` + prefixOf(q.workspace) + t.text + `"` }
 
 func (q *query) any(some []term) string {

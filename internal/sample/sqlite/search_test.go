@@ -15,7 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimit/weir/internal/sample/words"
+	"github.com/weirlimit/weir/internal/sample/terms"
 )
 
 func page(id, text string) Document {
@@ -29,7 +29,7 @@ func put(t *testing.T, d *DB, workspace string, documents ...Document) {
 	}
 }
 
-// found is the ids of the documents that fit, in order.
+// found returns the ids of the documents that fit, in order.
 func found(t *testing.T, d *DB, workspace, question string) string {
 	t.Helper()
 	f, err := d.Search(t.Context(), workspace, question, 3)
@@ -50,11 +50,12 @@ func (d *DB) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-// wantSound holds the index to the documents: FTS5's own check, and the frequencies counted anew.
+// wantSound checks the index against the documents: FTS5's own check, and the frequencies counted
+// again.
 func wantSound(t rapid.TB, d *DB) {
 	t.Helper()
 	if _, err := d.writer.Exec(`INSERT INTO search (search) VALUES ('integrity-check')`); err != nil {
-		t.Fatalf("the index's check says %v", err)
+		t.Fatalf("the index check returns %v", err)
 	}
 	want, got := map[string]int{}, map[string]int{}
 	all, indexed := 0, 0
@@ -64,7 +65,7 @@ func wantSound(t rapid.TB, d *DB) {
 		var title, text string
 		err := rows.Scan(&workspace, &title, &text)
 		seen := map[string]bool{}
-		for term := range words.Of(title + "\n" + text) {
+		for term := range terms.Of(title + "\n" + text) {
 			seen[prefixOf(workspace)+term.Text] = true
 		}
 		for term := range seen {
@@ -94,7 +95,8 @@ func wantSound(t rapid.TB, d *DB) {
 	}
 }
 
-// Whatever is put and deleted in whatever order, the index holds what the documents do, each workspace's own.
+// Whatever is put and deleted in whatever order, the index holds what the documents do, each
+// workspace's own.
 func TestTheIndexFollowsTheDocuments(t *testing.T) {
 	vocabulary := strings.Fields("refund shipping ship Häuser 退货政策 возврат كتاب किताबें เงิน a b c the 42")
 	d, _ := visited(t, Options{})
@@ -178,7 +180,8 @@ func TestWhatIsRepeatedLeavesTheIndexAlone(t *testing.T) {
 	}
 }
 
-// A workspace's frequencies are its own: how often others use a word changes nothing of its answers.
+// A workspace's frequencies are its own: how often others use a word changes nothing of its
+// answers.
 func TestOtherWorkspacesChangeNoAnswer(t *testing.T) {
 	d, _ := visited(t, Options{})
 	if _, err := d.AddToken(t.Context(), Token{ID: "t", Workspace: "acme"}); err != nil {
@@ -196,7 +199,7 @@ func TestOtherWorkspacesChangeNoAnswer(t *testing.T) {
 	}
 	put(t, d, "acme", foreign...)
 	after, err := d.Search(t.Context(), "demo", question, 3)
-	if err != nil || !maps.Equal(after.Worth, before.Worth) || fmt.Sprint(after.Documents) != fmt.Sprint(before.Documents) {
+	if err != nil || !maps.Equal(after.Weights, before.Weights) || fmt.Sprint(after.Documents) != fmt.Sprint(before.Documents) {
 		t.Errorf("the search finds %v, %v: want %v as before", after, err, before)
 	}
 	if got := found(t, d, "acme", "alpha"); got != "" {
@@ -204,8 +207,8 @@ func TestOtherWorkspacesChangeNoAnswer(t *testing.T) {
 	}
 }
 
-// Where every term is in too many documents to rank by, the newest that have them all are found, and nothing is scanned;
-// a rare term beside them decides alone.
+// If every term is in too many documents for ranking, the newest documents that have them all are
+// found, and nothing is scanned. A rare term beside them decides alone.
 func TestCommonWordsCostNoMoreThanTheirBudget(t *testing.T) {
 	d, _ := visited(t, Options{})
 	d.postings = 40
@@ -237,12 +240,12 @@ func TestCommonWordsCostNoMoreThanTheirBudget(t *testing.T) {
 		}
 		return n
 	}
-	asked := affordable([]term{{"a", 1, 1}, {"b", mostPostings / 2, .5}, {"c", mostPostings / 2, .5}, {"d", 90_000, .1}}, mostPostings)
-	if len(asked) != 2 || read(asked) > mostPostings {
-		t.Errorf("%v are asked for, want those that fit %d", asked, mostPostings)
+	asked := affordable([]term{{"a", 1, 1}, {"b", maxPostings / 2, .5}, {"c", maxPostings / 2, .5}, {"d", 90_000, .1}}, maxPostings)
+	if len(asked) != 2 || read(asked) > maxPostings {
+		t.Errorf("%v are asked for, want those that fit %d", asked, maxPostings)
 	}
-	if asked := affordable(make([]term, 100), mostPostings); len(asked) != mostAsked {
-		t.Errorf("%d terms are asked for, want %d", len(asked), mostAsked)
+	if asked := affordable(make([]term, 100), maxPostings); len(asked) != maxSearched {
+		t.Errorf("%d terms are asked for, want %d", len(asked), maxSearched)
 	}
 }
 
@@ -329,13 +332,13 @@ func TestANewCutOfTextIndexesEverythingAnew(t *testing.T) {
 	put(t, d, "demo", page("a", "shipping"), page("b", "refunds"))
 	d.exec(t, `UPDATE search_version SET version = 999`)
 	if _, err := d.Search(t.Context(), "demo", "shipping", 3); !errors.Is(err, ErrReindexed) {
-		t.Errorf("a search says %v, want ErrReindexed", err)
+		t.Errorf("a search returns %v, want ErrReindexed", err)
 	}
 	if _, err := d.PutDocuments(t.Context(), "demo", []Document{page("c", "x")}, noon); !errors.Is(err, ErrReindexed) {
-		t.Errorf("a write says %v, want ErrReindexed", err)
+		t.Errorf("a write returns %v, want ErrReindexed", err)
 	}
 	if _, err := d.DeleteDocuments(t.Context(), "demo", []string{"a"}); !errors.Is(err, ErrReindexed) {
-		t.Errorf("a deletion says %v, want ErrReindexed", err)
+		t.Errorf("a deletion returns %v, want ErrReindexed", err)
 	}
 	if n, err := d.Pending(t.Context()); err != nil || n != 2 {
 		t.Errorf("%d documents are pending, %v: want both", n, err)
@@ -349,7 +352,8 @@ func TestANewCutOfTextIndexesEverythingAnew(t *testing.T) {
 	}
 }
 
-// A title says more than a text, a rare word more than a common one, and a short text more than a long one.
+// A title says more than a text, a rare word more than a common one, and a short text more than a
+// long one.
 func TestTheBestDocumentComesFirst(t *testing.T) {
 	d, _ := visited(t, Options{})
 	filler := strings.Repeat("nothing of that kind ", 40)
@@ -369,9 +373,9 @@ func TestTheBestDocumentComesFirst(t *testing.T) {
 func TestALongDocumentIsFoundByItsLastWords(t *testing.T) {
 	d, _ := visited(t, Options{})
 	for _, filler := range []string{"filler ", "é", "退货"} {
-		put(t, d, "demo", page("long", strings.Repeat(filler, 2*mostScanned/len(filler))+" zirconium ring"), page("short", "something else"))
+		put(t, d, "demo", page("long", strings.Repeat(filler, 2*maxScanned/len(filler))+" zirconium ring"), page("short", "something else"))
 		if got := found(t, d, "demo", "zirconium ring"); got != "long" {
-			t.Errorf("after %d of %q the search finds %q, want the long one", mostScanned, filler, got)
+			t.Errorf("after %d of %q the search finds %q, want the long one", maxScanned, filler, got)
 		}
 		if got := found(t, d, "demo", "ring unknown1x unknown2x unknown3x"); got != "" {
 			t.Errorf("one word of four finds %q, want nothing", got)

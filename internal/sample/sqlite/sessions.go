@@ -6,33 +6,35 @@ import (
 	"time"
 )
 
-// A Session is one visitor's, of one workspace.
+// A Session is a session of one visitor with one workspace.
 type Session struct {
 	ID        string
 	Workspace string
 	Created   time.Time
 	Expires   time.Time
-	Origin    Origin // set by whoever starts it; Session does not read it
+	Origin    Origin // stored by StartSession; not returned by Session
 }
 
-// An Origin is where a session was started, as keyed hashes of 16 bytes: no address is stored.
+// An Origin is the address from which a session was started, as keyed hashes of 16 bytes. No
+// address is stored.
 type Origin struct {
-	Address []byte // nil: unknown, and then no address's share bounds the session
-	Network []byte // the network that the address is in; nil: it counts by itself alone
+	Address []byte // nil if unknown; then no address's share bounds the session
+	Network []byte // of the network of the address; nil if the address is counted alone
 }
 
-// A Conversation belongs to one session.
+// A Conversation is a conversation of one session.
 type Conversation struct {
 	ID       string
 	Created  time.Time
-	Closed   time.Time // zero: open
-	Messages int64     // how many there are
+	Closed   time.Time // zero if it is open
+	Messages int64     // number of messages
 
 	n      int64
 	events int64
 }
 
-// StartSession stores s and its first conversation. ErrNotFound where there is no such workspace.
+// StartSession stores s and its first conversation. It returns ErrNotFound if the workspace does
+// not exist.
 func (d *DB) StartSession(ctx context.Context, s Session, conversation string) error {
 	return d.visit(ctx, s.ID, func(v *visit) error {
 		origin, err := v.origin(ctx, s.Origin)
@@ -43,7 +45,7 @@ func (d *DB) StartSession(ctx context.Context, s Session, conversation string) e
 		there, err := changed(v.ExecContext(ctx, `
 			INSERT INTO sessions (id, workspace_id, created_at, expires_at, origin)
 			SELECT ?, id, ?, ?, ? FROM workspaces WHERE id = ?`,
-			s.ID, moment(s.Created), moment(s.Expires), origin, s.Workspace))
+			s.ID, toMillis(s.Created), toMillis(s.Expires), origin, s.Workspace))
 		if err != nil {
 			return err
 		}
@@ -54,16 +56,16 @@ func (d *DB) StartSession(ctx context.Context, s Session, conversation string) e
 	})
 }
 
-// Session returns the session of that id. ErrNotFound.
+// Session returns the session with that id, or ErrNotFound.
 func (d *DB) Session(ctx context.Context, id string) (s Session, err error) {
 	var created, expires int64
 	err = d.reader.QueryRowContext(ctx, `SELECT id, workspace_id, created_at, expires_at FROM sessions WHERE id = ?`, id).
 		Scan(&s.ID, &s.Workspace, &created, &expires)
-	s.Created, s.Expires = instant(created), instant(expires)
+	s.Created, s.Expires = fromMillis(created), fromMillis(expires)
 	return s, explain(err)
 }
 
-// origin returns the number of an origin, which it adds if it is new; NULL if it is unknown.
+// origin returns the row number of an origin, or NULL if it is unknown. It adds a new origin.
 func (v *visit) origin(ctx context.Context, o Origin) (n sql.NullInt64, err error) {
 	var network sql.NullInt64
 	for _, hash := range [][]byte{o.Network, o.Address} {
@@ -90,7 +92,7 @@ func (d *DB) StartConversation(ctx context.Context, session, id string, now time
 func (d *DB) start(ctx context.Context, v *visit, session, id string, now time.Time) error {
 	v.rows += charge(conversationCharge)
 	result, err := v.ExecContext(ctx, `INSERT INTO conversations (id, session_id, created_at) VALUES (?, ?, ?)`,
-		id, session, moment(now))
+		id, session, toMillis(now))
 	if err != nil {
 		return err
 	}
@@ -98,25 +100,27 @@ func (d *DB) start(ctx context.Context, v *visit, session, id string, now time.T
 	if err != nil {
 		return err
 	}
-	_, err = d.tell(ctx, v, n, Event{Source: FromServer, Type: "conversation.started", Created: now})
+	_, err = d.appendEvent(ctx, v, n, Event{Source: FromServer, Type: "conversation.started", Created: now})
 	return err
 }
 
 const conversationColumns = `SELECT n, id, created_at, closed_at, messages, events FROM conversations `
 
-// Conversation returns a conversation of the session. ErrNotFound, also where it is another session's.
+// Conversation returns a conversation of the session. It returns ErrNotFound if there is none, or
+// if it belongs to another session.
 func (d *DB) Conversation(ctx context.Context, session, id string) (Conversation, error) {
 	c, err := scanConversation(d.reader.QueryRowContext(ctx, conversationColumns+`WHERE id = ? AND session_id = ?`, id, session))
 	return c, explain(err)
 }
 
-// Conversations returns up to limit conversations of the session, oldest first, after the one of that id (empty: from
-// the first), and whether there are more. ErrNotFound where the session has no conversation after.
+// Conversations returns up to limit conversations of the session after the one with that id, oldest
+// first, and whether there are more. An empty id starts from the first. Conversations returns
+// ErrNotFound if the session does not have the conversation after.
 func (d *DB) Conversations(ctx context.Context, session, after string, limit int) (page []Conversation, more bool, err error) {
 	err = d.read(ctx, func(tx *sql.Tx) error {
 		var from Conversation
 		if after != "" {
-			if from, err = one(ctx, tx, session, after); err != nil {
+			if from, err = findConversation(ctx, tx, session, after); err != nil {
 				return err
 			}
 		}
@@ -128,28 +132,30 @@ func (d *DB) Conversations(ctx context.Context, session, after string, limit int
 			return err
 		})
 	})
-	page, more = cut(page, limit)
+	page, more = trimPage(page, limit)
 	return page, more, err
 }
 
-// CloseConversation closes a conversation of the session; one that is closed stays as it is. ErrNotFound.
+// CloseConversation closes a conversation of the session. A closed one stays unchanged. It returns
+// ErrNotFound if there is no such conversation.
 func (d *DB) CloseConversation(ctx context.Context, session, id string, now time.Time) (c Conversation, err error) {
 	err = d.visit(ctx, session, func(v *visit) error {
-		if c, err = one(ctx, v.Tx, session, id); err != nil || !c.Closed.IsZero() {
+		if c, err = findConversation(ctx, v.Tx, session, id); err != nil || !c.Closed.IsZero() {
 			return err
 		}
-		if _, err := v.ExecContext(ctx, `UPDATE conversations SET closed_at = ?, typing = 0 WHERE n = ?`, moment(now), c.n); err != nil {
+		if _, err := v.ExecContext(ctx, `UPDATE conversations SET closed_at = ?, typing = 0 WHERE n = ?`, toMillis(now), c.n); err != nil {
 			return err
 		}
-		c.Closed = instant(moment(now))
-		_, err := d.tell(ctx, v, c.n, Event{Source: FromServer, Type: "conversation.closed", Created: now})
+		c.Closed = fromMillis(toMillis(now))
+		_, err := d.appendEvent(ctx, v, c.n, Event{Source: FromServer, Type: "conversation.closed", Created: now})
 		return err
 	})
 	return c, err
 }
 
-// one reads a conversation of the session: that of the id, or the newest where id is empty. ErrNotFound.
-func one(ctx context.Context, tx *sql.Tx, session, id string) (Conversation, error) {
+// findConversation returns the conversation of the session with that id, or its newest if id is
+// empty. It returns sql.ErrNoRows if there is none.
+func findConversation(ctx context.Context, tx *sql.Tx, session, id string) (Conversation, error) {
 	if id == "" {
 		return scanConversation(tx.QueryRowContext(ctx, conversationColumns+
 			`WHERE session_id = ? ORDER BY n DESC LIMIT 1`, session))
@@ -157,9 +163,9 @@ func one(ctx context.Context, tx *sql.Tx, session, id string) (Conversation, err
 	return scanConversation(tx.QueryRowContext(ctx, conversationColumns+`WHERE id = ? AND session_id = ?`, id, session))
 }
 
-// open reads an open conversation of the session: that of the id, or the newest open one where id is empty. ErrNotFound,
-// ErrClosed, ErrNoneOpen.
-func open(ctx context.Context, tx *sql.Tx, session, id string) (Conversation, error) {
+// findOpen returns the open conversation of the session with that id, or the newest open one if id
+// is empty. It returns sql.ErrNoRows, ErrClosed or ErrNoneOpen.
+func findOpen(ctx context.Context, tx *sql.Tx, session, id string) (Conversation, error) {
 	if id == "" {
 		c, err := scanConversation(tx.QueryRowContext(ctx, conversationColumns+
 			`WHERE session_id = ? AND closed_at IS NULL ORDER BY n DESC LIMIT 1`, session))
@@ -168,7 +174,7 @@ func open(ctx context.Context, tx *sql.Tx, session, id string) (Conversation, er
 		}
 		return c, err
 	}
-	c, err := one(ctx, tx, session, id)
+	c, err := findConversation(ctx, tx, session, id)
 	if err == nil && !c.Closed.IsZero() {
 		err = ErrClosed
 	}
@@ -179,15 +185,15 @@ func scanConversation(row interface{ Scan(...any) error }) (c Conversation, err 
 	var created int64
 	var closed sql.NullInt64
 	err = row.Scan(&c.n, &c.ID, &created, &closed, &c.Messages, &c.events)
-	c.Created = instant(created)
+	c.Created = fromMillis(created)
 	if closed.Valid {
-		c.Closed = instant(closed.Int64)
+		c.Closed = fromMillis(closed.Int64)
 	}
 	return c, err
 }
 
-// cut drops the row that was read only to learn whether there are more than limit.
-func cut[T any](rows []T, limit int) ([]T, bool) {
+// trimPage drops the extra row that was read to find out whether there are more than limit.
+func trimPage[T any](rows []T, limit int) ([]T, bool) {
 	if len(rows) > limit {
 		return rows[:limit], true
 	}

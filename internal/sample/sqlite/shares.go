@@ -2,73 +2,77 @@ package sqlite
 
 import "fmt"
 
-// A Share is a part of the storage that is bounded by itself.
+// A Share is a part of the storage that has its own bound.
 type Share string
 
 const (
-	OfDocuments Share = "documents" // everything but what visitors store
-	OfVisitors  Share = "visitors"  // what visitors store, of all workspaces
-	OfWorkspace Share = "workspace" // what the visitors of one workspace store
-	OfNetwork   Share = "network"   // what visitors of one IPv6 network store
-	OfAddress   Share = "address"   // what visitors at one address store
-	OfSession   Share = "session"   // what one session stores
+	OfDocuments Share = "documents" // everything except visitors' rows
+	OfVisitors  Share = "visitors"  // visitors' rows of all workspaces
+	OfWorkspace Share = "workspace" // visitors' rows of one workspace
+	OfNetwork   Share = "network"   // visitors' rows from one IPv6 network
+	OfAddress   Share = "address"   // visitors' rows from one address
+	OfSession   Share = "session"   // rows of one session
 )
 
-// A ShareError says which share has no room for what a transaction would have stored. It is an
+// A ShareError means that a share has no room for what a transaction would have stored. It wraps
 // ErrFull.
 type ShareError struct {
 	Share     Share
-	Workspace string // whose visitor asked; empty for OfDocuments
-	Used      int64  // bytes that would be in use
-	Most      int64  // bytes that may be
+	Workspace string // the visitor's workspace; empty for OfDocuments
+	Used      int64  // bytes that the transaction would have left in use
+	Max       int64  // bytes that may be in use
 }
 
 func (e *ShareError) Error() string {
-	return fmt.Sprintf("the share of one %s is used up: %d bytes would be in use, %d may be", e.Share, e.Used, e.Most)
+	return fmt.Sprintf("the %s share is used up: %d bytes would be in use, %d are allowed", e.Share, e.Used, e.Max)
 }
 
-// Is makes every ShareError an ErrFull.
+// Is reports whether target is ErrFull.
 func (e *ShareError) Is(target error) bool { return target == ErrFull }
 
 const (
-	visitorsPart  = 2 // visitors have a half of what the empty database leaves; documents have the other
-	workspacePart = 4 // a workspace has at most four times what is free, so that a fifth is left for the others
-	networkPart   = 4 // a network has at most a fourth of its workspace's allowance
-	addressPart   = 8 // an address an eighth; in a network, a half of what the network has left
-	sessionPart   = 8 // a session an eighth of what its address has left
+	// visitors have half of what the empty database leaves, documents the other half
+	visitorsPart = 2
+	// a workspace has at most 4 times what is free, which leaves a fifth for the others
+	workspacePart = 4
+	networkPart   = 4 // a network has at most a quarter of its workspace's allowance
+	// An address has at most an eighth of that allowance; in a network, half of what the network
+	// has left.
+	addressPart = 8
+	sessionPart = 8 // a session has at most an eighth of what its address has left
 
-	// alwaysServed is what a network, an address and a session may have in any case, as long as
-	// their workspace has room. A visitor who asks a few questions and leaves an address needs
-	// less.
-	alwaysServed = 16 << 10
+	// minShare is the min bound of a network, an address and a session, as long as their workspace
+	// has room. A visitor who asks a few questions and leaves an address needs less.
+	minShare = 16 << 10
 )
 
-// holdings say who holds how much of the visitors' share, in bytes, once a transaction has stored
-// something.
+// holdings are the bytes in use of each share that a transaction belongs to, after it has stored
+// its rows.
 type holdings struct {
 	visitors  int64 // pages in use
-	workspace int64 // charges from here on
-	network   int64 // 0: the address is in none that counts
+	workspace int64 // charges, like the fields below
+	network   int64 // 0 if the address is counted alone
 	address   int64
 	session   int64
 }
 
-// overdrawn returns the share that h exceeds, the narrowest first, where all visitors together may
-// have most bytes; nil: none.
+// exceeded returns the narrowest share that h exceeds, or nil. All visitors together may have limit
+// bytes.
 //
-// No bound is a fixed part of the storage, for nothing is deleted to make room: a fixed part for
-// each address would let as many addresses as there are parts fill it. Instead a bound is a part of
-// what is left, times how much of it is left. The more is used, the less a newcomer may take, so
-// that what n addresses leave goes down with n, and not with a power of n: of one workspace's room
-// ten addresses leave nearly a half, a hundred a thirteenth, and five hundred a sixtieth.
-func (h holdings) overdrawn(most int64) *ShareError {
-	free := most - h.visitors
-	room := (workspacePart*free - h.workspace) / (workspacePart + 1) // what the workspace could add if nobody else did
+// No bound is a fixed part of the storage, because nothing is deleted to make room: if each address
+// had a fixed part, as many addresses as there are parts would fill it. A bound is instead a part
+// of the free space, times the fraction that is free. A newcomer may store less the more is in use,
+// so that the space that n addresses leave falls with 1/n instead of exponentially: ten addresses
+// leave nearly half of a workspace's room, a hundred a thirteenth, and five hundred a sixtieth.
+func (h holdings) exceeded(limit int64) *ShareError {
+	free := limit - h.visitors
+	// This is what the workspace could add if no other did.
+	room := (workspacePart*free - h.workspace) / (workspacePart + 1)
 	if free < 0 {
-		return &ShareError{Share: OfVisitors, Used: h.visitors, Most: most}
+		return &ShareError{Share: OfVisitors, Used: h.visitors, Max: limit}
 	}
 	if room < 0 {
-		return &ShareError{Share: OfWorkspace, Used: h.workspace, Most: workspacePart * free}
+		return &ShareError{Share: OfWorkspace, Used: h.workspace, Max: workspacePart * free}
 	}
 	allowance := int64(float64(room) * float64(room) / float64(max(1, room+h.workspace)))
 	network := allowance / networkPart
@@ -78,15 +82,15 @@ func (h holdings) overdrawn(most int64) *ShareError {
 	}
 	session := (address - h.address) / sessionPart
 	for _, bound := range []struct {
-		share      Share
-		used, most int64
+		share       Share
+		used, limit int64
 	}{
 		{OfSession, h.session, session},
 		{OfAddress, h.address, address},
 		{OfNetwork, h.network, network},
 	} {
-		if bound.used > max(alwaysServed, bound.most) {
-			return &ShareError{Share: bound.share, Used: bound.used, Most: max(alwaysServed, bound.most)}
+		if bound.used > max(minShare, bound.limit) {
+			return &ShareError{Share: bound.share, Used: bound.used, Max: max(minShare, bound.limit)}
 		}
 	}
 	return nil

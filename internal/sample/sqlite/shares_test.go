@@ -2,7 +2,7 @@ package sqlite
 
 import "testing"
 
-// A world is everybody who holds something of the visitors' share.
+// A world holds the usage of all visitors.
 type world struct {
 	most                                      int64
 	visitors                                  int64
@@ -21,7 +21,7 @@ func (w *world) stores(n int64, workspace, network, address, session string) boo
 	if network != "" {
 		h.network = w.networks[network] + n
 	}
-	if e := h.overdrawn(w.most); e != nil {
+	if e := h.exceeded(w.most); e != nil {
 		w.refused = e.Share
 		return false
 	}
@@ -106,7 +106,7 @@ func TestAHundredAttackersLeaveRoom(t *testing.T) {
 		if left > 0 && (room(w) < left || room(w) > left*1.2) {
 			t.Errorf("%d addresses leave %.2f %% of the room, want about %v", i+1, room(w), left)
 		}
-		if left > 0 && w.takes(1<<10, "demo", "", addressOf(i|1<<20), "newcomer"+addressOf(i)) < alwaysServed-2<<10 {
+		if left > 0 && w.takes(1<<10, "demo", "", addressOf(i|1<<20), "newcomer"+addressOf(i)) < minShare-2<<10 {
 			t.Errorf("after %d addresses a newcomer has room for less than 14 KiB: %s", i+1, w.refused)
 		}
 	}
@@ -136,16 +136,17 @@ func TestTheShareThatIsUsedUpIsNamed(t *testing.T) {
 	}{
 		{holdings{}, ""},
 		{holdings{visitors: most + 1}, OfVisitors},
-		{holdings{visitors: most / 2, workspace: most*2 + 8}, OfWorkspace}, // four times what is free
+		// four times what is free
+		{holdings{visitors: most / 2, workspace: most*2 + 8}, OfWorkspace},
 		{holdings{network: most / 4}, OfNetwork},
 		{holdings{address: most / 8}, OfAddress},
 		{holdings{network: most / 10, address: most / 10}, OfAddress},
 		{holdings{session: most / 64}, OfSession},
 		{holdings{address: most / 8, session: most / 64}, OfSession}, // the narrowest
-		{holdings{visitors: most - 64<<10, workspace: 4 * 16 << 10, network: alwaysServed, address: alwaysServed, session: alwaysServed}, ""},
-		{holdings{visitors: most - 64<<10, workspace: 4 * 16 << 10, address: alwaysServed + 1}, OfAddress},
+		{holdings{visitors: most - 64<<10, workspace: 4 * 16 << 10, network: minShare, address: minShare, session: minShare}, ""},
+		{holdings{visitors: most - 64<<10, workspace: 4 * 16 << 10, address: minShare + 1}, OfAddress},
 	} {
-		e := c.h.overdrawn(most)
+		e := c.h.exceeded(most)
 		if got := e; (got == nil) != (c.want == "") || got != nil && got.Share != c.want {
 			t.Errorf("%+v of %d: %v, want %q", c.h, most, e, c.want)
 		}
@@ -156,7 +157,7 @@ func TestTheShareThatIsUsedUpIsNamed(t *testing.T) {
 func TestSharesOfEverySize(t *testing.T) {
 	for most := int64(64 << 10); most > 0 && most < 1<<61; most *= 2 {
 		w := newWorld(most)
-		if got := w.takes(max(1<<10, most>>12), "demo", "net", "a", "s"); got < 14<<10 || got > max(alwaysServed, most/40) {
+		if got := w.takes(max(1<<10, most>>12), "demo", "net", "a", "s"); got < 14<<10 || got > max(minShare, most/40) {
 			t.Errorf("of %d bytes a session takes %d", most, got)
 		}
 	}

@@ -1,8 +1,9 @@
-// Package sqlite keeps the rows of the sample backend: SQL and nothing of HTTP.
+// Package sqlite stores the rows of the sample backend. It holds all SQL and knows nothing of HTTP.
 //
-// One connection writes, several read (WAL). Every method that changes something does it in one transaction: all of it
-// is there afterwards, or nothing. Rows survive a killed process; a power cut may take the last moments, but never half a
-// transaction, and never a token's creation or revocation. Several processes may use one database at once.
+// One connection writes and several read (WAL). Every method that changes something does so in one
+// transaction. Rows survive a killed process. A power cut can lose the last transactions, but never
+// half of one, and never the creation or revocation of a token. Several processes may use one
+// database at once.
 package sqlite
 
 import (
@@ -20,53 +21,61 @@ import (
 	_ "modernc.org/sqlite" // the driver named "sqlite"
 )
 
-// Options bound a DB. The zero value is useful.
+// Options configure a DB. The zero value is useful.
 type Options struct {
-	BusyTimeout time.Duration // how long a write waits for another process's before ErrBusy, and 15 times as long for ours; 0 = 2 s
-	MaxBytes    int64         // how much rows and indexes may take; what would store more answers ErrFull; 0 = no bound
+	// BusyTimeout is how long a write waits for the lock of another process before it returns
+	// ErrBusy. 0 means 2 s. Writes of this DB wait for each other queueFactor times as long.
+	BusyTimeout time.Duration
+	// MaxBytes bounds the size of rows and indexes. A write beyond it returns ErrFull. 0 means no
+	// bound.
+	MaxBytes int64
 
-	// Near is called once for each of OfDocuments and OfVisitors, when more than four fifths of that share are in use, or all;
-	// by Open already if they were before. Both are in bytes. It must return at once. Nil: nobody is told.
-	Near func(share Share, used, most int64)
+	// NearlyFull, if not nil, is called once for each of OfDocuments and OfVisitors, when more than
+	// four fifths of that share are in use. Open calls it if they are in use already. Both figures
+	// are in bytes, and used may exceed limit. NearlyFull must return at once.
+	NearlyFull func(share Share, used, limit int64)
 }
 
 // A DB is an open database. It is safe for concurrent use.
 type DB struct {
-	path     string
-	patience time.Duration
-	postings int     // what one search may read
-	writer   *sql.DB // one connection; a transaction locks the database when it begins
-	reader   *sql.DB // cannot write
+	path        string
+	busyTimeout time.Duration
+	postings    int     // max postings that one search may read
+	writer      *sql.DB // one connection; a transaction locks the database when it begins
+	reader      *sql.DB // cannot write
 
 	accounts accounts
-	bound    bound                              // whoever has the writing connection has this too
-	listener func(conversation string, n int64) // nil: nobody listens
-	told     []news                             // of the transaction under way; likewise
+	bound    bound                              // guarded by the write connection
+	listener func(conversation string, n int64) // called by notify; may be nil
+	// appended are the events of the current transaction, guarded by the write connection.
+	appended []update
 }
 
-// readers is the number of connections that read. Reading is short work, done by at most as many cores as there are.
+// readers is the number of connections that read. Reads are short, and at most one a core runs at a
+// time.
 const readers = 8
 
-// Open opens the database at path and brings its schema up to date; where there is no file it makes one with mode 0600.
-// The errors say what stands in the way: ErrNewer, ErrForeign, ErrCorrupt, ErrBusy, ErrFull, ErrSmall, or the file system's own.
+// Open opens the database at path and migrates its schema. If the file does not exist, Open creates
+// it with mode 0600. The error wraps ErrNewer, ErrForeign, ErrCorrupt, ErrBusy, ErrFull or
+// ErrSmall, or is the file system's.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := private(path); err != nil {
+	if err := ensurePrivate(path); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	patience := o.BusyTimeout
-	if patience <= 0 {
-		patience = 2 * time.Second
+	busyTimeout := o.BusyTimeout
+	if busyTimeout <= 0 {
+		busyTimeout = 2 * time.Second
 	}
-	d := &DB{path: path, patience: patience, postings: mostPostings, bound: newBound(o)}
-	if d.writer, err = sql.Open("sqlite", d.source()); err != nil {
+	d := &DB{path: path, busyTimeout: busyTimeout, postings: maxPostings, bound: newBound(o)}
+	if d.writer, err = sql.Open("sqlite", d.dsn()); err != nil {
 		return nil, err
 	}
 	d.writer.SetMaxOpenConns(1)
-	if d.reader, err = sql.Open("sqlite", d.source()+"&_pragma=query_only(1)"); err != nil {
+	if d.reader, err = sql.Open("sqlite", d.dsn()+"&_pragma=query_only(1)"); err != nil {
 		d.writer.Close()
 		return nil, err
 	}
@@ -83,9 +92,10 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	return d, nil
 }
 
-// private makes sure that the database exists and that only its owner can read it. SQLite gives its side files the mode
-// of the database. An existing file is not opened here: closing it would end the locks that this process has on it.
-func private(path string) error {
+// ensurePrivate makes sure that the database exists and that only its owner can read it. SQLite
+// creates its side files with the mode of the database. ensurePrivate does not open an existing
+// file, because closing it would release the locks that this process holds on it.
+func ensurePrivate(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.Mode().Perm()&0o077 != 0:
@@ -95,7 +105,7 @@ func private(path string) error {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // another process was faster
+		return nil // another process has created it
 	}
 	if err != nil {
 		return err
@@ -103,13 +113,13 @@ func private(path string) error {
 	return f.Close()
 }
 
-// pageSize is SQLite's default, and what MaxBytes is counted in.
+// pageSize is SQLite's default, and the unit of the bound.
 const pageSize = 4096
 
-// source is the data source name of one connection, pragmas and all.
-func (d *DB) source() string {
+// dsn returns the data source name of a connection, with its pragmas.
+func (d *DB) dsn() string {
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		"busy_timeout(" + strconv.FormatInt(max(1, d.patience.Milliseconds()), 10) + ")",
+		"busy_timeout(" + strconv.FormatInt(max(1, d.busyTimeout.Milliseconds()), 10) + ")",
 		"journal_mode(WAL)",
 		"synchronous(NORMAL)",
 		"foreign_keys(1)",
@@ -119,12 +129,12 @@ func (d *DB) source() string {
 	return (&url.URL{Scheme: "file", Path: d.path, RawQuery: q.Encode()}).String()
 }
 
-// Close ends every connection.
+// Close closes all connections.
 func (d *DB) Close() error {
 	return errors.Join(d.reader.Close(), d.writer.Close())
 }
 
-// Ready says whether rows can be read, and that the file is still the one at the path that was opened.
+// Ready returns an error if rows cannot be read, or if the file at the path has been removed.
 func (d *DB) Ready(ctx context.Context) error {
 	if _, err := os.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("database %s is gone", d.path)
@@ -134,33 +144,36 @@ func (d *DB) Ready(ctx context.Context) error {
 	return explain(err)
 }
 
-// Alone runs f while no other process or goroutine writes to the database: a lock between processes that ends with them.
-func (d *DB) Alone(ctx context.Context, f func() error) error {
-	return d.writeAnyway(ctx, func(*sql.Tx) error { return f() })
+// WithWriteLock runs f while no other process or goroutine writes to the database. The lock is
+// released if the process dies.
+func (d *DB) WithWriteLock(ctx context.Context, f func() error) error {
+	return d.writeUnbounded(ctx, func(*sql.Tx) error { return f() })
 }
 
-// write runs f, which changes nothing that visitors store, in a transaction, and commits it if f returns nil and what it
-// stored has room in the documents' share.
+// write runs f in a transaction and commits it if f returns nil and the documents' share has room
+// for what f stored. f must not change rows of visitors.
 func (d *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
 	return d.transaction(ctx, func(tx *sql.Tx) error {
-		if err := others(ctx, tx, func() error { return f(tx) }); err != nil {
+		if err := trackOtherPages(ctx, tx, func() error { return f(tx) }); err != nil {
 			return err
 		}
-		return d.bound.hold(ctx, tx)
+		return d.bound.checkDocuments(ctx, tx)
 	})
 }
 
-// writeAnyway is write for what must be possible in a database that is full: to delete, above all.
-func (d *DB) writeAnyway(ctx context.Context, f func(*sql.Tx) error) error {
+// writeUnbounded is write without the bound, for what must work in a full database, such as
+// deletions.
+func (d *DB) writeUnbounded(ctx context.Context, f func(*sql.Tx) error) error {
 	return d.transaction(ctx, func(tx *sql.Tx) error {
-		return others(ctx, tx, func() error { return f(tx) })
+		return trackOtherPages(ctx, tx, func() error { return f(tx) })
 	})
 }
 
-// transaction runs f in a transaction that holds the write lock from its first moment, and commits it if f returns nil. It
-// is for what visitors store; everything else is counted by write, writeAnyway or writeDurably.
+// transaction runs f in a transaction that holds the write lock from its start, and commits it if f
+// returns nil. It is for rows of visitors; write, writeUnbounded and writeDurably keep the count of
+// all other pages.
 func (d *DB) transaction(ctx context.Context, f func(*sql.Tx) error) error {
-	conn, err := d.turn(ctx)
+	conn, err := d.acquireWriter(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,10 +181,10 @@ func (d *DB) transaction(ctx context.Context, f func(*sql.Tx) error) error {
 	return d.transact(ctx, conn, f)
 }
 
-// writeDurably is writeAnyway for what must survive a power cut once it has been reported done: tokens, of which one must
-// be revocable however full the database is.
+// writeDurably is writeUnbounded for what must survive a power cut once it is reported as done:
+// tokens. A token can be revoked however full the database is.
 func (d *DB) writeDurably(ctx context.Context, f func(*sql.Tx) error) error {
-	conn, err := d.turn(ctx)
+	conn, err := d.acquireWriter(ctx)
 	if err != nil {
 		return err
 	}
@@ -179,45 +192,47 @@ func (d *DB) writeDurably(ctx context.Context, f func(*sql.Tx) error) error {
 	if _, err := conn.ExecContext(ctx, `PRAGMA synchronous = FULL`); err != nil {
 		return explain(err)
 	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), `PRAGMA synchronous = NORMAL`) // a lost connection has it by itself
+	// a new connection starts with NORMAL
+	defer conn.ExecContext(context.WithoutCancel(ctx), `PRAGMA synchronous = NORMAL`)
 	return d.transact(ctx, conn, func(tx *sql.Tx) error {
-		return others(ctx, tx, func() error { return f(tx) })
+		return trackOtherPages(ctx, tx, func() error { return f(tx) })
 	})
 }
 
-// queuing is how many times as long as for another process's lock a write waits for those of its own process. They are
-// served in order and all of them end; the largest, a bulk upsert of 8 MiB, takes 3 to 9 seconds. Whoever writes a message
-// meanwhile is better served late than refused.
-const queuing = 15
+// queueFactor is the ratio of the max wait for writers of this process to the max wait for another
+// process's lock. The writers of this process are served in order. The slowest, a bulk upsert of 8
+// MiB, takes 3 to 9 seconds, and a message that is stored late is better than one that is refused.
+const queueFactor = 15
 
-// turn waits for this process's one writing connection.
-func (d *DB) turn(ctx context.Context) (*sql.Conn, error) {
-	wait, cancel := context.WithTimeout(ctx, queuing*d.patience)
+// acquireWriter waits for the one write connection of this process.
+func (d *DB) acquireWriter(ctx context.Context) (*sql.Conn, error) {
+	wait, cancel := context.WithTimeout(ctx, queueFactor*d.busyTimeout)
 	defer cancel()
 	conn, err := d.writer.Conn(wait)
 	if err != nil && ctx.Err() == nil && wait.Err() != nil {
-		return nil, fmt.Errorf("%w: other writers held it for %v", ErrBusy, queuing*d.patience)
+		return nil, fmt.Errorf("%w: other writers held it for %v", ErrBusy, queueFactor*d.busyTimeout)
 	}
 	return conn, explain(err)
 }
 
 func (d *DB) transact(ctx context.Context, conn *sql.Conn, f func(*sql.Tx) error) error {
-	defer d.announce()
+	defer d.notify()
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return explain(err)
 	}
-	defer tx.Rollback() // after a commit this does nothing
+	defer tx.Rollback() // no effect after a commit
 	if err = f(tx); err == nil {
 		err = tx.Commit()
 	}
 	if err != nil {
-		d.doubt()
+		d.clearNumbers()
 	}
 	return ended(ctx, err)
 }
 
-// ended explains how a transaction ended. One whose context is done was rolled back, whichever error tells of it first.
+// ended translates the error of a transaction. If ctx is done the transaction was rolled back, and
+// the error wraps ctx.Err, whichever error came first.
 func ended(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
@@ -225,7 +240,7 @@ func ended(ctx context.Context, err error) error {
 	return explain(err)
 }
 
-// read runs f on one unchanging view of the database.
+// read runs f on one consistent snapshot of the database.
 func (d *DB) read(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := d.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -235,10 +250,10 @@ func (d *DB) read(ctx context.Context, f func(*sql.Tx) error) error {
 	return ended(ctx, f(tx))
 }
 
-// errEnough ends collect before the last row.
+// errEnough makes collect stop before the last row.
 var errEnough = errors.New("enough")
 
-// collect runs scan on every row, until it returns errEnough, and closes rows.
+// collect runs scan on every row until it returns errEnough, and closes rows.
 func collect(rows *sql.Rows, err error, scan func() error) error {
 	if err != nil {
 		return err
@@ -254,15 +269,15 @@ func collect(rows *sql.Rows, err error, scan func() error) error {
 	return rows.Err()
 }
 
-// moment and instant carry times in and out of the database.
-func moment(t time.Time) int64 { return t.UnixMilli() }
+// toMillis and fromMillis convert between times and the Unix milliseconds of the database.
+func toMillis(t time.Time) int64 { return t.UnixMilli() }
 
-func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// maybeMoment is NULL for the zero time.
-func maybeMoment(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: moment(t), Valid: !t.IsZero()}
+// nullMillis returns NULL for the zero time.
+func nullMillis(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: toMillis(t), Valid: !t.IsZero()}
 }
 
-// maybe is NULL for the empty string.
-func maybe(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+// nullString returns NULL for the empty string.
+func nullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

@@ -114,7 +114,7 @@ func TestOpenSaysWhatStandsInTheWay(t *testing.T) {
 				d.Close()
 			}
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
-				t.Errorf("Open says %v, want %v", err, c.want)
+				t.Errorf("Open returns %v, want %v", err, c.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), path) {
 				t.Errorf("the error %q does not name the file", err)
@@ -157,22 +157,23 @@ func TestAWriteWaitsForOthersOnlySoLong(t *testing.T) {
 	d, s := visited(t, Options{BusyTimeout: 20 * time.Millisecond})
 	other := opened(t, d.path, Options{})
 	lead := Lead{ID: "led_1", Email: "ann@example.org", Created: noon}
-	err := other.Alone(t.Context(), func() error { // as another process would hold it
+	err := other.WithWriteLock(t.Context(), func() error { // as another process would hold it
 		if err := d.AddLead(t.Context(), s, lead); !errors.Is(err, ErrBusy) {
-			t.Errorf("a write while another process writes says %v, want ErrBusy", err)
+			t.Errorf("a write while another process writes returns %v, want ErrBusy", err)
 		}
 		if _, err := d.Session(t.Context(), s.ID); err != nil {
-			t.Errorf("a read while another process writes says %v", err)
+			t.Errorf("a read while another process writes returns %v", err)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = d.Alone(t.Context(), func() error { // another goroutine of this process
+	err = d.WithWriteLock(t.Context(), func() error { // another goroutine of this process
 		err := d.AddLead(t.Context(), s, lead)
-		if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "300ms") { // longer: its writers are in a queue that moves
-			t.Errorf("a write while this process writes says %v, want ErrBusy after 300ms", err)
+		// longer: its writers are in a queue that moves
+		if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "300ms") {
+			t.Errorf("a write while this process writes returns %v, want ErrBusy after 300ms", err)
 		}
 		return nil
 	})
@@ -180,7 +181,7 @@ func TestAWriteWaitsForOthersOnlySoLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.AddLead(t.Context(), s, lead); err != nil {
-		t.Errorf("a write once the lock is free says %v", err)
+		t.Errorf("a write once the lock is free returns %v", err)
 	}
 }
 
@@ -193,14 +194,14 @@ func TestACancelledWriteLeavesNothing(t *testing.T) {
 		return err
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the write says %v, want that it was cancelled", err)
+		t.Errorf("the write returns %v, want that it was cancelled", err)
 	}
 	var leads int
 	if err := d.reader.QueryRow(`SELECT count(*) FROM leads`).Scan(&leads); err != nil || leads != 0 {
 		t.Errorf("there are %d leads, %v: want none", leads, err)
 	}
 	if err := d.AddLead(t.Context(), s, Lead{ID: "led_2", Email: "x", Created: noon}); err != nil {
-		t.Errorf("the next write says %v", err)
+		t.Errorf("the next write returns %v", err)
 	}
 }
 
@@ -227,7 +228,7 @@ func TestAFullDatabaseKeepsWhatItHasAndTakesNothingByHalves(t *testing.T) {
 		t.Errorf("there are %d documents, %v: want the %d of the pages that fitted", c.Documents, err, stored)
 	}
 	if _, err := d.Session(t.Context(), s.ID); err != nil {
-		t.Errorf("a read of a full database says %v", err)
+		t.Errorf("a read of a full database returns %v", err)
 	}
 	ids := make([]string, stored)
 	for i := range ids {
@@ -237,7 +238,7 @@ func TestAFullDatabaseKeepsWhatItHasAndTakesNothingByHalves(t *testing.T) {
 		t.Fatalf("deleting from a full database deletes %d of %d, %v", n, stored, err)
 	}
 	if _, err := d.PutDocuments(t.Context(), "demo", page, noon); err != nil {
-		t.Errorf("a write after room was made says %v", err)
+		t.Errorf("a write after room was made returns %v", err)
 	}
 }
 

@@ -5,16 +5,16 @@ import (
 	"database/sql"
 )
 
-// A visit is a transaction that stores what a visitor leaves, and the account of it.
+// A visit is a transaction that stores rows of a visitor, with the sum of their charges.
 type visit struct {
 	*sql.Tx
-	rows  int64 // charges of rows that go with their session
+	rows  int64 // charges of rows that are deleted with their session
 	leads int64 // charges of leads
 }
 
-// Charges of a row beside its content: its other fields, and its entries in indexes.
+// The fixed charge of a row, which is for its other fields and its entries in indexes.
 const (
-	sessionCharge      = 640 // with the origins that it may be the first of
+	sessionCharge      = 640 // including the rows of its origins
 	conversationCharge = 320
 	messageCharge      = 256
 	eventCharge        = 96
@@ -23,9 +23,9 @@ const (
 	redemptionCharge   = 96
 )
 
-// charge is what a row with that much content takes in the file, or a little more: so whoever keeps
-// to a share keeps to as many pages. Half as much is added for what pages leave empty. SQLite moves
-// a long row to pages of its own, but for 489 bytes.
+// charge returns the bytes that a row with that much content takes in the file, rounded up, so that
+// a share of bytes is also a share of pages. Half of the content is added for the empty part of
+// pages. SQLite moves all but 489 bytes of a long row to overflow pages.
 func charge(fixed int64, content ...int) int64 {
 	const local, left, overflow = 900, 489, pageSize - 4
 	n := int64(0)
@@ -38,8 +38,8 @@ func charge(fixed int64, content ...int) int64 {
 	return fixed + left + left/2 + (n-left+overflow-1)/overflow*pageSize
 }
 
-// visit runs f in a transaction and commits it if f returns nil and what it stored has room in
-// every share.
+// visit runs f in a transaction and commits it if f returns nil and every share has room for what f
+// stored.
 func (d *DB) visit(ctx context.Context, session string, f func(*visit) error) error {
 	return d.transaction(ctx, func(tx *sql.Tx) error {
 		v := &visit{Tx: tx}
@@ -53,10 +53,10 @@ func (d *DB) visit(ctx context.Context, session string, f func(*visit) error) er
 	})
 }
 
-// accounts are the statements that keep the account of every visit, prepared once.
+// accounts are the statements that account for every visit, prepared once.
 type accounts struct{ charge, held *sql.Stmt }
 
-// prepare prepares the statements on the writing connection, whose schema is up to date.
+// prepare prepares the statements on the write connection. The schema must be up to date.
 func (a *accounts) prepare(ctx context.Context, writer *sql.DB) (err error) {
 	a.charge, err = writer.PrepareContext(ctx, `UPDATE sessions SET bytes = bytes + ?, lead_bytes = lead_bytes + ? WHERE id = ?`)
 	if err != nil {
@@ -70,8 +70,8 @@ func (a *accounts) prepare(ctx context.Context, writer *sql.DB) (err error) {
 	return explain(err)
 }
 
-// admit returns an error if the transaction leaves the session, or somebody who holds what it
-// stored, with more than their share.
+// admit returns an error if the transaction leaves any share of the session's storage over its
+// bound.
 func (d *DB) admit(ctx context.Context, tx *sql.Tx, session string) error {
 	if d.bound.pages == 0 {
 		return nil
@@ -84,13 +84,13 @@ func (d *DB) admit(ctx context.Context, tx *sql.Tx, session string) error {
 	if err != nil {
 		return err
 	}
-	return d.bound.admit(u, h, workspace)
+	return d.bound.checkVisit(u, h, workspace)
 }
 
-// others runs f, which changes no table of the visitors, and notes how many pages it added to the
-// others, or took from them. What is in use besides is the visitors': so their count is exact,
-// whatever their rows are like, and costs them nothing.
-func others(ctx context.Context, tx *sql.Tx, f func() error) error {
+// trackOtherPages runs f, which must not change the tables of visitors, and adds the pages that f
+// allocated or freed to other_pages. All other pages in use belong to visitors, so their number is
+// exact and costs visits nothing.
+func trackOtherPages(ctx context.Context, tx *sql.Tx, f func() error) error {
 	before, err := pagesInUse(ctx, tx)
 	if err != nil {
 		return err
@@ -98,8 +98,8 @@ func others(ctx context.Context, tx *sql.Tx, f func() error) error {
 	if err := f(); err != nil {
 		return err
 	}
-	// A full-text index writes what it gathers when there is a savepoint, and else at the commit:
-	// too late to be counted.
+	// A full-text index flushes its pending writes at a savepoint or at the commit, and after the
+	// commit is too late to count them.
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT counted; RELEASE counted`); err != nil {
 		return err
 	}
@@ -110,9 +110,9 @@ func others(ctx context.Context, tx *sql.Tx, f func() error) error {
 	return err
 }
 
-// countOthers counts what others keeps up to date, after the schema has changed. It reads the
-// visitors' tables, and no others: dbstat walks those alone that it is asked for by name.
-func countOthers(ctx context.Context, tx *sql.Tx) error {
+// recountOtherPages computes other_pages again after a change of the schema. dbstat reads only the
+// tables that the query names, so this reads the visitors' tables alone.
+func recountOtherPages(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE storage SET other_pages = (SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count) - (
 			SELECT sum(pageno - 1) FROM sqlite_schema s CROSS JOIN dbstat d ON d.name = s.name AND d.aggregate = 1

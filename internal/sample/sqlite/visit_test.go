@@ -35,7 +35,8 @@ func started(t *testing.T, d *DB, workspace string, at time.Time, o Origin) Sess
 
 // books are the accounts of a database.
 type books struct {
-	workspaces, origins, sessions, leads, orphans int64 // charges; orphans are the leads without a session
+	// charges; orphans are the leads without a session
+	workspaces, origins, sessions, leads, orphans int64
 	others                                        int64 // pages
 }
 
@@ -112,7 +113,8 @@ func TestTheAccountsOfTheStorageAreExact(t *testing.T) {
 		t.Errorf("the accounts are %+v: want charges for leads and for more", b)
 	}
 	now := noon.Add(30 * 24 * time.Hour)
-	for _, after := range []time.Duration{2, 20, 34} { // first sessions that some of their leads outlive, then leads alone
+	// first sessions that some of their leads outlive, then leads alone
+	for _, after := range []time.Duration{2, 20, 34} {
 		if _, err := d.Sweep(t.Context(), noon.Add(after*time.Minute), now); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +149,8 @@ func TestWhatIsNotStoredIsNotCharged(t *testing.T) {
 // much more.
 func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
 	const rows = 100
-	id := func(kind string, i int) string { return fmt.Sprintf("%s_%08x%018x", kind, rand.Uint32(), i) } // as long as real ones
+	// as long as real ones
+	id := func(kind string, i int) string { return fmt.Sprintf("%s_%08x%018x", kind, rand.Uint32(), i) }
 	for kind, store := range map[string]func(d *DB, s Session, i int, text string) error{
 		"message": func(d *DB, s Session, i int, text string) error {
 			_, err := d.AddMessages(t.Context(), s.ID, "", Message{ID: id("msg", i), Author: Visitor, Text: text, Created: noon})

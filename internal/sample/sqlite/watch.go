@@ -6,47 +6,49 @@ import (
 	"encoding/json"
 )
 
-// news is that a conversation's feed has grown to n events.
-type news struct {
+// An update is the number of the newest event of a conversation's feed.
+type update struct {
 	conversation string
 	n            int64
 }
 
-// Listen has f called after each commit of this DB that appended to a feed, with the conversation and the number of its
-// newest event; after what was no commit too, perhaps, with 0 for a number: the numbers of a transaction that was rolled back
-// are other events' later. f must return at once. Listen comes before the DB is used by anybody else.
+// Listen makes the DB call f after each transaction that appended to a feed, with the conversation
+// and the number of its newest event. After a transaction that failed or may have failed, the
+// number is 0, because other events may get the numbers of events that were rolled back. f must
+// return at once. Listen must be called before any other method.
 func (d *DB) Listen(f func(conversation string, n int64)) { d.listener = f }
 
-// announce tells of what the transaction that has just ended appended.
-func (d *DB) announce() {
+// notify calls the listener for the events that the last transaction appended.
+func (d *DB) notify() {
 	if d.listener != nil {
-		for _, t := range d.told {
+		for _, t := range d.appended {
 			d.listener(t.conversation, t.n)
 		}
 	}
-	clear(d.told)
-	d.told = d.told[:0]
+	clear(d.appended)
+	d.appended = d.appended[:0]
 }
 
-// doubt takes the numbers from what announce will tell: that a commit took place is not always known, so whoever listens
-// looks for itself.
-func (d *DB) doubt() {
-	for i := range d.told {
-		d.told[i].n = 0
+// clearNumbers clears the numbers that notify reports. Whether a failed commit took place is not
+// always known, so listeners must check the database.
+func (d *DB) clearNumbers() {
+	for i := range d.appended {
+		d.appended[i].n = 0
 	}
 }
 
-// A Version stands for what other processes have committed so far. Versions are compared with ==; the zero Version is
-// equal to none that was read.
+// A Version identifies the commits of other processes so far. Versions are compared with ==. The
+// zero Version is not equal to any that was read.
 type Version struct {
-	connection any // a count is worth something beside those of the same connection only
+	connection any // counts are comparable only within one connection
 	count      int64
 }
 
-// Version reads the present one. If two are equal, then no other process has committed in between; commits of this DB do
-// not change it.
+// Version returns the current version. If two versions are equal, no other process has committed in
+// between. Commits of this DB do not change it.
 func (d *DB) Version(ctx context.Context) (v Version, err error) {
-	conn, err := d.turn(ctx) // SQLite counts the commits that a connection did not make itself, and all of ours are made by this one
+	// SQLite counts the commits of other connections, and this one makes all commits of the DB
+	conn, err := d.acquireWriter(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -58,7 +60,7 @@ func (d *DB) Version(ctx context.Context) (v Version, err error) {
 	return v, explain(err)
 }
 
-// Newest calls f with the number of the newest event of each of the conversations. Those that are not there are left out.
+// Newest calls f with the number of the newest event of each of the conversations that exist.
 func (d *DB) Newest(ctx context.Context, conversations []string, f func(conversation string, n int64)) error {
 	list, err := json.Marshal(conversations)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// A listener that was told can read: it is told after the commit, of every event, in order.
+// A listener is called after the commit, for every event and in order, so it can read the event.
 func TestAListenerIsToldOfWhatItCanRead(t *testing.T) {
 	d, s := visited(t, Options{})
 	var heard []string
 	d.Listen(func(conversation string, n int64) {
 		_, events, _, err := d.Events(context.Background(), s.ID, conversation, n-1, 1)
 		if err != nil || len(events) != 1 || events[0].N != n {
-			t.Errorf("told of event %d of %s, which cannot be read: %v, %v", n, conversation, events, err)
+			t.Errorf("notified of event %d of %s, which cannot be read: %v, %v", n, conversation, events, err)
 		}
 		heard = append(heard, fmt.Sprint(conversation, "/", n))
 	})
@@ -37,8 +37,8 @@ func TestAListenerIsToldOfWhatItCanRead(t *testing.T) {
 	}
 }
 
-// The numbers of a transaction that was rolled back are other events' later, and a listener that had been told of them would
-// take those for old: it is told that there may be something, and no number.
+// The numbers of a transaction that was rolled back are reused. A listener that knew them would
+// take the later events for old ones, so it gets 0.
 func TestAListenerIsToldNoNumberOfWhatWasRolledBack(t *testing.T) {
 	d, s := visited(t, Options{})
 	var heard []string
@@ -46,11 +46,11 @@ func TestAListenerIsToldNoNumberOfWhatWasRolledBack(t *testing.T) {
 	event := Event{Source: FromVisitor, Type: "x", Created: noon}
 	full := errors.New("no room")
 	err := d.visit(t.Context(), s.ID, func(v *visit) error {
-		c, err := open(t.Context(), v.Tx, s.ID, "")
+		c, err := findOpen(t.Context(), v.Tx, s.ID, "")
 		if err != nil {
 			return err
 		}
-		if _, err := d.tell(t.Context(), v, c.n, event); err != nil {
+		if _, err := d.appendEvent(t.Context(), v, c.n, event); err != nil {
 			return err
 		}
 		return full

@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// A Token is a workspace's API token as it is stored: never the secret.
+// A Token is a stored API token of a workspace, without its secret.
 type Token struct {
 	ID        string
 	Workspace string
 	Hash      [32]byte
 	Created   time.Time
-	Revoked   time.Time // zero: in force
+	Revoked   time.Time // zero if it is valid
 }
 
-// Counts say how much a workspace has synced.
+// Counts are the numbers of synced rows of a workspace.
 type Counts struct {
 	Documents, Coupons int64
 }
 
-// HasWorkspace says whether there is a workspace of that id.
+// HasWorkspace reports whether a workspace with that id exists.
 func (d *DB) HasWorkspace(ctx context.Context, id string) (bool, error) {
 	var there bool
 	err := d.reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?)`, id).Scan(&there)
 	return there, explain(err)
 }
 
-// AddFirstWorkspace makes a workspace if there is none at all, and says whether it did.
+// AddFirstWorkspace creates a workspace if none exists, and reports whether it did.
 func (d *DB) AddFirstWorkspace(ctx context.Context, id string, now time.Time) (made bool, err error) {
-	err = d.writeAnyway(ctx, func(tx *sql.Tx) error {
+	err = d.writeUnbounded(ctx, func(tx *sql.Tx) error {
 		made, err = changed(tx.ExecContext(ctx,
 			`INSERT INTO workspaces (id, created_at) SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM workspaces)`,
-			id, moment(now)))
+			id, toMillis(now)))
 		return err
 	})
 	return made, err
 }
 
-// Counts counts what the workspace has.
+// Counts counts the synced rows of the workspace.
 func (d *DB) Counts(ctx context.Context, workspace string) (c Counts, err error) {
 	err = d.reader.QueryRowContext(ctx, `
 		SELECT (SELECT count(*) FROM documents WHERE workspace_id = ?1),
@@ -46,16 +46,17 @@ func (d *DB) Counts(ctx context.Context, workspace string) (c Counts, err error)
 	return c, explain(err)
 }
 
-// AddToken stores t, and makes its workspace where there is none of that id, which newWorkspace says.
+// AddToken stores t. If its workspace does not exist, AddToken creates it and returns newWorkspace
+// true.
 func (d *DB) AddToken(ctx context.Context, t Token) (newWorkspace bool, err error) {
 	err = d.writeDurably(ctx, func(tx *sql.Tx) error {
 		newWorkspace, err = changed(tx.ExecContext(ctx,
-			`INSERT INTO workspaces (id, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, t.Workspace, moment(t.Created)))
+			`INSERT INTO workspaces (id, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, t.Workspace, toMillis(t.Created)))
 		if err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO tokens (id, workspace_id, hash, created_at) VALUES (?, ?, ?, ?)`,
-			t.ID, t.Workspace, t.Hash[:], moment(t.Created))
+			t.ID, t.Workspace, t.Hash[:], toMillis(t.Created))
 		return err
 	})
 	return newWorkspace && err == nil, err
@@ -63,7 +64,8 @@ func (d *DB) AddToken(ctx context.Context, t Token) (newWorkspace bool, err erro
 
 const tokenColumns = `SELECT id, workspace_id, hash, created_at, revoked_at FROM tokens `
 
-// Token returns the token of that id, revoked or not. ErrNotFound.
+// Token returns the token with that id, revoked or not. It returns ErrNotFound if there is no such
+// token.
 func (d *DB) Token(ctx context.Context, id string) (Token, error) {
 	t, err := scanToken(d.reader.QueryRowContext(ctx, tokenColumns+`WHERE id = ?`, id))
 	return t, explain(err)
@@ -80,11 +82,12 @@ func (d *DB) Tokens(ctx context.Context) (all []Token, err error) {
 	return all, explain(err)
 }
 
-// RevokeToken ends the token of that id. A token that was revoked before keeps its date. ErrNotFound.
+// RevokeToken revokes the token with that id. A token that is revoked already keeps its date.
+// RevokeToken returns ErrNotFound if there is no such token.
 func (d *DB) RevokeToken(ctx context.Context, id string, now time.Time) error {
 	return d.writeDurably(ctx, func(tx *sql.Tx) error {
 		there, err := changed(tx.ExecContext(ctx,
-			`UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?`, moment(now), id))
+			`UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?`, toMillis(now), id))
 		if err == nil && !there {
 			err = ErrNotFound
 		}
@@ -100,14 +103,14 @@ func scanToken(row interface{ Scan(...any) error }) (t Token, err error) {
 		return t, err
 	}
 	copy(t.Hash[:], hash)
-	t.Created = instant(created)
+	t.Created = fromMillis(created)
 	if revoked.Valid {
-		t.Revoked = instant(revoked.Int64)
+		t.Revoked = fromMillis(revoked.Int64)
 	}
 	return t, nil
 }
 
-// changed says whether a statement changed any row.
+// changed reports whether a statement changed any row.
 func changed(result sql.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err

@@ -1,4 +1,4 @@
-package words
+package terms
 
 import (
 	"slices"
@@ -81,7 +81,7 @@ func TestEachTermNamesItsPlace(t *testing.T) {
 		places = append(places, text[term.Start:term.End])
 	}
 	if got := strings.Join(places, "|"); got != "Ångström|退货|货政|政策|e\u0301tat" {
-		t.Errorf("the terms of %q stand at %s", text, got)
+		t.Errorf("the terms of %q are at %s", text, got)
 	}
 }
 
@@ -92,13 +92,13 @@ func TestWordsOfQuestionsSayNothing(t *testing.T) {
 	} {
 		for _, term := range terms(question) {
 			if !Stop(term) {
-				t.Errorf("%q of %q counts as saying something", term, question)
+				t.Errorf("%q of %q is not a stop word", term, question)
 			}
 		}
 	}
 	for _, word := range []string{"refund", "Erstattung", "返品", "退款", "استرداد", "वापसी", "iade", "возврат", "คืนเงิน", "환불", "カード"} {
 		if all := terms(word); Stop(all[0]) {
-			t.Errorf("%q counts as saying nothing", word)
+			t.Errorf("%q is a stop word", word)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func FuzzTermsAreLettersWhereTheyStand(f *testing.F) {
 		last := 0
 		for term := range Of(text) {
 			switch {
-			case term.Text == "" || len(term.Text) > mostTerm || !utf8.ValidString(term.Text):
+			case term.Text == "" || len(term.Text) > maxTerm || !utf8.ValidString(term.Text):
 				t.Fatalf("%q has the term %q", text, term.Text)
 			case term.Start < last || term.End <= term.Start || term.End > len(text):
 				t.Fatalf("%q has a term at %d to %d, after one at %d", text, term.Start, term.End, last)

@@ -1,4 +1,4 @@
-package words
+package terms
 
 import (
 	"sync/atomic"
@@ -8,14 +8,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A script says how a rune takes part in words.
+// A script is the part that a rune plays in words.
 type script uint8
 
 const (
 	none      script = iota // separates words
-	clear                   // is inside words and is no part of them
+	clear                   // is ignored inside words
 	mark                    // belongs to the letter before it
-	spaceless               // is a word's part in a script without spaces
+	spaceless               // is a character of a script without spaces
 	digit
 	other // a letter whose marks are kept
 	latin
@@ -26,37 +26,37 @@ const (
 	devanagari
 )
 
-// unspaced are the scripts whose words are found as pairs of characters.
+// unspaced are the scripts whose words are indexed as pairs of characters.
 var unspaced = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Bopomofo,
 }
 
-// An info is what cutting needs to know of a rune.
+// An info is what the cutter needs to know about a rune.
 type info struct {
 	kind    script
-	alone   bool   // normalisation changes it at most together with what follows
-	begins  bool   // normalisation never joins it with what stands before it
-	fold    rune   // its folded form without a diacritic
-	spelled string // likewise, where that is more than one letter or another one
+	alone   bool   // normalization changes the rune only together with what follows
+	begins  bool   // normalization never combines the rune with the one before
+	fold    rune   // the case-folded rune without its diacritic
+	spelled string // replaces fold if it is not empty
 }
 
-// planes keeps the infos of the runes met so far, by blocks of 256: to find one out takes half a microsecond, and a text
-// has thousands.
+// planes caches the infos of runes, in blocks of 256, because computing one takes half a
+// microsecond. Concurrent writers of one block store equal values.
 var planes [(unicode.MaxRune + 1) / 256]atomic.Pointer[[256]info]
 
-func about(r rune) *info {
+func infoOf(r rune) *info {
 	block := planes[r/256].Load()
 	if block == nil {
 		block = new([256]info)
 		for i := range block {
-			block[i] = learn(r&^0xff + rune(i))
+			block[i] = lookUp(r&^0xff + rune(i))
 		}
-		planes[r/256].Store(block) // whoever else did so at the same time came to the same
+		planes[r/256].Store(block)
 	}
 	return &block[r%256]
 }
 
-func learn(r rune) info {
+func lookUp(r rune) info {
 	properties := norm.NFKC.PropertiesString(string(r))
 	i := info{kind: kindOf(r), begins: properties.BoundaryBefore(), fold: unicode.ToLower(r)}
 	i.alone = r != utf8.RuneError && i.begins && norm.NFKC.IsNormalString(string(r))
@@ -73,7 +73,7 @@ func learn(r rune) info {
 
 func kindOf(r rune) script {
 	switch {
-	case r < 0x80: // normalisation made it of something else
+	case r < 0x80: // normalization has produced it from another rune
 		switch {
 		case r >= '0' && r <= '9':
 			return digit
@@ -84,8 +84,8 @@ func kindOf(r rune) script {
 	case r >= 0xc0 && r < 0x250 && r != 0xd7 && r != 0xf7:
 		return latin
 	case r == 0x640 || r == 0xad || r >= 0x200c && r <= 0x200f || r == 0x2060 || r == 0xfeff || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
-		return clear // the tatweel too: it only stretches
-	case r == 0x30fc || r == 0xff70: // the long vowel of Katakana, of no script by itself
+		return clear // the tatweel too, which only stretches a word
+	case r == 0x30fc || r == 0xff70: // the long vowel mark of Katakana, which has no script of its own
 		return spaceless
 	case unicode.IsMark(r):
 		return mark
@@ -109,14 +109,15 @@ func kindOf(r rune) script {
 	return other
 }
 
-// spelled are letters that normalisation leaves alone and that people write in another way.
+// spelled maps letters that normalization does not change to their usual replacements.
 var spelled = map[rune]string{
 	'ß': "ss", 'ı': "i", 'ø': "o", 'đ': "d", 'ł': "l", 'æ': "ae", 'œ': "oe", 'þ': "th", 'ð': "d", 'ħ': "h", 'ŋ': "n",
 	'ς': "σ",
-	'ى': "ي", 'ة': "ه", 'ٱ': "ا", 'ک': "ك", 'ی': "ي", // Arabic, and Persian keyboards
+	'ى': "ي", 'ة': "ه", 'ٱ': "ا", 'ک': "ك", 'ی': "ي", // Arabic, and what Persian keyboards type
 }
 
-// digitOf is the ASCII digit of the digits that people write prices and dates with.
+// digitOf returns the ASCII digit of a digit in Arabic, Persian, Devanagari, Bengali or Thai, and
+// any other rune unchanged.
 func digitOf(r rune) rune {
 	for _, zero := range [...]rune{'٠', '۰', '०', '০', '๐'} {
 		if r >= zero && r <= zero+9 {
@@ -126,12 +127,14 @@ func digitOf(r rune) rune {
 	return r
 }
 
-// leadsItsConsonant says whether r is a vowel of Thai or Lao that is written before the consonant it follows in speech.
+// leadsItsConsonant reports whether r is a vowel of Thai or Lao that is written before the
+// consonant and spoken after it.
 func leadsItsConsonant(r rune) bool {
 	return r >= 0xe40 && r <= 0xe44 || r >= 0xec0 && r <= 0xec4
 }
 
-// followsItsConsonant says whether r is a letter of Thai or Lao that ends a syllable's vowel.
+// followsItsConsonant reports whether r is a letter of Thai or Lao that ends the vowel of a
+// syllable.
 func followsItsConsonant(r rune) bool {
 	return r == 0xe30 || r == 0xe32 || r == 0xe33 || r == 0xe45 || r == 0xeb0 || r == 0xeb2 || r == 0xeb3
 }

@@ -1,10 +1,11 @@
-// Package words cuts text of any language into the terms by which documents are found.
+// Package terms splits text of any language into the terms by which documents are found.
 //
-// A term is a word brought to one form: NFKC, case folded, without the diacritics of Latin, Greek and Cyrillic and the
-// points of Arabic and Hebrew, and without the endings that inflection adds (stem.go says how far that goes). Scripts that
-// are written without spaces give overlapping pairs of characters instead, and so does Hangul, whose particles cling to
-// the word before them. stop.go knows the words that questions are made of in any case.
-package words
+// A term is a word in a normal form: NFKC, case-folded, without the diacritics of Latin, Greek and
+// Cyrillic, without the points of Arabic and Hebrew, and without inflectional endings (see
+// stem.go). Scripts that are written without spaces yield overlapping pairs of characters instead.
+// So does Hangul, because its particles are written together with the word before them. The stop
+// words are in stop.txt.
+package terms
 
 import (
 	"iter"
@@ -13,45 +14,47 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Version changes whenever the same text may give other terms than before: an index of another version is of no use.
+// Version changes whenever the same text may yield different terms. An index that was built with
+// another version must be rebuilt.
 const Version = 1
 
-// mostTerm is the length in bytes to which longer terms are cut. No word that somebody asks for is longer.
-const mostTerm = 64
+// maxTerm is the length in bytes to which longer terms are truncated.
+const maxTerm = 64
 
-// A Term is one term of a text and the bytes of the text that it stands for.
+// A Term is one term of a text and its position in the text.
 type Term struct {
 	Text       string // at most 64 bytes of valid UTF-8: letters, digits and marks
 	Start, End int    // text[Start:End]; pairs of characters overlap
 }
 
-// Of yields the terms of text in order. Text that is no UTF-8 is read as if each bad byte were a space.
+// Of yields the terms of text in order. In text that is not valid UTF-8, each invalid byte counts
+// as a space.
 func Of(text string) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
-		c := cutter{text: text, yield: yield, word: make([]byte, 0, 2*mostTerm)}
+		c := cutter{text: text, yield: yield, word: make([]byte, 0, 2*maxTerm)}
 		c.run()
 	}
 }
 
-// A cutter walks once over a text.
+// A cutter splits one text in a single pass.
 type cutter struct {
 	text    string
 	yield   func(Term) bool
 	stopped bool
 
-	word         []byte // the word under way, and where it stands so far
-	start, until int
-	script       script // of its last letter
+	word         []byte // the current word; empty if there is none
+	start, until int    // of the current word, in text
+	script       script // of the last letter of the current word
 
-	before, now cluster // where words are pairs
-	paired      bool    // before is part of a pair already
+	before, now cluster // the last two characters of a script without spaces
+	paired      bool    // a pair with before has been yielded
 }
 
 // A cluster is a character with its marks, in a script without spaces.
 type cluster struct {
-	bytes      [mostTerm / 2]byte // the first n of them; what does not fit is left out
+	bytes      [maxTerm / 2]byte // of which n are used; marks that do not fit are dropped
 	n          int
-	start, end int  // end is 0 where there is none
+	start, end int  // end is 0 if there is no character
 	leading    bool // a vowel that is written before its consonant
 }
 
@@ -70,8 +73,8 @@ func (c *cutter) run() {
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(c.text[at:])
-		if i := about(r); i.alone && (i.kind != other && i.kind != spaceless || standsAlone(c.text[at+size:])) {
-			c.rune(r, i, at, at+size) // nearly always: 4 times as fast
+		if i := infoOf(r); i.alone && (i.kind != other && i.kind != spaceless || boundaryFollows(c.text[at+size:])) {
+			c.rune(r, i, at, at+size) // the common case: 4 times as fast as unit
 			at += size
 			continue
 		}
@@ -80,28 +83,31 @@ func (c *cutter) run() {
 	c.end()
 }
 
-// standsAlone says whether what rest begins with leaves the character before it as it is.
-func standsAlone(rest string) bool {
+// boundaryFollows reports whether normalization cannot combine the start of rest with the character
+// before it.
+func boundaryFollows(rest string) bool {
 	if rest == "" || rest[0] < utf8.RuneSelf {
 		return true
 	}
 	r, _ := utf8.DecodeRuneInString(rest)
-	return about(r).begins
+	return infoOf(r).begins
 }
 
-// unit takes what normalisation cannot split (a letter with its marks, jamo that make a syllable) and returns its size.
+// unit processes the shortest text at the position that normalization cannot split, such as a
+// letter with its marks or the jamo of a syllable. It returns the length in bytes.
 func (c *cutter) unit(at int) (size int) {
 	size = max(1, min(norm.NFKC.NextBoundaryInString(c.text[at:], true), maxUnit))
 	for at+size < len(c.text) && !utf8.RuneStart(c.text[at+size]) {
 		size++
 	}
 	for _, r := range norm.NFKC.String(c.text[at : at+size]) {
-		c.rune(r, about(r), at, at+size)
+		c.rune(r, infoOf(r), at, at+size)
 	}
 	return size
 }
 
-// maxUnit bounds what is normalised at once: a thousand accents on one letter are nobody's spelling.
+// maxUnit bounds the bytes that are normalized at once, so that a letter with a thousand accents
+// costs little.
 const maxUnit = 128
 
 func (c *cutter) ascii(b byte, at int) {
@@ -114,12 +120,12 @@ func (c *cutter) ascii(b byte, at int) {
 		return
 	}
 	c.letter(at, at+1, latin)
-	if len(c.word) < mostTerm {
+	if len(c.word) < maxTerm {
 		c.word = append(c.word, b)
 	}
 }
 
-// rune takes one normalised rune that comes from text[start:end].
+// rune processes one normalized rune of text[start:end].
 func (c *cutter) rune(r rune, i *info, start, end int) {
 	switch i.kind {
 	case none:
@@ -133,13 +139,13 @@ func (c *cutter) rune(r rune, i *info, start, end int) {
 		c.letter(start, end, i.kind)
 		if i.spelled != "" {
 			c.add(i.spelled)
-		} else if len(c.word)+utf8.RuneLen(i.fold) <= mostTerm {
+		} else if len(c.word)+utf8.RuneLen(i.fold) <= maxTerm {
 			c.word = utf8.AppendRune(c.word, i.fold)
 		}
 	}
 }
 
-// letter makes sure that a word is under way in which a letter at start belongs.
+// letter begins a word at start, or extends the current word to end.
 func (c *cutter) letter(start, end int, k script) {
 	if c.now.end > 0 {
 		c.end()
@@ -151,12 +157,12 @@ func (c *cutter) letter(start, end int, k script) {
 }
 
 func (c *cutter) add(s string) {
-	if len(c.word)+len(s) <= mostTerm {
+	if len(c.word)+len(s) <= maxTerm {
 		c.word = append(c.word, s...)
 	}
 }
 
-// mark takes a combining mark, which belongs to the letter before it, whatever the script.
+// mark processes a combining mark, which belongs to the letter before it in any script.
 func (c *cutter) mark(r rune, end int) {
 	switch {
 	case c.now.end > 0:
@@ -164,13 +170,13 @@ func (c *cutter) mark(r rune, end int) {
 	case len(c.word) == 0:
 	case c.script != other:
 		c.until = end
-	case len(c.word)+utf8.RuneLen(r) <= mostTerm:
+	case len(c.word)+utf8.RuneLen(r) <= maxTerm:
 		c.until = end
-		c.word = utf8.AppendRune(c.word, r) // in Devanagari and its kin the marks are the vowels
+		c.word = utf8.AppendRune(c.word, r) // in Devanagari and related scripts the marks are vowels
 	}
 }
 
-// character takes a letter of a script without spaces.
+// character processes a letter of a script without spaces.
 func (c *cutter) character(r rune, start, end int) {
 	if len(c.word) > 0 {
 		c.end()
@@ -187,17 +193,17 @@ func (c *cutter) character(r rune, start, end int) {
 	c.now.grow(r, end)
 }
 
-// pair yields what the last two characters make, once there are two.
+// pair yields the last two characters as one term, if there are two.
 func (c *cutter) pair() {
 	if c.before.end > 0 {
-		pair := append(append(make([]byte, 0, mostTerm), c.before.bytes[:c.before.n]...), c.now.bytes[:c.now.n]...)
+		pair := append(append(make([]byte, 0, maxTerm), c.before.bytes[:c.before.n]...), c.now.bytes[:c.now.n]...)
 		c.emit(string(pair), c.before.start, c.now.end)
 		c.paired = true
 	}
 	c.before = c.now
 }
 
-// end yields what is under way.
+// end yields the current word or pair, and resets it.
 func (c *cutter) end() {
 	switch {
 	case c.now.end > 0:

@@ -1,4 +1,4 @@
-package words
+package terms
 
 import (
 	"strings"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Breaks says whether text may be cut before the byte at: beside white space, or between two characters of a script
-// without spaces, and never between a character and what belongs to it (marks, joiners, the halves of a Hangul syllable,
-// an emoji's skin). Both ends are breaks.
+// Breaks reports whether text may be split before the byte at index at: next to white space, or
+// between two characters of a script without spaces. It never splits a character from its marks,
+// joiners, the jamo of a Hangul syllable or an emoji's skin tone. Both ends of a text are breaks.
 func Breaks(text string, at int) bool {
 	if at <= 0 || at >= len(text) {
 		return at == 0 || at == len(text)
@@ -21,26 +21,26 @@ func Breaks(text string, at int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:at])
 	after, _ := utf8.DecodeRuneInString(text[at:])
 	switch {
-	case clings(after) || before == '\r' && after == '\n' || unicode.Is(unicode.Prepended_Concatenation_Mark, before):
+	case extends(after) || before == '\r' && after == '\n' || unicode.Is(unicode.Prepended_Concatenation_Mark, before):
 		return false
 	case unicode.IsSpace(before) || unicode.IsSpace(after):
 		return true
-	case about(after).kind != spaceless || followsItsConsonant(after):
+	case infoOf(after).kind != spaceless || followsItsConsonant(after):
 		return false
-	case about(before).kind == mark:
+	case infoOf(before).kind == mark:
 		return norm.NFC.PropertiesString(string(before)).CCC() != 9 // a virama: the next consonant is part of the character
 	}
-	return about(before).kind == spaceless && !leadsItsConsonant(before) || strings.ContainsRune("、。，．！？：；」』）】》", before)
+	return infoOf(before).kind == spaceless && !leadsItsConsonant(before) || strings.ContainsRune("、。，．！？：；」』）】》", before)
 }
 
-// clings says whether r belongs to the character before it.
-func clings(r rune) bool {
+// extends reports whether r belongs to the character before it.
+func extends(r rune) bool {
 	switch {
 	case r < 0x300:
 		return false
 	case r == 0x200c || r == 0x200d || r == 0xff9e || r == 0xff9f:
 		return true
-	case r >= 0x1100 && r < 0x1200 || r >= 0xa960 && r < 0xa980 || r >= 0xd7b0 && r < 0xd800: // jamo: never cut beside one
+	case r >= 0x1100 && r < 0x1200 || r >= 0xa960 && r < 0xa980 || r >= 0xd7b0 && r < 0xd800: // jamo: never split next to one
 		return true
 	case r >= 0x1f3fb && r <= 0x1f3ff || r >= 0xe0000 && r < 0xe1000:
 		return true
@@ -48,7 +48,8 @@ func clings(r rune) bool {
 	return unicode.IsMark(r)
 }
 
-// Sentence says whether a sentence, or a line, ends right before the byte at. Both ends of a text count.
+// Sentence reports whether a sentence or a line ends right before the byte at index at. Both ends
+// of a text count.
 func Sentence(text string, at int) bool {
 	if at <= 0 || at >= len(text) || !Breaks(text, at) {
 		return at == 0 || at == len(text)
@@ -57,17 +58,18 @@ func Sentence(text string, at int) bool {
 	switch stop := stopOf(text[:at]); {
 	case next == '\n' || text[at-1] == '\n':
 		return true
-	case strings.ContainsRune("。！？｡", stop): // after which nobody writes a space
+	case strings.ContainsRune("。！？｡", stop): // no space follows these marks
 		return true
 	default:
 		return stop != 0 && unicode.IsSpace(next)
 	}
 }
 
-// Ends says whether text ends as a sentence does, and not as a heading.
+// Ends reports whether text ends like a sentence, unlike a heading.
 func Ends(text string) bool { return stopOf(text) != 0 }
 
-// stopOf is the mark that ends the last sentence of text, quotes and brackets after it aside; 0 where none does.
+// stopOf returns the mark that ends the last sentence of text, ignoring quotes and brackets after
+// it, or 0 if there is no such mark.
 func stopOf(text string) rune {
 	text = strings.TrimRight(text[max(0, len(text)-8):], `"')]}”’»」』）`)
 	last, _ := utf8.DecodeLastRuneInString(text)

@@ -1,4 +1,4 @@
-package words
+package terms
 
 import (
 	"strings"
@@ -6,20 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// Stemming here is light: it takes endings off while enough of the word is left, the same for every language of a
-// script, since nobody says which one a text is in. So "deliveries" is found by "delivery", "Bestellungen" by
-// "Bestellung", "siparişimi" by "sipariş"; what changes inside a word ("ran", "mice") is not. Taking off too much joins
-// words that are not the same ("customer" and "customs"), as Porter's stemmer does too: ranking copes with that better
-// than with words that miss each other. Endings are taken off again and again until none is left, so that every form of
-// a word arrives at the same place whatever it passes on the way.
+// Stemming is light: it strips endings as long as enough of the word is left. A script has one list
+// of endings for all its languages, because the language of a text is unknown. "deliveries" is
+// found by "delivery", "Bestellungen" by "Bestellung" and "siparişimi" by "sipariş". Changes inside
+// a word ("ran", "mice") are not recognized. Stripping too much joins different words ("customer"
+// and "customs"), as Porter's stemmer does too. Ranking tolerates that better than words that do
+// not match. Endings are stripped repeatedly until none is left, so that all forms of a word have
+// the same stem.
 
-// An ending is taken off where at least as many letters stay as keep says.
+// An ending is stripped if at least keep letters remain.
 type ending struct {
 	text string
 	keep int
 }
 
-// endings are each script's, longest first.
+// endings are the endings of each script, longest first.
 var endings = [...][]ending{
 	latin: {
 		{"ation", 4}, {"ments", 4}, {"iendo", 4},
@@ -44,10 +45,11 @@ var endings = [...][]ending{
 	},
 }
 
-// beginnings are what Arabic writes together with the word after it: the article, "and", "with", "for".
+// beginnings are the prefixes that Arabic writes together with the next word: the article, "and",
+// "with", "for".
 var beginnings = []string{"وال", "بال", "كال", "فال", "لل", "ال"}
 
-// stem is the form of a folded word that its inflections share.
+// stem returns the form that the inflections of a folded word share.
 func stem(word string, k script) string {
 	if k == arabic {
 		for _, b := range beginnings {
@@ -58,12 +60,12 @@ func stem(word string, k script) string {
 		}
 	}
 	if k == other {
-		return vowelless(word)
+		return stripVowelSigns(word)
 	}
 	for {
 		shorter := shorten(word, k)
 		if k == latin {
-			shorter = single(shorter)
+			shorter = undouble(shorter)
 		}
 		if len(shorter) == len(word) {
 			return word
@@ -72,7 +74,7 @@ func stem(word string, k script) string {
 	}
 }
 
-// byLast are the endings by their last byte, which spares most words the comparison.
+// byLast returns the endings by their last byte, so that most words need no comparison.
 var byLast = sync.OnceValue(func() *[len(endings)][256][]ending {
 	all := new([len(endings)][256][]ending)
 	for k, list := range endings {
@@ -96,17 +98,18 @@ func shorten(word string, k script) string {
 	return word
 }
 
-// single makes one of a double consonant at the end: shipp(ing), cancell(ed), bestell(en).
-func single(word string) string {
+// undouble reduces a double consonant at the end of a word to one: shipp(ing), cancell(ed),
+// bestell(en).
+func undouble(word string) string {
 	if n := len(word); n > 4 && word[n-1] == word[n-2] && word[n-1] > 'b' && word[n-1] <= 'z' && !strings.ContainsRune("eiou", rune(word[n-1])) {
 		return word[:n-1]
 	}
 	return word
 }
 
-// vowelless drops the vowel signs and nasals at the end of a word of Devanagari or one of its kin, which is how those
-// inflect, and keeps two letters at least.
-func vowelless(word string) string {
+// stripVowelSigns drops the vowel signs and nasals at the end of a word of Devanagari or a related
+// script, which are its inflections. It keeps at least two letters.
+func stripVowelSigns(word string) string {
 	for {
 		r, size := utf8.DecodeLastRuneInString(word)
 		rest := word[:len(word)-size]
@@ -117,5 +120,5 @@ func vowelless(word string) string {
 	}
 }
 
-// virama is the sign of r's script that takes a vowel away: it belongs to the consonant before it.
+// virama returns the sign of r's script that removes the vowel of the consonant before it.
 func virama(r rune) rune { return r&^0x7f | 0x4d }

@@ -1,4 +1,4 @@
-package words
+package terms
 
 import (
 	_ "embed"
@@ -11,7 +11,7 @@ import (
 //go:embed stop.txt
 var stopList string
 
-// stops are the terms of the stop list.
+// stops returns the terms of the stop list.
 var stops = sync.OnceValue(func() map[string]bool {
 	all := map[string]bool{}
 	for line := range strings.Lines(stopList) {
@@ -24,9 +24,9 @@ var stops = sync.OnceValue(func() map[string]bool {
 	return all
 })
 
-// Stop says whether a term says nothing of what a question is about: a word of the stop list, a letter or an ASCII
-// digit alone, or a pair with Chinese or Japanese grammar in it: all Hiragana, or a character
-// that makes questions.
+// Stop reports whether a term is too common in questions to search for: it is in the stop list, is
+// a single letter or ASCII digit, or is a pair with Chinese or Japanese grammar in it (all
+// Hiragana, or a character that forms questions).
 func Stop(term string) bool {
 	if stops()[term] {
 		return true
