@@ -1,10 +1,11 @@
-// Package demo is traffic for a first look at a dashboard: a few dozen visitors of the sample backend, who come through the public
-// listener like anybody. Most are polite; some want more than a limiter gives, so that every limiter moves, some come near their
-// limit, and some are refused.
+// Package demo generates traffic for a first look at the dashboard. A few dozen visitors of the
+// sample backend send requests through the public listener. Most stay within their limits. Some
+// come near a limit and some exceed one, so that every limiter has traffic and some requests are
+// refused.
 //
-//	demo.go    Run: who comes, from which addresses
-//	visitor.go one of them
-//	cast.go    what they do, and how often: about 45 requests a second in all
+//	demo.go    Run: starts the visitors and assigns their addresses
+//	visitor.go one visitor
+//	cast.go    what the visitors do, and how often: about 45 requests a second in all
 package demo
 
 import (
@@ -19,22 +20,22 @@ import (
 	"time"
 )
 
-// Workspace is whose widget the visitors use and whose documents are synced: one of their own, so that nobody's rows are mixed with
-// theirs.
+// Workspace is the workspace of all visitors and tokens. It is separate, so that its rows do not
+// mix with those of users.
 const Workspace = "demo-traffic"
 
-// Tokens is how many API tokens the traffic uses.
+// Tokens is the number of API tokens that the traffic uses.
 const Tokens = 2
 
-// Options are what Run needs.
+// Options configure Run.
 type Options struct {
-	URL    *url.URL       // where the server listens, in clear text; required
+	URL    *url.URL       // address of the server's cleartext listener; required
 	Tokens [Tokens]string // API tokens of Workspace; required
-	Seed   uint64         // of who does what when
-	Log    *slog.Logger   // nil means slog.Default()
+	Seed   uint64         // of the random choices
+	Log    *slog.Logger   // nil means slog.Default
 }
 
-// Visitors is how many there are.
+// Visitors returns the number of visitors.
 func Visitors() int {
 	n := 0
 	for _, r := range cast {
@@ -43,10 +44,10 @@ func Visitors() int {
 	return n
 }
 
-// addresses is how many clients' addresses there are, where this machine has them.
+// addresses is the number of client addresses, if this machine has them.
 const addresses = 12
 
-// Run sends traffic until ctx ends, and returns when all of it has ended.
+// Run sends traffic until ctx ends, and returns when all visitors have stopped.
 func Run(ctx context.Context, o Options) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -74,8 +75,9 @@ func Run(ctx context.Context, o Options) {
 	}
 }
 
-// clientsOf returns a client for each address: those of 127.0.0.0/8, where the server is on this machine's loopback and the system
-// lets anybody be any of them, as Linux does; else one.
+// clientsOf returns a client for each address. If the server is on the loopback of this machine and
+// the system can bind any address of 127.0.0.0/8, as Linux can, each client has its own of these;
+// otherwise there is one client.
 func clientsOf(ctx context.Context, server *url.URL, log *slog.Logger) []*http.Client {
 	at, err := netip.ParseAddrPort(server.Host)
 	several := err == nil && at.Addr().Is4() && at.Addr().IsLoopback()
@@ -86,8 +88,8 @@ func clientsOf(ctx context.Context, server *url.URL, log *slog.Logger) []*http.C
 		}
 	}
 	if !several {
-		log.Info("demo: all visitors come from one address, since this system has no other for them")
-		return []*http.Client{client(&net.Dialer{Timeout: patience})}
+		log.Info("demo: all visitors have the same address, because this system cannot bind others")
+		return []*http.Client{client(&net.Dialer{Timeout: timeout})}
 	}
 	clients := make([]*http.Client, addresses)
 	for i := range clients {
@@ -97,14 +99,14 @@ func clientsOf(ctx context.Context, server *url.URL, log *slog.Logger) []*http.C
 }
 
 func dialer(i int) *net.Dialer {
-	return &net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i))}}
+	return &net.Dialer{Timeout: timeout, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i))}}
 }
 
-// patience is how long a visitor waits for an answer.
-const patience = 10 * time.Second
+// timeout is the time-out of a connection and of a request.
+const timeout = 10 * time.Second
 
 func client(d *net.Dialer) *http.Client {
-	return &http.Client{Timeout: patience, Transport: &http.Transport{
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DialContext: d.DialContext, MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}}
 }

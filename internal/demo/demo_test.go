@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// What the cast amounts to: a first look must cost little, and must show something of everything.
+// The traffic is light and has something of everything.
 func TestTheTrafficIsModestAndMeetsEveryLimiter(t *testing.T) {
 	perSecond, met := 0.0, make(map[string]bool)
 	limits := policyfile.Contract()
@@ -46,7 +46,8 @@ func TestTheTrafficIsModestAndMeetsEveryLimiter(t *testing.T) {
 	}
 }
 
-// A server that refuses, expires sessions and breaks off has the same visitors as any, and they all go when they are told.
+// The visitors go on when a server refuses requests, expires sessions and breaks connections, and
+// all of them stop when ctx ends.
 func TestVisitorsComeThroughTroubleAndLeaveWhenTold(t *testing.T) {
 	var mu sync.Mutex
 	from, kinds := make(map[string]bool), make(map[string]int)
@@ -95,7 +96,7 @@ func TestVisitorsComeThroughTroubleAndLeaveWhenTold(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("told to go, they stay")
 	}
 	mu.Lock()

@@ -12,18 +12,20 @@ import (
 	"time"
 )
 
-// A visitor sends one request after another.
+// A visitor sends one request at a time.
 type visitor struct {
 	role   *role
 	server *url.URL
 	client *http.Client
 	random *rand.Rand
-	token  string // of a session, or of an API; empty: none
+	token  string // the session's or the API token; empty if it has none
 }
 
-// visit goes on until ctx ends. What fails is tried again later, as people do.
+// visit sends requests until ctx ends. It does not retry a failed request, but waits before the
+// next.
 func (v *visitor) visit(ctx context.Context) {
-	pause := time.Duration(v.random.Int64N(int64(v.role.every) + int64(5*time.Second))) // they do not all come at once
+	// The first pauses differ, so that the visitors do not start all at once.
+	pause := time.Duration(v.random.Int64N(int64(v.role.every) + int64(5*time.Second)))
 	for wait(ctx, pause) {
 		if v.role.session && v.token == "" {
 			pause = max(v.next(), v.begin(ctx))
@@ -33,23 +35,24 @@ func (v *visitor) visit(ctx context.Context) {
 		status, retry := v.send(ctx, a.method, a.path, a.body, nil)
 		pause = v.next()
 		switch {
-		case status == http.StatusTooManyRequests && v.role.heeds:
+		case status == http.StatusTooManyRequests && v.role.polite:
 			pause = max(pause, retry)
 		case status == http.StatusUnauthorized && v.role.session:
-			v.token = "" // it has expired
+			v.token = "" // the session has expired
 		case status == http.StatusInsufficientStorage && v.role.session:
-			v.token, pause = "", max(pause, refill) // the session's share of the storage is used up
+			// The session's share of the storage is used up.
+			v.token, pause = "", max(pause, minRestart)
 		case status == 0:
 			pause = max(pause, time.Second)
 		}
 	}
 }
 
-// refill is how long a visitor waits at least before it starts another session because the old one
-// may store no more. The address's share may be used up too.
-const refill = 2 * time.Second
+// minRestart is the min wait before a visitor starts another session because the old one has used
+// up its share of the storage. The share of its address may be used up too.
+const minRestart = 2 * time.Second
 
-// wait waits, and reports whether ctx goes on.
+// wait waits for d. It reports false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -61,7 +64,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// next is how long until the next request: half as long as usual to half as long again.
+// next returns the pause before the next request: half to one and a half times the average.
 func (v *visitor) next() time.Duration {
 	return v.role.every/2 + time.Duration(v.random.Int64N(int64(v.role.every)))
 }
@@ -80,7 +83,8 @@ func (v *visitor) choose() *act {
 	return &v.role.acts[0]
 }
 
-// begin begins a session, and returns how long to wait at least: where there is none, as long as the answer says.
+// begin starts a session and returns the min wait before the next request. If the start is refused,
+// that is at least the Retry-After of the answer.
 func (v *visitor) begin(ctx context.Context) time.Duration {
 	var made struct{ Token string }
 	status, retry := v.send(ctx, http.MethodPost, widget+"init", `{"agent_id":"`+Workspace+`"}`, &made)
@@ -91,11 +95,11 @@ func (v *visitor) begin(ctx context.Context) time.Duration {
 	return max(retry, 2*time.Second)
 }
 
-// mostRead is how much of an answer is read.
-const mostRead = 64 << 10
+// maxRead bounds the bytes that are read of an answer.
+const maxRead = 64 << 10
 
-// send sends one request and reads its answer, into out where that is not nil. status is 0 where there was none; retry is what the
-// answer says in Retry-After.
+// send sends one request and decodes the answer into out, unless out is nil. status is 0 if there
+// was no readable answer. retry is the Retry-After of the answer, or 0.
 func (v *visitor) send(ctx context.Context, method, path, body string, out any) (status int, retry time.Duration) {
 	r, err := http.NewRequestWithContext(ctx, method, v.server.JoinPath(path).String(), strings.NewReader(body))
 	if err != nil {
@@ -115,7 +119,7 @@ func (v *visitor) send(ctx context.Context, method, path, body string, out any) 
 		return 0, 0
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, mostRead))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRead))
 	if err != nil {
 		return 0, 0
 	}
