@@ -79,8 +79,8 @@ func TestTheDocsShowEverythingThatIsDescribed(t *testing.T) {
 	}
 }
 
-// A reader with a keyboard, or with ears, finds the way: landmarks, headings in order, links that lead somewhere, and
-// scrolling boxes that can be reached.
+// The page can be read with a keyboard or a screen reader: it has landmarks, headings in order,
+// links with targets, and scrolling boxes that can get the focus.
 func TestTheDocsCanBeReadByAnybody(t *testing.T) {
 	landmarks, ids, links := map[string]int{}, map[string]int{}, []string{}
 	level := 0

@@ -53,7 +53,7 @@ func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
 		{4, true},
 		{0, true}, // event 5 was rolled back, perhaps
 		{5, true},
-		{5, false}, // told again by the look for other processes' events
+		{5, false}, // reported again by the poll for other processes' events
 		{4, false},
 		{0, true},
 		{6, true},
@@ -80,7 +80,7 @@ func TestNothingIsLostOrToldTwice(t *testing.T) {
 			conversation := k.widget("GET conversations", "").text("items.0.id")
 			other := *k // another process, which stays
 			other.b = k.open(Options{Dir: k.dir, BusyTimeout: patience})
-			var turn sync.RWMutex // for whoever uses the backend that comes and goes
+			var turn sync.RWMutex // guards the backend, which restarts
 			var server atomic.Pointer[httptest.Server]
 			server.Store(httptest.NewServer(k.b.Handler()))
 

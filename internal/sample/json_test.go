@@ -45,6 +45,6 @@ func FuzzStrictJSON(f *testing.F) {
 				}
 			}
 		}
-		_ = checkNested(body, 1) // whatever it says, it must end
+		_ = checkNested(body, 1) // must terminate
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A page is answered to anybody, and the browser is told to load nothing from elsewhere and run
+// A page is open to all, and its policy lets the browser load nothing from elsewhere and run
 // nothing inline.
 func TestPagesAreForAnybodyAndLoadNothingFromElsewhere(t *testing.T) {
 	k := setUp(t)

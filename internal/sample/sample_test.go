@@ -29,7 +29,7 @@ type bench struct {
 	client  *http.Client // of what goes through a socket; nil: the default one
 }
 
-// A clock stands still until it is told otherwise.
+// A clock shows a fixed time until a test sets it.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -103,8 +103,8 @@ type answer struct {
 	body   []byte
 }
 
-// send sends a request with JSON in its body, or no body where it is empty. Fields override or
-// (empty) remove headers.
+// send sends a request with a JSON body, or without a body if it is empty. Fields override headers,
+// and remove them if empty.
 func (k *bench) send(target, credential, body string, fields ...string) answer {
 	k.Helper()
 	method, path, _ := strings.Cut(target, " ")
@@ -182,7 +182,7 @@ func (a answer) wantError(status int, code string, words ...string) answer {
 	return a
 }
 
-// at returns what stands in the answer under a path like "items.0.id".
+// at returns the value of the answer at a path like "items.0.id".
 func (a answer) at(path string) any {
 	a.Helper()
 	var value any
@@ -242,7 +242,7 @@ func (b *buffer) String() string {
 	return b.Buffer.String()
 }
 
-// exec changes the database behind the backend's back.
+// exec changes the database without the backend.
 func (k *bench) exec(statement string) {
 	k.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(k.dir, databaseFile))

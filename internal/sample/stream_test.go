@@ -216,8 +216,8 @@ func TestAQuietStreamShowsThatItLives(t *testing.T) {
 	p.wantEvents(2, 2)
 }
 
-// A session's token ends what it has opened, by a timer, and by the clock where that runs
-// otherwise.
+// A stream ends when the session's token expires, by a timer, and also by the clock if that runs
+// differently.
 func TestNothingIsHeldBeyondTheToken(t *testing.T) {
 	for name, c := range map[string]struct {
 		left time.Duration // when they are opened

@@ -64,7 +64,7 @@ func (k *bench) get(url, credential, query string, fields ...string) *tape {
 	return p
 }
 
-// dial is get where there may be no server.
+// dial is get, but the server may be down.
 func (k *bench) dial(url, credential, query string, fields ...string) (*tape, error) {
 	ctx, leave := context.WithTimeout(context.Background(), patience)
 	k.Cleanup(leave)
@@ -84,7 +84,7 @@ func (k *bench) dial(url, credential, query string, fields ...string) (*tape, er
 	return &tape{T: k.T, res: res, lines: bufio.NewReader(res.Body), leave: leave}, nil
 }
 
-// next reads a frame; io.EOF where the stream has ended as it should.
+// next reads a frame. It returns io.EOF if the stream has ended as it should.
 func (p *tape) next() (f frame, err error) {
 	for {
 		line, err := p.lines.ReadString('\n')
@@ -109,7 +109,7 @@ func (p *tape) next() (f frame, err error) {
 	}
 }
 
-// event reads frames up to the next event, and returns its number; 0 where there is none any more.
+// event reads frames up to the next event and returns its number, or 0 if there is none.
 func (p *tape) event() (n int64) {
 	for {
 		f, err := p.next()
@@ -189,7 +189,7 @@ func (k *bench) holds() (requests, sessions, addresses, topics int) {
 	return h.all, len(h.sessions), len(h.addresses), len(f.topics)
 }
 
-// wantNobody waits until nothing is held and nobody is remembered.
+// wantNobody waits until no request is held and the maps of held are empty.
 func (k *bench) wantNobody() {
 	k.Helper()
 	eventually(k.T, "nothing is held open", func() bool {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whoever starts a server and asks gets an answer, and what was taken away stays away.
+// The first question to a new server has an answer, and a deleted document is not restored.
 func TestAFirstQuestionIsAnsweredAndNothingThatWasDeletedComesBack(t *testing.T) {
 	k := setUpWith(t, Options{Welcome: true})
 	ask := func(question, want string) {

@@ -165,8 +165,8 @@ func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
 	}
 }
 
-// A database that outgrew the bound under another one is told of at the start; it can be read and
-// emptied, and takes rows again once it is below.
+// A database that is larger than a new bound is reported at the start. It can be read and emptied,
+// and stores rows again once it is below the bound.
 func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 	d, s := visited(t, Options{})
 	documents := pages("old", 40)

@@ -113,7 +113,7 @@ func TestASweepTakesWhatIsOldEnoughAndNothingElse(t *testing.T) {
 	}
 }
 
-// However old: a session whose token still holds is somebody's.
+// A session whose token is valid is kept, however old it is.
 func TestASweepLeavesASessionThatLives(t *testing.T) {
 	d, s := visited(t, Options{}) // until one o'clock
 	last := s.Expires.Add(-time.Millisecond)
@@ -148,8 +148,8 @@ func TestALeadOutlivesItsSession(t *testing.T) {
 	}
 }
 
-// More rows than one transaction takes, two processes that sweep, and a third that writes and is
-// never told that it must wait for long: everything old is gone, once.
+// There are more rows than one transaction deletes, two processes that sweep, and a third that
+// writes and never waits for long. Every old row is deleted once.
 func TestManySweepAtOnceWhileOthersWrite(t *testing.T) {
 	d, _ := visited(t, Options{})
 	const sessions = 2
@@ -239,7 +239,7 @@ func TestACancelledSweepIsTakenUpAgain(t *testing.T) {
 	}
 }
 
-// Deleting needs no room that is not there.
+// Deletion works in a full database.
 func TestAFullDatabaseCanBeSwept(t *testing.T) {
 	d, _ := visited(t, Options{MaxBytes: leastSize(t) + 256<<10})
 	lived(t, d, "ses_old", 3, noon)

@@ -95,8 +95,8 @@ func wantSound(t rapid.TB, d *DB) {
 	}
 }
 
-// Whatever is put and deleted in whatever order, the index holds what the documents do, each
-// workspace's own.
+// After any sequence of puts and deletions, the index has the documents' terms, each workspace its
+// own.
 func TestTheIndexFollowsTheDocuments(t *testing.T) {
 	vocabulary := strings.Fields("refund shipping ship Häuser 退货政策 возврат كتاب किताबें เงิน a b c the 42")
 	d, _ := visited(t, Options{})
@@ -147,7 +147,7 @@ func TestTheIndexFollowsTheDocuments(t *testing.T) {
 	})
 }
 
-// blocks tells one state of the index from another.
+// blocks returns a value that differs between states of the index.
 func blocks(t *testing.T, d *DB) (all string) {
 	t.Helper()
 	err := d.reader.QueryRow(`SELECT group_concat(id || ':' || hex(block)) FROM search_data`).Scan(&all)

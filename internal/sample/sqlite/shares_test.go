@@ -127,7 +127,7 @@ func TestItTakesManyAttackersToFillAWorkspace(t *testing.T) {
 	}
 }
 
-// Everybody is told of the share that is used up.
+// The error names the share that is used up.
 func TestTheShareThatIsUsedUpIsNamed(t *testing.T) {
 	const most = 64 * mebi
 	for _, c := range []struct {

@@ -77,8 +77,8 @@ func wantBalance(t *testing.T, d *DB) (b books) {
 	return b
 }
 
-// Whatever visitors and workspaces do, at once and in two processes, the accounts are right, and
-// back at nothing when the last row has gone.
+// After any concurrent requests of visitors and workspaces in two processes, the accounts are
+// correct, and zero when the last row is deleted.
 func TestTheAccountsOfTheStorageAreExact(t *testing.T) {
 	d, _ := visited(t, Options{BusyTimeout: time.Minute})
 	if _, err := d.AddToken(t.Context(), Token{ID: "tok", Workspace: "shop", Created: noon}); err != nil {
@@ -145,8 +145,8 @@ func TestWhatIsNotStoredIsNotCharged(t *testing.T) {
 	}
 }
 
-// Whoever keeps to a share keeps to as many pages: a row is charged at least what it takes, and not
-// much more.
+// A row is charged at least the space that it takes, and not much more, so a share of bytes is also
+// a share of pages.
 func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
 	const rows = 100
 	// as long as real ones
