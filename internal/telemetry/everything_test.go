@@ -81,10 +81,10 @@ func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
 	} {
 		want(t, m, series, value)
 	}
-	absent(t, m, "weir_upstream_connections_kept"+two) // nobody knows: that is not 0
+	absent(t, m, "weir_upstream_connections_kept"+two) // unknown is not 0
 	for name := range gather(t, telemetry.New(telemetry.Options{})) {
 		if strings.Contains(name, "upstream") || strings.Contains(name, "malformed") {
-			t.Errorf("%s is told where there is no upstream", name)
+			t.Errorf("%s is exported without an upstream", name)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func TestReloadsDoNotKeepOldPoliciesInMemory(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%d of %d former policies were let go: the others are held by pointers that nobody needs", gone, reloads)
+	t.Errorf("%d of %d former policies were released: the others are kept by stale pointers", gone, reloads)
 }
 
 func TestCoresThatCountTogetherLoseNothing(t *testing.T) {

@@ -89,7 +89,7 @@ func TestEveryAlertHasACase(t *testing.T) {
 	cases := read(t, observability+"alerts_test.yml")
 	for _, r := range readRules(t).Groups[0].Rules {
 		if strings.Count(cases, "{alertname: "+r.Alert+",") == 0 || strings.Count(cases, "alertname: "+r.Alert+"\n") == 0 {
-			t.Errorf("alerts_test.yml does not say when %s fires and when it does not", r.Alert)
+			t.Errorf("alerts_test.yml does not test when %s fires and when it does not", r.Alert)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestRulesAndPanelsAskForWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	for name := range real { // and what nobody looks at need not be counted
+	for name := range real { // a metric that is not queried need not exist
 		if strings.HasPrefix(name, "weir_") && !strings.Contains(asked, name) && !slices.Contains(unasked, name) {
 			t.Errorf("neither an alert nor a panel asks for %s", name)
 		}

@@ -57,7 +57,7 @@ func TestABatchIsPostedAgainWhereTheCollectorMayTakeItLater(t *testing.T) {
 				start := time.Now()
 				err := to.UploadTraces(ctx, nil)
 				if c.ok && vain != posts-1 {
-					t.Errorf("it told of %d tries in vain, of %d", vain, posts)
+					t.Errorf("it reported %d failed attempts of %d", vain, posts)
 				}
 				if took := time.Since(start); posts != c.posts || took != c.took || (err == nil) != c.ok {
 					t.Errorf("%d posts in %v, %v; want %d in %v, ok %v", posts, took, err, c.posts, c.took, c.ok)

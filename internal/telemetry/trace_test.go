@@ -196,7 +196,7 @@ func TestATraceGoesThroughToTheUpstreamAndSaysWhatWasDecidedAndNothingOfTheCalle
 	}
 	for _, s := range []string{"weir.limiter=api0;", "weir.window=60s by ip0;", "weir.outcome=admitted0;", "url.path=/docs0;", "http.response.status_code=200;"} {
 		if strings.Count(attributes(server), s) != 1 {
-			t.Errorf("the span says %s, want %s once", attributes(server), s)
+			t.Errorf("the span has %s, want %s once", attributes(server), s)
 		}
 	}
 	for _, s := range []string{"secret", "198.51.100.7", "query", "client.address", "network.peer", "user_agent", "url.full"} {
@@ -259,9 +259,9 @@ func TestARatioOfNoneRecordsWhatCallersRecord(t *testing.T) {
 }
 
 func TestACollectorThatCannotBeReachedCostsRequestsNothingAndIsLoggedOnce(t *testing.T) {
-	nobody := httptest.NewServer(nil)
-	nobody.Close()
-	e := newTraced(t, http.NotFoundHandler(), nobody.URL, nil)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	e := newTraced(t, http.NotFoundHandler(), closed.URL, nil)
 	for range 3 {
 		if res := e.send(t, "/x"); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s", res.Status)
@@ -277,7 +277,7 @@ func TestACollectorThatCannotBeReachedCostsRequestsNothingAndIsLoggedOnce(t *tes
 		t.Errorf("it took %v to end", took)
 	}
 	if strings.Count(e.log.String(), "\n") != 1 || !strings.Contains(e.log.String(), "the trace collector does not accept spans") {
-		t.Errorf("the log says\n%s", e.log)
+		t.Errorf("the log has\n%s", e.log)
 	}
 }
 
