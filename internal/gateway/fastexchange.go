@@ -160,7 +160,7 @@ func (x *fastExchange) readTarget() bool {
 	raw := x.head.Target
 	x.asked = target.Request{Method: x.head.Method}
 	if isPreflight(x.head.Method, x.field) {
-		x.asked.Asks = target.ForLeave
+		x.asked.Purpose = target.CORSPreflight
 	}
 	path, query, _ := strings.Cut(raw, "?")
 	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query {

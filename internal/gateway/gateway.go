@@ -217,7 +217,7 @@ func (g *Gateway) route(x *exchange, r *http.Request) {
 	stripNominated(r.Header)
 	asked := target.Request{Method: r.Method}
 	if isPreflight(r.Method, r.Header.Get) {
-		asked.Asks = target.ForLeave
+		asked.Purpose = target.CORSPreflight
 	}
 	asked.Read(r.URL)
 	if query := r.URL.RawQuery; query != "" && identity.AgentIsAmbiguous(query) {

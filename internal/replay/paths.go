@@ -75,7 +75,7 @@ func (r *Replay) chooseOdd(method, raw string, ambiguous bool) (chosen *remember
 
 func (r *Replay) chooseInto(to *remembered, asked *target.Request) {
 	if asked.Method == http.MethodOptions {
-		asked.Asks = target.ForLeave
+		asked.Purpose = target.CORSPreflight
 	}
 	for i, l := range r.lanes {
 		target.Choose(l.decider, asked, &to.choices[i])

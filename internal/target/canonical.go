@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A PathError says why a path has no single safe reading (D10).
+// A PathError is the reason why a path has no canonical form (see Canonical).
 type PathError struct {
 	Path   string // as received
 	Reason string
@@ -18,14 +18,17 @@ func (e *PathError) Error() string {
 	return fmt.Sprintf("path %.200q %s", e.Path, e.Reason)
 }
 
-// Canonical returns the one form of an escaped path, the part of a request target before the query, that backends receive
-// (D10): dot segments resolved as RFC 3986, section 5.2.4, does (".." does not leave the root), empty segments folded,
-// unreserved characters unescaped, all others that need it escaped with capital digits. The empty path is "/". A trailing
-// slash stays. Canonical(Canonical(p)) is Canonical(p).
+// Canonical returns the canonical form of an escaped path, which is the part of a request target
+// before the query. Upstreams receive only this form. Dot segments are resolved as in RFC 3986,
+// section 5.2.4 (".." at the root stays at the root), empty segments are removed, unreserved
+// characters are unescaped, and all others that need it are escaped with upper-case digits. The
+// empty path becomes "/". A trailing slash is kept. Canonical is idempotent.
 //
-// What has no single safe reading is a *PathError: an escaped slash or backslash, a raw backslash, blank or "#", a control
-// character, an escape that survives decoding ("%256c"), an escape that is none, invalid UTF-8, a dot segment with
-// parameters ("..;x", which some backends resolve and others do not), a path that does not begin with a slash.
+// A path that upstreams could read in more than one way is rejected with a *PathError: an escaped
+// slash or backslash, a raw backslash, space or "#", a control character, an escape that is still
+// one after decoding ("%256c"), an incomplete escape, invalid UTF-8, a dot segment with parameters
+// ("..;x", which some upstreams resolve and others do not), a path that does not begin with a
+// slash.
 func Canonical(escapedPath string) (string, error) {
 	if IsPlain(escapedPath) {
 		return escapedPath, nil
@@ -34,8 +37,8 @@ func Canonical(escapedPath string) (string, error) {
 	return escaped, err
 }
 
-// IsPlain reports whether a path is canonical as it stands, and its own decoded form, which nearly all are, so that nothing is
-// copied for it.
+// IsPlain reports whether a path is canonical and equal to its decoded form. Nearly all paths are,
+// and none of those is copied. It is false for some paths that are, too.
 func IsPlain(p string) bool {
 	if p == "" || p[0] != '/' {
 		return false
@@ -51,14 +54,14 @@ func IsPlain(p string) bool {
 			continue
 		}
 		if slash && c == '.' {
-			return false // perhaps a dot segment
+			return false // may be a dot segment
 		}
 		slash = false
 	}
 	return true
 }
 
-// canonical returns the canonical form of a path, escaped and decoded.
+// Decode returns the canonical form of a path, escaped and decoded. The error is a *PathError.
 func Decode(p string) (escaped, decoded string, err error) {
 	if p == "" {
 		return "/", "/", nil
@@ -67,7 +70,7 @@ func Decode(p string) (escaped, decoded string, err error) {
 		return "", "", &PathError{p, "does not begin with a slash"}
 	}
 	w := pathWriter{escaped: make([]byte, 0, len(p)+16), decoded: make([]byte, 0, len(p))}
-	directory := false // whether the last segment left nothing but its slash
+	directory := false // the last segment added only its slash
 	for segment := range strings.SplitSeq(p[1:], "/") {
 		if directory, err = w.add(segment); err != nil {
 			return "", "", &PathError{p, err.Error()}
@@ -79,10 +82,10 @@ func Decode(p string) (escaped, decoded string, err error) {
 	return string(w.escaped), string(w.decoded), nil
 }
 
-// A pathWriter holds the segments that stand so far, each after its slash, in both forms.
+// A pathWriter holds the resolved segments in both forms, each after its slash.
 type pathWriter struct{ escaped, decoded []byte }
 
-// add appends one segment, or resolves it: then gone is true.
+// add appends one segment, or resolves it, in which case gone is true.
 func (w *pathWriter) add(segment string) (gone bool, err error) {
 	start, from := len(w.escaped), len(w.decoded)
 	w.escaped, w.decoded = append(w.escaped, '/'), append(w.decoded, '/')
@@ -139,11 +142,11 @@ func (w *pathWriter) decode(segment string) error {
 	return nil
 }
 
-// checkText refuses a decoded segment that a backend could decode once more, or differently.
+// checkText rejects a decoded segment that an upstream could decode a second time, or differently.
 func checkText(s []byte) error {
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c == '%' && survives(s[i+1:]) {
+		if c == '%' && isEscape(s[i+1:]) {
 			return errors.New("has an escape that survives decoding")
 		}
 		if c < utf8.RuneSelf {
@@ -162,8 +165,8 @@ func checkText(s []byte) error {
 	return nil
 }
 
-// survives reports whether what follows a decoded "%" makes it an escape again: two hex digits, or u and four.
-func survives(s []byte) bool {
+// isEscape reports whether a "%" followed by s is an escape: two hex digits, or u and four.
+func isEscape(s []byte) bool {
 	if len(s) >= 5 && (s[0] == 'u' || s[0] == 'U') {
 		s = s[1:5]
 		return areHex(s)
@@ -180,7 +183,8 @@ func areHex(s []byte) bool {
 	return true
 }
 
-// hidesDots reports whether a segment is a dot segment once parameters, or what else a backend may cut off, are gone.
+// hidesDots reports whether an upstream could read a segment as a dot segment because it cuts off
+// parameters, a query, a fragment or spaces.
 func hidesDots(name []byte) bool {
 	if name[0] != '.' && name[0] != ' ' {
 		return false
@@ -195,8 +199,9 @@ func hidesDots(name []byte) bool {
 	return string(name) == "." || string(name) == ".."
 }
 
-// guess returns a decoded reading of a path that has none that is safe, only to find out which surface it was meant for:
-// everything that any backend might decode is decoded.
+// Guess returns a decoded form of a path that Canonical rejects. It decodes everything that any
+// upstream might decode, and serves only to find the surface that the request was probably meant
+// for.
 func Guess(p string) string {
 	for range 8 {
 		once := unescape(p)
@@ -205,7 +210,8 @@ func Guess(p string) string {
 		}
 		p = once
 	}
-	// The overlong forms of slash, backslash and dot, and the characters that are dropped or read as a slash somewhere.
+	// Overlong forms of slash, backslash and dot, and the characters that some servers drop or read
+	// as a slash.
 	p = strings.NewReplacer("\xc0\xaf", "/", "\xc1\x9c", "/", "\xc0\xae", ".", `\`, "/").Replace(p)
 	p = strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -219,7 +225,7 @@ func Guess(p string) string {
 	return p
 }
 
-// unescape decodes what escapes there are and leaves everything else.
+// unescape decodes all valid escapes in p and leaves the rest.
 func unescape(p string) string {
 	if !strings.Contains(p, "%") {
 		return p
@@ -248,7 +254,8 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-// The classes of the bytes of a path: RFC 3986, sections 2.3 (unreserved) and 3.3 (what else a segment may hold as it is).
+// Classes of the bytes of a path: RFC 3986, sections 2.3 (unreserved) and 3.3 (other characters
+// that a segment may contain unescaped).
 const (
 	unreserved = 1 << iota
 	delimiter

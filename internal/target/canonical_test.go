@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// D10.
 func TestAPathHasOneForm(t *testing.T) {
 	for path, want := range map[string]string{
 		"":                            "/",
@@ -54,7 +53,6 @@ func TestAPathHasOneForm(t *testing.T) {
 	}
 }
 
-// D10.
 func TestAPathWithNoSafeReadingIsRefused(t *testing.T) {
 	for path, reason := range map[string]string{
 		"a":                 "slash",
@@ -72,7 +70,7 @@ func TestAPathWithNoSafeReadingIsRefused(t *testing.T) {
 		"/a%c2%85":          "control", // U+0085, next line
 		"/%256c":            "survives",
 		"/%25%36%63":        "survives",
-		"/%2525":            "", // one decoding gives %25, which is an escape
+		"/%2525":            "", // decoded once, it gives %25, which is an escape
 		"/a%25u002fb":       "survives",
 		"/a%":               "begins no escape",
 		"/a%2":              "begins no escape",
@@ -98,12 +96,12 @@ func TestAPathWithNoSafeReadingIsRefused(t *testing.T) {
 		got, err := Canonical(path)
 		var e *PathError
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), reason) {
-			t.Errorf("Canonical(%q) = %q, %v; want a PathError that says %q", path, got, err, reason)
+			t.Errorf("Canonical(%q) = %q, %v; want a PathError with %q", path, got, err, reason)
 		}
 	}
 }
 
-// D10: what has no safe reading is still charged to the surface it was meant for.
+// A path without a canonical form is charged to the surface that it was meant for (D10).
 func TestAGuessFindsTheSurface(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/wp%2fstatus":              "/v1/wp/status",
@@ -114,7 +112,7 @@ func TestAGuessFindsTheSurface(t *testing.T) {
 		"/api/v1/wid%00get/leads":      "/api/v1/widget/leads",
 		"/api/v1/widget/%25%36cEADS":   "/api/v1/widget/lEADS",
 		"%2fv1%2fwp":                   "/v1/wp",
-		"/%25252525252525252525252576": "/%2525252576", // it stops after eight
+		"/%25252525252525252525252576": "/%2525252576", // at most eight rounds of decoding
 	} {
 		if got := Guess(path); got != want {
 			t.Errorf("Guess(%q) = %q, want %q", path, got, want)
@@ -138,7 +136,7 @@ func FuzzCanonical(f *testing.F) {
 		}
 		u, err := url.ParseRequestURI(once)
 		if err != nil {
-			t.Fatalf("%q is no request target: %v", once, err)
+			t.Fatalf("%q is not a request target: %v", once, err)
 		}
 		if u.EscapedPath() != once || u.RawQuery != "" {
 			t.Fatalf("%q reads as path %q and query %q", once, u.EscapedPath(), u.RawQuery)

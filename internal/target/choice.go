@@ -12,28 +12,31 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A Kind says how a gateway takes a request.
+// A Kind is how a gateway handles a request.
 type Kind uint8
 
 const (
-	// Plain requests go to the backend, once their limiter admits them.
+	// Plain requests are forwarded upstream if their limiter admits them.
 	Plain Kind = iota
-	// Asterisk is OPTIONS for the server as a whole, which is outside all limits.
+	// Asterisk is "OPTIONS *", which concerns the whole server and is not limited.
 	Asterisk
-	// Health is asked by load balancers, outside all limits.
+	// Health is a health check (/healthz, /readyz), which is not limited.
 	Health
-	// Unreadable is a path with no single safe reading: 400, on the account of the surface it was probably meant for (D10).
+	// Unreadable is a path without a canonical form. It is answered 400 and charged to the surface
+	// that it was probably meant for (D10: what cannot be read safely is rejected, but still
+	// counted).
 	Unreadable
-	// Preflight is a browser that asks for leave, on the account of what counts preflights (D9).
+	// Preflight is a CORS preflight for a surface, charged to the limiter that counts preflights
+	// (D9: preflights never use up a visitor's or a token's budget).
 	Preflight
-	// AmbiguousAgent is a query that names an agent in more than one way, before a limiter that counts by agents: 400, on the account of
-	// what covers the path at last (D10).
+	// AmbiguousAgent is a query that names an agent in more than one way, if the limiter counts by
+	// agent. It is answered 400 and charged to the fallback for the path (D10).
 	AmbiguousAgent
-	// UnknownMethod is 405, on the account of what covers the path.
+	// UnknownMethod is answered 405 and charged to the limiter that covers the path.
 	UnknownMethod
 )
 
-// A Surface is one of the contract's two.
+// A Surface is one of the contract's two APIs, or neither.
 type Surface uint8
 
 const (
@@ -42,28 +45,31 @@ const (
 	Sync
 )
 
-// A Request is what a Choice is made by.
+// A Request is the input of Choose.
 type Request struct {
-	Method string  // as received
-	Path   string  // canonical and decoded, or "*" of OPTIONS; not used where Raw is set
-	Raw    string  // the path as it came, where it has no canonical form; else empty
-	Asks   Purpose // what for
+	Method  string // as received
+	Path    string // canonical and decoded, or "*" for OPTIONS; unused if Raw is set
+	Raw     string // the path as received if it has no canonical form; else empty
+	Purpose Purpose
 
-	// Ambiguous says that the query decides what the agent is, and that readers differ about it (identity.AgentIsAmbiguous).
+	// Ambiguous is true if the query determines the agent and servers could read it differently
+	// (see identity.AgentIsAmbiguous).
 	Ambiguous bool
 }
 
-// A Purpose is what a request is sent for.
+// A Purpose is why a client sends a request.
 type Purpose uint8
 
 const (
-	// ForItself is nearly every request.
-	ForItself Purpose = iota
-	// ForLeave is one that carries what makes it a CORS preflight (D9); only on a surface does it count as one.
-	ForLeave
+	// Ordinary is the purpose of nearly all requests.
+	Ordinary Purpose = iota
+	// CORSPreflight is the purpose of a request that has the headers of a CORS preflight (D9). It
+	// is treated as a preflight only if its path is on a surface.
+	CORSPreflight
 )
 
-// Read takes the path from the URL of a request, which is clean then (see Clean) unless Raw says otherwise.
+// Read sets Path from the URL of a request and brings the URL to its canonical form (see Clean), or
+// sets Raw if it has none. Method must be set.
 func (r *Request) Read(u *url.URL) {
 	switch {
 	case r.Method == http.MethodOptions && u.Path == "*":
@@ -75,14 +81,15 @@ func (r *Request) Read(u *url.URL) {
 	}
 }
 
-// A Choice is what becomes of a request before it is counted, and what counts it.
+// A Choice is how a request is handled before it is counted, and which limiter counts it.
 type Choice struct {
 	Kind    Kind
 	Surface Surface
-	Match   weir.Match // covers nothing for Asterisk and Health
+	Match   weir.Match // empty for Asterisk and Health
 }
 
-// Choose makes the choice for every door: the one place that knows in which order things are asked. c is overwritten.
+// Choose decides how a request is handled, for every kind of server. No other function decides in
+// which order the rules apply. It overwrites c.
 func Choose(d *weir.Decider, r *Request, c *Choice) {
 	if r.Raw != "" {
 		var path string
@@ -99,7 +106,7 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	case c.Surface == NoSurface && isHealth(r.Path):
 		c.Kind, c.Match = Health, weir.Match{}
 		return
-	case c.Surface != NoSurface && r.Asks == ForLeave:
+	case c.Surface != NoSurface && r.Purpose == CORSPreflight:
 		c.Kind, c.Match = Preflight, preflight(d, r.Path)
 		return
 	case !IsMethod(r.Method):
@@ -111,7 +118,7 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	}
 }
 
-// countsAgents reports whether a limiter, which may be nil, counts by agents.
+// countsAgents reports whether a limiter counts by agent. l may be nil.
 func countsAgents(l *weir.Limiter) bool {
 	if l == nil {
 		return false
@@ -128,8 +135,8 @@ func countsAgents(l *weir.Limiter) bool {
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
 
-// surfaceOf says which surface a decoded canonical path belongs to, whatever its letters' case. A path that only some
-// backends would read as one of them is told by the route that covers it.
+// surfaceOf returns the surface of a decoded canonical path, in any letter case. If only some
+// upstreams would read the path as a surface's, the route of the fallback decides.
 func surfaceOf(d *weir.Decider, path string) Surface {
 	if s := surface(path); s != NoSurface || strings.IndexByte(path, ';') < 0 {
 		return s
@@ -147,7 +154,8 @@ func surface(path string) Surface {
 	return NoSurface
 }
 
-// isUnder reports whether path is prefix, or goes on after it with a new segment, parameters or an extension.
+// isUnder reports whether path is prefix, or continues after it with a new segment, parameters or
+// an extension.
 func isUnder(path, prefix string) bool {
 	if len(path) < len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix) {
 		return false
@@ -155,10 +163,11 @@ func isUnder(path, prefix string) bool {
 	return len(path) == len(prefix) || strings.IndexByte("/;.", path[len(prefix)]) >= 0
 }
 
-// ErrNoTarget says that a request target is none: an HTTP server answers it 400 before anybody is asked what to do with it.
+// ErrNoTarget means that a string is not a request target. An HTTP server answers it 400 before any
+// handler runs.
 var ErrNoTarget = errors.New("not a request target")
 
-// Parse reads the target of a request line as net/http does. The error wraps ErrNoTarget.
+// Parse parses the target of a request line as net/http does. The error wraps ErrNoTarget.
 func Parse(method, target string) (*url.URL, error) {
 	authority := method == http.MethodConnect && !strings.HasPrefix(target, "/")
 	if authority {
@@ -174,7 +183,8 @@ func Parse(method, target string) (*url.URL, error) {
 	return u, nil
 }
 
-// Clean brings the path of a request's URL to its one form (see Canonical), or returns a *PathError: then it is as it was.
+// Clean replaces the path of a request's URL by its canonical form (see Canonical). If there is no
+// such form, it returns a *PathError and leaves u unchanged.
 func Clean(u *url.URL) error {
 	if u.Opaque != "" || u.Scheme != "" && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		return &PathError{Path: u.Opaque, Reason: "is not the path of an http URL"}
@@ -200,7 +210,8 @@ func Clean(u *url.URL) error {
 	return nil
 }
 
-// IsPlainQuery reports whether nothing in a query could end the request line, or the target, for the next reader. HTTP/2 lets it.
+// IsPlainQuery reports whether a query contains nothing that could end the request line, or the
+// target, for the next server. HTTP/2 permits such bytes.
 func IsPlainQuery(query string) bool {
 	for i := range len(query) {
 		if c := query[i]; c <= ' ' || c == '#' || c == 0x7f {
@@ -210,7 +221,7 @@ func IsPlainQuery(query string) bool {
 	return true
 }
 
-// received returns the path of a URL that cannot be read as it came. It is never empty.
+// received returns the path as received of a URL without a canonical form. It is never empty.
 func received(u *url.URL) string {
 	path := u.Opaque
 	if path == "" {
@@ -225,8 +236,8 @@ func received(u *url.URL) string {
 	return path
 }
 
-// Query returns a raw query as an upstream receives it: as it came, byte for byte, but for bytes from 0x80 on, which are percent-encoded
-// (RFC 3986, section 2.1). Nothing is copied for a query without them.
+// Query returns a raw query as it is sent upstream: byte for byte, except that bytes from 0x80 on
+// are percent-encoded (RFC 3986, section 2.1). It copies nothing if there are no such bytes.
 func Query(raw string) string {
 	n := 0
 	for i := range len(raw) {

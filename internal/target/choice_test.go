@@ -35,35 +35,35 @@ func TestTheChoiceIsMadeInOneOrder(t *testing.T) {
 	d := testDecider(t)
 	for _, c := range []struct {
 		method, target string
-		asks           Purpose
+		purpose        Purpose
 		kind           Kind
 		surface        Surface
 		limiter        string
 	}{
-		{"POST", "/api/v1/widget/init", ForItself, Plain, Widget, "widget-init"},
-		{"POST", "/api/v1/widget/init?agent_id=a", ForItself, Plain, Widget, "widget-init"},
-		{"POST", "//api/./v1/widget/%69nit", ForItself, Plain, Widget, "widget-init"},
-		{"GET", "http://example.com/v1/wp/status", ForItself, Plain, Sync, "wp-plugin"},
-		{"OPTIONS", "/v1/wp/status", ForItself, Plain, Sync, "wp-plugin"},
-		{"OPTIONS", "/v1/wp/status", ForLeave, Preflight, Sync, "widget-other"},
-		{"OPTIONS", "/else", ForLeave, Plain, NoSurface, "all"},
-		{"OPTIONS", "*", ForItself, Asterisk, NoSurface, ""},
-		{"GET", "*", ForItself, Unreadable, NoSurface, "all"},
-		{"GET", "/healthz", ForItself, Health, NoSurface, ""},
-		{"POST", "/readyz", ForItself, Health, NoSurface, ""},
-		{"GET", "/healthz/", ForItself, Plain, NoSurface, "all"},
-		{"BREW", "/api/v1/widget/init", ForItself, UnknownMethod, Widget, "widget-other"},
-		{"BREW", "/healthz", ForItself, Health, NoSurface, ""},
-		{"POST", "/api/v1/widget%2finit", ForItself, Unreadable, Widget, "all"},
-		{"POST", "/api/v1/widget/init?a#b", ForItself, Unreadable, Widget, "all"},
-		{"GET", "mailto:me", ForItself, Unreadable, NoSurface, "all"},
-		{"CONNECT", "example.com:443", ForItself, UnknownMethod, NoSurface, "all"},
+		{"POST", "/api/v1/widget/init", Ordinary, Plain, Widget, "widget-init"},
+		{"POST", "/api/v1/widget/init?agent_id=a", Ordinary, Plain, Widget, "widget-init"},
+		{"POST", "//api/./v1/widget/%69nit", Ordinary, Plain, Widget, "widget-init"},
+		{"GET", "http://example.com/v1/wp/status", Ordinary, Plain, Sync, "wp-plugin"},
+		{"OPTIONS", "/v1/wp/status", Ordinary, Plain, Sync, "wp-plugin"},
+		{"OPTIONS", "/v1/wp/status", CORSPreflight, Preflight, Sync, "widget-other"},
+		{"OPTIONS", "/else", CORSPreflight, Plain, NoSurface, "all"},
+		{"OPTIONS", "*", Ordinary, Asterisk, NoSurface, ""},
+		{"GET", "*", Ordinary, Unreadable, NoSurface, "all"},
+		{"GET", "/healthz", Ordinary, Health, NoSurface, ""},
+		{"POST", "/readyz", Ordinary, Health, NoSurface, ""},
+		{"GET", "/healthz/", Ordinary, Plain, NoSurface, "all"},
+		{"BREW", "/api/v1/widget/init", Ordinary, UnknownMethod, Widget, "widget-other"},
+		{"BREW", "/healthz", Ordinary, Health, NoSurface, ""},
+		{"POST", "/api/v1/widget%2finit", Ordinary, Unreadable, Widget, "all"},
+		{"POST", "/api/v1/widget/init?a#b", Ordinary, Unreadable, Widget, "all"},
+		{"GET", "mailto:me", Ordinary, Unreadable, NoSurface, "all"},
+		{"CONNECT", "example.com:443", Ordinary, UnknownMethod, NoSurface, "all"},
 	} {
 		u, err := Parse(c.method, c.target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Request{Method: c.method, Asks: c.asks}
+		r := Request{Method: c.method, Purpose: c.purpose}
 		r.Read(u)
 		choice := Choice{Kind: 99, Surface: 99}
 		Choose(d, &r, &choice)
@@ -103,7 +103,7 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// BenchmarkMatch is what Choose cannot do without.
+// BenchmarkMatch measures the part of Choose that matches routes.
 func BenchmarkMatch(b *testing.B) {
 	d := testDecider(b)
 	for b.Loop() {

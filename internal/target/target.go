@@ -1,5 +1,6 @@
-// Package target reads the path of a request, as a client wrote it, for every door through which requests come: it has one canonical
-// form or none (canonical.go), and that form says which limiter of a policy counts the request (choice.go).
+// Package target reads the path of a request as the client wrote it, for every server through which
+// requests arrive. A path has one canonical form or none (canonical.go), and that form determines
+// which limiter of a policy counts the request (choice.go).
 package target
 
 import (
@@ -8,8 +9,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// match returns what covers a request for a canonical, decoded path (see Decode). Where a backend might cut the path off at a decoded
-// "?" or "#", or drop blanks around a name, what is left counts.
+// match returns the match for a canonical, decoded path (see Decode). An upstream might cut the
+// path off at a decoded "?" or "#", or drop spaces around a name, so the path is matched without
+// these.
 func match(d *weir.Decider, method, path string) weir.Match {
 	if strings.ContainsAny(path, "?# ") {
 		path = cut(path)
@@ -29,22 +31,25 @@ func cut(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// unreadable returns what a path with no canonical form is charged to: the fallback of the surface it was probably meant for (D10).
-// path is the reading by which that was found, and good for nothing else.
+// unreadable returns what a path with no canonical form is charged to: the fallback of the surface
+// that it was probably meant for (D10). path is the guess by which that surface was found. Use it
+// for nothing else.
 func unreadable(d *weir.Decider, raw string) (m weir.Match, path string) {
 	path = Guess(raw)
 	if m = d.Fallback(path); m.Limiter() == nil {
-		// Dot segments lead out of every surface, but they may not be ones to every backend.
+		// Resolved, dot segments lead out of every surface, but an upstream may not resolve them.
 		path, _, _ = strings.Cut(path, "/..")
 		m = d.Fallback(path)
 	}
 	return m, path
 }
 
-// preflightLimiter is the name of the built-in policy's own limiter, which counts all preflights where a policy has it.
+// preflightLimiter is the name of a limiter of the built-in policy. If a policy has it, it counts
+// all preflights.
 const preflightLimiter = "widget-other"
 
-// preflight returns what CORS preflights for a path are counted by: never a visitor's or a token's own budget (D9).
+// preflight returns the match that counts CORS preflights for a path. It is never a visitor's or a
+// token's own budget (D9).
 func preflight(d *weir.Decider, path string) weir.Match {
 	if m := d.Named(preflightLimiter); m.Limiter() != nil {
 		return m
@@ -52,7 +57,7 @@ func preflight(d *weir.Decider, path string) weir.Match {
 	return d.Fallback(path)
 }
 
-// IsMethod reports whether a gateway knows the method; it answers any other 405, on the account of what covers the path.
+// IsMethod reports whether a gateway accepts the method. It answers any other with 405.
 func IsMethod(method string) bool {
 	switch method {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
