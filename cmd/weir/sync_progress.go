@@ -106,7 +106,7 @@ func (p *syncProgress) event(e docsync.Event) {
 		switch e := e.(type) {
 		case docsync.Read:
 			p.reading = e.Files
-		case docsync.Alike:
+		case docsync.SameURL:
 			if p.alike++; p.alike <= mostNamed {
 				p.line("warning: %s and %s have one link, %s; rename one, or give it a url in front matter",
 					plaintext.Line(e.First, 300), plaintext.Line(e.Second, 300), plaintext.Line(e.URL, 300))
@@ -117,10 +117,10 @@ func (p *syncProgress) event(e docsync.Event) {
 			p.advance(e.Documents)
 		case docsync.Deleted:
 			p.advance(e.Documents)
-		case docsync.Trouble:
-			again := time.Now().Add(e.Again)
+		case docsync.Retry:
+			again := time.Now().Add(e.After)
 			if p.bars == nil && (e.Reason != p.trouble || again.Sub(p.retry) > time.Second/2) { // not once for each of those in flight
-				p.line("%s; again in %s", e.Reason, timeLeft(e.Again))
+				p.line("%s; again in %s", e.Reason, timeLeft(e.After))
 			}
 			p.trouble, p.retry = e.Reason, again
 		}

@@ -94,13 +94,13 @@ func TestProgressWithoutATerminalIsLines(t *testing.T) {
 	var out bytes.Buffer
 	p := newSyncProgress(&out)
 	p.event(docsync.Read{Files: 3})
-	p.event(docsync.Alike{First: "a.md", Second: "a.html", URL: "https://x.example/a"})
+	p.event(docsync.SameURL{First: "a.md", Second: "a.html", URL: "https://x.example/a"})
 	p.begin(3, 2, nil)
 	p.event(docsync.Skipped{Problem: folder.Problem{Path: "a\x1b[2J.md", Reason: "it\nis bad", Hint: "mend it"}})
 	in42 := time.Now().Add(41500 * time.Millisecond)
 	for range 4 { // as many as are in flight
 		p.wait(pacer.Wait{Reason: pacer.BudgetSpent, Until: in42})
-		p.event(docsync.Trouble{Reason: "it is down", Again: time.Second})
+		p.event(docsync.Retry{Reason: "it is down", After: time.Second})
 	}
 	p.event(docsync.Stored{Documents: 2})
 	p.interrupted()

@@ -14,19 +14,20 @@ const (
 	tail = `]}`
 )
 
-// A batch is the body of one request, and what is in it.
+// A batch is the body of one request and the documents in it.
 type batch struct {
 	ids     []string
-	digests []digest // of documents to store; none where they are deleted
+	digests []digest // of documents to store; nil for deletions
 	body    []byte
-	ends    []int // where each item ends in body
+	ends    []int // offset of the end of each item in body
 }
 
 func newBatch() *batch { return &batch{body: []byte(head)} }
 
-// fits says whether an item of so many bytes can still be added.
-func (b *batch) fits(size, largest int) bool {
-	return len(b.ids) == 0 || len(b.ids) < maxItems && len(b.body)+len(",")+size+len(tail) <= largest
+// fits reports whether an item of size bytes can be added to a body of at most max bytes. The first
+// item always fits.
+func (b *batch) fits(size, max int) bool {
+	return len(b.ids) == 0 || len(b.ids) < maxItems && len(b.body)+len(",")+size+len(tail) <= max
 }
 
 func (b *batch) add(id string, item []byte) {
@@ -37,10 +38,10 @@ func (b *batch) add(id string, item []byte) {
 	b.ids, b.ends = append(b.ids, id), append(b.ends, len(b.body))
 }
 
-// json returns the body, whole.
+// json returns the complete body.
 func (b *batch) json() []byte { return append(b.body[:len(b.body):len(b.body)], tail...) }
 
-// only returns a batch of the items that keep says, by index.
+// only returns a batch of the items for whose index keep is true.
 func (b *batch) only(keep func(i int) bool) *batch {
 	kept := newBatch()
 	begin := len(head)
@@ -56,7 +57,7 @@ func (b *batch) only(keep func(i int) bool) *batch {
 	return kept
 }
 
-// item is a document as JSON.
+// item returns a document as JSON.
 func item(d folder.Document) []byte {
 	return encode(struct {
 		ID    string `json:"id"`
@@ -66,20 +67,21 @@ func item(d folder.Document) []byte {
 	}{d.ID, d.Title, d.URL, d.Text})
 }
 
-// encode writes JSON without escaping what only HTML would need escaped.
+// encode returns v as JSON without the escapes that only HTML needs.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // strings alone: there is nothing that cannot be written
+	_ = e.Encode(v) // only strings, numbers and maps of them: cannot fail
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// requests returns how many batches items of these sizes make.
-func requests(sizes []int, largest int) (n int) {
+// requests returns the number of batches for items of the given sizes, with bodies of at most max
+// bytes.
+func requests(sizes []int, max int) (n int) {
 	items, bytes := 0, 0
 	for _, size := range sizes {
-		if items == 0 || items == maxItems || bytes+len(",")+size+len(tail) > largest {
+		if items == 0 || items == maxItems || bytes+len(",")+size+len(tail) > max {
 			n, items, bytes = n+1, 0, len(head)-len(",")
 		}
 		items, bytes = items+1, bytes+len(",")+size
@@ -87,26 +89,26 @@ func requests(sizes []int, largest int) (n int) {
 	return n
 }
 
-// A supply makes batches of what is to be sent. One goroutine at a time may ask it.
+// A supply makes batches of the changed documents. It is not safe for concurrent use.
 type supply struct {
 	s     *Sync
 	todo  []change
-	ready struct { // a document that did not fit into the batch before
+	ready struct { // a document that did not fit into the previous batch
 		id     string
 		digest digest
 		item   []byte
 	}
 }
 
-// next returns the next batch; nil where there is nothing left. A file that has become bad since it was looked at is skipped,
-// one that has become what is known is left out.
-func (u *supply) next(ctx context.Context, largest int) *batch {
+// next returns the next batch, with a body of at most max bytes, or nil if no documents are left.
+// It skips a file that has become bad since the scan.
+func (u *supply) next(ctx context.Context, max int) *batch {
 	b := newBatch()
 	for {
 		if u.ready.item == nil && !u.read(ctx) {
 			break
 		}
-		if !b.fits(len(u.ready.item), largest) {
+		if !b.fits(len(u.ready.item), max) {
 			break
 		}
 		b.add(u.ready.id, u.ready.item)
@@ -119,7 +121,7 @@ func (u *supply) next(ctx context.Context, largest int) *batch {
 	return b
 }
 
-// read makes the next document ready; false where there is none.
+// read makes the next document ready. It returns false if there are no more, or ctx has ended.
 func (u *supply) read(ctx context.Context) bool {
 	for len(u.todo) > 0 {
 		id := u.todo[0].id
@@ -139,7 +141,7 @@ func (u *supply) read(ctx context.Context) bool {
 	return false
 }
 
-// deletions makes batches of ids to delete.
+// deletions returns batches that delete ids.
 func deletions(ids []string) []*batch {
 	var all []*batch
 	var b *batch

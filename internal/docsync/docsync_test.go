@@ -32,19 +32,20 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		t.Errorf("received %v", w.received)
 	}
 	w.done(w.sync(all), 3, 0)
-	w.write(map[string]string{"a.md": "# B \n\none\n"}) // another file, the same document
+	w.write(map[string]string{"a.md": "# B \n\none\n"}) // the file changed, but not its document
 	w.done(w.sync(), 0, 0)
 }
 
 func TestBatchesAreAsLargeAsAllowed(t *testing.T) {
-	escaped := strings.Repeat(`"`, folder.MaxText/2) // twice as long as JSON
+	escaped := strings.Repeat(`"`, folder.MaxText/2) // doubles in size as JSON
 	for _, c := range []struct {
 		files map[string]string
 		want  int
 	}{
 		{many(500, "x"), 1}, {many(501, "x"), 2}, {many(1500, "x"), 3},
 		{many(31, escaped), 1}, {many(32, escaped), 2},
-		{many(33, strings.Repeat("<", folder.MaxText-1)), 2}, // not longer in JSON: nothing is escaped for HTML
+		// same size as JSON: no escapes for HTML
+		{many(33, strings.Repeat("<", folder.MaxText-1)), 2},
 	} {
 		w := newWorld(t, c.files)
 		o := w.sync()
@@ -79,7 +80,7 @@ func TestWhatTheServerRefusesIsLeftOut(t *testing.T) {
 	if len(o.skipped) != 3 || !strings.Contains(o.skipped["d3/p0010.txt"], `the server refused it: no\x1b[31m xxx`) || len(o.skipped["d3/p0010.txt"]) > 400 {
 		t.Errorf("skipped %q", o.skipped)
 	}
-	w.done(w.sync(prune), 0, 0) // the bad ones are tried again, and have not vanished
+	w.done(w.sync(prune), 0, 0) // bad documents are tried again, and have not vanished
 	w.before = nil
 	w.done(w.sync(), 3, 0)
 
@@ -257,7 +258,8 @@ func TestOnlyWhatTheSurfaceAnswersIsAnAcknowledgement(t *testing.T) {
 		{200, "application/json", `{"created":1,"updated":0,"unchanged":1}`},
 		{200, "application/json", `{"created":4,"updated":-1,"unchanged":0}`},
 		{200, "application/json", `{"created":"3","updated":0,"unchanged":0}`},
-		{200, "application/json", stored + strings.Repeat(" ", mostAnswer)}, // and more than that is not read
+		// exceeds what is read of an answer
+		{200, "application/json", stored + strings.Repeat(" ", maxAnswer)},
 	} {
 		w := newWorld(t, many(3, "x"))
 		o := w.sync(func(r *run) { r.o.Client = &http.Client{Transport: answers(c.status, c.media, c.body)} })
@@ -270,7 +272,7 @@ func TestOnlyWhatTheSurfaceAnswersIsAnAcknowledgement(t *testing.T) {
 	}
 }
 
-// answers is a server that says one thing.
+// answers is a server that always sends the same answer.
 func answers(status int, media, body string) roundTrip {
 	return func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
@@ -281,7 +283,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What the sample backend takes is what is sent: all of it arrives, and again it is unchanged.
+// The sample backend accepts everything that is sent, and a second sync sends nothing.
 func TestTheSampleBackendTakesAllOfIt(t *testing.T) {
 	backend, err := sample.Open(t.Context(), sample.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -317,7 +319,7 @@ func TestAFileThatChangesMeanwhileIsSentAsItIs(t *testing.T) {
 	w := newWorld(t, map[string]string{"a.md": "one", "b.md": "two", "c.md": "three"})
 	o := w.sync(func(r *run) {
 		r.o.Report = func(e Event) {
-			if e == (Read{3}) { // all were looked at
+			if e == (Read{3}) { // the scan is complete
 				w.write(map[string]string{"a.md": "later", "b.md": "\xff"})
 				if err := os.Remove(filepath.Join(w.dir, "c.md")); err != nil {
 					t.Error(err)
@@ -348,7 +350,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	}
 }
 
-// httptestGet asks a handler, and returns the JSON that it answers.
+// httptestGet sends a GET to a handler and returns its answer as JSON.
 func httptestGet(t *testing.T, h http.Handler, path, token string) (answer map[string]any) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://weir.example"+path, nil)

@@ -10,15 +10,16 @@ import (
 	"github.com/weirlimit/weir/internal/folder"
 )
 
-// Push does what Plan has said: it stores what has changed, then, where that is asked for, deletes what has vanished. Files that
-// cannot be sent are skipped, see Skipped. The error is ErrInterrupted or a *Failure; what was acknowledged before is remembered.
+// Push carries out the Plan: it stores changed documents, then deletes vanished ones if
+// Options.Prune asks for it. Files that cannot be sent are skipped (see Skipped). The error is
+// ErrInterrupted or a *Failure. Batches acknowledged before it are recorded.
 func (s *Sync) Push(ctx context.Context) error {
 	if err := s.Confirm(ctx); err != nil {
 		return err
 	}
 	gone := s.found.vanished(s.state.known)
 	u := &supply{s: s, todo: s.found.changed}
-	var mu sync.Mutex // of u
+	var mu sync.Mutex // guards u and all
 	err := s.parallel(ctx, func() *batch {
 		mu.Lock()
 		defer mu.Unlock()
@@ -38,8 +39,9 @@ func (s *Sync) Push(ctx context.Context) error {
 	}, s.remove)
 }
 
-// parallel sends batches, several at a time, until there are none left, one fails for good, or ctx ends: then no new one is
-// begun, and those in flight end.
+// parallel sends batches, several at a time, until next returns nil, a batch fails for good, or
+// parent ends. After a failure or an interruption it starts no more batches and waits for those in
+// flight.
 func (s *Sync) parallel(parent context.Context, next func() *batch, send func(context.Context, *batch) error) error {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
@@ -69,52 +71,53 @@ func (s *Sync) parallel(parent context.Context, next func() *batch, send func(co
 	return nil
 }
 
-// limit returns how many bytes a body may have.
+// limit returns the max bytes of a body.
 func (s *Sync) limit() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.largest
+	return s.maxBody
 }
 
-// store puts a batch, and remembers what is acknowledged.
+// store stores a batch on the server and records it when it is acknowledged.
 func (s *Sync) store(ctx context.Context, b *batch) error {
 	return s.send(ctx, http.MethodPut, b, func(b *batch) error {
 		if err := s.state.stored(b); err != nil {
 			return err
 		}
 		s.result.Stored += len(b.ids)
-		s.tell(Stored{len(b.ids)})
+		s.report(Stored{len(b.ids)})
 		return nil
 	})
 }
 
-// remove deletes a batch, and forgets what is acknowledged.
+// remove deletes a batch on the server and records that when it is acknowledged.
 func (s *Sync) remove(ctx context.Context, b *batch) error {
 	return s.send(ctx, http.MethodDelete, b, func(b *batch) error {
 		if err := s.state.deleted(b); err != nil {
 			return err
 		}
 		s.result.Deleted += len(b.ids)
-		s.tell(Deleted{len(b.ids)})
+		s.report(Deleted{len(b.ids)})
 		return nil
 	})
 }
 
-// send sends a batch, without the documents that the server names as bad, in halves where it is too large, or too long under way. What is acknowledged
-// is remembered with mu held.
+// send sends a batch. If the server rejects single documents, it sends the others. If the batch is
+// too large or too slow to upload, it splits it. remember is called with mu held for each
+// acknowledged batch.
 func (s *Sync) send(ctx context.Context, method string, b *batch, remember func(*batch) error) error {
-	a, err := s.ask(ctx, method, b)
+	a, err := s.sendBatch(ctx, method, b)
 	var slow *slowError
 	switch {
 	case errors.As(err, &slow):
-		return s.halves(ctx, method, b, remember)
+		return s.splitBatch(ctx, method, b, remember)
 	case err != nil:
 		return err
 	case a.status == http.StatusRequestEntityTooLarge && len(b.ids) == 1:
 		s.refused(method, b.ids[0], s.refusal(a), "split the file")
 		return nil
 	case a.status == http.StatusRequestEntityTooLarge:
-		return s.halves(ctx, method, b, remember)
+		return s.splitBatch(ctx, method, b, remember)
 	case a.status == http.StatusUnprocessableEntity:
 		return s.withoutBad(ctx, method, b, a, remember)
 	}
@@ -126,7 +129,7 @@ func (s *Sync) send(ctx context.Context, method string, b *batch, remember func(
 	return remember(b)
 }
 
-// refused skips a document that the server does not take, or does not delete.
+// refused skips a document that the server refuses to store or to delete.
 func (s *Sync) refused(method, id, reason, hint string) {
 	if method == http.MethodDelete {
 		reason, hint = "its file is gone, but it was not deleted: "+reason, "run again, or ask who runs the server"
@@ -134,11 +137,11 @@ func (s *Sync) refused(method, id, reason, hint string) {
 	s.skip(folder.Problem{Path: id, Reason: reason, Hint: hint})
 }
 
-// halves sends a batch that is too large for the server or the way there, and has the next ones made smaller.
-func (s *Sync) halves(ctx context.Context, method string, b *batch, remember func(*batch) error) error {
+// splitBatch sends a batch in two halves and limits later batches to half its size.
+func (s *Sync) splitBatch(ctx context.Context, method string, b *batch, remember func(*batch) error) error {
 	if method == http.MethodPut {
 		s.mu.Lock()
-		s.largest = min(s.largest, len(b.json())/2)
+		s.maxBody = min(s.maxBody, len(b.json())/2)
 		s.mu.Unlock()
 	}
 	middle := len(b.ids) / 2
@@ -148,7 +151,7 @@ func (s *Sync) halves(ctx context.Context, method string, b *batch, remember fun
 	return s.send(ctx, method, b.only(func(i int) bool { return i >= middle }), remember)
 }
 
-// withoutBad sends the documents of a batch that a 422 does not name.
+// withoutBad sends the documents of a batch that a 422 answer does not name.
 func (s *Sync) withoutBad(ctx context.Context, method string, b *batch, a answer, remember func(*batch) error) error {
 	reasons := itemProblems(a, len(b.ids))
 	if len(reasons) == 0 {
@@ -156,7 +159,7 @@ func (s *Sync) withoutBad(ctx context.Context, method string, b *batch, a answer
 	}
 	for i, id := range b.ids {
 		if reason, bad := reasons[i]; bad {
-			s.refused(method, id, "the server refused it: "+s.shown(reason), "correct the file, and run again")
+			s.refused(method, id, "the server refused it: "+s.printable(reason), "correct the file, and run again")
 		}
 	}
 	rest := b.only(func(i int) bool { _, bad := reasons[i]; return !bad })
@@ -166,7 +169,8 @@ func (s *Sync) withoutBad(ctx context.Context, method string, b *batch, a answer
 	return s.send(ctx, method, rest, remember)
 }
 
-// acceptable is nil for an answer that acknowledges a batch, else why the sync cannot go on.
+// acceptable returns nil for an answer that acknowledges a batch, and otherwise the Failure that
+// ends the sync.
 func (s *Sync) acceptable(method string, a answer, b *batch) error {
 	if a.status == http.StatusOK && acknowledges(method, a, len(b.ids)) {
 		return nil
@@ -174,7 +178,7 @@ func (s *Sync) acceptable(method string, a answer, b *batch) error {
 	return s.unacceptable(method, documents, a)
 }
 
-// unacceptable is why the sync cannot go on after an answer, and what to do.
+// unacceptable returns the Failure for an answer that ends the sync.
 func (s *Sync) unacceptable(method, path string, a answer) error {
 	text, hint := s.refusal(a), "run the same command again to go on"
 	switch {
@@ -182,7 +186,7 @@ func (s *Sync) unacceptable(method, path string, a answer) error {
 		text = fmt.Sprintf("the server answered %d, but not as the bulk-sync surface does, with what became of all that was sent: nothing of it counts as done", a.status)
 		hint = "is --to the address of the server, without a path of a page, and is what answers there the server itself?"
 	case a.status/100 == 3:
-		text = fmt.Sprintf("the server sends to %s, which is not followed", s.shown(a.header.Get("Location")))
+		text = fmt.Sprintf("the server sends to %s, which is not followed", s.printable(a.header.Get("Location")))
 		hint = "give --to the address that it moved to, if you trust it with the token"
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
 		hint = "is WEIR_TOKEN a token of this server that is in force? 'weir token create --workspace NAME' makes one"

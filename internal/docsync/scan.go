@@ -12,10 +12,11 @@ import (
 	"github.com/weirlimit/weir/internal/folder"
 )
 
-// A digest tells two versions of a document apart.
+// A digest identifies a version of a document.
 type digest [sha256.Size]byte
 
-// digestOf covers all that is sent. Lengths stand before the parts, so that no two documents read the same.
+// digestOf returns the digest of everything that is sent. Each part is preceded by its length, so
+// that parts cannot run into each other.
 func digestOf(d folder.Document) digest {
 	h := sha256.New()
 	for _, part := range []string{d.Title, d.URL, d.Text} {
@@ -25,24 +26,26 @@ func digestOf(d folder.Document) digest {
 	return digest(h.Sum(nil))
 }
 
-// found is what a look at the whole folder has found. It holds no text: a file is read again when its batch is made.
+// found is the result of a scan. It holds no text: a file is read again when its batch is made.
 type found struct {
-	seen      map[string]bool // paths of all files that should be documents, bad ones too
-	unread    []string        // folders that could not be read, each with a slash at its end
+	seen      map[string]bool // paths of all files that should be documents, including bad ones
+	unread    []string        // folders that could not be read, each with a trailing slash
 	changed   []change
 	unchanged int
-	links     map[string]string // that were made from the base, each with the first document that has it
-	derived   int               // documents whose link was made from the base
-	passed    folder.Tally
+	// links made from the base, each with the first document that has it
+	links   map[string]string
+	derived int // documents with such a link
+	passed  folder.Tally
 }
 
-// Alike: two documents have one link, which was made from their paths. Both are sent, and a visitor finds one of them.
-type Alike struct{ First, Second, URL string }
+// SameURL reports two documents with the same link, which was made from their paths. Both are sent,
+// but a visitor finds only one of them.
+type SameURL struct{ First, Second, URL string }
 
 // A change is a document to send.
 type change struct {
 	id   string
-	size int32 // bytes as an item, when it was looked at
+	size int32 // bytes as an item at the time of the scan
 }
 
 func (f *found) foldersUnread() int { return len(f.unread) }
@@ -65,7 +68,7 @@ func (s *Sync) scan(ctx context.Context) error {
 		s.compare(ctx, f, path)
 		files++
 		s.mu.Lock()
-		s.tell(Read{files})
+		s.report(Read{files})
 		s.mu.Unlock()
 	})
 	switch {
@@ -79,7 +82,7 @@ func (s *Sync) scan(ctx context.Context) error {
 	return nil
 }
 
-// compare sees whether a document is what was acknowledged.
+// compare notes whether a document differs from the acknowledged one.
 func (s *Sync) compare(ctx context.Context, f *found, path string) {
 	d, err := s.o.Folder.Read(ctx, path)
 	var p *folder.Problem
@@ -94,7 +97,7 @@ func (s *Sync) compare(ctx context.Context, f *found, path string) {
 		f.derived++
 		if first, ok := f.links[d.URL]; ok {
 			s.mu.Lock()
-			s.tell(Alike{first, path, d.URL})
+			s.report(SameURL{first, path, d.URL})
 			s.mu.Unlock()
 		} else {
 			f.links[d.URL] = path
@@ -107,7 +110,8 @@ func (s *Sync) compare(ctx context.Context, f *found, path string) {
 	f.changed = append(f.changed, change{path, int32(len(item(d)))})
 }
 
-// vanished returns what is known and gone. What could not be read is not gone, nor what is a symbolic link now, or below one.
+// vanished returns the ids in the state whose files are gone. A file is not gone if it could not be
+// read, or if it or a folder above it is now a symbolic link.
 func (f *found) vanished(known map[string]digest) []string {
 	unread := map[string]bool{}
 	for _, p := range slices.Concat(f.unread, f.passed.Linked) {

@@ -24,10 +24,10 @@ func TestWhatIsBehindALinkHasNotVanished(t *testing.T) {
 
 func TestTwoDocumentsOfOneLinkAreTold(t *testing.T) {
 	w := newWorld(t, map[string]string{"same.md": "a", "same.html": "b", "other.md": "---\nurl: https://x.example/same\n---\n", "own.md": "---\nurl: https://x.example/same\n---\n"})
-	var told []Alike
+	var told []SameURL
 	w.sync(func(r *run) {
 		r.o.Report = func(e Event) {
-			if a, ok := e.(Alike); ok {
+			if a, ok := e.(SameURL); ok {
 				told = append(told, a)
 			}
 		}

@@ -10,16 +10,18 @@ import (
 	"time"
 )
 
-// A Sender is the transport below all waiting. A request that reaches it is in flight: it is no longer cut when its context
-// ends, only when it takes too long. One whose context has ended already is not sent. It counts what it sends.
+// A Sender is the innermost transport, below all pacing. A request that reaches it is in flight: it
+// is not aborted when its context ends, only when it exceeds the time-out. A request whose context
+// has already ended is not sent. The Sender counts the requests that it sends.
 type Sender struct {
-	Base    http.RoundTripper // nil means http.DefaultTransport
-	Timeout time.Duration     // of one request, its answer's body included; 0 means 5 minutes
+	Base http.RoundTripper // nil means http.DefaultTransport
+	// for one request, including the body of its answer; 0 means 5 minutes
+	Timeout time.Duration
 
 	sent atomic.Int64
 }
 
-// Sent returns how many requests were sent.
+// Sent returns the number of requests sent. It is safe for concurrent use.
 func (s *Sender) Sent() int64 { return s.sent.Load() }
 
 // RoundTrip implements http.RoundTripper.
@@ -57,7 +59,7 @@ func (s *Sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// An upload counts what is left of a request's body.
+// An upload counts the bytes of a request's body that are not yet read.
 type upload struct {
 	io.ReadCloser
 	left atomic.Int64
@@ -69,7 +71,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A slowError says that a request could not be sent in time.
+// A slowError means that a request could not be sent within the time-out.
 type slowError struct {
 	timeout     time.Duration
 	sent, bytes int64
@@ -81,7 +83,7 @@ func (e *slowError) Error() string {
 
 func (e *slowError) Unwrap() error { return context.DeadlineExceeded }
 
-// A timed body lets go of its time-out when it is closed.
+// A timed body cancels its time-out when it is closed.
 type timed struct {
 	io.ReadCloser
 	cancel context.CancelFunc

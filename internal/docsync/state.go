@@ -18,63 +18,68 @@ import (
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
-// A target is whose state it is: a workspace of a server, the id of the token that was last used
-// for it, and what links there are made from.
+// A target identifies a state: a workspace of a server, the id of the token last used for it, and
+// the base of links.
 type target struct{ to, workspace, token, base string }
 
-// A record is one line of the state file. The first says whose it is; each of the others is an acknowledged batch.
+// A record is one line of the state file. The first line identifies the target; each of the others
+// is an acknowledged batch.
 type record struct {
-	Format    int               `json:"weir_sync,omitempty"` // 1
-	To        string            `json:"to,omitempty"`
-	Workspace string            `json:"workspace,omitempty"` // as the server says; empty: it does not
-	Token     string            `json:"token,omitempty"`     // its id
+	Format int    `json:"weir_sync,omitempty"` // 1
+	To     string `json:"to,omitempty"`
+	// as the server reports; empty if it reports none
+	Workspace string            `json:"workspace,omitempty"`
+	Token     string            `json:"token,omitempty"` // its id
 	Base      string            `json:"base,omitempty"`
 	Stored    map[string]string `json:"stored,omitempty"`
 	Deleted   []string          `json:"deleted,omitempty"`
 }
 
 const (
-	format     = 1
-	mostLine   = 2 << 20 // bytes of a record: 500 ids, every character of them escaped, fit
-	mostSpared = 2000    // entries that are no longer true, before the file is written anew for them
+	format      = 1
+	maxLine     = 2 << 20 // bytes of a record; 500 ids fit even if every character is escaped
+	maxObsolete = 2000    // obsolete entries before the file is compacted
 )
 
-// state is what was acknowledged, in memory and as a journal: a batch is one line, written and synced at once. What kill -9
-// or a full disk leaves of a line is dropped when it is next opened, so at worst the last batch is sent again, which changes
+// A state holds the acknowledged documents, in memory and as a journal: each batch is one line,
+// written and synced at once. If kill -9 or a full disk leaves an incomplete last line, that line
+// is dropped when the file is next opened. At worst the last batch is sent again, which changes
 // nothing on the server.
 type state struct {
 	path    string
 	target  target
-	lock    *flock.Flock // nil where it is only read
-	file    *os.File     // likewise
-	length  int64        // of the lines that are whole
-	entries int          // in the file, those that are no longer true too
-	was     target       // whose the file says it is, but for the server
-	stale   bool         // there is no file, or its first line is another target's: it is written anew when the first batch is acknowledged
-	broken  bool         // the end of the file is half a line that could not be taken away
-	known   map[string]digest
+	lock    *flock.Flock // nil if read-only
+	file    *os.File     // nil if read-only, or if the file is still to be rewritten
+	length  int64        // bytes of the complete lines
+	entries int          // entries in the file, including obsolete ones
+	was     target       // the file's target, without the server
+	// the file is missing or is another target's; the first acknowledged batch rewrites it
+	stale  bool
+	broken bool // the file ends in an incomplete line that could not be removed
+	known  map[string]digest
 
-	bound      bool   // the file says whose it is
-	workspace  string // that it says; empty: none
-	otherToken bool   // it says another token
-	settled    bool   // nothing is to be asked of the server any more
+	bound      bool   // the file names a target
+	workspace  string // in the file; empty if none
+	otherToken bool   // the file names another token
+	confirmed  bool   // the target needs no confirmation by the server
 }
 
-// terms are how a state is opened.
-type terms struct {
-	anew     bool // another target's state is begun anew
-	rebase   bool // another base is meant
-	readOnly bool // nothing is locked or written
+// stateOptions configure openState.
+type stateOptions struct {
+	startOver bool // start over if the state is another target's
+	newBase   bool // accept another base
+	readOnly  bool // neither lock nor write anything
 }
 
-func openState(path string, t target, how terms) (*state, error) {
+func openState(path string, t target, o stateOptions) (*state, error) {
 	path, err := followed(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &state{path: path, target: t, known: map[string]digest{}}
-	if !how.readOnly {
-		if err := s.look(); err != nil { // before there is a lock beside what may be no state at all
+	if !o.readOnly {
+		// before creating a lock file next to a file that may not be a state
+		if err := s.checkFirstLine(); err != nil {
 			return nil, err
 		}
 		if err := s.takeLock(); err != nil {
@@ -82,14 +87,15 @@ func openState(path string, t target, how terms) (*state, error) {
 		}
 		s.sweep()
 	}
-	if err := s.open(how); err != nil {
-		_ = s.close() // the reason is told already
+	if err := s.open(o); err != nil {
+		_ = s.close() // err is the reason
 		return nil, err
 	}
 	return s, nil
 }
 
-// followed returns where a symbolic link leads to: the file there is locked and replaced, and the link stays.
+// followed returns the target of a symbolic link. That file is locked and replaced, and the link is
+// kept.
 func followed(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
@@ -106,14 +112,14 @@ func unreadable(path string, err error) error {
 	return &Failure{fmt.Errorf("read the state %s: %w", plaintext.Line(path, 300), bare(err)), "say with --state FILE where it is kept"}
 }
 
-// look refuses a file whose first line is no state's.
-func (s *state) look() error {
+// checkFirstLine rejects a file whose first line is not that of a state.
+func (s *state) checkFirstLine() error {
 	file, err := s.reading()
 	if file == nil {
 		return err
 	}
 	defer file.Close()
-	line, err := bufio.NewReaderSize(file, mostLine).ReadSlice('\n')
+	line, err := bufio.NewReaderSize(file, maxLine).ReadSlice('\n')
 	if err == io.EOF && len(line) == 0 {
 		return nil
 	}
@@ -123,9 +129,10 @@ func (s *state) look() error {
 	return nil
 }
 
-// sweep removes what a rewrite has left that was killed. The lock is held, so none is under way.
+// sweep removes temporary files left by a rewrite that was killed. The lock is held, so no rewrite
+// is in progress.
 func (s *state) sweep() {
-	files, _ := os.ReadDir(filepath.Dir(s.path)) // what cannot be listed stays
+	files, _ := os.ReadDir(filepath.Dir(s.path)) // a folder that cannot be listed is left as it is
 	for _, f := range files {
 		number, ok := strings.CutPrefix(f.Name(), "."+filepath.Base(s.path)+".new-")
 		if ok && f.Type().IsRegular() && number != "" && strings.Trim(number, "0123456789") == "" {
@@ -146,19 +153,19 @@ func (s *state) takeLock() error {
 	return nil
 }
 
-func (s *state) open(how terms) error {
-	whole, err := s.read(how)
-	if err != nil || how.readOnly {
+func (s *state) open(o stateOptions) error {
+	whole, err := s.read(o)
+	if err != nil || o.readOnly {
 		return err
 	}
-	s.settled = s.bound && !s.otherToken
+	s.confirmed = s.bound && !s.otherToken
 	if s.length == 0 {
-		s.stale = true // a file is bound to whom the server has accepted
+		s.stale = true // bind the file only to a target that the server has accepted
 	}
 	if s.stale || s.otherToken {
 		return nil
 	}
-	if s.entries > 2*len(s.known)+mostSpared {
+	if s.entries > 2*len(s.known)+maxObsolete {
 		if err := s.rewrite(); err != nil {
 			return s.unwritable(err)
 		}
@@ -167,7 +174,7 @@ func (s *state) open(how terms) error {
 	return s.reopen(whole)
 }
 
-// reopen opens the file to append to it, without what is no whole line.
+// reopen opens the file to append to it. If it is not whole, it removes the incomplete last line.
 func (s *state) reopen(whole bool) (err error) {
 	if s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_APPEND, 0); err == nil && !whole {
 		err = s.file.Truncate(s.length)
@@ -182,9 +189,10 @@ func (s *state) unwritable(err error) error {
 	return &Failure{fmt.Errorf("write the state %s: %w", plaintext.Line(s.path, 300), bare(err)), "say with --state FILE where it can be kept"}
 }
 
-// reading opens the file; nil where there is none.
+// reading opens the file to read it. It returns nil if there is no file.
 func (s *state) reading() (*os.File, error) {
-	info, err := os.Stat(s.path) // before it is opened, which waits for a writer where it is a pipe
+	// before opening it, which would block on a pipe until there is a writer
+	info, err := os.Stat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -198,37 +206,39 @@ func (s *state) reading() (*os.File, error) {
 	return file, nil
 }
 
-// read reads what is known, and whether the last line is whole. A state of another target is an error, or begun anew.
-func (s *state) read(how terms) (whole bool, err error) {
+// read reads the acknowledged documents, and reports whether the last line is complete. A state of
+// another target is an error, unless o starts it over.
+func (s *state) read(o stateOptions) (whole bool, err error) {
 	file, err := s.reading()
 	if file == nil {
 		return true, err
 	}
 	defer file.Close()
-	lines := bufio.NewReaderSize(file, mostLine)
+	lines := bufio.NewReaderSize(file, maxLine)
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		switch {
 		case err == io.EOF && len(line) == 0:
 			return true, nil
 		case err == io.EOF && number > 1:
-			return false, nil // half a line
+			return false, nil // incomplete
 		case err != nil:
 			return false, s.damaged(number)
 		}
 		r, bad := parse(line)
 		if _, more := lines.Peek(1); bad != nil && more != nil && number > 1 {
-			return false, nil // the last line: a disk without power may keep its end and lose its middle
+			// the last line: after a power failure its end may be on disk without its middle
+			return false, nil
 		}
 		switch {
 		case bad != nil || number == 1 && r.Format != format:
 			return false, s.damaged(number)
 		case number == 1 && r.To != s.target.to:
-			return true, s.foreign(r, how)
+			return true, s.otherServer(r, o)
 		case number == 1:
 			s.bound, s.workspace, s.target.workspace = true, r.Workspace, r.Workspace
 			s.otherToken, s.was.token = r.Token != s.target.token, r.Token
-			if err := s.rebased(r.Base, how); err != nil {
+			if err := s.checkBase(r.Base, o); err != nil {
 				return false, err
 			}
 		}
@@ -237,61 +247,62 @@ func (s *state) read(how terms) (whole bool, err error) {
 	}
 }
 
-// damaged is told of a file that is no state, or half of one. To begin it anew would overwrite what may be somebody's.
+// damaged returns the Failure for a file that is not a state, or is damaged. Overwriting it could
+// destroy another program's file.
 func (s *state) damaged(number int) error {
 	return &Failure{fmt.Errorf("line %d of %s is not what a sync writes", number, plaintext.Line(s.path, 300)), "name another file with --state, or remove this one: then all documents are sent again"}
 }
 
-// foreign is told of another server's state.
-func (s *state) foreign(r record, how terms) error {
-	if how.anew {
+// otherServer returns the Failure for a state of another server, or marks it to be overwritten.
+func (s *state) otherServer(r record, o stateOptions) error {
+	if o.startOver {
 		s.stale = true
 		return nil
 	}
-	return &Failure{fmt.Errorf("the state %s is about %s, not about %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(s.target.to, 300)), foreignHint}
+	return &Failure{fmt.Errorf("the state %s is about %s, not about %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(s.target.to, 300)), otherTargetHint}
 }
 
-const foreignHint = "give each target a --state of its own; or --all sends everything there and begins this one anew"
+const otherTargetHint = "give each target a --state of its own; or --all sends everything there and begins this one anew"
 
-// isSettled reports whether nothing has to be asked of the server to know whose the state is.
-func (s *state) isSettled() bool { return s.settled }
+// isConfirmed reports whether the state's workspace is known without asking the server.
+func (s *state) isConfirmed() bool { return s.confirmed }
 
-// settle binds the state to the workspace that the server, which accepts the token, says it is for;
-// empty: it does not say. A state of another workspace is an error, or begun anew.
-func (s *state) settle(workspace string, anew bool) error {
-	s.settled = true
+// confirm binds the state to the workspace that the server, which accepts the token, reports; empty
+// if it reports none. A state of another workspace is an error, unless startOver is set.
+func (s *state) confirm(workspace string, startOver bool) error {
+	s.confirmed = true
 	switch {
 	case !s.bound:
 		s.target.workspace = workspace
-		return nil // the first batch writes it
+		return nil // the first batch writes the file
 	case workspace != "" && workspace == s.workspace:
 		s.otherToken = false
 		if s.stale {
-			return nil // likewise
+			return nil // as above
 		}
 		if err := s.rewrite(); err != nil {
 			return s.unwritable(err)
 		}
 		return s.reopen(true)
-	case anew:
+	case startOver:
 		s.otherToken, s.stale, s.known, s.target.workspace = false, true, map[string]digest{}, workspace
 		return nil
 	case workspace == "" || s.workspace == "":
 		return &Failure{
 			fmt.Errorf("the state %s was made with token %s, not with token %s, and the server does not tell whether they are of one workspace", plaintext.Line(s.path, 300), plaintext.Line(s.was.token, 80), plaintext.Line(s.target.token, 80)),
-			foreignHint,
+			otherTargetHint,
 		}
 	}
 	return &Failure{
 		fmt.Errorf("the state %s is about the workspace %s of %s, and the token is for the workspace %s", plaintext.Line(s.path, 300), plaintext.Line(s.workspace, 80), plaintext.Line(s.target.to, 300), plaintext.Line(workspace, 80)),
-		foreignHint,
+		otherTargetHint,
 	}
 }
 
-// rebased is told what links began with the last time.
-func (s *state) rebased(was string, how terms) error {
+// checkBase compares the base with that of the last run.
+func (s *state) checkBase(was string, o stateOptions) error {
 	s.was.base, s.stale = was, s.target.base != was && s.target.base != ""
-	if was == "" || !s.stale || how.rebase {
+	if was == "" || !s.stale || o.newBase {
 		return nil
 	}
 	return &Failure{
@@ -314,7 +325,7 @@ func parse(line []byte) (r record, err error) {
 
 func (s *state) apply(r record) {
 	for id, hash := range r.Stored {
-		b, _ := hex.DecodeString(hash) // parsed already
+		b, _ := hex.DecodeString(hash) // parse has checked it
 		s.known[id] = digest(b)
 	}
 	for _, id := range r.Deleted {
@@ -323,7 +334,7 @@ func (s *state) apply(r record) {
 	s.entries += len(r.Stored) + len(r.Deleted)
 }
 
-// stored remembers an acknowledged batch, once it is on the disk.
+// stored records an acknowledged batch. It returns when the record is on disk.
 func (s *state) stored(b *batch) error {
 	r := record{Stored: map[string]string{}}
 	for i, id := range b.ids {
@@ -332,7 +343,7 @@ func (s *state) stored(b *batch) error {
 	return s.append(r)
 }
 
-// deleted forgets an acknowledged batch, once that is on the disk.
+// deleted records an acknowledged batch of deletions. It returns when the record is on disk.
 func (s *state) deleted(b *batch) error { return s.append(record{Deleted: b.ids}) }
 
 func (s *state) append(r record) error {
@@ -354,7 +365,8 @@ func (s *state) append(r record) error {
 		err = s.file.Sync()
 	}
 	if err != nil {
-		s.broken = s.file.Truncate(s.length) != nil // half a line may be there; if it stays as the last it is dropped the next time
+		// if an incomplete line remains, it is dropped at the next start
+		s.broken = s.file.Truncate(s.length) != nil
 		return &Failure{fmt.Errorf("write the state %s: %w", plaintext.Line(s.path, 300), bare(err)),
 			"make room, and run the same command again: what the state could not remember is sent again, which changes nothing"}
 	}
@@ -363,7 +375,7 @@ func (s *state) append(r record) error {
 	return nil
 }
 
-// rewrite replaces the file by one that holds what is known, and nothing else.
+// rewrite replaces the file by one that holds only the current entries.
 func (s *state) rewrite() (err error) {
 	file, err := os.CreateTemp(filepath.Dir(s.path), "."+filepath.Base(s.path)+".new-*")
 	if err != nil {
@@ -404,7 +416,8 @@ func (s *state) rewrite() (err error) {
 	}
 	s.entries = len(s.known)
 	if dir, err := os.Open(filepath.Dir(s.path)); err == nil {
-		_ = dir.Sync() // where a folder cannot be synced, the name is as safe as that system makes it
+		// if the system cannot sync a folder, the rename is as durable as it makes it
+		_ = dir.Sync()
 		_ = dir.Close()
 	}
 	return nil
@@ -421,7 +434,7 @@ func (s *state) close() error {
 	return err
 }
 
-// bare is a file error without the path, which is told beside it.
+// bare returns a file error without the path, which the message has already.
 func bare(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {

@@ -31,7 +31,8 @@ func inProcess(h http.Handler) http.RoundTripper {
 	})
 }
 
-// Killed at any byte of what it writes, a sync has lost the batch that it was about to write, at most, and goes on.
+// A sync that is killed at any byte of a write loses at most the batch of that write. The next run
+// continues.
 func TestAStateThatIsCutAnywhereLosesOneBatch(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
 	one := func(r *run) { r.o.Parallel = 1 }
@@ -74,7 +75,7 @@ func TestAStateIsForOneTarget(t *testing.T) {
 	fails(t, w.sync().err, "is about http://weir.example, not about http://other.example")
 	before, _ := os.ReadFile(w.state)
 	w.before = func(request) (int, string) { return 404, "" }
-	fails(t, w.sync(all).err, "404") // a slip of the pen: nothing is forgotten for it
+	fails(t, w.sync(all).err, "404") // a wrong address loses no state
 	if after, err := os.ReadFile(w.state); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("before anything was acknowledged, the state became %q, %v", after, err)
 	}
@@ -88,7 +89,7 @@ func TestAStateIsForOneTarget(t *testing.T) {
 
 func TestWhatIsNoStateIsLeftAlone(t *testing.T) {
 	for _, content := range []string{"my notes", "my notes\n", "{}\n", "{\"weir_sync\":2}\n", "{\"weir_sync\":1,\"to\":\"http://weir.example\",\"token\":\"4f2k7q9xab\"}\nx\ny\n",
-		strings.Repeat("x", mostLine+1), "{\"weir_sync\":1,\"to\":\"http://weir.example\",\"token\":\"4f2k7q9xab\"}\n{\"stored\":{\"a\":\"b\"}}\n{}\n"} {
+		strings.Repeat("x", maxLine+1), "{\"weir_sync\":1,\"to\":\"http://weir.example\",\"token\":\"4f2k7q9xab\"}\n{\"stored\":{\"a\":\"b\"}}\n{}\n"} {
 		w := newWorld(t, many(1, "x"))
 		if err := os.WriteFile(w.state, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -127,7 +128,7 @@ func TestALinkToAStateStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.state = link
-	fails(t, w.sync().err, "read the state", "--state") // it leads nowhere
+	fails(t, w.sync().err, "read the state", "--state") // a dangling link
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestAnotherBaseIsMeant(t *testing.T) {
 	w.before = func(request) (int, string) { return 404, "" }
 	fails(t, on(two, meant).err, "404")
 	w.before = nil
-	w.done(on(one), 0, 0) // nothing has changed by that
+	w.done(on(one), 0, 0) // the first state is unchanged
 	o := on(two, meant)
 	w.done(o, 3, 0)
 	if o.plan.WasBase != one {
@@ -193,14 +194,14 @@ func TestWhatAKilledRewriteLeftIsRemoved(t *testing.T) {
 	}
 }
 
-// Behind half a line nothing is appended: it would make the whole file one that no sync writes.
+// Nothing is appended after an incomplete line, which would make the whole file invalid.
 func TestNothingIsWrittenBehindHalfALine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
-	s, err := openState(path, target{to: "to", token: "token"}, terms{})
+	s, err := openState(path, target{to: "to", token: "token"}, stateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.append(record{Deleted: []string{"first"}}); err != nil { // there is a file from now on
+	if err := s.append(record{Deleted: []string{"first"}}); err != nil { // creates the file
 		t.Fatal(err)
 	}
 	good := s.file
@@ -214,7 +215,7 @@ func TestNothingIsWrittenBehindHalfALine(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = openState(path, target{to: "to", token: "token"}, terms{}); err != nil {
+	if s, err = openState(path, target{to: "to", token: "token"}, stateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(s.append(record{Deleted: []string{"a"}}), s.close()); err != nil {
@@ -256,13 +257,14 @@ func TestAStateIsWrittenAnewWhenMostOfItIsPast(t *testing.T) {
 	}
 }
 
-// A state that cannot be written any more ends the sync, with what it has; the server is told the rest again.
+// If the state cannot be written any more, the sync ends. The next run sends the unrecorded
+// documents again.
 func TestAStateThatCannotBeWrittenEndsTheSync(t *testing.T) {
 	w := newWorld(t, many(1500, "x"))
 	o := w.sync(func(r *run) {
 		r.o.Parallel = 1
 		r.o.Report = func(e Event) {
-			if _, ok := e.(Stored); ok { // the first batch is on the disk: from now on the disk is full
+			if _, ok := e.(Stored); ok { // after the first batch the disk is full
 				full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 				if err != nil {
 					t.Fatal(err)
@@ -278,7 +280,8 @@ func TestAStateThatCannotBeWrittenEndsTheSync(t *testing.T) {
 	w.done(w.sync(), 1000, 0)
 }
 
-// Interrupted while batches are in flight, a sync begins no other, waits for their answers, and sends nothing of it again.
+// If a sync is interrupted while batches are in flight, it starts no others and waits for the
+// answers. The next run does not send those batches again.
 func TestAnInterruptionLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, many(5000, "x"))
@@ -314,7 +317,7 @@ func TestAnInterruptionEndsAWaitAtOnce(t *testing.T) {
 		o := w.sync(func(r *run) {
 			r.ctx = ctx
 			r.o.Client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-				<-r.Context().Done() // as a pacer does, which waits for a budget
+				<-r.Context().Done() // like a pacer that waits for budget
 				return nil, r.Context().Err()
 			})}
 		})

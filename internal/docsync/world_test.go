@@ -21,7 +21,7 @@ import (
 
 const token = "wpt_4f2k7q9xab_verysecretverysecretverysecret"
 
-// A world is a folder, and a server in this process that takes what it is sent.
+// A world is a folder, and a server in this process that stores the documents it receives.
 type world struct {
 	t     *testing.T
 	dir   string
@@ -31,18 +31,19 @@ type world struct {
 	running *Sync
 
 	mu       sync.Mutex
-	stored   map[string]map[string]string // what the server has, by id
+	stored   map[string]map[string]string // documents on the server, by id
 	requests []request
 	received map[string]int // how often each id was stored
 
-	// before, if set, may answer a request itself; 0 means that it does not.
+	// before, if not nil, may answer a request. If status is 0, the server answers it.
 	before func(r request) (status int, body string)
 
-	workspace func(authorization string) (status int, name string) // answers GET /v1/wp/status; nil: 404
-	asked     int                                                  // how often it was
+	// answers GET /v1/wp/status; nil: 404
+	workspace func(authorization string) (status int, name string)
+	asked     int // number of such requests
 }
 
-// A request is what the server got.
+// A request is one that the server received.
 type request struct {
 	method string
 	size   int
@@ -81,7 +82,7 @@ func (w *world) remove(names ...string) {
 	}
 }
 
-// many are n files with a text each.
+// many returns n files with the given text.
 func many(n int, text string) map[string]string {
 	files := map[string]string{}
 	for i := range n {
@@ -90,7 +91,7 @@ func many(n int, text string) map[string]string {
 	return files
 }
 
-// RoundTrip is the server, and the network to it.
+// RoundTrip is the server and the network to it.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
 		return w.status(r)
@@ -144,7 +145,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// status answers whose a token is. It is not among the requests.
+// status answers GET /v1/wp/status. It is not added to requests.
 func (w *world) status(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +163,7 @@ func (w *world) status(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// A run is one sync, which may be changed before it begins.
+// A run is the configuration of one sync.
 type run struct {
 	o   Options
 	ctx context.Context
@@ -220,7 +221,7 @@ func pruneMany(r *run) { r.o.Prune = PruneMany }
 func all(r *run)       { r.o.All = true }
 func dry(r *run)       { r.o.DryRun = true }
 
-// done wants a run without error that stored and deleted so many.
+// done fails the test unless a run succeeded and stored and deleted the given numbers.
 func (w *world) done(o outcome, stored, deleted int) {
 	w.t.Helper()
 	if o.err != nil || o.result != (Result{stored, deleted}) {
@@ -228,7 +229,7 @@ func (w *world) done(o outcome, stored, deleted int) {
 	}
 }
 
-// has wants the server to have just these ids.
+// has fails the test unless the server has exactly these ids.
 func (w *world) has(ids ...string) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -239,23 +240,23 @@ func (w *world) has(ids ...string) {
 	}
 }
 
-// sent returns how many requests there were so far.
+// sent returns the number of requests so far.
 func (w *world) sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.requests)
 }
 
-// fails wants a failure that says so much.
+// fails fails the test unless err is a harmless *Failure that contains each of the strings.
 func fails(t *testing.T, err error, says ...string) {
 	t.Helper()
 	f, ok := err.(*Failure)
 	if !ok {
-		t.Fatalf("error %v (%T), want a failure that says %q", err, err, says)
+		t.Fatalf("error %v (%T), want a failure with %q", err, err, says)
 	}
 	for _, s := range says {
 		if !strings.Contains(f.Error()+"\n"+f.Hint, s) {
-			t.Errorf("failure %q, hint %q: want it to say %q", f, f.Hint, s)
+			t.Errorf("failure %q, hint %q: want %q in it", f, f.Hint, s)
 		}
 	}
 	if strings.Contains(f.Error(), token) || strings.ContainsAny(f.Error(), "\x1b\n\u009b\u202e") || len(f.Error()) > 1500 {

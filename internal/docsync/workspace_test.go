@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// Tokens that a world's server knows, beside token, each with the workspace that it is for.
+// knowing makes the server of w accept tokens, each for its workspace.
 func knowing(w *world, tokens map[string]string) {
 	w.workspace = func(authorization string) (int, string) {
 		if name, ok := tokens[authorization]; ok {
@@ -18,7 +18,7 @@ func knowing(w *world, tokens map[string]string) {
 	}
 }
 
-// with has a sync use another token.
+// with makes a run use another token.
 func with(value, id string) func(*run) {
 	return func(r *run) { r.o.Token, r.o.TokenID = value, id }
 }
@@ -30,7 +30,7 @@ func TestATokenThatIsNotAcceptedBindsNothing(t *testing.T) {
 	knowing(w, map[string]string{bearer + token: "acme"})
 	fails(t, w.sync(with("wpt_typo_x", "typo")).err, "GET http://weir.example/v1/wp/status: the server answered 401", "WEIR_TOKEN")
 	if _, err := os.Stat(w.state); !os.IsNotExist(err) {
-		t.Errorf("there is a state: %v", err)
+		t.Errorf("a state was written: %v", err)
 	}
 	if w.sent() != 0 {
 		t.Errorf("%d batches were sent", w.sent())
@@ -49,8 +49,8 @@ func TestATokenThatIsNotAcceptedBindsNothing(t *testing.T) {
 	w.done(w.sync(), 0, 0)
 }
 
-// Where the server does not tell whose a token is, the answer to the first batch says whether it is
-// accepted.
+// If the server does not report the workspace of a token, the answer to the first batch shows
+// whether the token is accepted.
 func TestATokenThatIsNotAcceptedBindsNothingOfAServerThatTellsNothing(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
 	w.before = func(r request) (int, string) {
@@ -61,7 +61,7 @@ func TestATokenThatIsNotAcceptedBindsNothingOfAServerThatTellsNothing(t *testing
 	}
 	fails(t, w.sync(with("wpt_typo_x", "typo")).err, "PUT http://weir.example/v1/wp/documents: the server answered 401")
 	if _, err := os.Stat(w.state); !os.IsNotExist(err) {
-		t.Errorf("there is a state: %v", err)
+		t.Errorf("a state was written: %v", err)
 	}
 	w.done(w.sync(), 3, 0)
 	fails(t, w.sync(with("wpt_new_x", "new")).err, "does not tell whether they are of one workspace")
@@ -74,7 +74,7 @@ func TestARotatedTokenOfTheSameWorkspaceGoesOn(t *testing.T) {
 	w.done(w.sync(), 3, 0)
 	w.done(w.sync(), 0, 0)
 	if w.asked != 1 {
-		t.Errorf("asked %d times: the state told after the first", w.asked)
+		t.Errorf("asked %d times, want 1: the state names the workspace", w.asked)
 	}
 	w.write(map[string]string{"d0/p0000.txt": "y"})
 	o := w.sync(with("wpt_new_x", "new"))
@@ -83,7 +83,7 @@ func TestARotatedTokenOfTheSameWorkspaceGoesOn(t *testing.T) {
 	}
 	w.done(w.sync(with("wpt_new_x", "new")), 0, 0)
 	if w.asked != 2 {
-		t.Errorf("asked %d times: the rotated token is known by now", w.asked)
+		t.Errorf("asked %d times, want 2: the state has the rotated token", w.asked)
 	}
 	before, _ := os.ReadFile(w.state)
 	fails(t, w.sync(with("wpt_other_x", "other")).err, "is about the workspace acme of http://weir.example, and the token is for the workspace another", "--state", "--all")
@@ -95,8 +95,7 @@ func TestARotatedTokenOfTheSameWorkspaceGoesOn(t *testing.T) {
 	w.done(w.sync(with("wpt_other_x", "other")), 0, 0)
 }
 
-// Rotated while nothing has changed, the new token is remembered all the same, and what is known
-// stays.
+// A rotated token is recorded even if no document has changed, and the state keeps its entries.
 func TestARotatedTokenIsRememberedIfNothingHasChanged(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
 	knowing(w, map[string]string{bearer + token: "acme", bearer + "wpt_new_x": "acme"})
@@ -129,8 +128,8 @@ func TestADryRunWithARotatedTokenAsksNobody(t *testing.T) {
 	}
 }
 
-// A server in trouble is asked again, and one that never answers ends the sync before anything is
-// bound.
+// The request for the workspace is retried after a server error. If all tries fail, the sync ends
+// before the state is bound.
 func TestAServerThatCannotSayWhoseATokenIsIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, many(3, "x"))
@@ -146,7 +145,7 @@ func TestAServerThatCannotSayWhoseATokenIsIsAskedAgain(t *testing.T) {
 		w.workspace = func(string) (int, string) { return http.StatusBadGateway, "" }
 		fails(t, w.sync().err, "502", "5 times")
 		if _, err := os.Stat(w.state); !os.IsNotExist(err) {
-			t.Errorf("there is a state: %v", err)
+			t.Errorf("a state was written: %v", err)
 		}
 	})
 }
