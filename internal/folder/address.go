@@ -8,9 +8,10 @@ import (
 	"unicode"
 )
 
-// address returns where a document's link leads: to own, the URL that its file gives, else to its path below base, without
-// the extension. The address of an index page is its folder. An own that begins with a slash is a path on base's server; given
-// says that base was not used.
+// address returns the URL of a document. If own, the url in its front matter, is empty, the URL is
+// the path of the file without its extension below base; an index page has the URL of its folder.
+// If own begins with a slash, it is a path on base's server. given reports whether base was not
+// used.
 func address(base *url.URL, name, own string) (link string, given bool, err error) {
 	if own != "" {
 		if strings.HasPrefix(own, "/") {
@@ -39,7 +40,7 @@ func address(base *url.URL, name, own string) (link string, given bool, err erro
 	return link, false, nil
 }
 
-// below returns base with a path appended. What base has escaped stays as it is: a %2F is no slash.
+// below returns base with a path appended. Escapes in base are kept: a %2F does not become a slash.
 func below(base *url.URL, page string) *url.URL {
 	u := *base
 	escaped := base.EscapedPath()
@@ -50,7 +51,7 @@ func below(base *url.URL, page string) *url.URL {
 	return &u
 }
 
-// linkable says whether a visitor can follow an address, as the surface does.
+// linkable reports whether the bulk-sync API accepts an address as a link that visitors can follow.
 func linkable(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
@@ -62,5 +63,5 @@ func linkable(address string) bool {
 	return !strings.ContainsFunc(address, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 }
 
-// quoted shows what a file says: on one line, and no more of it than helps.
+// quoted returns the beginning of s on one line, in quotes.
 func quoted(s string) string { return strconv.Quote(line(s, 80)) }

@@ -5,30 +5,32 @@ import (
 	"strings"
 )
 
-// affordable refuses Markdown that the parser would take minutes or all memory for: its time grows with the square of what is
-// left open, and its tables with what no line holds. No text that anybody wrote to be read comes near.
+// affordable rejects Markdown that the parser would need minutes or all memory for: its time grows
+// with the square of the number of unclosed constructs, and its tables with cells that no line
+// contains. Text written for people does not come near these limits.
 func affordable(src []byte) error {
 	const (
-		mostNested = 100
-		mostCells  = 1 << 19 // of all tables together, those that the parser adds to short rows, too
-		mostWork   = 1 << 30 // bytes looked at again for each unfinished link, or pairs of signs; a second for 300 million
+		maxNested = 100
+		maxCells  = 1 << 19 // in all tables, including cells that the parser adds to short rows
+		// bytes rescanned for each unfinished link, or pairs of signs; one second for 300 million
+		maxWork = 1 << 30
 	)
 	work, cells := 0, 0
 	var p part
 	for at := 0; at < len(src); {
 		here, _, _ := bytes.Cut(src[at:], []byte("\n"))
-		if n := nested(here); n > mostNested {
-			return problem("take these signs away", "a line begins with %d signs of quotations or lists, more than %d, or as far indented as so many", n, mostNested)
+		if n := nested(here); n > maxNested {
+			return problem("take these signs away", "a line begins with %d signs of quotations or lists, more than %d, or as far indented as so many", n, maxNested)
 		}
 		p.add(here)
 		if at += len(here) + 1; !blank(here) && at < len(src) {
 			continue
 		}
-		if work += p.work(at); work > mostWork {
+		if work += p.work(at); work > maxWork {
 			return problem("put empty lines between its parts",
 				"a part of it without an empty line has too many links (%d), brackets (%d) or signs *, _ and ~ (%d)", p.links+p.names, p.opened+p.closed, p.signs)
 		}
-		if cells += p.columns * p.rows; cells > mostCells {
+		if cells += p.columns * p.rows; cells > maxCells {
 			return problem("make the head of the table narrower, or split the table", "a table with %d signs | in a line has too many rows (%d)", p.columns-1, p.rows)
 		}
 		p = part{begin: at}
@@ -36,13 +38,13 @@ func affordable(src []byte) error {
 	return nil
 }
 
-// A part is what stands between empty lines.
+// A part is the text between two empty lines.
 type part struct {
 	begin          int
-	links, names   int // what may link, and where to
-	signs          int // that may be emphasis
+	links, names   int // signs that may begin links, and link definitions
+	signs          int // signs that may be emphasis
 	opened, closed int // brackets
-	columns, rows  int // that the widest line may have that may stand below a table's head; lines since the first such
+	columns, rows  int // max columns of a table; lines since the first table head
 }
 
 func (p *part) add(line []byte) {
@@ -60,18 +62,19 @@ func (p *part) add(line []byte) {
 	}
 }
 
-// work is what the part costs, where it ends at a byte of the file.
+// work returns the estimated cost of the part if it ends at offset end of the file.
 func (p *part) work(end int) int {
 	return (p.links+p.names/16)*(end-p.begin) + p.signs*p.signs + p.opened*p.closed
 }
 
-// delimiter says whether a line, maybe of a quotation or a list, may make a table of the line above it.
+// delimiter reports whether a line, maybe in a quotation or list, may turn the line above it into a
+// table head.
 func delimiter(line []byte) bool {
 	return bytes.IndexByte(line, '-') >= 0 && len(bytes.Trim(line, "|:- \t\f>+*.)0123456789")) == 0
 }
 
-// nested returns how many quotations and items of lists may be open at the beginning of a line: those that begin there, and,
-// where any does, those that it is indented for.
+// nested returns the max number of quotations and list items that may be open at the beginning of a
+// line: those that begin there, and, if any do, those that its indentation may continue.
 func nested(line []byte) (n int) {
 	columns := 0
 	defer func() {
@@ -83,7 +86,7 @@ func nested(line []byte) (n int) {
 		switch {
 		case c == '>':
 			n++
-		case c == ' ' && i > 0 && line[i-1] != ' ' && n > 0: // it belongs to a sign
+		case c == ' ' && i > 0 && line[i-1] != ' ' && n > 0: // part of the sign before it
 		case c == ' ':
 			columns++
 		case c == '\t':
@@ -100,11 +103,11 @@ func nested(line []byte) (n int) {
 	return n
 }
 
-// blank says whether the parser takes a line for empty.
+// blank reports whether the parser treats a line as empty.
 func blank(line []byte) bool { return len(bytes.Trim(line, " \t")) == 0 }
 
-// squeezed makes several empty lines in a row one: they mean the same, but the parser remembers each of them for each list that
-// is open.
+// squeezed replaces consecutive empty lines by one. They mean the same, but the parser records each
+// of them for every open list.
 func squeezed(src []byte) []byte {
 	kept := make([]byte, 0, len(src))
 	before := false

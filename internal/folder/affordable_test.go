@@ -11,7 +11,7 @@ import (
 	source "github.com/yuin/goldmark/text"
 )
 
-// deep are lists within each other, on a line each.
+// deep returns nested lists, one line each.
 func deep(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -60,7 +60,7 @@ func TestEmptyLinesAreSqueezed(t *testing.T) {
 	}
 }
 
-// Each sibling is looked at once for each name of an element.
+// Each sibling is examined once per element name.
 func TestATagThatIsNeverClosedIsLookedForOnce(t *testing.T) {
 	const n = 10_000
 	for _, unit := range []string{"x<video> ", "a<svg>", "a<svg><video> ", "x<video></video> "} {
@@ -73,7 +73,7 @@ func TestATagThatIsNeverClosedIsLookedForOnce(t *testing.T) {
 	}
 }
 
-// What a parser takes long for is left to itself when ctx ends.
+// A parser that takes too long is abandoned when ctx ends.
 func TestReadingIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	never := make(chan struct{})

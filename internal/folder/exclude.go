@@ -8,19 +8,19 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// An exclusion is a pattern of files and folders that are passed over.
+// An exclusion is a pattern of files and folders to leave out.
 type exclusion struct {
 	pattern string
-	any     bool // it is compared with the name alone, wherever that is
+	any     bool // compare with the name alone, at any depth
 	folders bool // only folders match
 }
 
-// exclusions reads patterns (Options.Exclude). They are a part of gitignore's: * stands for any
-// characters but a slash, ? for one, [a-z] for one of some, {a,b} for either, and ** for any
-// folders. A pattern without a slash, but at its end, is compared with names at any depth; others
-// with paths from the folder, with or without a slash at their beginning. One that ends in a slash
-// matches folders alone. What is in a folder that matches is passed over too. Letters count as they
-// stand; there is no pattern that takes something back.
+// exclusions compiles patterns (Options.Exclude), which are a subset of gitignore's: * matches any
+// characters except a slash, ? one character, [a-z] one of a range, {a,b} either alternative, and
+// ** any folders. A pattern with a slash before its end is compared with the path from the folder,
+// with or without a leading slash; any other with the name, at any depth. A pattern that ends in a
+// slash matches only folders. Everything in a folder that matches is excluded. Case matters, and
+// negation (!) is not supported.
 func exclusions(patterns []string) (all []exclusion, err error) {
 	for _, text := range patterns {
 		p := text
@@ -34,20 +34,20 @@ func exclusions(patterns []string) (all []exclusion, err error) {
 		case strings.HasPrefix(p, "!"):
 			return nil, fmt.Errorf("%q: a pattern cannot take back what another excludes; write a name that begins with ! as [!]", text)
 		case !doublestar.ValidatePattern(p):
-			return nil, fmt.Errorf("%q: it is no pattern: a bracket or a brace is not closed, or it ends in a backslash", text)
+			return nil, fmt.Errorf("%q: it is not a valid pattern: a bracket or a brace is not closed, or it ends in a backslash", text)
 		}
 		all = append(all, exclusion{p, !anchored, folders})
 	}
 	return all, nil
 }
 
-// CheckPattern says what is wrong with a pattern of Options.Exclude; nil: nothing.
+// CheckPattern returns an error if a pattern of Options.Exclude is invalid.
 func CheckPattern(pattern string) error {
 	_, err := exclusions([]string{pattern})
 	return err
 }
 
-// matches reports whether a file or folder is passed over, by its path from the folder.
+// matches reports whether a file or folder is excluded, by its path from the folder.
 func (x *exclusion) matches(name string, isFolder bool) bool {
 	if x.folders && !isFolder {
 		return false
@@ -55,7 +55,7 @@ func (x *exclusion) matches(name string, isFolder bool) bool {
 	if x.any {
 		name = path.Base(name)
 	}
-	ok, _ := doublestar.Match(x.pattern, name) // it was validated
+	ok, _ := doublestar.Match(x.pattern, name) // exclusions has validated it
 	return ok
 }
 

@@ -29,11 +29,11 @@ func TestWhatIsExcludedIsPassedOver(t *testing.T) {
 		{"", "", 0},
 		{"drafts", "docs/drafts/c.md drafts/b.md", 2},
 		{"drafts/", "docs/drafts/c.md drafts/b.md", 2},
-		{"drafts.md/", "", 0}, // it is no folder
+		{"drafts.md/", "", 0}, // not a folder
 		{"/drafts", "drafts/b.md", 1},
 		{"docs/drafts", "docs/drafts/c.md", 1},
 		{"/docs/drafts/", "docs/drafts/c.md", 1},
-		{"a.md", "a.md", 1}, // letters count as they stand
+		{"a.md", "a.md", 1}, // case matters
 		{"*.md", "A.md a.md docs/d.md docs/drafts/c.md docs/old/deep/f.md docs/old/e.md drafts.md drafts/b.md x[1].md", 9},
 		{"/*.md", "A.md a.md drafts.md x[1].md", 4},
 		{"docs/*", "docs/d.md docs/draft-1.txt docs/drafts/c.md docs/old/deep/f.md docs/old/e.md", 4},

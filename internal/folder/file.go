@@ -15,10 +15,10 @@ import (
 	"unicode/utf8"
 )
 
-// A kind is a way to read files.
+// A kind is a type of file and how it is read.
 type kind struct {
 	extensions []string
-	max        int64 // bytes that a file may have: more than its text, because markup goes
+	max        int64 // max bytes of a file; more than its text, because markup is removed
 	matter     bool  // whether it may begin with front matter
 	read       func(l *lines, source []byte) (title string, err error)
 }
@@ -29,7 +29,7 @@ var kinds = []kind{
 	{[]string{".txt"}, 1 << 20, false, plain},
 }
 
-// kindOf returns how a file is read, by its name; nil where it is none of ours.
+// kindOf returns the kind of a file by its extension, or nil if it is none of kinds.
 func kindOf(name string) *kind {
 	extension := strings.ToLower(path.Ext(name))
 	for i := range kinds {
@@ -42,8 +42,8 @@ func kindOf(name string) *kind {
 	return nil
 }
 
-// Read makes a document of a file that Walk has visited. The error is a *Problem, or ctx's where ctx ends first: then a file
-// that takes long is left to itself.
+// Read reads the document in a file that Walk has visited. The error is a *Problem, or ctx's error
+// if ctx ends first. In that case parsing may continue in the background.
 func (f *Folder) Read(ctx context.Context, name string) (Document, error) {
 	d, err := f.read(ctx, name)
 	switch {
@@ -75,7 +75,8 @@ func (f *Folder) read(ctx context.Context, name string) (Document, error) {
 	return abandoned(ctx, func() (Document, error) { return document(name, source, k, f) })
 }
 
-// abandoned returns what parse returns, or ctx's error once ctx ends: parsers cannot be stopped, only left alone.
+// abandoned runs parse and returns its result, or ctx's error if ctx ends first. A parser cannot be
+// cancelled, so its goroutine is left to finish.
 func abandoned(ctx context.Context, parse func() (Document, error)) (Document, error) {
 	if err := ctx.Err(); err != nil {
 		return Document{}, err
@@ -97,7 +98,7 @@ func abandoned(ctx context.Context, parse func() (Document, error)) (Document, e
 	}
 }
 
-// document makes a document of a file's bytes.
+// document converts the content of a file to a document.
 func document(name string, source []byte, k *kind, f *Folder) (Document, error) {
 	d := Document{ID: name}
 	source, err := text(source)
@@ -131,8 +132,8 @@ func document(name string, source []byte, k *kind, f *Folder) (Document, error) 
 	return d, err
 }
 
-// source reads a file that is no larger than max. What is not a regular file is not opened for long: a pipe would have us
-// wait for whoever writes to it.
+// source reads a file of at most max bytes. It rejects files that are not regular, and opens
+// without blocking: a pipe would block until there is a writer.
 func (f *Folder) source(name string, max int64) ([]byte, error) {
 	info, err := f.root.Lstat(name)
 	if err != nil {
@@ -146,7 +147,7 @@ func (f *Folder) source(name string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	opened, err := file.Stat() // it may have been replaced since
+	opened, err := file.Stat() // it may have been replaced in the meantime
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +157,7 @@ func (f *Folder) source(name string, max int64) ([]byte, error) {
 	if !os.SameFile(info, opened) {
 		return nil, problem("run again", "it was replaced while it was read")
 	}
-	source, err := io.ReadAll(io.LimitReader(file, max+1)) // it may grow meanwhile
+	source, err := io.ReadAll(io.LimitReader(file, max+1)) // it may grow while it is read
 	if err == nil && int64(len(source)) > max {
 		return nil, tooLarge(int64(len(source)), max)
 	}
@@ -186,7 +187,8 @@ func tooLarge(size, max int64) error {
 	return problem("split it, or move it away", "it has %d bytes: at most %d of such a file are read", size, max)
 }
 
-// text returns UTF-8 without a byte order mark, with lines that end in \n.
+// text returns source without a byte order mark and with \n as line ends, or a problem if it is not
+// UTF-8 text.
 func text(source []byte) ([]byte, error) {
 	if bytes.HasPrefix(source, []byte("\xff\xfe")) || bytes.HasPrefix(source, []byte("\xfe\xff")) {
 		return nil, problem("save it as UTF-8", "it is UTF-16, not UTF-8")
@@ -213,13 +215,13 @@ func text(source []byte) ([]byte, error) {
 	return source, nil
 }
 
-// plain reads text as it is. A text has no title of its own.
+// plain reads plain text, which has no title of its own.
 func plain(l *lines, source []byte) (string, error) {
 	l.verbatim(string(source))
 	return "", nil
 }
 
-// line returns s in one line without control characters, cut to max bytes.
+// line returns s on one line without control characters, cut to max bytes.
 func line(s string, max int) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }), " ")
 	if len(s) <= max {

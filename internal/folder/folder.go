@@ -1,17 +1,18 @@
-// Package folder reads a folder of Markdown, HTML and text files as documents of the bulk-sync surface.
+// Package folder reads the Markdown, HTML and text files in a folder as documents of the bulk-sync
+// API.
 //
-//	folder.go        what is in a folder, and what is not a document of it
-//	exclude.go       what somebody does not want to be one
-//	file.go          one file: read bounded, then by its kind
-//	frontmatter.go   title and url where the file gives them itself
+//	folder.go        walks a folder and selects its documents
+//	exclude.go       patterns of files to exclude
+//	file.go          reads one file, bounded, by its kind
+//	frontmatter.go   title and url from front matter
 //	markdown.go      Markdown as plain text
-//	affordable.go    what Markdown costs to read, before it is read
+//	affordable.go    rejects Markdown that is too expensive to parse
 //	page.go          HTML as plain text
-//	lines.go         what plain text is made with
-//	address.go       where a document's link leads
+//	lines.go         builds plain text
+//	address.go       the URL of a document
 //
-// Files are what strangers wrote. None of them is trusted to be small, to be text, or to be a file at all: what cannot be a
-// document is a Problem, which says what to do about it, and the others go on.
+// Files are untrusted input: a file may be huge, may not be text, or may not be a regular file. One
+// that cannot be a document is reported as a Problem with a hint, and the others are still read.
 package folder
 
 import (
@@ -28,7 +29,7 @@ import (
 	"unicode/utf8"
 )
 
-// What the surface takes, in bytes of UTF-8.
+// Limits of the bulk-sync API, in bytes of UTF-8.
 const (
 	MaxID    = 200
 	MaxTitle = 500
@@ -36,31 +37,34 @@ const (
 	MaxText  = 256 << 10
 )
 
-// A Document is a file as the bulk-sync surface takes it.
+// A Document is a file in the form that the bulk-sync API accepts.
 type Document struct {
 	ID    string // the file's path from the folder, with slashes
 	Title string
 	URL   string // absolute, http or https
-	Text  string // plain, in lines that end in \n or not at all
-	Own   bool   // whether the file gives its URL itself; else it was made from Options.Base
+	Text  string // plain text; lines end in \n, except that the last line may not
+	// whether the URL comes from the file's front matter; else it was made from Options.Base
+	Own bool
 }
 
-// A Problem says why a file, or what is below a folder, cannot be a document.
+// A Problem is the reason why a file, or everything in a folder, cannot be a document.
 type Problem struct {
 	Path   string // from the folder, with slashes; it may hold any byte
-	Folder bool   // whether Path is a folder that cannot be read, so that nobody knows what is in it
+	Folder bool   // whether Path is a folder that cannot be read, so that its contents are unknown
 	Reason string
-	Hint   string // what to do about it
+	Hint   string // how to resolve it
 }
 
 func (p *Problem) Error() string { return p.Path + ": " + p.Reason }
 
-// Options say how documents are made. Base is required.
+// Options configure Open. Base is required.
 type Options struct {
-	Base *url.URL // what links are made from, by path; http or https, without query and fragment
-	Skip []string // files that are no documents, whatever they are called: absolute, or from the folder; they need not exist
+	Base *url.URL // prefix of links made from paths: http or https, without query and fragment
+	// files that are never documents: absolute paths, or relative to the folder; they need not
+	// exist
+	Skip []string
 
-	// Exclude are patterns of files and folders that are passed over, see exclusions.
+	// Exclude is a list of patterns of files and folders to leave out (see exclusions).
 	Exclude []string
 }
 
@@ -73,7 +77,7 @@ type Folder struct {
 	exclude []exclusion
 }
 
-// Open opens a folder. The error says why it cannot be one.
+// Open opens a folder. The error is that of the first bad pattern, or of opening dir.
 func Open(dir string, o Options) (*Folder, error) {
 	exclude, err := exclusions(o.Exclude)
 	if err != nil {
@@ -86,7 +90,8 @@ func Open(dir string, o Options) (*Folder, error) {
 	return &Folder{root: root, base: o.Base, skip: skipped(dir, o.Skip), exclude: exclude}, nil
 }
 
-// skipped returns files as paths from dir, with slashes, under all names that lead there. Those elsewhere do no harm.
+// skipped returns the set of files as paths from dir, with slashes, under every name that leads to
+// them. Files outside dir have no effect.
 func skipped(dir string, files []string) map[string]bool {
 	skip := map[string]bool{}
 	note := func(base, file string) {
@@ -94,7 +99,8 @@ func skipped(dir string, files []string) map[string]bool {
 			skip[filepath.ToSlash(rel)] = true
 		}
 	}
-	dir, _ = filepath.Abs(dir) // only fails where there is no working directory; then names are taken as they are
+	// fails only if there is no working directory; then relative names stay relative
+	dir, _ = filepath.Abs(dir)
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		real = dir
@@ -107,29 +113,32 @@ func skipped(dir string, files []string) map[string]bool {
 		if to, err := filepath.EvalSymlinks(file); err == nil {
 			note(real, to)
 		}
-		if to, err := filepath.EvalSymlinks(filepath.Dir(file)); err == nil { // the file itself may not exist yet
+		// the file itself may not exist yet
+		if to, err := filepath.EvalSymlinks(filepath.Dir(file)); err == nil {
 			note(real, filepath.Join(to, filepath.Base(file)))
 		}
 	}
 	return skip
 }
 
-// Close lets go of the folder.
+// Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// A Tally counts what was passed over.
+// A Tally counts the files and folders that Walk left out.
 type Tally struct {
 	Ignored int // files with another extension
 	Hidden  int // files and folders whose name begins with a dot
-	Links   int // symbolic links: they are not followed
+	Links   int // symbolic links, which are not followed
 
-	Excluded int // files and folders that Options.Exclude matches; what is in such a folder is not looked at
+	// files and folders that match Options.Exclude; the contents of such a folder are not counted
+	Excluded int
 
-	Linked []string // the paths of these links: nobody knows what is there, or below
+	Linked []string // the paths of these links; what is there or below is unknown
 }
 
-// Walk calls visit for each file that should be a document, in the order of the paths within each folder, or with the
-// problem of what cannot be one. It ends early with ctx's error. Any other error means that the folder itself cannot be read.
+// Walk calls visit for each file that should be a document, in the order of paths within each
+// folder, with a nil problem, or with the reason why the file or folder cannot be read as one. If
+// ctx ends, Walk returns its error. Any other error means that the folder itself cannot be read.
 func (f *Folder) Walk(ctx context.Context, visit func(path string, p *Problem)) (Tally, error) {
 	var t Tally
 	err := fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -170,7 +179,7 @@ func (f *Folder) Walk(ctx context.Context, visit func(path string, p *Problem)) 
 	return t, err
 }
 
-// misnamed returns what keeps a path from being an id; nil where nothing does.
+// misnamed returns the problem that keeps a path from being an id, or nil.
 func misnamed(name string) *Problem {
 	strange := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 	switch {
@@ -185,7 +194,7 @@ func misnamed(name string) *Problem {
 	return nil
 }
 
-// cause is a file error without the path, which is told beside it.
+// cause returns a file error without the path, which the message has already.
 func cause(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {

@@ -159,7 +159,7 @@ func TestWhatIsNoTextIsAProblem(t *testing.T) {
 	}
 }
 
-// write makes files below a new folder.
+// write creates files in a new folder.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -235,7 +235,7 @@ func TestAFolderIsWalkedOverWhatIsNoDocument(t *testing.T) {
 	}
 }
 
-// Some of these take a parser minutes, of a file that is small enough to be read.
+// Some of these would take a parser minutes, although the file is small enough to be read.
 func TestHostileFilesCostLittle(t *testing.T) {
 	for _, c := range []struct{ name, unit string }{
 		{"a.md", "> "}, {"a.md", ">"}, {"a.md", "["}, {"a.md", "[a]("}, {"a.md", "[a]((\n"}, {"a.md", "![a]("}, {"a.md", "*a "}, {"a.md", "**a*b "},
@@ -262,7 +262,7 @@ func TestHostileFilesCostLittle(t *testing.T) {
 	}
 }
 
-// A file of 100 MB is not read, whatever it is called.
+// A file of 100 MB is not read, whatever its name.
 func TestALargeFileIsNotRead(t *testing.T) {
 	dir := write(t, map[string]string{"a.md": "", "a.html": "", "a.txt": ""})
 	f := open(t, dir)
@@ -283,7 +283,7 @@ func TestALargeFileIsNotRead(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, the surface takes what is made of it, or there is a problem.
+// Every file yields a document that the bulk-sync API accepts, or a problem.
 func FuzzDocument(f *testing.F) {
 	for _, name := range []string{"a.md", "a.html", "a.txt"} {
 		f.Add(name, []byte("---\ntitle: x\n---\n# a\n\n<p>b &amp; c\n\n```\nd\n```\n"))

@@ -11,13 +11,14 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxMatter bounds front matter, in bytes: a file with more is bad.
+// maxMatter is the max size of front matter, in bytes. A file with more is rejected.
 const maxMatter = 16 << 10
 
-// fields are what front matter may say; it may hold others, which are for others. Empty: it says nothing.
+// fields are the fields of front matter that are used; others are ignored. An empty one is not set.
 type fields struct{ title, url string }
 
-// frontMatter cuts front matter off: YAML between a first line --- and the next line that is --- or dots.
+// frontMatter splits front matter from source: YAML between a first line --- and the next line that
+// is --- or three dots.
 func frontMatter(source []byte) (fields, []byte, error) {
 	matter, rest, ok := cutMatter(source)
 	if !ok {
@@ -28,7 +29,7 @@ func frontMatter(source []byte) (fields, []byte, error) {
 	}
 	own, err := parseMatter(matter)
 	if err != nil {
-		return fields{}, nil, problem("correct what stands between the lines ---; a rule at the top is written ***", "its front matter is %v", err)
+		return fields{}, nil, problem("correct the text between the lines ---; a rule at the top is written ***", "its front matter is %v", err)
 	}
 	return own, rest, nil
 }
@@ -49,14 +50,15 @@ func cutMatter(source []byte) (matter, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// parseMatter reads the fields that concern us. The parser reads what strangers wrote: its panic is an error.
+// parseMatter reads the fields. The input is untrusted, so a panic of the parser is returned as an
+// error.
 func parseMatter(matter []byte) (own fields, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			own, err = fields{}, fmt.Errorf("not YAML: the parser gave up (%v)", r)
 		}
 	}()
-	for _, opening := range []string{"[", "{", "- - ", "? "} { // a parser drowns in what is nested deep
+	for _, opening := range []string{"[", "{", "- - ", "? "} { // deep nesting exhausts the parser
 		if bytes.Count(matter, []byte(opening)) > 200 {
 			return fields{}, fmt.Errorf("nested too deep: it has %q more than 200 times", opening)
 		}
@@ -94,7 +96,7 @@ func parseMatter(matter []byte) (own fields, err error) {
 	return own, nil
 }
 
-// scalar returns a value as text, whatever type YAML takes it for: a title may be 2026.
+// scalar returns a value as text, whatever its type in YAML: a title may be 2026.
 func scalar(n ast.Node) (string, error) {
 	switch n := n.(type) {
 	case *ast.StringNode:

@@ -5,20 +5,20 @@ import (
 	"unicode"
 )
 
-// lines is plain text in the making. White space is only written when something follows it, so that text neither begins nor
-// ends with it. Beyond max nothing is kept, but counted on.
+// lines builds plain text. White space is written only when a character follows it, so the text
+// neither begins nor ends with it. Text beyond max bytes is counted but not kept.
 type lines struct {
 	b         strings.Builder
 	size, max int
-	newlines  int    // owed before the next character
-	blank     string // owed behind them
+	newlines  int    // to write before the next character
+	blank     string // to write after the newlines
 }
 
 func newLines(max int) *lines { return &lines{max: max} }
 
 func (l *lines) String() string { return l.b.String() }
 
-// words adds running text: white space of any kind becomes a single space.
+// words adds running text: any white space becomes a single space.
 func (l *lines) words(s string) {
 	for _, r := range s {
 		switch {
@@ -29,15 +29,15 @@ func (l *lines) words(s string) {
 			if l.blank == "" {
 				l.blank = " "
 			}
-		case r != '\u00ad': // a soft hyphen is no letter
+		case r != '\u00ad': // drop soft hyphens
 			l.put(r)
 		}
 	}
 }
 
-// verbatim adds text whose lines and indentation matter. More than one empty line in a row becomes one.
+// verbatim adds text whose lines and indentation matter. Consecutive empty lines become one.
 func (l *lines) verbatim(s string) {
-	const mostBlank = 256 // bytes of indentation
+	const maxBlank = 256 // bytes of indentation
 	for _, r := range s {
 		switch {
 		case r == '\n':
@@ -46,7 +46,7 @@ func (l *lines) verbatim(s string) {
 			r = ' '
 			fallthrough
 		case r == '\t':
-			if len(l.blank) < mostBlank {
+			if len(l.blank) < maxBlank {
 				l.blank += string(r)
 			}
 		default:
@@ -55,7 +55,7 @@ func (l *lines) verbatim(s string) {
 	}
 }
 
-// end ends the line, where one has begun.
+// end ends the current line, if it is not empty.
 func (l *lines) end() {
 	if l.begun() {
 		l.newlines = 1
@@ -63,14 +63,14 @@ func (l *lines) end() {
 	l.blank = ""
 }
 
-// cell begins the next cell of a row.
+// cell begins the next cell of a table row.
 func (l *lines) cell() {
 	if l.begun() {
 		l.blank = "\t"
 	}
 }
 
-// begun says whether the line has anything in it.
+// begun reports whether the current line is not empty.
 func (l *lines) begun() bool { return l.size > 0 && l.newlines == 0 }
 
 func (l *lines) put(r rune) {
@@ -93,7 +93,7 @@ func (l *lines) write(r rune) {
 	}
 }
 
-// since returns what was added since String had a length, in one line.
+// since returns the text added since String had the given length, on one line.
 func (l *lines) since(length int) string {
 	return strings.Join(strings.Fields(l.b.String()[length:]), " ")
 }

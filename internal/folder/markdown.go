@@ -16,7 +16,8 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// markdown reads CommonMark with tables, task lists and ~~strikethrough~~. Its title is its first heading.
+// markdown reads CommonMark with tables, task lists and ~~strikethrough~~. The title is the first
+// heading.
 func markdown(l *lines, src []byte) (string, error) {
 	src = squeezed(src)
 	if err := affordable(src); err != nil {
@@ -28,18 +29,20 @@ func markdown(l *lines, src []byte) (string, error) {
 	return w.heading, nil
 }
 
-// A walker takes text out of a document's tree, without recursion: what is nested deep costs no stack.
+// A walker extracts the text of a document tree without recursion, so that deep nesting needs no
+// stack.
 type walker struct {
 	*lines
 	src     []byte
-	heading string // the first that has any text
-	from    int    // where the present heading began
+	heading string // the first with any text
+	from    int    // offset at which the current heading began
 
-	unclosed map[unclosed]bool // what needs no looking for
-	looked   int               // tags looked at to find where another ends
+	unclosed map[unclosed]bool // elements known to have no end tag
+	looked   int               // tags examined in the search for end tags
 }
 
-// An unclosed element is not closed after a tag among its siblings, and so not after a later one.
+// An unclosed element has no end tag among the siblings after one of its start tags, so a later
+// start tag has none either.
 type unclosed struct {
 	parent ast.Node
 	name   atom.Atom
@@ -68,8 +71,8 @@ func (w *walker) walk(n ast.Node) {
 	}
 }
 
-// enter reads what is in a node, but for its children. It returns whether those are to be read, and after what sibling to
-// go on where it is not the next.
+// enter reads a node without its children. descend reports whether the children are to be read. If
+// after is not nil, the walk continues after that sibling.
 func (w *walker) enter(n ast.Node) (descend bool, after ast.Node) {
 	switch n := n.(type) {
 	case *ast.Heading:
@@ -127,7 +130,7 @@ func (w *walker) leave(n ast.Node) {
 	}
 }
 
-// prose adds text in which \* is * and &amp; is &, unless it is raw.
+// prose adds text. Unless it is raw, \* becomes * and &amp; becomes &.
 func (w *walker) prose(text []byte, raw bool) {
 	if raw || !bytes.ContainsAny(text, `\&`) {
 		w.words(string(text))
@@ -136,7 +139,7 @@ func (w *walker) prose(text []byte, raw bool) {
 	var b bytes.Buffer
 	escaped := bufio.NewWriter(&b)
 	render.DefaultWriter.Write(escaped, text)
-	_ = escaped.Flush() // a buffer takes everything
+	_ = escaped.Flush() // a bytes.Buffer returns no errors
 	w.words(html.UnescapeString(b.String()))
 }
 
@@ -149,7 +152,7 @@ func (w *walker) code(segments *source.Segments) {
 	w.end()
 }
 
-// html reads a block of HTML by itself: what it leaves open ends with it.
+// html reads a block of HTML on its own: elements that it leaves open end with it.
 func (w *walker) html(n *ast.HTMLBlock) {
 	var b bytes.Buffer
 	for i := range n.Lines().Len() {
@@ -168,7 +171,8 @@ func (w *walker) html(n *ast.HTMLBlock) {
 	w.end()
 }
 
-// tag reads a tag among text. What follows an opening script, up to its end, is nothing to read: then the end is returned.
+// tag reads an inline tag. The content of an element such as script is not text, so tag returns its
+// end tag, or nil if there is nothing to skip.
 func (w *walker) tag(n *ast.RawHTML) (after ast.Node) {
 	p := reader{lines: w.lines}
 	p.read(raw(n, w.src))

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// page reads HTML. Its title is what its title element says, else its first heading.
+// page reads HTML. The title is that of the title element, or else the first heading.
 func page(l *lines, source []byte) (string, error) {
 	p := reader{lines: l}
 	p.read(source)
@@ -17,22 +17,25 @@ func page(l *lines, source []byte) (string, error) {
 	return p.heading, nil
 }
 
-// A reader takes text out of HTML, token by token: no tree is built, so nothing is nested too deep for it.
+// A reader extracts the text of HTML token by token. It builds no tree, so deep nesting does no
+// harm.
 type reader struct {
 	*lines
 	title   lines
 	inTitle bool
-	heading string // the first that has any text
-	from    int    // where a heading began in the text; used while level is not 0
+	heading string // the first with any text
+	from    int    // offset at which the heading began; used while level is not 0
 	level   atom.Atom
-	pre     int  // open elements whose lines matter
-	first   bool // whether a line's end would be the first character of one, which does not count
+	pre     int // open elements in which line breaks matter
+	// whether a line break would be the first character of such an element, where it is ignored
+	first bool
 
-	without atom.Atom // what stands in this element is not read; 0: it is
-	depth   int       // of that element within itself
+	without atom.Atom // the element whose content is being skipped; 0 if none
+	depth   int       // nesting depth of that element
 }
 
-// unread are elements whose content is nothing to read. The tokenizer takes most of them as raw text, up to their end.
+// unread are elements whose content is not text. The tokenizer returns most of them as raw text, up
+// to their end tag.
 var unread = map[atom.Atom]bool{
 	atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Iframe: true, atom.Noembed: true, atom.Noframes: true,
 	atom.Template: true, atom.Svg: true, atom.Object: true, atom.Canvas: true, atom.Audio: true, atom.Video: true, atom.Datalist: true,

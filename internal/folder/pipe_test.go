@@ -48,7 +48,8 @@ func TestNamesThatAreNoText(t *testing.T) {
 	}
 }
 
-// A folder that cannot be read is told as a folder: nobody knows what is in it. The owner of all files reads it anyway.
+// A folder that cannot be read is reported as a folder, because its contents are unknown. Root can
+// read it anyway.
 func TestAFolderThatCannotBeRead(t *testing.T) {
 	dir := write(t, map[string]string{"a/b.md": "", "c.md": ""})
 	if err := os.Chmod(filepath.Join(dir, "a"), 0); err != nil {
