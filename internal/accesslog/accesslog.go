@@ -1,25 +1,26 @@
-// Package accesslog reads the access logs of web servers, in the formats that these write by themselves or are commonly told to:
-// many files as one stream in the order of time, compressed or not. It imports nothing of the project. Logs are hostile input: no
-// line makes it panic, hold more than its bounds, or read for longer than its length.
+// Package accesslog reads the access logs of web servers, in the formats that they write by default
+// or are commonly configured to write. It merges many files, compressed or not, into one stream
+// ordered by time, and imports nothing of this project. Logs are untrusted input: no line causes a
+// panic, exceeds the memory bounds, or takes more than linear time.
 //
-//	accesslog.go  a line, the options
-//	reader.go     Open and Next: the merge of the files by time
-//	source.go     one file of the merge: opened when its time has come, its lines put in order
-//	order.go      the lines that wait for those that may stand before them
-//	doubt.go      lines whose times are far ahead of those around them
-//	lines.go      text cut into lines, in blocks that the waiting lines share
-//	stop.go       pipes that have nothing to read
-//	unpack.go     gzip and zstd, told by content
-//	detect.go     the formats and their names; which one a file has
-//	clf.go        common, combined, vhost_combined, Traefik's own
-//	template.go   nginx's log_format; Envoy's own text
+//	accesslog.go  Line, Options, Malformed
+//	reader.go     Open and Next: merges the files by time
+//	source.go     one file of the merge: opened when due, its lines sorted
+//	order.go      buffered lines that wait for earlier ones
+//	doubt.go      rejects lines whose times are far ahead of their neighbours'
+//	lines.go      splits text into lines, in blocks that buffered lines share
+//	stop.go       reads of pipes that can be stopped
+//	unpack.go     gzip and zstd, detected by content
+//	detect.go     the table of formats; detects a file's format
+//	clf.go        common, combined, vhost_combined, Traefik's text
+//	template.go   nginx's log_format; Envoy's text
 //	object.go     JSON lines: nginx, Caddy, Traefik, Envoy, weir
-//	pairs.go      weir's own text
-//	request.go    a request line, and the escapes in which logs write
+//	pairs.go      Weir's text
+//	request.go    request lines, and the escapes in logs
 //	stamp.go      times
-//	own.go        lines of Weir's own log that are no requests
+//	own.go        lines of Weir's log that are not requests
 //	direction.go  files that are newest first
-//	wrong.go      why a line cannot be read
+//	wrong.go      the reasons why a line cannot be read
 package accesslog
 
 import (
@@ -27,68 +28,77 @@ import (
 	"time"
 )
 
-// A Line is one request as a log tells it. What its slices hold is the reader's, and changes with the next call of Next.
+// A Line is one request in a log. Its slices belong to the Reader and are valid until the next call
+// of Next.
 type Line struct {
-	Time      int64  // Unix nanoseconds: when the request began, as far as the log tells; else when it was logged
-	Peer      []byte // the client's address as it is logged, with or without a port
-	Method    []byte // empty where the log holds no readable request line (a handshake, a time-out)
-	Target    []byte // as it came: path and query, escapes and all
-	UserAgent []byte // nil if the format has none or the client sent none: TellsAgent says which
-	Agent     []byte // the keyed hash of the agent, which Weir's own log has of requests that were counted by agent; else nil
-	Status    int    // 0 where the format has none
+	// Unix nanoseconds: when the request began, if the log has that; else when it was logged
+	Time      int64
+	Peer      []byte // the client's address as logged, with or without a port
+	Method    []byte // empty if the log has no readable request line (a TLS handshake, a time-out)
+	Target    []byte // as received: path and query, with escapes
+	UserAgent []byte // nil if the format has none or the client sent none (see TellsAgent)
+	// keyed hash of the agent, which Weir's log has for requests counted by agent; else nil
+	Agent  []byte
+	Status int // 0 if the format has none
 
-	// TellsAgent says that the log tells by which User-Agent, or Agent, the request came, also if
-	// that was none. A text format tells it if it has a place for it. A line of JSON without the
-	// member tells it if a line before it in the file, or one of those that the format was told by,
-	// has the member: then the server leaves it out if the client sent none.
+	// TellsAgent is true if the log records the User-Agent, or Agent, of the request, even if the
+	// client sent none. In a text format it is true if the format has a place for it. A JSON line
+	// may omit the member if the client sent none. For such a line it is true if an earlier line of
+	// the file, or one of those from which the format was detected, has the member.
 	TellsAgent bool
 
 	File   int   // index into Options.Files
-	Number int64 // of the line in its file, from 1
+	Number int64 // line number in its file, from 1
 
-	extra [][]byte // the values of Options.Fields; nil where the line has none
+	extra [][]byte // the values of Options.Fields; nil if the line has none
 }
 
-// Field returns the value of Options.Fields[i]; nil where the line has none ("-" is none, too).
+// Field returns the value of Options.Fields[i], or nil if the line has none or "-".
 func (l *Line) Field(i int) []byte { return l.extra[i] }
 
-// Options are a Reader's settings.
+// Options configure a Reader.
 type Options struct {
-	Files []string  // "-" is Stdin; none: only "-"
-	Stdin io.Reader // required where "-" is read
+	Files []string  // "-" means Stdin; empty means only "-"
+	Stdin io.Reader // required if "-" is read
 
-	// Format is "auto" (also where it is empty: each file's first lines tell), the name of one (Formats), or a log_format as
-	// nginx's configuration has it, with its $variables: the text alone, or with the directive's name, escape parameter and quotes.
+	// Format is the name of a format (see Formats), an nginx log_format with its $variables, or
+	// "auto" or empty to detect the format of each file from its first lines. A log_format is its
+	// text alone, or the whole directive with name, escape parameter and quotes.
 	//
-	// The address is what the server takes for the client's: nginx's $remote_addr, Caddy's client_ip, Envoy's
-	// downstream_remote_address. Traefik's ClientHost and Envoy's own text hold X-Forwarded-For, of which the last address counts:
-	// the one that the nearest proxy has seen. A time is when the request began where the format says that, or has a duration to
-	// subtract; nginx's own formats have the time at which it ended. A time without a zone is UTC.
+	// The address is the one that the server takes for the client's: nginx's $remote_addr, Caddy's
+	// client_ip, Envoy's downstream_remote_address. Traefik's ClientHost and Envoy's text hold
+	// X-Forwarded-For, of which the last address is used: the one that the nearest proxy has seen.
+	// The time is when the request began if the format has that, or has a duration to subtract.
+	// nginx's default formats have the time at which the request ended. A time without a zone is
+	// UTC.
 	Format string
 
-	// Fields are further values to keep of each line: a variable of the log_format without its $, or a dotted path into a JSON
-	// line (request.headers.X-Session.0).
-	// One that no line of any of the files can have is an error.
+	// Fields are additional values to keep of each line: a log_format variable without its $, or a
+	// dotted path into a JSON line (request.headers.X-Session.0). A field that no line of any of
+	// the files can have is an error.
 	Fields []string
 
-	// Reorder is how much later in a file a line may stand than its time says; within that, lines come in the order of their
-	// times. 0 means 1 s, and 30 s for formats that give the time at which a request began but are written when it has ended;
-	// negative: lines come as they stand.
+	// Reorder is how late a line may be in its file. Lines that are late by less are sorted by
+	// time. 0 means 1 s, or 30 s for formats that log the time at which a request began but write
+	// the line when it ends. If it is negative, lines are not sorted.
 	Reorder time.Duration
 
-	// Stop, once it is closed, ends the reading of what is no regular file and has nothing to read: with ErrStopped, after the lines that
-	// were read. nil: a pipe is waited for.
+	// Stop, when closed, ends the reading of anything but a regular file that has nothing to read:
+	// Next returns an error that wraps ErrStopped after all lines read so far. If it is nil, reads
+	// of a pipe block.
 	Stop <-chan struct{}
 
-	// Malformed, if set, is told of each line that cannot be read, and of each whose time is more than an hour ahead of all that stand
-	// before it in its file, and of at least half of the 32 that follow. It must not keep m.Text.
+	// Malformed, if not nil, is called for each line that cannot be read, and for each line whose
+	// time is more than an hour ahead of all lines before it in its file and of at least half of
+	// the 32 lines after it. It must not keep m.Text.
 	Malformed func(m Malformed)
 }
 
-// A Malformed line is one that is no request of its file's format.
+// A Malformed line is one that is not a request in its file's format.
 type Malformed struct {
-	File   string // as Options.Files has it
-	Line   int64  // from 1
-	Text   []byte // the beginning of it, at most 200 bytes, as it stands: it may hold anything
-	Reason string // what is wrong, and what was expected, in at most 200 bytes; of the line it quotes only what Text has
+	File string // as in Options.Files
+	Line int64  // from 1
+	Text []byte // the first 200 bytes of the line at most, as they are: may contain any byte
+	// what is wrong and what was expected, in at most 200 bytes; quotes only bytes that are in Text
+	Reason string
 }

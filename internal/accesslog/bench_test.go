@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// combinedLog returns n lines of about 200 bytes, perSecond of them in each second.
+// combinedLog returns n lines of about 200 bytes, perSecond lines for each second.
 func combinedLog(n, perSecond int) []byte {
 	var b bytes.Buffer
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -93,7 +93,8 @@ func zstded(text []byte) []byte {
 	return w.EncodeAll(text, nil)
 }
 
-// BenchmarkNext reads lines from memory; ns/line and lines/s are of the whole, allocs/op of all the lines together.
+// BenchmarkNext reads lines from memory. ns/line and lines/s are averages; allocs/op is for all
+// lines together.
 func BenchmarkNext(b *testing.B) {
 	const lines = 200_000
 	plain, nginx, caddy := combinedLog(lines, 5000), nginxLog(lines, 5000), caddyLog(lines, 5000)

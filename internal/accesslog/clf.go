@@ -5,26 +5,27 @@ import (
 	"slices"
 )
 
-// A clfShape is one of the formats that begin as the common one does.
+// A clfShape is one of the formats that begin like the common log format.
 type clfShape uint8
 
 const (
 	common   clfShape = iota // peer ident user [time] "request" status size
 	combined                 // the same, "referrer" "user agent", and anything after these
 	vhost                    // a virtual host, then combined
-	traefik                  // combined, number "router" "server" 12ms
+	traefik                  // combined, request number "router" "server" 12ms
 )
 
-// clfFields are the variables that a line of these shapes has.
+// clfFields are the names of the values in lines of these shapes.
 var clfFields = []string{"remote_addr", "remote_user", "time_local", "request", "status", "body_bytes_sent",
 	"http_referer", "http_user_agent", "http_x_forwarded_for", "server_name"}
 
-// A clf reads lines of one of these shapes. Lines are read from the request's opening quote in both directions: what stands before
-// it cannot hold an unescaped quote, but a user's name may hold blanks and brackets.
+// A clf parses lines of one of these shapes, from the opening quote of the request in both
+// directions. The text before it cannot contain an unescaped quote, but a user's name may contain
+// spaces and brackets.
 type clf struct {
 	shape  clfShape
 	clock  clock
-	fields []int // index into clfFields of each of Options.Fields, or -1
+	fields []int // index in clfFields for each of Options.Fields, or -1
 }
 
 func newCLF(shape clfShape, fields []string) *clf {
@@ -41,14 +42,14 @@ func (c *clf) has(field string) bool {
 	case "http_referer", "http_user_agent":
 		return c.shape != common
 	case "http_x_forwarded_for":
-		return c.shape == combined || c.shape == vhost // where it was added at the end
+		return c.shape == combined || c.shape == vhost // some servers append it
 	case "server_name":
 		return c.shape == vhost
 	}
 	return at >= 0
 }
 
-// parts are the values of one line, as they stand in it.
+// parts are the values of one line, with their escapes.
 type parts struct {
 	host, peer, user, stamp, request, status, size, referrer, agent, rest []byte
 }
@@ -60,14 +61,14 @@ func (c *clf) parse(b []byte, r *record) error {
 	}
 	at, ok := c.clock.common(p.stamp)
 	if !ok {
-		return wrong("time", p.stamp, "is none: it looks like 10/Oct/2000:13:55:36 -0700")
+		return wrong("time", p.stamp, "is not a valid time, such as 10/Oct/2000:13:55:36 -0700")
 	}
 	status, err := parseStatus(p.status)
 	if err != nil {
 		return err
 	}
 	if !isNumber(p.size) && string(p.size) != "-" {
-		return wrong("size", p.size, "is no number")
+		return wrong("size", p.size, "is not a number")
 	}
 	if c.fields != nil {
 		c.extra(&p, r)
@@ -75,14 +76,14 @@ func (c *clf) parse(b []byte, r *record) error {
 	r.Time, r.Peer, r.Status = at, p.peer, status
 	r.Method, r.Target = requestLine(unescape(p.request))
 	r.Target = r.origin(r.Target)
-	if c.shape != traefik { // which escapes nothing
+	if c.shape != traefik { // Traefik escapes nothing
 		p.agent = unescape(p.agent)
 	}
 	r.UserAgent, r.TellsAgent = given(p.agent), c.shape != common
 	return nil
 }
 
-// split cuts a line into its parts.
+// split splits a line into its parts.
 func (c *clf) split(b []byte, p *parts) error {
 	quote := requestQuote(b)
 	if quote < 0 {
@@ -125,7 +126,8 @@ func (c *clf) split(b []byte, p *parts) error {
 	return nil
 }
 
-// requestQuote returns the index of the quote that opens the request: the first after a time in brackets. -1 if there is none.
+// requestQuote returns the index of the quote that opens the request: the first after a time in
+// brackets. It returns -1 if there is none.
 func requestQuote(b []byte) int {
 	for from := 0; ; {
 		i := bytes.IndexByte(b[from:], '"')
@@ -140,7 +142,7 @@ func requestQuote(b []byte) int {
 	}
 }
 
-// head reads what stands before the time.
+// head parses the part of the line before the time.
 func (c *clf) head(b []byte, p *parts) error {
 	if c.shape == vhost {
 		blank := bytes.IndexByte(b, ' ')
@@ -150,7 +152,8 @@ func (c *clf) head(b []byte, p *parts) error {
 		p.host, b = b[:blank], b[blank+1:]
 	}
 	if c.shape == traefik {
-		// Traefik writes X-Forwarded-For there, which may be a list: the last was seen by the proxy next to it.
+		// Traefik writes X-Forwarded-For here. It may be a list, of which Traefik's direct peer has
+		// added the last address.
 		if dash := bytes.Index(b, []byte(" - ")); dash >= 0 {
 			b = b[bytes.LastIndexByte(b[:dash], ' ')+1:]
 		}
@@ -161,7 +164,7 @@ func (c *clf) head(b []byte, p *parts) error {
 	}
 	p.peer = b[:blank]
 	if c.shape == vhost && !looksLikeAddress(p.peer) {
-		return wrong("what stands after the virtual host,", p.peer, "is no address")
+		return wrong("the text after the virtual host,", p.peer, "is not an address")
 	}
 	b = b[blank+1:]
 	if blank = bytes.IndexByte(b, ' '); blank <= 0 {
@@ -171,7 +174,7 @@ func (c *clf) head(b []byte, p *parts) error {
 	return nil
 }
 
-// looksLikeAddress tells an address from a name and from "-", without reading it whole.
+// looksLikeAddress distinguishes an address from a name and from "-", without parsing it.
 func looksLikeAddress(b []byte) bool {
 	separators := 0
 	for _, c := range b {
@@ -185,8 +188,8 @@ func looksLikeAddress(b []byte) bool {
 	return separators >= 2
 }
 
-// traefikEnd reads ` "referrer" "user agent" 17 "router" "server" 3ms` from its end, as Traefik writes the first two as they came,
-// with any quotes.
+// traefikEnd parses ` "referrer" "user agent" 17 "router" "server" 3ms` from its end, because
+// Traefik writes the first two unescaped, with any quotes.
 func traefikEnd(b []byte, p *parts) error {
 	const missing = errorString("no referrer, user agent, number, router, server and duration after the size")
 	took := bytes.LastIndexByte(b, ' ')
@@ -214,7 +217,7 @@ func traefikEnd(b []byte, p *parts) error {
 	return nil
 }
 
-// word returns what follows a blank, up to the next one; nil where nothing does.
+// word returns the text after a space, up to the next one, or nil if there is none.
 func word(b []byte) (value, rest []byte) {
 	if len(b) < 2 || b[0] != ' ' || b[1] == ' ' {
 		return nil, b
@@ -226,7 +229,7 @@ func word(b []byte) (value, rest []byte) {
 	return b[1 : end+1], b[end+1:]
 }
 
-// quoted returns what follows a blank in quotes; nil where nothing does.
+// quoted returns the text in quotes after a space, or nil if there is none.
 func quoted(b []byte) (value, rest []byte) {
 	if len(b) < 3 || b[0] != ' ' || b[1] != '"' {
 		return nil, b
@@ -267,7 +270,7 @@ func (c *clf) extra(p *parts, r *record) {
 	}
 }
 
-// parseStatus reads three digits, or "-" as a server writes that answered nothing.
+// parseStatus reads three digits. "-" and "0", which servers write if they sent no answer, give 0.
 func parseStatus(b []byte) (int, error) {
 	if len(b) == 3 && isDigit(b[0]) && isDigit(b[1]) && isDigit(b[2]) {
 		return int(b[0]-'0')*100 + int(b[1]-'0')*10 + int(b[2]-'0'), nil
@@ -275,7 +278,7 @@ func parseStatus(b []byte) (int, error) {
 	if len(b) == 1 && (b[0] == '-' || b[0] == '0') {
 		return 0, nil
 	}
-	return 0, wrong("status", b, "is no number of three digits")
+	return 0, wrong("status", b, "is not a number of three digits")
 }
 
 func isNumber(b []byte) bool {

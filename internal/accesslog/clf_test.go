@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// one returns the only line of a log, and what was malformed.
+// one returns the only line of a log, or the reason why it is malformed.
 func one(t *testing.T, o accesslog.Options, text string) (line accesslog.Line, malformed string) {
 	t.Helper()
 	o.Stdin = strings.NewReader(text)

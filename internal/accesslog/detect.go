@@ -7,25 +7,26 @@ import (
 	"strings"
 )
 
-// A parser reads the lines of one file. It may change a line's bytes, but only when nothing is wrong with the line.
+// A parser parses the lines of one file. It may change the bytes of a line, but only of a valid
+// one.
 type parser interface {
-	// parse fills r from b; the error is why b is no request.
+	// parse fills r from b. The error is the reason why b is not a request.
 	parse(b []byte, r *record) error
 	// has reports whether lines of the format can have a value of that name.
 	has(field string) bool
 }
 
-// A format is one that logs are written in.
+// A format is a log format.
 type format struct {
 	name string
-	// begun: the time is when the request began, though the line is written when it has ended.
+	// begun: the logged time is when the request began, although the line is written when it ends.
 	begun bool
-	// omits: a line leaves the User-Agent out if the client sent none.
+	// omits: a line omits the User-Agent if the client sent none.
 	omits bool
 	open  func(fields []string) parser
 }
 
-// formats are those that have names, what is told by more before what is told by less.
+// formats are the named formats, the more specific first.
 var formats = []format{
 	{"traefik", true, false, func(fields []string) parser { return newCLF(traefik, fields) }},
 	{"vhost_combined", false, false, func(fields []string) parser { return newCLF(vhost, fields) }},
@@ -45,7 +46,7 @@ func objects(s *shape) func(fields []string) parser {
 	return func(fields []string) parser { return newObject(s, fields) }
 }
 
-// Formats returns the names that Options.Format takes.
+// Formats returns the names that are valid as Options.Format.
 func Formats() []string {
 	names := []string{"auto"}
 	for i := range formats {
@@ -54,7 +55,7 @@ func Formats() []string {
 	return names
 }
 
-// choices returns the formats that a file may have according to Options.Format.
+// choices returns the formats that Options.Format allows.
 func choices(name string) ([]format, error) {
 	if name == "" || name == "auto" {
 		return formats, nil
@@ -72,29 +73,29 @@ func choices(name string) ([]format, error) {
 }
 
 const (
-	firstSample = 10  // lines that tell the format
-	lastSample  = 100 // lines, where the first ones are of none
+	firstSample = 10  // lines from which the format is detected
+	lastSample  = 100 // the same if none of the first lines has a format
 )
 
 // A sample is the beginning of a file.
 type sample struct {
 	lines []sampled // not blank
-	err   error     // why it is no longer; nil where it need not be
+	err   error     // why the sample is shorter than wanted; nil if it is not
 }
 
 type sampled struct {
 	text   []byte
 	number int64
 	whole  bool
-	err    error // errLong: the text is the line's beginning
+	err    error // errLong if text is only the line's beginning
 }
 
-const longestSample = 4 << 20 // bytes
+const maxSample = 4 << 20 // bytes
 
-// sampling reads the beginning of l.
-func sampling(l *lines, most int) sample {
+// sampling reads the first lines of l, max at most.
+func sampling(l *lines, max int) sample {
 	var s sample
-	for bytesRead := 0; len(s.lines) < most && bytesRead < longestSample; {
+	for bytesRead := 0; len(s.lines) < max && bytesRead < maxSample; {
 		line, err := l.next()
 		if err != nil && !errors.Is(err, errLong) {
 			s.err = err

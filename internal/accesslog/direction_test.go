@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// ends returns the error that a log ends with, and how many lines it gave before that.
+// ends returns the error that ends a log, and the number of lines before it.
 func ends(t *testing.T, text string) (lines int, err error) {
 	t.Helper()
 	r, err := accesslog.Open(accesslog.Options{Stdin: strings.NewReader(text)})
@@ -26,7 +26,7 @@ func ends(t *testing.T, text string) (lines int, err error) {
 	return lines, err
 }
 
-// stepped returns a log of so many lines, each so much later than the one before.
+// stepped returns a log of the given number of lines, each later than the one before by step.
 func stepped(from time.Time, step time.Duration, lines int) string {
 	var b strings.Builder
 	for i := range lines {
@@ -57,7 +57,8 @@ func reversed(text string) string {
 }
 
 func TestALogThatIsOutOfOrderIsNotTakenForNewestFirst(t *testing.T) {
-	blocks := func(n int, each time.Duration) string { // as several processes write that buffer their lines
+	// like several processes that buffer their lines
+	blocks := func(n int, each time.Duration) string {
 		var b strings.Builder
 		for i := range n {
 			b.WriteString(stepped(noon.Add(-time.Duration(i)*each), time.Second, 10))

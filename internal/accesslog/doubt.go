@@ -6,28 +6,30 @@ import (
 	"time"
 )
 
-// One stamp of the far future would stop the clock of whoever reads on, for it never goes back: so a time that is far ahead of all that
-// stand before it in its file is believed only if most of the lines that follow are there, too.
+// A single time in the far future would stop the clock of the code that reads the lines, because
+// that clock never goes back. So a time that is far ahead of all lines before it in its file is
+// accepted only if most of the lines after it are as late.
 const (
 	farAhead  = int64(time.Hour)
-	witnesses = 32 // lines that follow; fewer at the end of a file
+	witnesses = 32 // lines after it that are compared; fewer at the end of a file
 )
 
-// doubts are lines of one file that wait, in its order, until those are read that tell whether to believe the first of them.
+// doubts are lines of one file that wait, in file order, for the lines that decide whether the
+// first of them is accepted.
 type doubts struct {
 	lines   []doubted
-	settled int // how many of them have left
+	settled int // number of lines already decided
 }
 
 type doubted struct {
 	record int32
 	size   int
-	text   [shown]byte // the line's beginning as it stands: a parser may have changed it
+	text   [shown]byte // the line's beginning before parsing, which may change it
 }
 
 func (d *doubts) waiting() []doubted { return d.lines[d.settled:] }
 
-// doubt takes a line that is far ahead, or stands after one that is doubted.
+// doubt holds back a line that is far ahead, or that follows one that is held back.
 func (s *source) doubt(i int32, size int) {
 	d := &s.doubts
 	if d.settled > witnesses {
@@ -36,7 +38,8 @@ func (s *source) doubt(i int32, size int) {
 	d.lines = append(d.lines, doubted{i, size, s.begin})
 }
 
-// settle takes or puts away the first line that is doubted. It reports whether enough is known for that: of a file that has ended, all.
+// settle accepts or rejects the first held-back line. It returns false if more lines are needed to
+// decide. At the end of a file none are.
 func (s *source) settle() bool {
 	waiting := s.doubts.waiting()
 	if len(waiting) == 0 {
@@ -51,7 +54,7 @@ func (s *source) settle() bool {
 		by = s.alone(at, rest)
 	}
 	if by > 0 {
-		s.disbelieve(first, by)
+		s.rejectTime(first, by)
 	} else {
 		s.take(first.record)
 	}
@@ -61,7 +64,8 @@ func (s *source) settle() bool {
 	return true
 }
 
-// alone returns by how much a time is ahead of the lines around it if at least half of those that follow are not there; else 0.
+// alone returns by how much a time is ahead of the lines around it, or 0 if fewer than half of the
+// following lines are back in time.
 func (s *source) alone(at int64, rest []doubted) (by int64) {
 	back, near := 0, s.latest
 	for i := range rest {
@@ -76,11 +80,11 @@ func (s *source) alone(at int64, rest []doubted) (by int64) {
 	return at - near
 }
 
-// disbelieve puts a line away as malformed.
-func (s *source) disbelieve(d *doubted, by int64) {
+// rejectTime rejects a line as malformed.
+func (s *source) rejectTime(d *doubted, by int64) {
 	rec := s.order.at(d.record)
 	line := sampled{text: d.text[:d.size], number: rec.Number}
-	s.letGo(d.record)
+	s.release(d.record)
 	many, unit := by/int64(24*time.Hour), "day"
 	if many < 2 {
 		many, unit = by/int64(time.Hour), "hour"
@@ -91,7 +95,7 @@ func (s *source) disbelieve(d *doubted, by int64) {
 	s.malformed(&line, fmt.Errorf("its time is %d %s after those of the lines around it", many, unit))
 }
 
-// held calls f for every record that waits.
+// held calls f for every buffered record.
 func (s *source) held(f func(r *record)) {
 	s.order.held(f)
 	for _, d := range s.doubts.waiting() {

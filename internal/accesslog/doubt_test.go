@@ -13,7 +13,7 @@ import (
 
 const day = 24 * time.Hour
 
-// A run is lines of a log, a second apart.
+// A run is a number of lines, one second apart.
 type run struct {
 	at    time.Duration // after noon
 	lines int
@@ -90,7 +90,8 @@ func TestALineThatIsDisbelievedIsShownAsItStands(t *testing.T) {
 }
 
 func TestDoubtedLinesBetweenLongOnesHoldNoMoreThanThemselves(t *testing.T) {
-	// Every line is of a day of its own, so each waits for others; and between them there is what is malformed and fills blocks of text.
+	// Every line is of another day, so each waits for others. Malformed lines between them fill
+	// blocks of text.
 	junk := strings.Repeat("x", 100<<10) + "\n"
 	const lines = 500
 	o := accesslog.Options{Stdin: &endless{lines: 4 * lines, line: func(n int) string {

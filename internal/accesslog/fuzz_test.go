@@ -16,7 +16,7 @@ import (
 
 const fuzzedFormat = `$remote_addr - $remote_user [$time_local] "$request" $status $uri$is_args$args "$http_user_agent" $request_time`
 
-// seeds returns one log of each format, and its name.
+// seeds returns one log of each format with its name.
 func seeds(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	all := map[string][]byte{fuzzedFormat: []byte(`192.0.2.1 - - [01/Mar/2026:12:00:00 +0000] "GET /a?b HTTP/1.1" 200 /a?b "x" 0.1` + "\n")}
@@ -30,7 +30,8 @@ func seeds(tb testing.TB) map[string][]byte {
 	return all
 }
 
-// FuzzRead holds every format to what is promised of any bytes: each line is given or malformed, and what is given came from it.
+// FuzzRead checks for any bytes and every format that each line is returned or malformed, and that
+// its values came from it.
 func FuzzRead(f *testing.F) {
 	all := seeds(f)
 	for _, text := range all {
@@ -78,7 +79,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// nginxEscaped writes a value as nginx does between quotes.
+// nginxEscaped escapes a value as nginx does between quotes.
 func nginxEscaped(value []byte) string {
 	if len(value) == 0 {
 		return "-"
@@ -106,14 +107,15 @@ func rendered(l *accesslog.Line) string {
 		time.Unix(0, l.Time).UTC().Format("02/Jan/2006:15:04:05 -0700"), nginxEscaped(request), status, nginxEscaped(l.UserAgent))
 }
 
-// FuzzCombined reads a line, writes what it says as nginx would, and reads it again.
+// FuzzCombined parses a line, writes its values as nginx would, and parses that.
 func FuzzCombined(f *testing.F) {
 	for _, name := range []string{"combined", "traefik"} {
 		for line := range bytes.Lines(seeds(f)[name]) {
 			f.Add(string(line))
 		}
 	}
-	const first = `192.0.2.1 - - [01/Jan/1970:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n" // no line is far before it
+	// no line can be far before it
+	const first = `192.0.2.1 - - [01/Jan/1970:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"` + "\n"
 	second := func(t *testing.T, text string) (l accesslog.Line, ok bool) {
 		r, err := accesslog.Open(accesslog.Options{Format: "combined", Reorder: -1, Stdin: io.MultiReader(strings.NewReader(first), strings.NewReader(text))})
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// told returns what a log says, a line each.
+// told returns the lines of a log as text, one per line.
 func told(t *testing.T, o accesslog.Options) string {
 	t.Helper()
 	var b strings.Builder

@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	blockSize   = 256 << 10 // bytes
-	smallBlock  = 32 << 10  // where so many files are read that all might be open at once
-	manyFiles   = 256
-	longestLine = 1 << 20 // bytes; what is longer is no line of a log
-	shown       = 200     // bytes of a line that cannot be read
+	blockSize  = 256 << 10 // bytes
+	smallBlock = 32 << 10  // if so many files are read that all might be open at once
+	manyFiles  = 256
+	maxLine    = 1 << 20 // bytes; a longer line is malformed
+	shown      = 200     // bytes kept of a malformed line
 )
 
-// A block is text that lines point into. It is used again when the last of them has left.
+// A block is text that lines point into. It is reused when no line refers to it.
 type block struct {
 	text []byte
 	refs int  // lines that point into it
-	past bool // its reader is done with it
+	past bool // no more is read into it
 }
 
-// blocks are those in use and those that wait for use, of one Reader.
+// blocks are the pool of blocks of one Reader.
 type blocks struct {
 	size   int // bytes of a block
 	free   []*block
-	pinned int // bytes of those that are past
+	pinned int // bytes of blocks with past set
 }
 
 func (p *blocks) take(size int) *block {
@@ -38,7 +38,7 @@ func (p *blocks) take(size int) *block {
 	return &block{text: make([]byte, max(size, p.size))}
 }
 
-// leave says that a block's reader is done with it.
+// leave marks a block into which no more is read.
 func (p *blocks) leave(b *block) {
 	b.past = true
 	p.pinned += len(b.text)
@@ -47,7 +47,7 @@ func (p *blocks) leave(b *block) {
 	}
 }
 
-// release says that a line has left.
+// release drops a line's reference to its block.
 func (p *blocks) release(b *block) {
 	if b.refs--; b.refs == 0 && b.past {
 		p.reuse(b)
@@ -61,22 +61,23 @@ func (p *blocks) reuse(b *block) {
 	}
 }
 
-// errLong is a line that is too long; what next returns with it is its beginning.
+// errLong means that a line is too long. next returns it with the line's beginning.
 var errLong = errors.New("longer than 1 MiB")
 
-// A lines reader cuts a text into lines, holding a line at most.
+// A lines reader splits text into lines. It buffers one line at most.
 type lines struct {
 	from       io.Reader
 	pool       *blocks
 	in         *block
-	start, end int   // what is read and not yet given
-	number     int64 // of the line last given, from 1
-	err        error // of from; io.EOF at its end
-	whole      bool  // the line last given ended in a line feed
+	start, end int   // the text read and not yet returned
+	number     int64 // number of the line last returned, from 1
+	err        error // error of from; io.EOF at its end
+	whole      bool  // the line last returned ended in a line feed
 }
 
-// next returns the next line without its end, in block l.in, valid while that is referred to; the last one may have none. After the
-// last line it returns io.EOF or the error that reading ended with.
+// next returns the next line without its line end. It is in block l.in and valid while that is
+// referred to. After the last line, which may have no line end, it returns io.EOF or the error with
+// which reading ended.
 func (l *lines) next() ([]byte, error) {
 	if l.in == nil {
 		l.in = l.pool.take(l.pool.size)
@@ -96,7 +97,7 @@ func (l *lines) next() ([]byte, error) {
 			l.start = l.end
 			return l.give(line, false)
 		}
-		if searched > longestLine {
+		if searched > maxLine {
 			return l.skip()
 		}
 		l.fill()
@@ -112,19 +113,19 @@ func (l *lines) give(line []byte, whole bool) ([]byte, error) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
-	if len(line) > longestLine {
+	if len(line) > maxLine {
 		return line[:shown], errLong
 	}
 	return line, nil
 }
 
-// skip passes a line that is too long, in constant memory.
+// skip skips a line that is too long, in constant memory.
 func (l *lines) skip() ([]byte, error) {
 	head := bytes.Clone(l.in.text[l.start : l.start+shown])
 	l.number++
 	l.whole = true
 	for l.err == nil {
-		l.start = l.end // what is read is dropped
+		l.start = l.end // drop what was read
 		l.fill()
 		if i := bytes.IndexByte(l.in.text[l.start:l.end], '\n'); i >= 0 {
 			l.start += i + 1
@@ -135,7 +136,7 @@ func (l *lines) skip() ([]byte, error) {
 	return head, errLong
 }
 
-// fill reads once, having made room.
+// fill makes room and reads once.
 func (l *lines) fill() {
 	left := l.end - l.start
 	if left == 0 && l.in.refs == 0 {
@@ -174,7 +175,7 @@ func (l *lines) fill() {
 	}
 }
 
-// close gives the block back.
+// close returns the block to the pool.
 func (l *lines) close() {
 	if l.in != nil {
 		l.pool.leave(l.in)

@@ -12,7 +12,7 @@ import (
 
 func TestMalformedLinesSayWhatIsWrong(t *testing.T) {
 	const at = "[01/Mar/2026:12:00:00 +0000]"
-	good := map[string]string{ // a line before, so that the file has its format
+	good := map[string]string{ // a first line that determines the format
 		"common":                                `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1`,
 		"combined":                              `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-"`,
 		"traefik":                               `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-" 1 "-" "-" 0ms`,
@@ -26,48 +26,48 @@ func TestMalformedLinesSayWhatIsWrong(t *testing.T) {
 		{"combined", `hello`, `no time in brackets`},
 		{"combined", `192.0.2.1 - - [today] "GET / HTTP/1.1" 200 1 "-" "-"`, `no request in quotes after a time in brackets`},
 		{"combined", `192.0.2.1 - - ` + at + ` GET / 200 1`, `no request in quotes after a time in brackets`},
-		{"combined", `192.0.2.1 - - [31/Feb/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "31/Feb/2026:12:00:00 +0000" is none: it looks like 10/Oct/2000:13:55:36 -0700`},
-		{"combined", `192.0.2.1 - - [29/Feb/2025:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "29/Feb/2025:12:00:00 +0000" is none: it looks like 10/Oct/2000:13:55:36 -0700`},
-		{"combined", `192.0.2.1 - - [01/Mrz/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mrz/2026:12:00:00 +0000" is none: it looks like 10/Oct/2000:13:55:36 -0700`},
-		{"combined", `192.0.2.1 - - [01/Mar/2026:24:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/2026:24:00:00 +0000" is none: it looks like 10/Oct/2000:13:55:36 -0700`},
-		{"combined", `192.0.2.1 - - [01/Mar/2026:12:00:61 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/2026:12:00:61 +0000" is none: it looks like 10/Oct/2000:13:55:36 -0700`},
-		{"combined", `192.0.2.1 - - [01/Mar/1969:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/1969:12:00:00 +0000" is none: it looks like 10/Oct/2000:13:55:36 -0700`},
-		{"combined", `192.0.2.1 - - [01/Mar/2026:12:00:00 *0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/2026:12:00:00 *0000" is none: it looks like 10/Oct/2000:13:55:36 -0700`},
+		{"combined", `192.0.2.1 - - [31/Feb/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "31/Feb/2026:12:00:00 +0000" is not a valid time, such as 10/Oct/2000:13:55:36 -0700`},
+		{"combined", `192.0.2.1 - - [29/Feb/2025:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "29/Feb/2025:12:00:00 +0000" is not a valid time, such as 10/Oct/2000:13:55:36 -0700`},
+		{"combined", `192.0.2.1 - - [01/Mrz/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mrz/2026:12:00:00 +0000" is not a valid time, such as 10/Oct/2000:13:55:36 -0700`},
+		{"combined", `192.0.2.1 - - [01/Mar/2026:24:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/2026:24:00:00 +0000" is not a valid time, such as 10/Oct/2000:13:55:36 -0700`},
+		{"combined", `192.0.2.1 - - [01/Mar/2026:12:00:61 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/2026:12:00:61 +0000" is not a valid time, such as 10/Oct/2000:13:55:36 -0700`},
+		{"combined", `192.0.2.1 - - [01/Mar/1969:12:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/1969:12:00:00 +0000" is not a valid time, such as 10/Oct/2000:13:55:36 -0700`},
+		{"combined", `192.0.2.1 - - [01/Mar/2026:12:00:00 *0000] "GET / HTTP/1.1" 200 1 "-" "-"`, `time "01/Mar/2026:12:00:00 *0000" is not a valid time, such as 10/Oct/2000:13:55:36 -0700`},
 		{"combined", `192.0.2.1 ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-"`, `no address, identity and user before the time`},
 		{"combined", `192.0.2.1 - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-"`, `no identity and user after the address`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HT`, `the request has no closing quote`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1\" 200 1 `, `the request has no closing quote`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1"`, `no status after the request`},
-		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" abc 1 "-" "-"`, `status "abc" is no number of three digits`},
-		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 20 1 "-" "-"`, `status "20" is no number of three digits`},
+		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" abc 1 "-" "-"`, `status "abc" is not a number of three digits`},
+		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 20 1 "-" "-"`, `status "20" is not a number of three digits`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200`, `no size after the status`},
-		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1k "-" "-"`, `size "1k" is no number`},
+		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1k "-" "-"`, `size "1k" is not a number`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1`, `no referrer in quotes after the size`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "cur`, `no user agent in quotes after the referrer`},
 		{"combined", "\x00\x00\x00", `nothing but NUL bytes, as a crash leaves them`},
 		{"common", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 2`, `more after the size than the common format has`},
 		{"traefik", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-" 1 "-" "-"`, `no referrer, user agent, number, router, server and duration after the size`},
-		{"weir", `time=2026-03-01T12:00:00.000Z level=WARN lines=7`, `no request: it has no client=`},
-		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ status=2x0`, `status "2x0" is no number of three digits`},
-		{"weir", `time=now client=192.0.2.1 method=GET path=/ status=200`, `time "now" is none: it looks like 2000-10-10T13:55:36.123Z`},
+		{"weir", `time=2026-03-01T12:00:00.000Z level=WARN lines=7`, `not a request: it has no client=`},
+		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ status=2x0`, `status "2x0" is not a number of three digits`},
+		{"weir", `time=now client=192.0.2.1 method=GET path=/ status=200`, `time "now" is not a valid time, such as 2000-10-10T13:55:36.123Z`},
 		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ path=/ status=200`, `path= comes twice`},
 		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path="/`, `the value of "path" has no closing quote`},
-		{"caddy", `{"level":"info","ts":1.5,"msg":"serving initial configuration"}`, `no request: it has no value "request.method"`},
-		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"sta`, `no valid JSON: `},
-		{"caddy", `{"ts":1,"ts":2,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"}}`, `no valid JSON: `},
+		{"caddy", `{"level":"info","ts":1.5,"msg":"serving initial configuration"}`, `not a request: it has no value "request.method"`},
+		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"sta`, `not valid JSON: `},
+		{"caddy", `{"ts":1,"ts":2,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"}}`, `not valid JSON: `},
 		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"}} x`, `more after the JSON object`},
-		{"caddy", `[]`, `no JSON object`},
+		{"caddy", `[]`, `not a JSON object`},
 		{"caddy", `{"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"}}`, `no time in it`},
-		{"caddy", `{"ts":-1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"}}`, `time "-1" is none that is known`},
-		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"duration":"long"}`, `duration "long" is none`},
-		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"status":1000}`, `status "1000" is no number of three digits`},
-		{"nginx-json", `{"msec":1,"request":"GET /\x22 HTTP/1.1"}`, `no valid JSON (nginx writes it with escape=json only): `},
-		{"nginx-json", `{"msec":1,"remote_addr":"192.0.2.1"}`, `no request: no method and path in it`},
-		{"weir-json", `{"time":"2026-03-01T12:00:00.000Z","level":"WARN","lines":7}`, `no request: it has no value "outcome"`},
+		{"caddy", `{"ts":-1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"}}`, `time "-1" has no known format`},
+		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"duration":"long"}`, `duration "long" is not valid`},
+		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"status":1000}`, `status "1000" is not a number of three digits`},
+		{"nginx-json", `{"msec":1,"request":"GET /\x22 HTTP/1.1"}`, `not valid JSON (nginx writes it with escape=json only): `},
+		{"nginx-json", `{"msec":1,"remote_addr":"192.0.2.1"}`, `not a request: no method and path in it`},
+		{"weir-json", `{"time":"2026-03-01T12:00:00.000Z","level":"WARN","lines":7}`, `not a request: it has no value "outcome"`},
 		{"$msec|$request|$request_time|$status|", `1.000|GET / HTTP/1.1|0.001`, `no "|" after $request_time`},
-		{"$msec|$request|$request_time|$status|", `1.000|GET / HTTP/1.1|soon|200|`, `duration "soon" is no number of seconds`},
+		{"$msec|$request|$request_time|$status|", `1.000|GET / HTTP/1.1|soon|200|`, `duration "soon" is not a number of seconds`},
 		{"$msec|$request|$request_time|$status|", `1.000|GET / HTTP/1.1|0.001|200|x`, `no "|" after $status`},
-		{"$msec|$request|$request_time|$status|", `x|GET / HTTP/1.1|0.001|200|`, `time "x" is none that is known`},
+		{"$msec|$request|$request_time|$status|", `x|GET / HTTP/1.1|0.001|200|`, `time "x" has no known format`},
 	} {
 		var malformed []accesslog.Malformed
 		o := accesslog.Options{Format: test.format, Stdin: strings.NewReader(good[test.format] + "\n" + test.text + "\n"),
@@ -83,12 +83,12 @@ func TestMalformedLinesSayWhatIsWrong(t *testing.T) {
 		m := malformed[0]
 		if m.File != "-" || m.Line != 2 || string(m.Text) != test.text[:min(len(test.text), 200)] ||
 			m.Reason != test.reason && !(strings.HasSuffix(test.reason, ": ") && strings.HasPrefix(m.Reason, test.reason)) {
-			t.Errorf("%s: %s\nis told as %s:%d: %q: %s\nwant %s", test.format, test.text, m.File, m.Line, m.Text, m.Reason, test.reason)
+			t.Errorf("%s: %s\nis reported as %s:%d: %q: %s\nwant %s", test.format, test.text, m.File, m.Line, m.Text, m.Reason, test.reason)
 		}
 	}
 }
 
-// What is beyond the bytes of a line that are shown may be a secret, and of any length: no reason tells more of it.
+// Bytes after the shown part of a line may be a secret, and of any length: no reason quotes them.
 func TestReasonsAreShortAndTellNothingThatTheTextDoesNot(t *testing.T) {
 	const at, secret = "[01/Mar/2026:12:00:00 +0000]", "wpt_abc_SECRET"
 	pad, long := strings.Repeat("p", 300), strings.Repeat("z", 900_000)

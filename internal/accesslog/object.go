@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A role is what a value of a JSON line is for.
+// A role is the meaning of a value in a JSON line.
 type role uint8
 
 const (
@@ -26,22 +26,23 @@ const (
 	roleQuery
 	roleStatus
 	roleAgent
-	roleHash // of the agent
-	roleMark // present in this shape and in no other
+	roleHash // keyed hash of the agent
+	roleMark // a member that no other shape has
 	roles
 )
 
-// A shape is how one server writes its JSON lines: for each role, the paths at which its value may stand. The first that is
-// there counts.
+// A shape is the layout of one server's JSON lines: for each role, the paths at which its value may
+// be. The first path with a value is used.
 type shape struct {
 	paths [roles][]string
-	took  func(b []byte) (ns int64, ok bool) // reads roleTook; nil: the format has none
-	bytes bool                               // \u00HH is a byte, not a character
-	own   bool                               // Weir's: the file has other lines than those of requests, too
+	took  func(b []byte) (ns int64, ok bool) // parses roleTook; nil if the format has none
+	bytes bool                               // \u00HH is a byte and not a character
+	// Weir's log, which also has lines that are not requests
+	own bool
 }
 
-// The names are those that the servers' documentation gives; of nginx, whose log_format has any names at all, its variables and what
-// is commonly written for them.
+// The names are from the servers' documentation. A log_format of nginx may have any names: these
+// are its variables and common names for them.
 var (
 	nginxShape = shape{paths: [roles][]string{
 		rolePeer:    {"remote_addr", "client_ip", "remote_ip", "clientip", "client", "ip"},
@@ -56,7 +57,8 @@ var (
 		roleAgent:   {"http_user_agent", "user_agent", "agent"},
 	}, took: inSeconds}
 	caddyShape = shape{paths: [roles][]string{
-		rolePeer:   {"request.client_ip", "request.remote_ip", "request.remote_addr"}, // the first minds trusted_proxies
+		// the first respects trusted_proxies
+		rolePeer:   {"request.client_ip", "request.remote_ip", "request.remote_addr"},
 		roleLogged: {"ts", "time"},
 		roleTook:   {"duration"},
 		roleMethod: {"request.method"},
@@ -66,7 +68,8 @@ var (
 		roleMark:   {"request.method"},
 	}, took: asCaddyWrites}
 	traefikShape = shape{paths: [roles][]string{
-		rolePeer:   {"ClientHost", "ClientAddr"}, // the first is X-Forwarded-For where that came from a trusted address
+		// the first is X-Forwarded-For if that came from a trusted address
+		rolePeer:   {"ClientHost", "ClientAddr"},
 		roleBegun:  {"StartUTC", "StartLocal"},
 		roleLogged: {"time"},
 		roleTook:   {"Duration"},
@@ -97,21 +100,22 @@ var (
 	}, bytes: true, own: true}
 )
 
-// A branch is a value of which something is wanted: itself, or what it holds.
+// A branch is a wanted value, or one that contains wanted values.
 type branch struct {
 	slots []int
 	in    map[string]*branch // by name, or by index in decimal
 }
 
-// An object reads JSON lines of one shape. A line must be one whole object as RFC 8259 has it, and a name that an object has twice
-// makes it malformed: readers differ in which they take. Bytes that are no UTF-8 stay as they are.
+// An object parses JSON lines of one shape. A line must be a single object (RFC 8259). A line with
+// a duplicate name is malformed, because parsers differ in which value they use. Bytes that are not
+// UTF-8 are kept.
 type object struct {
 	shape   *shape
 	clock   clock
 	root    branch
-	first   [roles + 1]int // of each role's slots; those of Options.Fields follow
-	fields  int            // first slot of each of Options.Fields: two each
-	message int            // first slot of what a line of ownLines has
+	first   [roles + 1]int // first slot of each role; the slots of Options.Fields follow
+	fields  int            // first slot of Options.Fields, which have two slots each
+	message int            // first slot of level, msg and lines
 	values  [][]byte
 
 	decoder *jsontext.Decoder
@@ -139,12 +143,12 @@ func newObject(s *shape, fields []string) *object {
 	o.first[roles] = o.message
 	for _, path := range fields {
 		o.want(strings.Split(path, "."))
-		o.want([]string{path}) // a name with points in it
+		o.want([]string{path}) // a name that contains dots
 	}
 	return o
 }
 
-// want adds a slot for the value at a path.
+// want adds a slot for the value at path.
 func (o *object) want(path []string) {
 	at := &o.root
 	for _, name := range path {
@@ -173,7 +177,7 @@ func (o *object) parse(b []byte, r *record) error {
 		return newOwnLine(o.written(o.message+1), o.written(o.message+2))
 	}
 	if o.shape.paths[roleMark] != nil && o.value(roleMark) == nil {
-		return fmt.Errorf("no request: it has no value %q", o.shape.paths[roleMark][0])
+		return fmt.Errorf("not a request: it has no value %q", o.shape.paths[roleMark][0])
 	}
 	at, err := o.time()
 	if err != nil {
@@ -186,7 +190,7 @@ func (o *object) parse(b []byte, r *record) error {
 		}
 	}
 	if !o.present(roleRequest) && !(o.present(roleMethod) && (o.present(roleTarget) || o.present(rolePath))) {
-		return errorString("no request: no method and path in it")
+		return errorString("not a request: no method and path in it")
 	}
 	for i := range r.extra {
 		value := o.written(o.fields + 2*i)
@@ -237,26 +241,26 @@ func (o *object) time() (int64, error) {
 	}
 	at, ok := o.clock.any(text)
 	if !ok {
-		return 0, wrong("time", text, "is none that is known")
+		return 0, wrong("time", text, "has no known format")
 	}
 	if text = o.value(roleTook); logged && text != nil && o.shape.took != nil {
 		took, ok := o.shape.took(text)
 		if !ok {
-			return 0, wrong("duration", text, "is none")
+			return 0, wrong("duration", text, "is not valid")
 		}
 		at -= took
 	}
 	return at, nil
 }
 
-// read fills values with the JSON text of what is wanted.
+// read stores the JSON text of the wanted values in o.values.
 func (o *object) read(b []byte) error {
 	clear(o.values)
 	o.line = b
 	o.text = *bytes.NewBuffer(b)
 	o.decoder.Reset(&o.text, o.options...)
 	if o.decoder.PeekKind() != '{' {
-		return errorString("no JSON object")
+		return errorString("not a JSON object")
 	}
 	if err := o.walk(&o.root); err != nil {
 		return invalid(b, err)
@@ -267,9 +271,10 @@ func (o *object) read(b []byte) error {
 	return nil
 }
 
-// invalid says why a line is no JSON without the names in it, which lead to the place and may be of any length.
+// invalid returns the reason why a line is not JSON. It leaves out the path of names to the place,
+// which may be of any length.
 func invalid(b []byte, err error) error {
-	what := "no valid JSON"
+	what := "not valid JSON"
 	if bytes.Contains(b, []byte(`\x`)) {
 		what += " (nginx writes it with escape=json only)"
 	}
@@ -280,7 +285,7 @@ func invalid(b []byte, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// walk reads one value.
+// walk reads one value and the wanted values in it.
 func (o *object) walk(at *branch) error {
 	kind := o.decoder.PeekKind()
 	if at.in == nil || kind != '{' && kind != '[' {
@@ -290,14 +295,16 @@ func (o *object) walk(at *branch) error {
 		text, err := o.decoder.ReadValue()
 		end := int(o.decoder.InputOffset())
 		for _, slot := range at.slots {
-			o.values[slot] = o.line[end-len(text) : end] // the decoder's own slice is void after its next call
+			// the decoder's slice is invalid after its next call
+			o.values[slot] = o.line[end-len(text) : end]
 		}
 		return err
 	}
 	if _, err := o.decoder.ReadToken(); err != nil {
 		return err
 	}
-	for index := int64(0); o.decoder.PeekKind() != kind+2; index++ { // ']' is '[' + 2, '}' is '{' + 2
+	// ']' is '[' + 2, '}' is '{' + 2
+	for index := int64(0); o.decoder.PeekKind() != kind+2; index++ {
 		child, err := o.child(at, kind, index)
 		if err != nil {
 			return err
@@ -315,7 +322,7 @@ func (o *object) walk(at *branch) error {
 	return err
 }
 
-// child returns the branch of the next member or element; nil if nothing of it is wanted.
+// child returns the branch of the next member or element, or nil if it contains no wanted value.
 func (o *object) child(at *branch, kind jsontext.Kind, index int64) (*branch, error) {
 	if kind == '[' {
 		o.name = strconv.AppendInt(o.name[:0], index, 10)
@@ -326,7 +333,7 @@ func (o *object) child(at *branch, kind jsontext.Kind, index int64) (*branch, er
 		return nil, err
 	}
 	if len(name) < 2 || name[0] != '"' {
-		return nil, errorString("a name is no string")
+		return nil, errorString("a name is not a string")
 	}
 	if bytes.IndexByte(name, '\\') < 0 {
 		return at.in[string(name[1:len(name)-1])], nil
@@ -335,7 +342,7 @@ func (o *object) child(at *branch, kind jsontext.Kind, index int64) (*branch, er
 	return at.in[string(unescape(o.name))], nil
 }
 
-// present reports whether a line has a value for the role, be it an empty one or null.
+// present reports whether a line has a value for the role, even if it is empty or null.
 func (o *object) present(r role) bool {
 	for i := o.first[r]; i < o.first[r+1]; i++ {
 		if len(o.values[i]) > 0 && o.values[i][0] != '{' && o.values[i][0] != '[' {
@@ -345,7 +352,8 @@ func (o *object) present(r role) bool {
 	return false
 }
 
-// value returns the text of a role's first value that is there, with its escapes; nil if none is.
+// value returns the text, with its escapes, of the first value of a role that is present, or nil if
+// none is.
 func (o *object) value(r role) []byte {
 	for i := o.first[r]; i < o.first[r+1]; i++ {
 		if text := given(o.written(i)); text != nil {
@@ -355,7 +363,8 @@ func (o *object) value(r role) []byte {
 	return nil
 }
 
-// written returns the text of a slot: a string without its quotes, a number, true or false.
+// written returns the text of a slot: a string without its quotes, a number, true or false. It
+// returns nil for anything else.
 func (o *object) written(slot int) []byte {
 	text := o.values[slot]
 	if len(text) == 0 {
@@ -370,7 +379,7 @@ func (o *object) written(slot int) []byte {
 	return text
 }
 
-// plain undoes the escapes of a text, in place.
+// plain removes the escapes of a text, in place.
 func (o *object) plain(text []byte) []byte {
 	if o.shape.bytes {
 		return unescapeBytes(text)
@@ -381,8 +390,9 @@ func (o *object) plain(text []byte) []byte {
 func inSeconds(b []byte) (int64, bool)     { return floating(b, 1e9) }
 func inNanoseconds(b []byte) (int64, bool) { return floating(b, 1) }
 
-// asCaddyWrites reads seconds with a fraction, which is what Caddy writes unless told otherwise; a whole number is of nanoseconds
-// (duration_format nano), which is wrong by little where it is not; and a text is one of Go's.
+// asCaddyWrites reads a duration as Caddy writes it: seconds with a fraction by default, an integer
+// of nanoseconds (duration_format nano), or a text of Go's time.Duration. A whole number of seconds
+// is misread as nanoseconds, which is a small error.
 func asCaddyWrites(b []byte) (int64, bool) {
 	if ns, ok := decimal(b, 1); ok && isNumber(b) {
 		return ns, true
@@ -394,7 +404,7 @@ func asCaddyWrites(b []byte) (int64, bool) {
 	return int64(took), err == nil && took >= 0
 }
 
-// floating reads a number of units as decimal does, or with an exponent.
+// floating reads a number of units, as decimal does or with an exponent.
 func floating(b []byte, unit int64) (int64, bool) {
 	if ns, ok := decimal(b, unit); ok {
 		return ns, true

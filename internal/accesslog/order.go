@@ -1,33 +1,34 @@
 package accesslog
 
-// A record is one line on its way to the caller.
+// A record is one buffered line.
 type record struct {
 	Line
-	in      *block // that its slices point into; nil once they do not
+	in      *block // the block that its slices point into; nil if none
 	size    int    // bytes of the line
-	scratch []byte // the record's own: what does not stand in the line as it is
+	scratch []byte // values that are not contiguous in the line
 }
 
-// own returns a copy of value that lives as long as the record's line; nil for nil.
+// own returns a copy of value that lives as long as the record's line. It returns nil for nil.
 func (r *record) own(value []byte) []byte {
 	if value == nil {
 		return nil
 	}
 	from := len(r.scratch)
-	r.scratch = append(r.scratch, value...) // what an array too short was filled with before stays as it is
+	// if append reallocates, earlier values keep the old array
+	r.scratch = append(r.scratch, value...)
 	return r.scratch[from:len(r.scratch):len(r.scratch)]
 }
 
-const scratchKept = 4096 // bytes that a record keeps for its next line
+const scratchKept = 4096 // max bytes of scratch to keep for the next line
 
-// ready makes room for that many extra values.
+// ready makes room for the given number of extra values.
 func (r *record) ready(extras int) {
 	if len(r.extra) != extras {
 		r.extra = make([][]byte, extras)
 	}
 }
 
-// reset empties the record, so that it holds no block that its line stood in.
+// reset empties the record, so that it refers to no block.
 func (r *record) reset() {
 	extra := r.extra
 	clear(extra)
@@ -37,11 +38,12 @@ func (r *record) reset() {
 	*r = record{Line: Line{extra: extra}, scratch: r.scratch[:0]}
 }
 
-// An order holds the lines of one file that have been read and not yet left, and gives the earliest: of equal times the one that
-// stands before. Lines that come in order cost no comparison but one: they wait in a queue, only stragglers in a heap.
+// An order buffers lines of one file and returns the earliest; if times are equal, the one that is
+// first in the file. A line that is in order costs one comparison and is queued. Only late lines
+// are put in a heap.
 type order struct {
-	records []*[chunk]record // never moved, so that growing costs no copy
-	free    []int32          // numbers of records
+	records []*[chunk]record // never moved, so growing copies nothing
+	free    []int32          // indexes of unused records
 
 	queue       []int32 // a ring; its length is a power of 2
 	head, count int
@@ -50,12 +52,12 @@ type order struct {
 
 const chunk = 64
 
-// at returns the record of that number.
+// at returns the record with index i.
 func (o *order) at(i int32) *record { return &o.records[uint32(i)/chunk][uint32(i)%chunk] }
 
 func (o *order) len() int { return o.count + len(o.late) }
 
-// room returns the number of a record to fill.
+// room returns the index of an unused record.
 func (o *order) room() int32 {
 	if len(o.free) == 0 {
 		first := int32(len(o.records)) * chunk
@@ -70,7 +72,7 @@ func (o *order) room() int32 {
 	return i
 }
 
-// push takes a filled record.
+// push buffers a filled record.
 func (o *order) push(i int32) {
 	if o.count > 0 && o.at(i).Time < o.at(o.last()).Time {
 		o.pushLate(i)
@@ -81,7 +83,7 @@ func (o *order) push(i int32) {
 
 func (o *order) last() int32 { return o.queue[(o.head+o.count-1)&(len(o.queue)-1)] }
 
-// enqueue takes a filled record to be given after all that are in the queue.
+// enqueue appends a filled record to the queue.
 func (o *order) enqueue(i int32) {
 	if o.count == len(o.queue) {
 		bigger := make([]int32, max(16, 2*o.count))
@@ -94,7 +96,7 @@ func (o *order) enqueue(i int32) {
 	o.count++
 }
 
-// first returns the number of the earliest record. There must be one.
+// first returns the index of the earliest record. There must be one.
 func (o *order) first() int32 {
 	if len(o.late) == 0 {
 		return o.queue[o.head]
@@ -105,7 +107,7 @@ func (o *order) first() int32 {
 	return o.late[0]
 }
 
-// pop takes the earliest record out; drop must follow when its line is not needed any more.
+// pop removes the earliest record and returns its index. The caller must drop it after use.
 func (o *order) pop() int32 {
 	i := o.first()
 	if o.count > 0 && i == o.queue[o.head] {
@@ -150,13 +152,13 @@ func (o *order) before(i, j int32) bool {
 	return a.Time < b.Time || a.Time == b.Time && a.Number < b.Number
 }
 
-// drop gives a record back for another line.
+// drop makes a record available for another line.
 func (o *order) drop(i int32) {
 	o.at(i).reset()
 	o.free = append(o.free, i)
 }
 
-// held calls f for every record that waits.
+// held calls f for every buffered record.
 func (o *order) held(f func(r *record)) {
 	for n := range o.count {
 		f(o.at(o.queue[(o.head+n)&(len(o.queue)-1)]))
@@ -166,7 +168,7 @@ func (o *order) held(f func(r *record)) {
 	}
 }
 
-// values calls f for every value that the record's line has.
+// values calls f for every value of the record's line.
 func (r *record) values(f func(value *[]byte)) {
 	for _, value := range [...]*[]byte{&r.Peer, &r.Method, &r.Target, &r.UserAgent, &r.Agent} {
 		f(value)
@@ -176,13 +178,13 @@ func (r *record) values(f func(value *[]byte)) {
 	}
 }
 
-// length returns how many bytes the values have.
+// length returns the total bytes of the values.
 func (r *record) length() (n int) {
 	r.values(func(value *[]byte) { n += len(*value) })
 	return n
 }
 
-// move copies the values to the beginning of text and returns how many bytes that were.
+// move copies the values to the beginning of text and returns their total bytes.
 func (r *record) move(text []byte) (n int) {
 	r.values(func(value *[]byte) {
 		if *value != nil {

@@ -5,37 +5,37 @@ import (
 	"strconv"
 )
 
-// An ownLine is why a line of Weir's own log is no request, and not malformed either: the server
-// speaks of itself, such as when it starts and stops.
+// An ownLine is the error for a line of Weir's log that is a message of the server itself, such as
+// on start and stop. Such a line is neither a request nor malformed.
 type ownLine struct {
-	dropped int64 // requests that the line says are missing in the log
+	dropped int64 // requests that the line reports as missing in the log
 }
 
-func (*ownLine) Error() string { return "no request: the server says something of itself" }
+func (*ownLine) Error() string { return "not a request: the server logged something about itself" }
 
-// newOwnLine reads a line with a level and a message. lines is how many a message of lost lines
-// counts.
+// newOwnLine reads a line with a level and a message. lines is the count in a message about dropped
+// lines.
 func newOwnLine(message, lines []byte) *ownLine {
 	if string(message) != "access log lines dropped" {
 		return &ownLine{}
 	}
 	n, _ := strconv.ParseInt(string(lines), 10, 64)
-	return &ownLine{dropped: max(n, 1)} // some were lost even if the number cannot be read
+	return &ownLine{dropped: max(n, 1)} // some were dropped even if the number cannot be read
 }
 
-// ownLines knows what a server prints when it starts, which has no times: from a line that says
-// where it listens to one that says that it is ready. Where standard output and standard error go
-// to one file, it stands among the other lines.
+// ownLines recognizes the banner that a server prints at startup. It has no times, and reaches from
+// the line with the listening address to the line "ready". If standard output and standard error go
+// to one file, it is among the other lines.
 type ownLines struct {
-	left int // lines that may still belong to it
+	left int // max remaining lines of the banner
 }
 
-const longestBanner = 64 // lines
+const maxBanner = 64 // lines
 
-// banner reports whether a line belongs to it.
+// banner reports whether a line is part of the banner.
 func (o *ownLines) banner(b []byte) bool {
 	if bytes.HasPrefix(b, []byte("listening  ")) {
-		o.left = longestBanner
+		o.left = maxBanner
 		return true
 	}
 	if o.left == 0 || bytes.HasPrefix(b, []byte("time=")) || b[0] == '{' {

@@ -7,8 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// ownText is what a server of Weir's leaves in one file that takes its standard output and its
-// standard error.
+// ownText is the combined standard output and standard error of a Weir server.
 const ownText = `listening  http://127.0.0.1:8080
 policy     the contract (built in), 8 limiters
 
@@ -69,7 +68,7 @@ func TestAfterABannerTheRestOfALineIsMalformedAsEver(t *testing.T) {
 	}
 }
 
-// tells returns for each line whether it tells the agent, and which.
+// tells returns, for each line, whether it has an agent, and which.
 func tells(t *testing.T, text, format string) (all []string) {
 	t.Helper()
 	r, err := accesslog.Open(accesslog.Options{Stdin: strings.NewReader(text), Format: format})

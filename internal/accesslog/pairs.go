@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// pairKeys are the keys of a line of weir's own text.
+// pairKeys are the keys of a request in Weir's text format.
 var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted", "agent"}
 
-// messageKeys are the keys of its lines that are no requests.
+// messageKeys are the keys of lines that are not requests.
 var messageKeys = []string{"level", "msg", "lines"}
 
-// pairs reads lines of weir's own text: key=value, with quotes where a value needs them.
+// pairs parses lines of Weir's text format: key=value, with quotes if a value needs them.
 type pairs struct {
 	clock  clock
-	fields []int // index into pairKeys of each of Options.Fields, or -1
+	fields []int // index in pairKeys for each of Options.Fields, or -1
 	own    ownLines
 
 	values  [13][]byte // by pairKeys
@@ -44,12 +44,12 @@ func (p *pairs) parse(b []byte, r *record) error {
 	}
 	for i, name := range pairKeys[:5] {
 		if p.values[i] == nil {
-			return fmt.Errorf("no request: it has no %s=", name)
+			return fmt.Errorf("not a request: it has no %s=", name)
 		}
 	}
 	at, ok := p.clock.iso(p.values[0])
 	if !ok {
-		return wrong("time", p.values[0], "is none: it looks like 2000-10-10T13:55:36.123Z")
+		return wrong("time", p.values[0], "is not a valid time, such as 2000-10-10T13:55:36.123Z")
 	}
 	status, err := parseStatus(p.values[4])
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *pairs) parse(b []byte, r *record) error {
 	return nil
 }
 
-// split cuts a line into the values of its keys, of which those of a request may not come twice.
+// split splits a line into the values of its keys. In a request, no key may occur twice.
 func (p *pairs) split(b []byte) error {
 	clear(p.values[:])
 	clear(p.message[:])
@@ -119,7 +119,8 @@ func (p *pairs) split(b []byte) error {
 	return nil
 }
 
-// unescapeBytes undoes, in place, the escapes in which weir's own log writes bytes: \u00C3 is the byte C3.
+// unescapeBytes removes, in place, the escapes with which Weir's log writes bytes: \u00C3 is the
+// byte C3.
 func unescapeBytes(b []byte) []byte {
 	first := bytes.IndexByte(b, '\\')
 	if first < 0 {

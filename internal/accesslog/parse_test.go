@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzParse gives any line to every parser: none may panic, none may change a line that it refuses (it is shown as it stands), and
-// none may say something else when it is asked again.
+// FuzzParse passes any line to every parser. No parser may panic, change a line that it rejects
+// (the original is shown), or return another result for the same line.
 func FuzzParse(f *testing.F) {
 	all := formats
 	for _, text := range []string{
@@ -72,7 +72,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// values returns all that a record holds of its line.
+// values returns all values of a record's line.
 func values(r *record) string {
 	var all bytes.Buffer
 	r.values(func(value *[]byte) {

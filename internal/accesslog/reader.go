@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// Bounds of the lines that wait for earlier ones, over all files.
+// Bounds of the buffered lines of all files.
 const (
-	mostWaiting = 256 << 10 // lines
-	mostPinned  = 64 << 20  // bytes
+	maxBuffered = 256 << 10 // lines
+	maxPinned   = 64 << 20  // bytes
 )
 
-// A Reader gives the lines of many logs in the order of their times. One goroutine may use it at a time; Stats may be called
-// from any.
+// A Reader returns the lines of many logs in order of time. It is not safe for concurrent use,
+// except Stats.
 type Reader struct {
 	o         Options
 	pool      blocks
 	depackers depackers
-	closed    []*source // not yet open, the first due first
+	closed    []*source // files not yet open, in order of when they are due
 	open      merge
-	given     int32 // the record of open[0] that the caller holds; -1: none
-	leaving   int64 // the latest time that has left
+	given     int32 // the record of open[0] that the caller uses; -1 if none
+	returned  int64 // the latest time returned by Next
 	waiting   int   // lines
 	held      int   // their bytes
 
 	formats    []string // per file
-	total      int64    // bytes of all files; -1 unknown
+	total      int64    // bytes of all files; -1 if unknown
 	bytes      atomic.Int64
 	read       atomic.Int64
 	malformed  atomic.Int64
@@ -45,23 +45,25 @@ type Reader struct {
 	disorder   atomic.Int64
 }
 
-// Stats are how far a Reader has come.
+// Stats are the progress of a Reader.
 type Stats struct {
-	Bytes int64 // read of the files as they lie: compressed
-	Total int64 // that they have; -1: one of them does not tell, as a pipe
-	Lines int64 // read, the malformed among them; blank ones are none
+	Bytes int64 // bytes read of the files, compressed if they are
+	Total int64 // size of all files; -1 if one has no known size, such as a pipe
+	Lines int64 // lines read, including malformed ones and without blank ones
 
 	Malformed  int64
-	Own        int64         // lines of Weir's own log that are no requests, such as when it starts and stops
-	Dropped    int64         // requests that Weir's own log says are missing in it
-	OutOfOrder int64         // lines that came after a later one
-	Disorder   time.Duration // the longest by which one did
+	Own        int64         // lines of Weir's log that are not requests, such as on start and stop
+	Dropped    int64         // requests that are missing in Weir's log, by its own count
+	OutOfOrder int64         // lines returned after a later one
+	Disorder   time.Duration // the max time by which one was late
 
-	Formats []string // of each file; empty for a file that holds nothing
+	Formats []string // format of each file; empty if the file is empty
 }
 
-// Open opens logs for reading. It looks at the beginning of each: a file that cannot be read, is named twice, or is of no format that
-// can be told is an error that names it. Where Options.Format says the format, lines that have another are malformed, and no error. It waits for the first lines of a pipe. Close must be called.
+// Open opens logs for reading and inspects the beginning of each. It returns an error that names
+// the file if one cannot be read, is named twice, or has no known format. If Options.Format names a
+// format, lines in another one are malformed and not an error. Open blocks until the first lines of
+// a pipe arrive. The caller must call Close.
 func Open(o Options) (*Reader, error) {
 	if len(o.Files) == 0 {
 		o.Files = []string{"-"}
@@ -105,7 +107,7 @@ func Open(o Options) (*Reader, error) {
 	return r, nil
 }
 
-// measure adds a file to what is to be read.
+// measure adds the size of a file to the total.
 func (r *Reader) measure(s *source) {
 	switch {
 	case r.total < 0:
@@ -116,7 +118,7 @@ func (r *Reader) measure(s *source) {
 	}
 }
 
-// twice is an error where two names are of one file.
+// twice returns an error if two names are of the same file.
 func (r *Reader) twice() error {
 	type key struct {
 		size     int64
@@ -138,7 +140,7 @@ func (r *Reader) twice() error {
 	return nil
 }
 
-// unknownFields is an error where a field is one that no line of any file can have.
+// unknownFields returns an error if no line of any file can have one of the fields.
 func (r *Reader) unknownFields(choices []format) error {
 	for _, field := range r.o.Fields {
 		known := len(r.closed) == 0
@@ -152,9 +154,10 @@ func (r *Reader) unknownFields(choices []format) error {
 	return nil
 }
 
-// Next fills l with the next line; its slices hold until Next is called again. After the last line it returns io.EOF. Any other
-// error says which file could not be read on, and at which line; the lines before it have been given, and Next may be called again for
-// what the other files hold.
+// Next stores the next line in l. Its slices are valid until Next is called again. After the last
+// line it returns io.EOF. Any other error names the file that could not be read further, and the
+// line. All lines before it have been returned, and Next may be called again to read the other
+// files.
 func (r *Reader) Next(l *Line) error {
 	if r.given >= 0 {
 		if err := r.forward(); err != nil {
@@ -183,22 +186,22 @@ func (r *Reader) Next(l *Line) error {
 	s := r.open[0]
 	r.given = s.order.pop()
 	*l = s.order.at(r.given).Line
-	if l.Time < r.leaving {
+	if l.Time < r.returned {
 		r.outOfOrder.Add(1)
-		if by := r.leaving - l.Time; by > r.disorder.Load() {
+		if by := r.returned - l.Time; by > r.disorder.Load() {
 			r.disorder.Store(by)
 		}
 	} else {
-		r.leaving = l.Time
+		r.returned = l.Time
 	}
 	return nil
 }
 
-// forward lets go of the line that the caller holds, and makes the next one open[0]'s earliest. The error is the one that a file
-// has ended with.
+// forward releases the line that the caller used, and makes the next line the earliest of open[0].
+// It returns the error with which a file ended.
 func (r *Reader) forward() error {
 	s := r.open[0]
-	s.letGo(r.given)
+	s.release(r.given)
 	r.given = -1
 	if !s.fill() {
 		heap.Pop(&r.open)
@@ -210,11 +213,12 @@ func (r *Reader) forward() error {
 	return nil
 }
 
-// full reports whether no more lines can wait.
-func (r *Reader) full() bool { return r.waiting >= mostWaiting || r.pool.pinned >= mostPinned }
+// full reports whether no more lines can be buffered.
+func (r *Reader) full() bool { return r.waiting >= maxBuffered || r.pool.pinned >= maxPinned }
 
-// compact moves the lines that wait out of blocks that hold little else: one line whose time is far ahead would pin a whole block.
-// The file that is being read may not be in the merge yet.
+// compact copies buffered lines out of blocks that hold little else: a single line whose time is
+// far ahead would keep a whole block in use. reading is the file being read, which may not be in
+// the merge yet.
 func (r *Reader) compact(reading *source) {
 	sources := r.open
 	if !slices.Contains(sources, reading) {
@@ -242,7 +246,7 @@ func (r *Reader) compact(reading *source) {
 	r.pool.leave(shelf)
 }
 
-// Stats returns how far the reader has come. It may be called from any goroutine.
+// Stats returns the progress of the reader. It is safe for concurrent use.
 func (r *Reader) Stats() Stats {
 	s := Stats{
 		Bytes:      r.bytes.Load(),
@@ -261,7 +265,7 @@ func (r *Reader) Stats() Stats {
 	return s
 }
 
-// Close closes the files. It must not be called while Next runs.
+// Close closes all files. It must not be called while Next runs.
 func (r *Reader) Close() error {
 	var all error
 	for _, s := range slices.Concat(r.open, r.closed) {
@@ -273,7 +277,8 @@ func (r *Reader) Close() error {
 	return all
 }
 
-// A merge is a heap of files by their earliest line; of equal times the file that is named first comes first.
+// A merge is a heap of files by their earliest buffered line. If times are equal, the file named
+// first comes first.
 type merge []*source
 
 func (m merge) Len() int { return len(m) }

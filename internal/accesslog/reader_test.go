@@ -19,7 +19,7 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// commonLine returns a line of the common format with a target that tells it from others.
+// commonLine returns a line in the common format with a recognizable target.
 func commonLine(at time.Time, target string) string {
 	return fmt.Sprintf("192.0.2.1 - - [%s] \"GET /%s HTTP/1.1\" 200 1\n", at.Format("02/Jan/2006:15:04:05 -0700"), target)
 }
@@ -58,7 +58,7 @@ func targets(tb interface{ Fatal(...any) }, o accesslog.Options) (found []string
 	return found, times, stats
 }
 
-// packed returns a text in one of the ways in which logs lie on disks.
+// packed returns a text plain or in one of the compressed forms of logs.
 func packed(text []byte, how int) []byte {
 	half := bytes.LastIndexByte(text[:len(text)/2], '\n') + 1
 	switch how {
@@ -68,7 +68,7 @@ func packed(text []byte, how int) []byte {
 		return append(zipped(text[:half]), zipped(text[half:])...)
 	case 3:
 		return zstded(text)
-	case 4: // two frames, and one to be skipped before and between them
+	case 4: // two frames, with a skippable frame before each
 		skip := "\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
 		return slices.Concat([]byte(skip), zstded(text[:half]), []byte(skip), zstded(text[half:]))
 	}
@@ -78,7 +78,7 @@ func packed(text []byte, how int) []byte {
 func TestLinesOfManyFilesComeInTheOrderOfTimeEachOnce(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		const slack = 5 // seconds by which a line may stand too late
+		const slack = 5 // seconds by which a line may be late
 		files := make([]strings.Builder, rapid.IntRange(1, 6).Draw(t, "files"))
 		n := rapid.IntRange(len(files), 120).Draw(t, "lines")
 		clocks := make([]int, len(files)) // the latest second written to each
@@ -206,7 +206,7 @@ func TestFilesThatCannotBeReadAreSaidToBeByName(t *testing.T) {
 }
 
 func TestLinesThatAreNotOfTheFormatGivenAreMalformedHoweverMany(t *testing.T) {
-	const bad = 300 // more than tell a format
+	const bad = 300 // more than are used to detect a format
 	text := strings.Repeat("starting\n", bad) + commonLine(noon, "a") + commonLine(noon.Add(time.Second), "c")
 	dir := t.TempDir()
 	for name, o := range map[string]accesslog.Options{
@@ -270,7 +270,7 @@ func TestWhatWasReadBeforeAFileBreaksOffIsGiven(t *testing.T) {
 	}
 }
 
-// endless reads line n for all n below lines.
+// endless reads line(n) for all n below lines.
 type endless struct {
 	line  func(n int) string
 	lines int
@@ -334,7 +334,8 @@ func TestALineOfAnyLengthIsPassedInConstantMemory(t *testing.T) {
 }
 
 func TestLongLinesOfQuotesAndBackslashesTakeNoLonger(t *testing.T) {
-	// A hundred lines of 1 MB, each of which a parser that looks back for every quote would look at a million times over.
+	// A hundred lines of 1 MB. A parser that looks back at every quote would examine each a million
+	// times.
 	for _, tail := range []string{`"`, `\`, `\"`, `" "`, `["] "`} {
 		line := strings.TrimSuffix(commonLine(noon, "a"), "\" 200 1\n") + strings.Repeat(tail, 1_000_000/len(tail)) + "\n"
 		_, _, stats := targets(t, accesslog.Options{Format: "combined", Stdin: io.MultiReader(
@@ -346,8 +347,9 @@ func TestLongLinesOfQuotesAndBackslashesTakeNoLonger(t *testing.T) {
 }
 
 func TestLinesOfTheFutureWaitWithoutHoldingTheRest(t *testing.T) {
-	// One in a thousand lines is of the next hour: each waits to the end, and may hold no more than itself. (Held by whole
-	// blocks of text, the lines would run out of room, and leave before the others.)
+	// One line in a thousand is of the next hour. Each of these waits to the end and must not keep
+	// more than itself in memory. If they kept whole blocks, the buffer would be full and they
+	// would be returned too early.
 	const lines, every = 400_000, 1000
 	pad := strings.Repeat("x", 200)
 	o := accesslog.Options{Stdin: &endless{lines: lines, line: func(n int) string {

@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// requestLine reads what a server logs as the request: "GET /path HTTP/1.1", or without the version as HTTP/0.9 has it. Methods
-// and targets are as they came. Both are nil where it is no request (a handshake in a log of plain HTTP, a time-out).
+// requestLine parses a logged request: "GET /path HTTP/1.1", or without a version as in HTTP/0.9.
+// Method and target are returned as received. Both are nil if b is not a request (a TLS handshake
+// in a plain HTTP log, a time-out).
 func requestLine(b []byte) (method, target []byte) {
 	blank := bytes.IndexByte(b, ' ')
 	if blank <= 0 || !isMethod(b[:blank]) || string(b[:blank]) == "-" {
@@ -25,7 +26,8 @@ func requestLine(b []byte) (method, target []byte) {
 	return method, target
 }
 
-// versionLength returns how many bytes at the end of b are " HTTP/" and a version, 0 if they are not.
+// versionLength returns the length of " HTTP/" and a version at the end of b, or 0 if b does not
+// end so.
 func versionLength(b []byte) int {
 	for _, n := range [...]int{len(" HTTP/1.1"), len(" HTTP/2")} {
 		if len(b) < n {
@@ -39,7 +41,8 @@ func versionLength(b []byte) int {
 	return 0
 }
 
-// authority returns where the authority begins in a target in absolute form, -1 where it has another.
+// authority returns the index of the authority in a target in absolute form, or -1 if it has
+// another form.
 func authority(target []byte) int {
 	for _, scheme := range [...]string{"http://", "https://"} {
 		if len(target) >= len(scheme) && bytes.EqualFold(target[:len(scheme)], []byte(scheme)) {
@@ -49,7 +52,7 @@ func authority(target []byte) int {
 	return -1
 }
 
-// origin returns what of a target is its path and query: all of it but where it has the absolute form.
+// origin returns the path and query of a target in absolute form, and any other target unchanged.
 func (r *record) origin(target []byte) []byte {
 	if target == nil || target[0] == '/' {
 		return target
@@ -70,7 +73,7 @@ func (r *record) origin(target []byte) []byte {
 	return r.scratch[len(r.scratch)-len(tail)-1:]
 }
 
-// isMethod reports whether b is a token of RFC 9110, and no longer than any method is.
+// isMethod reports whether b is a token (RFC 9110) of at most 64 bytes.
 func isMethod(b []byte) bool {
 	if len(b) == 0 || len(b) > 64 {
 		return false
@@ -86,8 +89,8 @@ func isMethod(b []byte) bool {
 	return true
 }
 
-// quoteEnd returns the index of the quote that ends a quoted value beginning at b[0], passing those that are escaped; -1 if there is
-// none. Every byte is looked at at most twice.
+// quoteEnd returns the index of the quote that ends a quoted value beginning at b[0], skipping
+// escaped quotes, or -1 if there is none. It examines each byte at most twice.
 func quoteEnd(b []byte) int {
 	for from := 0; ; {
 		i := bytes.IndexByte(b[from:], '"')
@@ -106,8 +109,9 @@ func quoteEnd(b []byte) int {
 	}
 }
 
-// unescape undoes, in place, the escapes in which nginx (\x22, or with escape=json \" and \u0022) and Apache (\" and \t) write bytes
-// that would end a value or a line. What is no escape stays.
+// unescape removes, in place, the escapes with which nginx (\x22, or with escape=json \" and
+// \u0022) and Apache (\" and \t) write bytes that would end a value or a line. Invalid escapes are
+// kept.
 func unescape(b []byte) []byte {
 	first := bytes.IndexByte(b, '\\')
 	if first < 0 {
@@ -132,7 +136,7 @@ func unescape(b []byte) []byte {
 			continue
 		case b[i+1] == 'u':
 			if r, size := unicodeEscape(b[i:]); size > 0 {
-				out = utf8.AppendRune(out, r) // never longer than its escape
+				out = utf8.AppendRune(out, r) // not longer than the escape
 				i += size
 				continue
 			}
@@ -143,7 +147,7 @@ func unescape(b []byte) []byte {
 	return out
 }
 
-// escaped returns what the escape of one letter stands for, 0 where it is none.
+// escaped returns the byte of a one-letter escape, or 0 if c is not one.
 func escaped(c byte) byte {
 	switch c {
 	case '"', '\\', '/':
@@ -164,7 +168,7 @@ func escaped(c byte) byte {
 	return 0
 }
 
-// unicodeEscape reads \u0022 at b, or a pair of surrogates; size is 0 where it is neither.
+// unicodeEscape reads \u0022 at b, or a surrogate pair; size is 0 if b begins with neither.
 func unicodeEscape(b []byte) (r rune, size int) {
 	if len(b) < 6 {
 		return 0, 0
@@ -184,7 +188,7 @@ func unicodeEscape(b []byte) (r rune, size int) {
 	return utf8.RuneError, 6
 }
 
-// hex reads n digits at b; -1 where they are none.
+// hex parses n hex digits at b, or returns -1 if they are not hex digits.
 func hex(b []byte, n int) rune {
 	if len(b) < n {
 		return -1
@@ -206,7 +210,7 @@ func hex(b []byte, n int) rune {
 	return value
 }
 
-// given returns a value as a log holds it, nil where it says that there is none.
+// given returns a logged value, or nil if it is empty or "-".
 func given(b []byte) []byte {
 	if len(b) == 0 || len(b) == 1 && b[0] == '-' {
 		return nil
@@ -214,7 +218,8 @@ func given(b []byte) []byte {
 	return b
 }
 
-// lastOf returns the last of a list of addresses, as X-Forwarded-For is one: what was seen by the proxy that is nearest.
+// lastOf returns the last of a list of addresses such as X-Forwarded-For: the one that the nearest
+// proxy has seen.
 func lastOf(b []byte) []byte {
 	if comma := bytes.LastIndexByte(b, ','); comma >= 0 {
 		return given(bytes.TrimSpace(b[comma+1:]))

@@ -31,7 +31,7 @@ func TestAFolderOfRotatedLogsIsOpenedOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	var l accesslog.Line
-	most := 0
+	open := 0
 	for i := range 2 * files {
 		if err := r.Next(&l); err != nil {
 			t.Fatal(err)
@@ -39,10 +39,10 @@ func TestAFolderOfRotatedLogsIsOpenedOneByOne(t *testing.T) {
 		if want := fmt.Sprintf("/%d", i); string(l.Target) != want {
 			t.Fatalf("line %d has target %s", i, l.Target)
 		}
-		most = max(most, r.OpenFiles())
+		open = max(open, r.OpenFiles())
 	}
-	if most > 2 {
-		t.Errorf("%d of %d files were open at once", most, files)
+	if open > 2 {
+		t.Errorf("%d of %d files were open at once", open, files)
 	}
 	if err := r.Next(&l); !errors.Is(err, io.EOF) {
 		t.Error(err)
@@ -74,7 +74,7 @@ func TestManyLogsOfOneDayAreMerged(t *testing.T) {
 			t.Errorf("%d lines, %+v", len(found), stats)
 		}
 	})
-	if bytes -= files * lines * 2000; bytes > 96<<20 { // beside the targets that were kept
+	if bytes -= files * lines * 2000; bytes > 96<<20 { // without the collected targets
 		t.Errorf("%d bytes of memory are taken", bytes)
 	}
 }
@@ -117,7 +117,7 @@ func TestAFileThatIsAnotherOneByNowIsNotRead(t *testing.T) {
 	}
 }
 
-// A log may be cut off under the reader's hands, and even be written anew.
+// A log may be truncated while it is read, and even be rewritten.
 func TestAFileThatShrinksWhileItIsReadIsSaidTo(t *testing.T) {
 	var text bytes.Buffer
 	for i := range 50_000 {
@@ -146,7 +146,7 @@ func TestAFileThatShrinksWhileItIsReadIsSaidTo(t *testing.T) {
 		if err := os.Truncate(name, 0); err != nil {
 			t.Fatal(err)
 		}
-		if how%2 == 0 { // a line of the log that begins anew
+		if how%2 == 0 { // a line of the rewritten log
 			write(t, name, []byte(commonLine(noon.Add(time.Hour), "new")))
 		}
 		lines := 1

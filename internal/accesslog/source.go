@@ -12,41 +12,43 @@ import (
 	"time"
 )
 
-// A source is one file of the merge. Open looks at its beginning and closes it; the merge opens it again when its time has come.
-// What cannot be opened twice (standard input, a pipe) stays open.
+// A source is one file of the merge. Open inspects its beginning and closes it, and the merge opens
+// it again when it is due. A file that cannot be opened twice (standard input, a pipe) stays open.
 type source struct {
 	r      *Reader
 	file   int         // index into Options.Files
 	name   string      // for messages
-	info   fs.FileInfo // as Open saw it; nil where there is none
+	info   fs.FileInfo // as of Open; nil if there is none
 	format *format
-	slack  int64 // nanoseconds within which lines are put in order; negative: they come as they stand
-	due    int64 // no line is earlier; from then on it is open
+	// nanoseconds by which lines may be late and are still sorted; negative: not sorted
+	slack int64
+	due   int64 // when to open the file: no line is earlier
 
-	input   io.Reader // the file, read and counted; nil while it is closed
+	input   io.Reader // the file, with reads counted; nil while it is closed
 	close   func() error
 	packing int
 	lines   lines
-	ahead   []sampled // what Open has read and cannot read again
+	ahead   []sampled // lines that Open has read and cannot read again
 	parser  parser
 
 	order  order
-	head   int64 // the time of the earliest line that waits
-	latest int64 // of the times believed; before the first the least there is
+	head   int64 // the time of the earliest buffered line
+	latest int64 // the latest accepted time; the min value before the first
 	way    direction
-	agents bool // a line has had a User-Agent, so that one without it says that there was none
+	agents bool // a line had a User-Agent, so a line without one means that the client sent none
 	doubts doubts
-	begin  [shown]byte // of the line that is being read, as it stands
+	begin  [shown]byte // beginning of the current line, before parsing
 	ended  bool
-	err    error // that the file ended with; nil at its end
+	err    error // the error with which the file ended; nil at its end
 }
 
-// counted counts what is read of a file, and sees whether it shrinks meanwhile: what was not read yet is lost then, though reading it
-// would only come to its end early (a log that is rotated by copying and cutting it off, logrotate's copytruncate).
+// A counted reader counts the bytes read of a file and detects that the file shrinks. Then the
+// unread part is lost, although reading would just come to an early end. Log rotation does that by
+// copying and truncating (logrotate's copytruncate).
 type counted struct {
 	from io.Reader
 	r    *Reader
-	size int64 // the most that the file has had; -1: it is none that has a size
+	size int64 // the largest size seen; -1 if the file has none
 }
 
 func newCounted(s *source) *counted {
@@ -64,7 +66,8 @@ func (c *counted) Read(b []byte) (int, error) {
 		if statErr != nil {
 			return 0, statErr
 		}
-		if size := info.Size(); size < c.size { // what was just read may be of a log that has begun anew
+		// the bytes just read may be of a log that was started over
+		if size := info.Size(); size < c.size {
 			return 0, fmt.Errorf("it has shrunk from %d to %d bytes while it was read: the rest is lost", c.size, size)
 		}
 		c.size = info.Size()
@@ -73,13 +76,13 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// sips reads little at a time: of a file that is only looked at.
-type sips struct{ from io.Reader }
+// smallReads reads little at a time, for a file that is only inspected.
+type smallReads struct{ from io.Reader }
 
-func (s sips) Read(b []byte) (int, error) { return s.from.Read(b[:min(len(b), 16<<10)]) }
+func (s smallReads) Read(b []byte) (int, error) { return s.from.Read(b[:min(len(b), 16<<10)]) }
 
-// inspect opens a file, tells its format and when it begins, and closes it if it can be opened again. It reports whether the
-// file holds anything.
+// inspect opens a file, detects its format and first time, and closes the file if it can be opened
+// again. It reports whether the file has any lines.
 func (s *source) inspect(choices []format) (holds bool, err error) {
 	twice, err := s.openFirst()
 	if err != nil {
@@ -93,10 +96,10 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	if err := s.start(twice); err != nil {
 		return false, fmt.Errorf("read %s: %w", s.name, err)
 	}
-	var told toldFormat
+	var told detected
 	var seen []sampled
-	for _, most := range []int{firstSample, lastSample} {
-		more := sampling(&s.lines, most-len(seen))
+	for _, max := range []int{firstSample, lastSample} {
+		more := sampling(&s.lines, max-len(seen))
 		seen = append(seen, more.lines...)
 		if told = choose(seen, choices, s.r.o.Fields); told.requests > 0 {
 			break
@@ -114,7 +117,8 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	case s.format != nil:
 	case len(choices) > 1:
 		return false, s.unknown(seen)
-	default: // somebody has said what it is, so all of this is malformed; and what follows may be of any time
+	// the format is given, so all these lines are malformed, and those after them may have any time
+	default:
 		s.format, first = &choices[0], math.MinInt64/2
 	}
 	s.slack = int64(s.r.o.Reorder)
@@ -131,7 +135,7 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	return true, nil
 }
 
-// unknown is the error of a file that is in none of the formats that are known.
+// unknown returns the error for a file that has none of the known formats.
 func (s *source) unknown(seen []sampled) error {
 	line, cut := seen[0].text, ""
 	if len(line) > shown {
@@ -141,23 +145,23 @@ func (s *source) unknown(seen []sampled) error {
 		s.name, len(seen), strings.Join(Formats()[1:], ", "), line, cut)
 }
 
-// A toldFormat is what the beginning of a file tells.
-type toldFormat struct {
-	format   *format // nil: no line has one that is known
-	requests int     // lines that it fits
-	own      int     // lines of a server about itself
+// A detected holds what the beginning of a file shows.
+type detected struct {
+	format   *format // nil if no line has a known format
+	requests int     // lines in that format
+	own      int     // other lines of the server's log
 	first    int64   // the earliest time of the requests
 	agents   bool    // one of them has a User-Agent
 }
 
-// choose returns the format that most of the lines have. Lines of a server about itself tell only
-// if there are no others.
-func choose(seen []sampled, choices []format, fields []string) (best toldFormat) {
-	var text []byte // a copy, as parsers change what they read
+// choose returns the format of most of the lines. Lines that are not requests count only if there
+// are no others.
+func choose(seen []sampled, choices []format, fields []string) (best detected) {
+	var text []byte // a copy, because parsers change it
 	for i := range choices {
 		p := choices[i].open(fields)
 		var r record
-		told := toldFormat{format: &choices[i]}
+		told := detected{format: &choices[i]}
 		for _, line := range seen {
 			r.reset()
 			r.ready(len(fields))
@@ -181,18 +185,18 @@ func choose(seen []sampled, choices []format, fields []string) (best toldFormat)
 		}
 	}
 	if best.requests == 0 {
-		best.first = math.MinInt64 / 2 // what follows may be of any time
+		best.first = math.MinInt64 / 2 // later lines may have any time
 	}
 	return best
 }
 
-// isOwn reports whether a line is no request because the server speaks of itself in it.
+// isOwn reports whether a line is a message of the server itself.
 func isOwn(err error) bool {
 	_, own := err.(*ownLine)
 	return own
 }
 
-// openFirst opens the file and reports whether that can be done twice.
+// openFirst opens the file and reports whether it can be opened again.
 func (s *source) openFirst() (twice bool, err error) {
 	if s.name == "-" {
 		s.name = "standard input"
@@ -221,7 +225,8 @@ func (s *source) openFirst() (twice bool, err error) {
 	return s.info.Mode().IsRegular(), nil
 }
 
-// openNamed opens a file by its name, which waits where it is a pipe that nobody writes to.
+// openNamed opens a file by name. For a pipe that blocks until there is a writer, or Stop is
+// closed.
 func (s *source) openNamed() (*os.File, error) {
 	if info, err := os.Stat(s.name); err != nil || info.Mode().IsRegular() || s.r.o.Stop == nil {
 		return os.Open(s.name)
@@ -240,7 +245,7 @@ func (s *source) openNamed() (*os.File, error) {
 	return o.f, o.err
 }
 
-// open opens the file for the merge, if it is not.
+// open opens the file for the merge if it is not open.
 func (s *source) open() error {
 	s.parser = s.format.open(s.r.o.Fields)
 	if s.input != nil {
@@ -267,7 +272,8 @@ func (s *source) open() error {
 	return nil
 }
 
-// start begins to read what the file holds: only a little, uncounted, where it is looked at.
+// start sets up the reading of the file. If look is set, the file is only inspected: reads are
+// small and not counted.
 func (s *source) start(look bool) (err error) {
 	var from io.Reader = newCounted(s)
 	if look {
@@ -281,7 +287,7 @@ func (s *source) start(look bool) (err error) {
 		return err
 	}
 	if look {
-		text = sips{text}
+		text = smallReads{text}
 	}
 	s.packing = packing
 	s.lines = lines{from: text, pool: &s.r.pool}
@@ -295,7 +301,7 @@ func (s *source) shut() error {
 	}
 	if s.lines.from != nil {
 		s.lines.close()
-		if look, ok := s.lines.from.(sips); ok {
+		if look, ok := s.lines.from.(smallReads); ok {
 			s.lines.from = look.from
 		}
 		s.r.depackers.put(s.lines.from, s.packing)
@@ -308,7 +314,8 @@ func (s *source) shut() error {
 	return nil
 }
 
-// fill reads until the earliest line that waits may leave, or the file has ended. It reports whether there is one.
+// fill reads until the earliest buffered line may be returned or the file has ended. It reports
+// whether there is such a line.
 func (s *source) fill() bool {
 	for !s.ready() {
 		switch {
@@ -322,7 +329,7 @@ func (s *source) fill() bool {
 	return s.earliest()
 }
 
-// earliest notes when the earliest line that waits is. It reports whether there is one.
+// earliest sets head to the time of the earliest buffered line. It reports whether there is one.
 func (s *source) earliest() bool {
 	if s.order.len() == 0 {
 		return false
@@ -331,7 +338,8 @@ func (s *source) earliest() bool {
 	return true
 }
 
-// ready reports whether no line that is still to be read comes before the earliest that waits, or there is no room to wait for it.
+// ready reports whether no unread line can come before the earliest buffered one, or the buffer is
+// full.
 func (s *source) ready() bool {
 	if s.order.len() == 0 {
 		return false
@@ -402,7 +410,7 @@ func (s *source) read() {
 	}
 }
 
-// take has a record wait for those that may come before it.
+// take buffers a record until no earlier one can follow.
 func (s *source) take(i int32) {
 	s.r.read.Add(1)
 	if s.latest = max(s.latest, s.order.at(i).Time); s.slack < 0 {
@@ -412,8 +420,8 @@ func (s *source) take(i int32) {
 	}
 }
 
-// letGo gives a record back of which the line is not needed any more.
-func (s *source) letGo(i int32) {
+// release frees a record whose line is not used any more.
+func (s *source) release(i int32) {
 	rec := s.order.at(i)
 	s.r.waiting--
 	s.r.held -= rec.size
@@ -423,7 +431,7 @@ func (s *source) letGo(i int32) {
 	s.order.drop(i)
 }
 
-// next returns the next line, and the block that it stands in if it does.
+// next returns the next line, and the block that contains it, if any.
 func (s *source) next() (sampled, *block) {
 	if len(s.ahead) > 0 {
 		line := s.ahead[0]
@@ -446,7 +454,7 @@ func (s *source) malformed(line *sampled, reason error) {
 	s.r.o.Malformed(Malformed{File: s.r.o.Files[s.file], Line: line.number, Text: text, Reason: reasonFor(text, reason)})
 }
 
-// end notes that the file is read, and closes it.
+// end marks the file as read and closes it.
 func (s *source) end(err error) {
 	s.ended = true
 	if errors.Is(err, io.EOF) && s.way.backwards(true) {
@@ -460,7 +468,7 @@ func (s *source) end(err error) {
 	s.err = errors.Join(s.err, s.shut())
 }
 
-// trimmed returns a line without the NUL bytes that a crash leaves before it.
+// trimmed returns a line without leading NUL bytes, which a crash may leave.
 func trimmed(line []byte) []byte {
 	if len(line) > 0 && line[0] == 0 {
 		if rest := bytes.TrimLeft(line, "\x00"); len(rest) > 0 {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A clock reads stamps. It remembers the last minute it read: a log has many lines in one, and a date is dear to work out.
-// It is not safe for concurrent use.
+// A clock parses timestamps. It caches the last minute, because consecutive lines mostly share it
+// and a date is expensive to compute. It is not safe for concurrent use.
 type clock struct {
-	minute [17]byte // as it is written
+	minute [17]byte // as written in the log
 	zone   [6]byte
-	size   int   // of zone; 0 before the first
+	size   int   // bytes of zone, plus 1 in the ISO format; 0 before the first timestamp
 	base   int64 // Unix seconds of the minute
 }
 
@@ -20,7 +20,7 @@ const (
 	lastYear  = 2261 // the last whole year in Unix nanoseconds
 )
 
-// common reads 10/Oct/2000:13:55:36 -0700, of which every digit must be there.
+// common parses 10/Oct/2000:13:55:36 -0700. All digits are required.
 func (c *clock) common(b []byte) (ns int64, ok bool) {
 	if len(b) != 26 || b[17] != ':' || b[20] != ' ' {
 		return 0, false
@@ -57,8 +57,9 @@ func (c *clock) common(b []byte) (ns int64, ok bool) {
 	return (c.base + int64(second)) * 1e9, true
 }
 
-// iso reads 2000-10-10T13:55:36.123-07:00 as RFC 3339 and ISO 8601 have it: a blank for the T, a comma for the point, a zone
-// without its colon. It reads 2000/10/10 13:55:36, too. Without a zone it is UTC.
+// iso parses 2000-10-10T13:55:36.123-07:00 in the forms of RFC 3339 and ISO 8601: a space may
+// replace the T, a comma the point, and the zone may lack its colon. It also parses 2000/10/10
+// 13:55:36. A time without a zone is UTC.
 func (c *clock) iso(b []byte) (ns int64, ok bool) {
 	if len(b) < 19 || b[16] != ':' {
 		return 0, false
@@ -107,13 +108,13 @@ func (c *clock) isoMinute(b, zone []byte) bool {
 	}
 	c.base, c.size = base-offset, len(zone)+1
 	copy(c.minute[:], b)
-	c.minute[16] = 0 // no minute of the common format ends so
+	c.minute[16] = 0 // the common format never has 0 here
 	copy(c.zone[:], zone)
 	return true
 }
 
-// epoch reads a count since 1970 with or without a fraction: of seconds, or, as its length tells, of milliseconds,
-// microseconds or nanoseconds.
+// epoch parses the time since 1970 with or without a fraction, in seconds, milliseconds,
+// microseconds or nanoseconds, depending on the number of digits.
 func (c *clock) epoch(b []byte) (ns int64, ok bool) {
 	n := 0
 	for n < len(b) && isDigit(b[n]) {
@@ -133,7 +134,7 @@ func (c *clock) epoch(b []byte) (ns int64, ok bool) {
 	return decimal(b, unit)
 }
 
-// any reads a stamp in any of the forms above, told by its shape.
+// any parses a timestamp in any of these formats.
 func (c *clock) any(b []byte) (ns int64, ok bool) {
 	if len(b) > 2 && b[0] == '[' && b[len(b)-1] == ']' {
 		b = b[1 : len(b)-1]
@@ -147,7 +148,8 @@ func (c *clock) any(b []byte) (ns int64, ok bool) {
 	return c.epoch(b)
 }
 
-// decimal reads digits with or without a fraction, in units of unit nanoseconds; what is finer than one is cut off.
+// decimal parses digits with or without a fraction, in units of unit nanoseconds, and truncates to
+// nanoseconds.
 func decimal(b []byte, unit int64) (ns int64, ok bool) {
 	n, whole := 0, int64(0)
 	for ; n < len(b) && isDigit(b[n]); n++ {
@@ -174,7 +176,7 @@ func decimal(b []byte, unit int64) (ns int64, ok bool) {
 	return ns + fraction(b[n+1:])/(1e9/unit), true
 }
 
-// fraction reads the digits after a point, in billionths.
+// fraction parses the digits after a point, in billionths.
 func fraction(b []byte) (billionths int64) {
 	unit := int64(1e8)
 	for i := 0; i < len(b) && i < 9; i++ {
@@ -189,10 +191,11 @@ func unixMinute(year, month, day, hour, minute int) (seconds int64, ok bool) {
 		return 0, false
 	}
 	t := time.Date(year, time.Month(month), day, hour, minute, 0, 0, time.UTC)
-	return t.Unix(), t.Day() == day // the 31st of February is the 3rd of March, and no date of a log
+	// rejects the 31st of February, which time.Date turns into a day of March
+	return t.Unix(), t.Day() == day
 }
 
-// zoneOffset reads Z, -0700, -07:00 or nothing, in seconds east of UTC.
+// zoneOffset parses Z, -0700, -07:00 or nothing, and returns seconds east of UTC.
 func zoneOffset(b []byte) (seconds int64, ok bool) {
 	if len(b) == 0 || len(b) == 1 && b[0] == 'Z' {
 		return 0, true
@@ -214,12 +217,12 @@ func zoneOffset(b []byte) (seconds int64, ok bool) {
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
-func twoDigits(b []byte, most int) (n int, ok bool) {
+func twoDigits(b []byte, max int) (n int, ok bool) {
 	if len(b) < 2 || !isDigit(b[0]) || !isDigit(b[1]) {
 		return 0, false
 	}
 	n = int(b[0]-'0')*10 + int(b[1]-'0')
-	return n, n <= most
+	return n, n <= max
 }
 
 func fourDigits(b []byte) (n int, ok bool) {

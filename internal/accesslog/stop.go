@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// ErrStopped is what a log ends with that had nothing to read when Options.Stop was closed.
+// ErrStopped means that Options.Stop was closed while a log had nothing to read.
 var ErrStopped = errors.New("stopped while it was waited for")
 
-// stoppable reads of what may have nothing for long, a pipe, until stop is closed.
+// A stoppable reader reads from a pipe, which may block for long, until stop is closed.
 type stoppable struct {
 	from io.Reader
 	stop <-chan struct{}
-	room []byte // that a read which was given up may still fill
+	room []byte // an abandoned read may still write to it
 	over bool
 }
 
@@ -39,8 +39,8 @@ func (s *stoppable) Read(b []byte) (int, error) {
 	return copy(b, room[:read.n]), read.err
 }
 
-// await returns what do returns, unless stop is closed before. Nothing can end a read of a pipe that has nothing: its goroutine is
-// left behind then, and ends with the pipe or the process.
+// await returns the result of do, unless stop is closed first. A blocked read of a pipe cannot be
+// cancelled: its goroutine is abandoned and ends with the pipe or the process.
 func await[T any](stop <-chan struct{}, do func() T) (result T, ok bool) {
 	done := make(chan T, 1)
 	go func() { done <- do() }()

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A variable is what a value of a line is for; other variables are only kept for Options.Fields.
+// A variable is the meaning of a value in a line. Other variables are kept only for Options.Fields.
 type variable uint8
 
 const (
 	other variable = iota
 	varPeer
-	varForwarded // a list, the last of which the server itself has seen
-	varStamp     // any of the forms that a clock reads
-	varExact     // a stamp that is finer than others
+	varForwarded // a list; the last address is the one that the server itself has seen
+	varStamp     // in any format that a clock parses
+	varExact     // a timestamp with a higher precision
 	varTook      // seconds
 	varRequest
 	varMethod
@@ -25,11 +25,11 @@ const (
 	varQuery
 	varStatus
 	varAgent
-	varUser // may hold blanks and brackets, but no quotes
+	varUser // may contain spaces and brackets, but no quotes
 	variables
 )
 
-// nginxVariables are those of nginx's that say something of a request.
+// nginxVariables are nginx's variables that describe a request.
 var nginxVariables = map[string]variable{
 	"remote_addr":     varPeer,
 	"remote_user":     varUser,
@@ -58,7 +58,7 @@ var envoyVariables = map[string]variable{
 	"downstream_remote_address": varPeer,
 }
 
-// The default text formats of Envoy and of Istio's.
+// The default text formats of Envoy and Istio.
 const (
 	envoyText = `[$start_time] "$request" $response_code $response_flags $bytes_received $bytes_sent $duration ` +
 		`$upstream_service_time "$x_forwarded_for" "$user_agent" "$request_id" "$authority" "$upstream_host"`
@@ -68,27 +68,28 @@ const (
 		`$downstream_local_address $downstream_remote_address $requested_server_name $route_name`
 )
 
-// A piece of a template is a variable and the text that follows it.
+// A piece is a variable of a template and the text after it.
 type piece struct {
-	name  string
-	is    variable
-	then  string // empty: the end of the line, or a variable that tells by itself where it begins
-	until byte   // where then is empty and this is not the last piece: the first byte of what follows
+	name string
+	is   variable
+	then string // empty at the end of the line, or if the next variable's first byte marks the end
+	// if then is empty and this is not the last piece: the first byte of the next value
+	until byte
 }
 
-// A template reads lines that were written by one: text with variables.
+// A template parses lines written with a log_format: text with variables.
 type template struct {
 	begin  string
 	pieces []piece
-	raw    bool // values stand as they came, without escapes
+	raw    bool // values are not escaped
 	clock  clock
-	fields [][]int // indexes into pieces of each of Options.Fields
+	fields [][]int // indexes in pieces for each of Options.Fields
 	values [][]byte
-	at     [variables]int // the last piece of each use, from 1; 0: none
+	at     [variables]int // the last piece of each variable, from 1; 0 if none
 }
 
-// templateFormat returns the format of an nginx log_format: its text alone, or as it stands in the configuration, with the name, the
-// escape parameter and quotes.
+// templateFormat returns the format of an nginx log_format: its text alone, or the whole directive
+// with name, escape parameter and quotes.
 func templateFormat(text string) (format, error) {
 	text, raw, err := configured(text)
 	if err != nil {
@@ -104,7 +105,7 @@ func templateFormat(text string) (format, error) {
 	}}, nil
 }
 
-// copied returns a template of its own for one file.
+// copied returns a copy of the template for one file.
 func (t *template) copied(fields []string) *template {
 	c := *t
 	c.values = make([][]byte, len(c.pieces))
@@ -121,7 +122,7 @@ func (t *template) copied(fields []string) *template {
 	return &c
 }
 
-// envoy returns an opener of one of Envoy's text formats, which escape nothing.
+// envoy returns a function that opens one of Envoy's text formats, which escape nothing.
 func envoy(text string) func(fields []string) parser {
 	return func(fields []string) parser {
 		t, err := newTemplate(text, envoyVariables, fields)
@@ -133,7 +134,7 @@ func envoy(text string) func(fields []string) parser {
 	}
 }
 
-// configured reads a log_format directive down to its text.
+// configured extracts the text of a log_format directive.
 func configured(text string) (format string, raw bool, err error) {
 	text = strings.TrimSuffix(strings.TrimSpace(text), ";")
 	if rest, ok := strings.CutPrefix(text, "log_format"); ok {
@@ -155,7 +156,7 @@ func configured(text string) (format string, raw bool, err error) {
 		quote := text[:1]
 		end := strings.Index(text[1:], quote)
 		if quote != "'" && quote != `"` || end < 0 {
-			return "", false, fmt.Errorf("log_format: %q is not in quotes, as what stands before it is", text)
+			return "", false, fmt.Errorf("log_format: %q is not in quotes, unlike the text before it", text)
 		}
 		all.WriteString(text[1 : end+1])
 		text = strings.TrimSpace(text[end+2:])
@@ -192,7 +193,7 @@ func newTemplate(text string, known map[string]variable, fields []string) (*temp
 	return t.copied(fields), nil
 }
 
-// cutVariable returns what stands before the first $, and the rest from there on.
+// cutVariable returns the text before the first $, and the rest from there on.
 func cutVariable(text string) (rest, before string) {
 	i := strings.IndexByte(text, '$')
 	if i < 0 {
@@ -201,7 +202,7 @@ func cutVariable(text string) (rest, before string) {
 	return text[i:], text[:i]
 }
 
-// variableName reads $name or ${name}.
+// variableName parses $name or ${name}.
 func variableName(text string) (name, rest string) {
 	text = text[1:]
 	if inner, ok := strings.CutPrefix(text, "{"); ok {
@@ -218,12 +219,13 @@ func variableName(text string) (name, rest string) {
 	return text[:n], text[n:]
 }
 
-// firstByte returns what the value of a variable begins with, where that is known.
+// firstByte returns the first byte of every value of a variable, or 0 if it is not known.
 func firstByte(name string, v variable) byte {
 	switch {
 	case v == varTarget || v == varPath:
 		return '/'
-	case name == "is_args": // "?", or nothing where there is no query: then the value before it is all
+	// "?", or empty if there is no query; then the value before it extends to the end
+	case name == "is_args":
 		return '?'
 	}
 	return 0
@@ -278,7 +280,7 @@ func (t *template) parse(b []byte, r *record) error {
 	return nil
 }
 
-// time returns when the request began.
+// time returns when the request began, or when it was logged if the line has no duration.
 func (t *template) time() (int64, error) {
 	text := t.value(varExact)
 	if text == nil {
@@ -286,19 +288,19 @@ func (t *template) time() (int64, error) {
 	}
 	at, ok := t.clock.any(text)
 	if !ok {
-		return 0, wrong("time", text, "is none that is known")
+		return 0, wrong("time", text, "has no known format")
 	}
 	if text = t.value(varTook); text != nil {
 		took, ok := decimal(text, 1e9)
 		if !ok {
-			return 0, wrong("duration", text, "is no number of seconds")
+			return 0, wrong("duration", text, "is not a number of seconds")
 		}
 		at -= took
 	}
 	return at, nil
 }
 
-// value returns the value of a use, nil where there is none.
+// value returns the value of a variable, or nil if there is none.
 func (t *template) value(v variable) []byte {
 	if t.at[v] == 0 {
 		return nil
@@ -313,7 +315,7 @@ func (t *template) plain(text []byte) []byte {
 	return unescape(text)
 }
 
-// split cuts a line into the values of its pieces.
+// split splits a line into the values of its pieces.
 func (t *template) split(b []byte) error {
 	if !hasPrefix(b, t.begin) {
 		return fmt.Errorf("it does not begin with %q", t.begin)
@@ -332,7 +334,8 @@ func (t *template) split(b []byte) error {
 	return nil
 }
 
-// end returns where the value of a piece ends. quote says that it stands after one; last that nothing may follow but p.then.
+// end returns the index at which the value of a piece ends. quote means that the value follows a
+// quote; last means that only p.then may follow it.
 func (t *template) end(b []byte, p *piece, quote, last bool) (int, bool) {
 	switch {
 	case last && (t.raw || p.then == "" || p.then[0] != '"' || !quote):
@@ -350,7 +353,8 @@ func (t *template) end(b []byte, p *piece, quote, last bool) (int, bool) {
 		end := quoteEnd(b)
 		return end, end >= 0 && hasPrefix(b[end:], p.then) && (!last || end+len(p.then) == len(b))
 	case p.is == varUser && strings.IndexByte(p.then, '"') < 0:
-		// A user's name is what the caller says, and may look like what follows: that stands last before the next quote.
+		// The caller chooses the user's name, which may contain p.then. So the last p.then before
+		// the next quote ends it.
 		before := b
 		if end := bytes.IndexByte(b, '"'); end >= 0 {
 			before = b[:end]

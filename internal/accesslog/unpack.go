@@ -11,17 +11,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A depacker undoes a compression.
+// A depacker decompresses.
 type depacker interface {
 	io.Reader
 	Reset(from io.Reader) error
 }
 
-// packings are how logs are compressed, told by the first bytes.
+// packings are the compressions that are detected by the first bytes.
 var packings = []struct {
 	name  string
 	magic []string
-	open  func() (depacker, error) // nil: it is known, and not read
+	open  func() (depacker, error) // nil if it is detected but not supported
 }{
 	{"gzip", []string{"\x1f\x8b"}, func() (depacker, error) { return new(gzip.Reader), nil }},
 	{"zstd", zstdMagic(), newZstd},
@@ -31,7 +31,8 @@ var packings = []struct {
 	{"zip", []string{"PK\x03\x04"}, nil},
 }
 
-// zstdMagic returns how a frame begins: one of data, or one of the sixteen to be skipped (RFC 8878, section 3.1).
+// zstdMagic returns the first bytes of a frame: of a data frame, or of the sixteen kinds of
+// skippable frames (RFC 8878, section 3.1).
 func zstdMagic() []string {
 	all := []string{"\x28\xb5\x2f\xfd"}
 	for i := range 16 {
@@ -40,19 +41,20 @@ func zstdMagic() []string {
 	return all
 }
 
-// largestWindow is what zstd's own command line reads without being asked twice.
-const largestWindow = 128 << 20
+// maxWindow is the largest window that the zstd command accepts by default.
+const maxWindow = 128 << 20
 
 func newZstd() (depacker, error) {
-	// One goroutine's work, so that nothing runs on after an error; memory as the file's window needs it.
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(largestWindow))
+	// No concurrency, so nothing runs on after an error, and no more memory than the file's window
+	// needs.
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 }
 
-// depackers are those that wait for use, by index into packings.
+// depackers are unused depackers, by index in packings.
 type depackers [6][]depacker
 
-// unpack returns what a file holds, uncompressed, and the compression's index into packings, -1 for none. d gives the depacker and
-// takes it back with put.
+// unpack returns a reader of the decompressed content of a file and the compression's index in
+// packings, or -1 if it is not compressed. The caller returns the reader with put.
 func (d *depackers) unpack(file io.Reader) (io.Reader, int, error) {
 	start := make([]byte, 6)
 	n, err := io.ReadFull(file, start)
@@ -89,7 +91,7 @@ func (d *depackers) take(i int) (depacker, error) {
 	return packings[i].open()
 }
 
-// put takes back what unpack returned.
+// put takes back a reader that unpack returned.
 func (d *depackers) put(from io.Reader, i int) {
 	if i < 0 || len(d[i]) >= 4 {
 		return

@@ -7,33 +7,34 @@ import (
 	"strings"
 )
 
-// errorString is a reason that needs no memory.
+// errorString is an error that needs no allocation.
 type errorString string
 
 func (e errorString) Error() string { return string(e) }
 
-// A wrongValue is a reason that quotes the line. What it quotes may be of any length, and a secret where a line is cut off or
-// another's: reasonFor says what is told of it.
+// A wrongValue is an error that quotes the line. The quoted value may be of any length, and may be
+// a secret if the line is cut off or mixed with another. reasonFor decides how much of it is shown.
 type wrongValue struct {
 	what  string
-	value []byte // as it stands in the line
+	value []byte // as in the line
 	why   string // may be empty
 }
 
 func wrong(what string, value []byte, why string) error { return &wrongValue{what, value, why} }
 
-func (e *wrongValue) Error() string { return e.said(fmt.Sprintf("%q", e.value)) }
+func (e *wrongValue) Error() string { return e.format(fmt.Sprintf("%q", e.value)) }
 
-func (e *wrongValue) said(value string) string {
+func (e *wrongValue) format(value string) string {
 	return strings.TrimSuffix(strings.Join([]string{e.what, value, e.why}, " "), " ")
 }
 
 const (
-	longestQuote  = 60  // bytes of a value
-	longestReason = 200 // bytes
+	maxQuote  = 60  // bytes of a value
+	maxReason = 200 // bytes
 )
 
-// reasonFor returns why a line cannot be read, of which text is what may be shown: nothing else of the line is in it.
+// reasonFor returns the reason why a line cannot be read. It quotes nothing of the line except
+// bytes of text, which may be shown.
 func reasonFor(text []byte, err error) string {
 	reason := ""
 	var e *wrongValue
@@ -41,14 +42,14 @@ func reasonFor(text []byte, err error) string {
 	case !errors.As(err, &e):
 		reason = err.Error()
 	case !bytes.Contains(text, e.value):
-		reason = e.said(fmt.Sprintf("(%d bytes, further on)", len(e.value)))
-	case len(e.value) > longestQuote:
-		reason = e.said(fmt.Sprintf("%q...", e.value[:longestQuote]))
+		reason = e.format(fmt.Sprintf("(%d bytes, further on)", len(e.value)))
+	case len(e.value) > maxQuote:
+		reason = e.format(fmt.Sprintf("%q...", e.value[:maxQuote]))
 	default:
 		reason = e.Error()
 	}
-	if len(reason) > longestReason {
-		reason = strings.ToValidUTF8(reason[:longestReason-3], "") + "..."
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason-3], "") + "..."
 	}
 	return reason
 }
