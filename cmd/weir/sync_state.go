@@ -20,7 +20,7 @@ import (
 // only, under version control, or published as it is; but where the system has programs keep what
 // belongs to a user and must last.
 
-const stateHint = "say with --state FILE where it is kept"
+const stateHint = "give the path of the state with --state FILE"
 
 // stateHome returns the directory for the states of a user's programs: XDG_STATE_HOME if that is
 // set, whatever the system, or what the system has for it.

@@ -85,7 +85,7 @@ func TestALineThatIsDisbelievedIsShownAsItStands(t *testing.T) {
 			told = append(told, fmt.Sprint(m.Line, " ", string(m.Text), " ", m.Reason))
 		}})
 	if want := "41 " + line[:200] + " its time is 3285 days after those of the lines around it"; len(told) != 1 || told[0] != want {
-		t.Errorf("it is told %q, want %q", told, want)
+		t.Errorf("reported %q, want %q", told, want)
 	}
 }
 

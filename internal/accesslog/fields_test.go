@@ -39,7 +39,7 @@ func TestLogFormatsAsNginxHasThem(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got := told(t, accesslog.Options{Format: test.format, Stdin: strings.NewReader(test.text)})
 			if got != test.want+"\n" {
-				t.Errorf("it says\n%swant\n%s", got, test.want)
+				t.Errorf("got\n%swant\n%s", got, test.want)
 			}
 		})
 	}

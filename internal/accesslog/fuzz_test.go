@@ -137,7 +137,7 @@ func FuzzCombined(f *testing.F) {
 		m, ok := second(t, again)
 		if !ok || m.Time != l.Time || m.Status != l.Status || string(m.Peer) != string(l.Peer) || string(m.Method) != string(l.Method) ||
 			string(m.Target) != string(l.Target) || string(m.UserAgent) != string(l.UserAgent) {
-			t.Errorf("%q says %q %q %q %q, and written anew as %q %q %q %q %q", text, l.Peer, l.Method, l.Target, l.UserAgent,
+			t.Errorf("%q gives %q %q %q %q, and rewritten as %q %q %q %q %q", text, l.Peer, l.Method, l.Target, l.UserAgent,
 				again, m.Peer, m.Method, m.Target, m.UserAgent)
 		}
 	})

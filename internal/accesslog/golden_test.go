@@ -64,7 +64,7 @@ func TestEveryFormatIsToldByItsLines(t *testing.T) {
 
 			got := told(t, accesslog.Options{Files: []string{file}})
 			if named := told(t, accesslog.Options{Files: []string{file}, Format: name}); named != got {
-				t.Errorf("with its format named it says\n%swithout\n%s", named, got)
+				t.Errorf("with its format named, got\n%swithout\n%s", named, got)
 			}
 			golden := strings.TrimSuffix(file, ".log") + ".golden"
 			if *update {
@@ -77,7 +77,7 @@ func TestEveryFormatIsToldByItsLines(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != string(want) {
-				t.Errorf("it says\n%swant\n%s", got, want)
+				t.Errorf("got\n%swant\n%s", got, want)
 			}
 		})
 	}

@@ -113,7 +113,7 @@ func TestReasonsAreShortAndTellNothingThatTheTextDoesNot(t *testing.T) {
 			readAll(t, accesslog.Options{Format: format, Stdin: strings.NewReader(good[format] + "\n" + line + "\n"),
 				Malformed: func(m accesslog.Malformed) { reasons = append(reasons, m.Reason) }})
 			if len(reasons) != 1 || len(reasons[0]) > 200 || strings.Contains(reasons[0], "SECRET") {
-				t.Errorf("%s: %.40s...: it is told %.300q", format, line, reasons)
+				t.Errorf("%s: %.40s...: reported %.300q", format, line, reasons)
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func TestLinesOfManyFilesComeInTheOrderOfTimeEachOnce(t *testing.T) {
 		}
 		again, _, _ := targets(t, o)
 		if slices.Sort(again); !slices.Equal(again, found) {
-			t.Fatal("a second reading says something else")
+			t.Fatal("a second reading gives another result")
 		}
 	})
 }

@@ -86,7 +86,7 @@ func TestWhatTheServerRefusesIsLeftOut(t *testing.T) {
 
 	w.write(many(1, "other"))
 	w.before = func(request) (int, string) { return 422, `{"error":{"message":"nothing is named"}}` }
-	fails(t, w.sync().err, "422", "nothing is named", "which document")
+	fails(t, w.sync().err, "422", "nothing is named", "does not name the document")
 }
 
 func TestABodyThatIsTooLargeIsHalved(t *testing.T) {
@@ -263,11 +263,11 @@ func TestOnlyWhatTheSurfaceAnswersIsAnAcknowledgement(t *testing.T) {
 	} {
 		w := newWorld(t, many(3, "x"))
 		o := w.sync(func(r *run) { r.o.Client = &http.Client{Transport: answers(c.status, c.media, c.body)} })
-		fails(t, o.err, fmt.Sprintf("answered %d, but not as the bulk-sync surface does", c.status), "is --to the address")
+		fails(t, o.err, fmt.Sprintf("answered %d, but not as the bulk-sync API does", c.status), "is --to the address")
 		w.done(w.sync(), 3, 0)
 		w.remove("d0/p0000.txt")
 		o = w.sync(prune, func(r *run) { r.o.Client = &http.Client{Transport: answers(c.status, c.media, c.body)} })
-		fails(t, o.err, "DELETE", "nothing of it counts as done")
+		fails(t, o.err, "DELETE", "none of them is recorded as done")
 		w.done(w.sync(prune), 0, 1)
 	}
 }

@@ -132,7 +132,7 @@ func (s *Sync) send(ctx context.Context, method string, b *batch, remember func(
 // refused skips a document that the server refuses to store or to delete.
 func (s *Sync) refused(method, id, reason, hint string) {
 	if method == http.MethodDelete {
-		reason, hint = "its file is gone, but it was not deleted: "+reason, "run again, or ask who runs the server"
+		reason, hint = "its file is gone, but it was not deleted: "+reason, "run again, or ask the operator of the server"
 	}
 	s.skip(folder.Problem{Path: id, Reason: reason, Hint: hint})
 }
@@ -183,19 +183,19 @@ func (s *Sync) unacceptable(method, path string, a answer) error {
 	text, hint := s.refusal(a), "run the same command again to go on"
 	switch {
 	case a.status/100 == 2:
-		text = fmt.Sprintf("the server answered %d, but not as the bulk-sync surface does, with what became of all that was sent: nothing of it counts as done", a.status)
+		text = fmt.Sprintf("the server answered %d, but not as the bulk-sync API does, with a count of the documents sent: none of them is recorded as done", a.status)
 		hint = "is --to the address of the server, without a path of a page, and is what answers there the server itself?"
 	case a.status/100 == 3:
-		text = fmt.Sprintf("the server sends to %s, which is not followed", s.printable(a.header.Get("Location")))
+		text = fmt.Sprintf("the server redirects to %s, which is not followed", s.printable(a.header.Get("Location")))
 		hint = "give --to the address that it moved to, if you trust it with the token"
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
 		hint = "is WEIR_TOKEN a token of this server that is in force? 'weir token create --workspace NAME' makes one"
 	case a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed:
 		hint = "is --to the address of the server, without /v1/wp/documents?"
 	case a.status == http.StatusTooManyRequests:
-		hint = "others use up what the token may do: run the same command again when they are done, or share the budget with them, see --share"
+		hint = "other clients use up the budget of the token: run the same command again when they are done, or share the budget with them, see --share"
 	case a.status == http.StatusUnprocessableEntity:
-		hint = "it does not say which document it means: ask who runs the server, or sync the folders below one by one to find it"
+		hint = "the answer does not name the document: ask the operator of the server, or sync the folders below one by one to find it"
 	case a.status == http.StatusInsufficientStorage:
 		hint = "when there is room, run the same command again to go on"
 	}

@@ -109,7 +109,7 @@ func followed(path string) (string, error) {
 }
 
 func unreadable(path string, err error) error {
-	return &Failure{fmt.Errorf("read the state %s: %w", plaintext.Line(path, 300), bare(err)), "say with --state FILE where it is kept"}
+	return &Failure{fmt.Errorf("read the state %s: %w", plaintext.Line(path, 300), bare(err)), "give the path of the state with --state FILE"}
 }
 
 // checkFirstLine rejects a file whose first line is not that of a state.
@@ -186,7 +186,7 @@ func (s *state) reopen(whole bool) (err error) {
 }
 
 func (s *state) unwritable(err error) error {
-	return &Failure{fmt.Errorf("write the state %s: %w", plaintext.Line(s.path, 300), bare(err)), "say with --state FILE where it can be kept"}
+	return &Failure{fmt.Errorf("write the state %s: %w", plaintext.Line(s.path, 300), bare(err)), "give another path with --state FILE"}
 }
 
 // reading opens the file to read it. It returns nil if there is no file.
@@ -197,7 +197,7 @@ func (s *state) reading() (*os.File, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil && !info.Mode().IsRegular():
-		return nil, &Failure{fmt.Errorf("the state %s is not a regular file", plaintext.Line(s.path, 300)), "say with --state FILE where it is kept"}
+		return nil, &Failure{fmt.Errorf("the state %s is not a regular file", plaintext.Line(s.path, 300)), "give the path of the state with --state FILE"}
 	}
 	file, err := os.Open(s.path)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *state) otherServer(r record, o stateOptions) error {
 	return &Failure{fmt.Errorf("the state %s is about %s, not about %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(s.target.to, 300)), otherTargetHint}
 }
 
-const otherTargetHint = "give each target a --state of its own; or --all sends everything there and begins this one anew"
+const otherTargetHint = "give each target a --state of its own; or --all sends all documents there and replaces this state"
 
 // isConfirmed reports whether the state's workspace is known without asking the server.
 func (s *state) isConfirmed() bool { return s.confirmed }
@@ -289,7 +289,7 @@ func (s *state) confirm(workspace string, startOver bool) error {
 		return nil
 	case workspace == "" || s.workspace == "":
 		return &Failure{
-			fmt.Errorf("the state %s was made with token %s, not with token %s, and the server does not tell whether they are of one workspace", plaintext.Line(s.path, 300), plaintext.Line(s.was.token, 80), plaintext.Line(s.target.token, 80)),
+			fmt.Errorf("the state %s was made with token %s, not with token %s, and the server does not report whether both are for the same workspace", plaintext.Line(s.path, 300), plaintext.Line(s.was.token, 80), plaintext.Line(s.target.token, 80)),
 			otherTargetHint,
 		}
 	}

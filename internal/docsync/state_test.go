@@ -70,7 +70,7 @@ func TestAStateIsForOneTarget(t *testing.T) {
 	w := newWorld(t, many(3, "x"))
 	w.done(w.sync(), 3, 0)
 	other := func(r *run) { r.o.TokenID = "other" }
-	fails(t, w.sync(other).err, "was made with token 4f2k7q9xab, not with token other, and the server does not tell", "--state", "--all")
+	fails(t, w.sync(other).err, "was made with token 4f2k7q9xab, not with token other, and the server does not report", "--state", "--all")
 	w.to = "http://other.example"
 	fails(t, w.sync().err, "is about http://weir.example, not about http://other.example")
 	before, _ := os.ReadFile(w.state)

@@ -64,7 +64,7 @@ func TestATokenThatIsNotAcceptedBindsNothingOfAServerThatTellsNothing(t *testing
 		t.Errorf("a state was written: %v", err)
 	}
 	w.done(w.sync(), 3, 0)
-	fails(t, w.sync(with("wpt_new_x", "new")).err, "does not tell whether they are of one workspace")
+	fails(t, w.sync(with("wpt_new_x", "new")).err, "does not report whether both are for the same workspace")
 	w.done(w.sync(with(token, "4f2k7q9xab")), 0, 0)
 }
 

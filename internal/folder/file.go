@@ -54,7 +54,7 @@ func (f *Folder) Read(ctx context.Context, name string) (Document, error) {
 	}
 	var p *Problem
 	if !errors.As(err, &p) {
-		p = &Problem{Reason: fmt.Sprintf("it cannot be read: %v", cause(err)), Hint: "allow yourself to read it, or move it away"}
+		p = &Problem{Reason: fmt.Sprintf("it cannot be read: %v", cause(err)), Hint: "change its permissions so that you may read it, or move it away"}
 		if errors.Is(err, fs.ErrNotExist) {
 			p.Hint = "it went away meanwhile; run again"
 		}

@@ -157,7 +157,7 @@ func (f *Folder) Walk(ctx context.Context, visit func(path string, p *Problem)) 
 			t.Links++
 			t.Linked = append(t.Linked, name)
 		case d.IsDir() && err != nil:
-			visit(name, &Problem{name, true, fmt.Sprintf("this folder cannot be read: %v", cause(err)), "allow yourself to read it, or move it away"})
+			visit(name, &Problem{name, true, fmt.Sprintf("this folder cannot be read: %v", cause(err)), "change its permissions so that you may read it, or move it away"})
 		case d.IsDir() && !utf8.ValidString(name):
 			visit(name, &Problem{name, true, "the name of this folder is not UTF-8", "rename it"})
 		case d.IsDir():
