@@ -53,11 +53,11 @@ func expectsBody(method string) bool {
 	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 }
 
-// travelsAlone reports whether a request ends the upstream's connection that it goes out on, and says so. A backend may leave a body without a
-// meaning unread, and take it for its next request; and it may send the body that an answer to HEAD declares, which would be taken for
-// the next answer. length is the body's, 0 if there is none.
+// travelsAlone reports whether a request says that it is the last one on its upstream connection. A
+// backend may leave a body that its method gives no meaning unread, and take it for its next request.
+// length is the body's, 0 if there is none.
 func travelsAlone(method string, length int64) bool {
-	return length != 0 && !expectsBody(method) || method == http.MethodHead
+	return length != 0 && !expectsBody(method)
 }
 
 // stripUpgrade removes every Upgrade but that of a websocket, which is asked for without a body: h2c above all would open a tunnel through

@@ -14,8 +14,8 @@ import (
 // be repeated, or a field names a key for that; but it was counted once.
 var errSentOnce = errors.New("the kept connection ended before an answer came, and the request went out")
 
-// A CountedConn counts what is written to it, so that Transport can tell a request that went out from one that did not. It takes
-// nothing where Transport has found that it is not as it was left.
+// A CountedConn counts what is written to it, so that Transport can tell a request that went out from
+// one that did not. It refuses writes once Transport has found that it must not be used again.
 type CountedConn struct {
 	net.Conn
 	raw   syscall.RawConn // of the socket; nil: unknown
@@ -62,7 +62,7 @@ func (c *CountedConn) begin() (taken bool) {
 // judged ends what begin began.
 func (c *CountedConn) judged() { <-c.turn }
 
-// spend lets no request follow on the connection. Whoever still reads an answer from it goes on.
+// spend lets no request follow on the connection. An answer can still be read from it.
 func (c *CountedConn) spend() { c.spent.Store(true) }
 
 // handOver is how long net/http gets to hand over an answer whose connection it has put back already, where it has no body. It takes some
@@ -144,7 +144,9 @@ func (l *link) asks() {
 	l.stage.Store(asking)
 }
 
-// got is called with the connection that net/http has found, which may be under TLS.
+// got is called with the connection that net/http has found, which may be under TLS. If no request may
+// go out on it, every write to it fails from now on, and the request's body is not read meanwhile: so
+// the request can go out on another connection.
 func (l *link) got(c net.Conn, reused bool) {
 	if l.over.Load() {
 		_ = c.Close()
@@ -155,13 +157,22 @@ func (l *link) got(c net.Conn, reused bool) {
 	l.judged()
 	if counted != nil {
 		l.taken = counted.begin()
-		if reused {
+		if reused && !counted.stale.Load() {
 			counted.try()
+		}
+		if counted.stale.Load() {
+			l.body.withhold()
 		}
 		l.before.Store(counted.sent.Load())
 	}
 	l.conn.Store(counted)
 	l.stage.Store(sending)
+}
+
+// unsent reports whether an attempt came to nothing because of the kept connection that it got, before
+// a byte of the request went out or a byte of its body was read. It is for attempts that have failed.
+func (l *link) unsent() bool {
+	return l.stage.Load() == sending && l.reused.Load() && !l.wrote() && !l.body.touched()
 }
 
 // judged lets the next exchange begin on the attempt's connection.
@@ -172,20 +183,38 @@ func (l *link) judged() {
 	}
 }
 
-// judge looks at the answer that an attempt has got. Its connection is closed if the answer has no body and declares one, which may come all
-// the same; and it is not used again if the answer came before the request's body was read whole. What is left there would be taken for
-// the next answer, or for the next request.
-func (l *link) judge(res *http.Response, body *heldBody) {
+// judge looks at the head of an answer, and decides whether a request may follow on its connection.
+//   - If the answer has no body and declares one, the connection is closed at once: the body may come
+//     all the same, and would be taken for the next answer.
+//   - If the answer came before the request's body was read whole, the connection is closed when the
+//     answer ends: the upstream may take the rest of the body for its next request.
+//
+// net/http keeps both kinds. Until it sees that they are closed it may hand them to the next request,
+// which finds them spent (see got).
+func (l *link) judge(res *http.Response) {
 	c := l.conn.Load()
-	switch {
-	case c == nil:
-	case declaresMore(res):
-		c.spend()
-		_ = c.Close()
-	case !body.wasWhole():
+	if c == nil || res.StatusCode == http.StatusSwitchingProtocols {
+		return
+	}
+	more := declaresMore(res)
+	if more || !l.body.isWhole() {
 		c.spend()
 	}
+	if more || isBodyless(res) {
+		l.answerEnded()
+	}
 }
+
+// answerEnded closes the attempt's connection if no request may follow on it. Nobody reads from it any
+// more. net/http has given the rest of the request its time to go out by now.
+func (l *link) answerEnded() {
+	if c := l.conn.Load(); c != nil && c.spent.Load() {
+		_ = c.Close()
+	}
+}
+
+// isBodyless reports whether nothing of an answer is left to read.
+func isBodyless(res *http.Response) bool { return res.Body == nil || res.Body == http.NoBody }
 
 // declaresMore reports whether an answer that has no body declares one.
 func declaresMore(res *http.Response) bool {

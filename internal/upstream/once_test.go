@@ -188,7 +188,7 @@ func TestNoRequestFollowsBeforeTheLastAnswerWasJudged(t *testing.T) {
 			t.Fatalf("length %q: a request went out before the last answer was judged: %v", length, err)
 		default:
 		}
-		first.judge(answer, nil)
+		first.judge(answer)
 		first.judged()
 		if err := <-taken; errors.Is(err, ErrStale) != spent {
 			t.Errorf("length %q: the next request meets %v", length, err)

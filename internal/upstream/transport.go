@@ -11,11 +11,15 @@ import (
 	"time"
 )
 
-// Transport returns a RoundTripper over base that sends each request to an address of the pool, passing on to the next one
-// where no connection can be made, each at most once, and that judges addresses by the outcome as the pool does. The connections
-// are base's own. A request goes out once at most; one of which nothing went out, because a kept connection ended, goes to another where
-// base's Dial makes CountedConns, which are tried first. It keeps its Host; its URL's scheme and host are replaced in a copy. base must report its connections to
-// net/http/httptrace, as http.Transport does: else nothing is passed on.
+// Transport returns a RoundTripper over base that sends each request to an address of the pool. If no
+// connection to it can be made, the request goes to the next address, to each at most once. Addresses
+// are judged by the outcome, as the pool judges them. The connections are base's own. It keeps the
+// request's Host; the scheme and host of its URL are replaced in a copy. base must report its
+// connections to net/http/httptrace, as http.Transport does: else nothing is passed on.
+//
+// A request goes out once at most. If it gets a kept connection that has ended or must not be used
+// again, it goes to another connection, with its body, provided that not a byte of it went out. That
+// needs a base whose Dial makes CountedConns, which are tried before each request.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
 type transport struct {
@@ -41,24 +45,19 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		turn := p.begin(a, now)
 		p.mu.Unlock()
 
-		var link link
-		res, err := t.base.RoundTrip(a.attempt(req, &link, body))
-		if err == nil {
-			link.judge(res, body)
-		}
-		link.judged()
+		res, link, err := t.ask(a, req, body)
 		if err == nil {
 			p.answered(&turn)
-			p.watch(res, turn)
+			p.watch(res, turn, link)
 			return res, nil
 		}
 		turn.reused = link.reused.Load()
-		unsent := link.stage.Load() == asking
+		unconnected := link.stage.Load() == asking
 		switch {
 		case req.Context().Err() != nil, body.failed():
 			p.end(turn, nil)
 			return nil, err
-		case !unsent:
+		case !unconnected:
 			p.end(turn, err)
 			return nil, fmt.Errorf("ask %v: %w", a, err)
 		}
@@ -68,6 +67,27 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		tried, last = tried.with(a), err
 	}
+}
+
+// mostEnded is how many kept connections a request may find ended, one after another. Each is gone
+// afterwards, so that base runs out of them first unless others refill it as fast.
+const mostEnded = 1024
+
+// ask sends req to a. It does so again while it gets a kept connection on which nothing went out.
+// link is the last attempt's.
+func (t *transport) ask(a *address, req *http.Request, body *heldBody) (res *http.Response, l *link, err error) {
+	for range mostEnded {
+		l = &link{body: body}
+		res, err = t.base.RoundTrip(a.attempt(req, l))
+		if err == nil {
+			l.judge(res)
+		}
+		l.judged()
+		if err == nil || req.Context().Err() != nil || !l.unsent() {
+			break
+		}
+	}
+	return res, l, err
 }
 
 // aimed returns req, or a shallow copy of it, that goes to a.
@@ -96,19 +116,20 @@ type link struct {
 	before atomic.Int64                // what had been sent on it
 	end    context.CancelCauseFunc     // of the attempt
 	over   atomic.Bool                 // the attempt has ended: nothing is to go out any more
+	body   *heldBody                   // the request's
 }
 
 // attempt returns a copy of req for one attempt at a.
-func (a *address) attempt(req *http.Request, l *link, body *heldBody) *http.Request {
+func (a *address) attempt(req *http.Request, l *link) *http.Request {
 	ctx, end := context.WithCancelCause(req.Context()) // ends with req's, and so with the answer's body
 	l.end = end
 	r := a.aimed(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { l.asks() },
 		GotConn: func(got httptrace.GotConnInfo) { l.got(got.Conn, got.Reused) },
 	})))
-	if body != nil {
-		body.unwant()
-		r.Body, r.GetBody = body, nil
+	if l.body != nil {
+		l.body.offer()
+		r.Body, r.GetBody = l.body, nil
 	}
 	return r
 }
@@ -117,7 +138,10 @@ func (a *address) attempt(req *http.Request, l *link, body *heldBody) *http.Requ
 type heldBody struct {
 	io.ReadCloser
 	read, closed, broke atomic.Bool
-	ended               atomic.Bool // it was read to its end
+	ended               atomic.Bool  // it was read to its end
+	withheld            atomic.Bool  // from the attempt that is under way: its connection takes nothing
+	length              int64        // that is declared; 0 or less: none is
+	got                 atomic.Int64 // how much of it was read
 
 	mu       sync.Mutex
 	held     bool // closing it waits
@@ -129,12 +153,16 @@ func hold(req *http.Request) *heldBody {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
 	}
-	return &heldBody{ReadCloser: req.Body, held: true}
+	return &heldBody{ReadCloser: req.Body, held: true, length: req.ContentLength}
 }
 
 func (b *heldBody) Read(p []byte) (int, error) {
+	if b.withheld.Load() {
+		return 0, ErrStale
+	}
 	b.read.Store(true)
 	n, err := b.ReadCloser.Read(p)
+	b.got.Add(int64(n))
 	switch {
 	case err == io.EOF:
 		b.ended.Store(true)
@@ -160,11 +188,23 @@ func (b *heldBody) Close() error {
 func (b *heldBody) touched() bool { return b != nil && b.read.Load() }
 func (b *heldBody) failed() bool  { return b != nil && b.broke.Load() }
 
-// wasWhole reports whether all of it was read, or there is none.
-func (b *heldBody) wasWhole() bool { return b == nil || b.ended.Load() }
+// isWhole reports whether all of it was read, or there is none. The last byte of a declared length is
+// the end: over HTTP/2 the word that nothing follows may come much later.
+func (b *heldBody) isWhole() bool {
+	return b == nil || b.ended.Load() || b.length > 0 && b.got.Load() >= b.length
+}
 
-// unwant forgets that the last attempt closed it.
-func (b *heldBody) unwant() {
+// withhold keeps it from the attempt that is under way. net/http reads a byte of some bodies before it
+// writes anything.
+func (b *heldBody) withhold() {
+	if b != nil {
+		b.withheld.Store(true)
+	}
+}
+
+// offer makes it ready for the next attempt: the last one may have closed it, or was not to read it.
+func (b *heldBody) offer() {
+	b.withheld.Store(false)
 	b.mu.Lock()
 	b.unwanted = false
 	b.mu.Unlock()
@@ -184,13 +224,17 @@ func (b *heldBody) release() {
 	}
 }
 
-// watch ends the turn of an answer when its body has ended or is closed.
-func (p *Pool) watch(res *http.Response, t turn) {
-	if res.Body == nil || res.Body == http.NoBody {
+// watch ends the turn of an answer when its body has ended or is closed, and then closes the
+// connection if no request may follow on it.
+func (p *Pool) watch(res *http.Response, t turn, l *link) {
+	if isBodyless(res) {
 		p.end(t, nil)
 		return
 	}
-	watched := &watchedBody{ReadCloser: res.Body, end: sync.OnceFunc(func() { p.end(t, nil) })}
+	watched := &watchedBody{ReadCloser: res.Body, end: sync.OnceFunc(func() {
+		l.answerEnded()
+		p.end(t, nil)
+	})}
 	res.Body = watched
 	if both, ok := watched.ReadCloser.(io.ReadWriteCloser); ok {
 		res.Body = &upgraded{watched, both}
