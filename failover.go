@@ -43,16 +43,18 @@ func (d *Decider) take(ctx context.Context, t *ticket) Outcome {
 // windows: they were counted here, and callers were told when that window ends. A take that came
 // first would open a window that ends later.
 func (d *Decider) mustGiveFirst(t *ticket) bool {
-	return d.outage.astir.Load() && d.options.Fallback != nil && t.failureMode() != FailDeny && d.outage.owesWindow(t.charges[:t.n])
+	return d.shared != nil && d.outage.astir.Load() && d.options.Fallback != nil && t.failureMode() != FailDeny &&
+		d.outage.owesWindow(t.charges[:t.n], d.now())
 }
 
 // giveFirst decides without the store, and pings it unless another request does: its answer starts
-// the giving.
+// the giving. If the window's own machine did not answer when it was tried, nobody pings for that
+// window until it is tried again.
 func (d *Decider) giveFirst(ctx context.Context, t *ticket) Outcome {
 	d.outage.local.Add(1)
 	outcome := d.failover(ctx, t)
 	if d.outage.pinging.CompareAndSwap(false, true) {
-		if !d.outage.gives() {
+		if d.outage.canGive(d.options.Now()) {
 			d.ping(ctx, asks)
 		}
 		d.outage.pinging.Store(false)

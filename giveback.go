@@ -12,7 +12,7 @@ const (
 	giveWindows = 256         // that the store is given at once
 	giveRounds  = 4           // after which an open breaker closes while the last are still being given,
 	giveFor     = time.Second // or this time after the first of them: under load there is always one more
-	givePause   = time.Second // after giving failed
+	givePause   = time.Second // after giving failed, or a machine of the store did not answer
 )
 
 // resume goes on with a store that answers. It is given what it is owed first: as long as the breaker is open, requests are
@@ -26,17 +26,13 @@ func (d *Decider) resume(now time.Time) {
 	case o.owed.count() == 0:
 		d.breaker.close()
 		o.settle(now)
-	case o.closed:
+	case o.closed || !o.owed.due(now):
 		d.breaker.close()
 	case d.breaker.waits() || !now.Before(o.pause):
 		ctx, stop := context.WithCancel(context.Background())
 		o.giving, o.heard, o.stop = true, true, stop
 		o.giver.Go(func() {
 			defer stop()
-			if err := d.shared.Ping(d.deadlines.bound(ctx)); err != nil { // one of its machines may be dead: what it is given would be lost
-				d.gaveUp(ctx, err)
-				return
-			}
 			_ = d.giveBack(ctx)
 		})
 	}
@@ -68,18 +64,19 @@ func (d *Decider) giveBack(ctx context.Context) error {
 	return nil
 }
 
-// gaveAll begins a round, or ends the giving where there is nothing left to give.
+// gaveAll begins a round, or ends the giving if nothing can be given now: nothing is left, or only
+// windows whose machine does not answer. Those keep nobody else from the store.
 func (d *Decider) gaveAll() bool {
 	o := &d.outage
 	o.mu.Lock()
-	if o.owed.count() > 0 {
-		o.owed.begin()
+	if now := d.options.Now(); o.owed.due(now) {
+		o.owed.begin(giveWindows, now)
 		o.mu.Unlock()
 		return false
 	}
 	o.giving, o.passing = false, false
 	d.breaker.close()
-	if o.heard {
+	if o.heard && o.owed.count() == 0 {
 		o.settle(d.options.Now())
 	}
 	o.mu.Unlock()
@@ -99,30 +96,58 @@ func (d *Decider) gaveUp(ctx context.Context, err error) {
 	o.mu.Unlock()
 }
 
-// giveSome gives the store the next windows of a round, notes what came of it, and says whether there are more.
+// giveSome gives the store the next windows of a round, notes what came of it, and says whether there
+// are more. What a machine is owed that does not answer is not sent: it would be lost.
 func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
 	o := &d.outage
 	now := d.now()
 	o.mu.Lock()
 	spent, units := o.owed.next(giveWindows, now)
 	more = len(o.owed.round) > 0
-	if len(spent) == 0 {
-		o.owed.landed()
-		o.mu.Unlock()
-		return more, nil
-	}
+	last := o.closed
 	o.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, max(10*d.options.Deadline, time.Second))
-	lost, err := d.shared.Give(ctx, spent)
-	cancel()
-	lost = min(max(lost, 0), units)
+	spent, units = d.holdSilent(ctx, spent, units, last)
+	var lost int64
+	if len(spent) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, max(10*d.options.Deadline, time.Second))
+		lost, err = d.shared.Give(ctx, spent)
+		cancel()
+		lost = min(max(lost, 0), units)
+	}
 	o.mu.Lock()
 	o.owed.landed()
 	o.given += units - lost
 	o.lost += lost
-	o.heard = o.heard || err == nil
+	o.heard = o.heard || len(spent) > 0 && err == nil
 	o.mu.Unlock()
 	return more, err
+}
+
+// holdSilent returns the windows whose machine answers, with the units in them. The others wait,
+// unless the Decider is closed: then there is no later time.
+func (d *Decider) holdSilent(ctx context.Context, spent []Spent, units int64, last bool) ([]Spent, int64) {
+	if len(spent) == 0 || last {
+		return spent, units
+	}
+	reached := make([]bool, len(spent))
+	err := d.shared.Reach(d.deadlines.bound(ctx), spent, reached)
+	if err == nil {
+		return spent, units
+	}
+	o, now := &d.outage, d.options.Now()
+	o.failure(now, err)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	answering := spent[:0]
+	for i := range spent {
+		if reached[i] {
+			answering = append(answering, spent[i])
+			continue
+		}
+		units -= spent[i].Used.Count
+		o.owed.hold(spent[i].Key, now.Add(givePause), now)
+	}
+	return answering, units
 }
 
 // now returns the present moment by the clocks that a window is noted by.
@@ -151,7 +176,7 @@ func (d *Decider) Close(ctx context.Context) error {
 	o.giver.Wait()
 
 	o.mu.Lock()
-	o.giving, o.heard = true, false
+	o.giving, o.heard, o.owed.until = true, false, time.Time{}
 	o.mu.Unlock()
 	err := d.giveBack(ctx)
 

@@ -17,13 +17,20 @@ const (
 // of keys. The zero value is empty.
 type notes struct {
 	windows map[string]*note // those that can still change
+	held    map[string]*note // those whose machine did not answer: they can change too
+	until   time.Time        // by this process's clock, when held are tried again
 	round   []*note          // those that are being given
 	bytes   int              // of the keys of both
 	handed  map[string]*note // those of the round that the store has not confirmed
 	batch   []*note          // those of the round that next returned last
 }
 
-func (n *notes) count() int { return len(n.windows) + len(n.round) }
+func (n *notes) count() int { return len(n.windows) + len(n.held) + len(n.round) }
+
+// due reports whether something can be given now.
+func (n *notes) due(local time.Time) bool {
+	return len(n.windows) > 0 || len(n.held) > 0 && !local.Before(n.until)
+}
 
 type note struct {
 	key   string
@@ -50,7 +57,11 @@ func (w *note) reset(now instant) int64 {
 // windows that have ended is forgotten: it does no harm any more.
 func (n *notes) add(c *Charge, used Used, now instant) bool {
 	ends := now.local.Add(time.Unix(used.Reset, 0).Sub(now.store))
-	if w := n.windows[string(c.Key)]; w != nil {
+	w := n.windows[string(c.Key)]
+	if w == nil {
+		w = n.held[string(c.Key)]
+	}
+	if w != nil {
 		switch {
 		case w.reset(now) <= now.store.Unix(): // that window has ended
 			w.spent.Used.Count, w.ends = 0, ends
@@ -68,31 +79,62 @@ func (n *notes) add(c *Charge, used Used, now instant) bool {
 		n.windows = make(map[string]*note)
 	}
 	spent := Spent{Scope: c.Scope, Subject: c.Subject, Per: c.Per, Used: Used{Count: c.Cost, Reset: used.Reset}}
-	w := &note{key: string(c.Key), spent: spent, ends: ends}
+	w = &note{key: string(c.Key), spent: spent, ends: ends}
 	n.windows[w.key] = w
 	n.bytes += len(w.key)
 	return true
+}
+
+// setApart notes that the store cannot count a noted window with the others of its takes.
+func (n *notes) setApart(key []byte) {
+	for _, some := range [...]map[string]*note{n.windows, n.held} {
+		if w := some[string(key)]; w != nil {
+			w.apart = true
+		}
+	}
 }
 
 func (n *notes) full(more int) bool { return n.count() >= notedWindows || n.bytes+more > notedBytes }
 
 // tidy looks at a few windows, forgets those that have ended, and reports whether that has made room.
 func (n *notes) tidy(now instant, more int) bool {
-	looks := 0
-	for key, w := range n.windows {
-		if w.reset(now) <= now.store.Unix() {
-			delete(n.windows, key)
-			n.bytes -= len(key)
-		}
-		if looks++; looks == notedLooks {
-			break
+	for _, some := range [...]map[string]*note{n.windows, n.held} {
+		looks := 0
+		for _, w := range some {
+			n.forgetEnded(some, w, now)
+			if looks++; looks == notedLooks {
+				break
+			}
 		}
 	}
 	return !n.full(more)
 }
 
-// begin begins a round of giving, with what there is now.
-func (n *notes) begin() {
+// forgetEnded forgets one of some windows if it has ended, and reports whether it has.
+func (n *notes) forgetEnded(some map[string]*note, w *note, now instant) bool {
+	if w.reset(now) > now.store.Unix() {
+		return false
+	}
+	delete(some, w.key)
+	n.bytes -= len(w.key)
+	return true
+}
+
+// begin begins a round of giving with what can be given now. Of the windows whose machine did not
+// answer it tries at most some: if that machine is still silent, each batch waits for it.
+func (n *notes) begin(some int, local time.Time) {
+	if len(n.held) > 0 && !local.Before(n.until) {
+		if n.windows == nil {
+			n.windows = make(map[string]*note)
+		}
+		for key, w := range n.held {
+			if some--; some < 0 {
+				break
+			}
+			delete(n.held, key)
+			n.windows[key] = w
+		}
+	}
 	for _, w := range n.windows {
 		n.round = append(n.round, w)
 	}
@@ -104,14 +146,39 @@ func (n *notes) begin() {
 	n.windows = nil
 }
 
-// owes reports whether a window has units that the store was not given, or has not confirmed.
-func (n *notes) owes(key []byte) bool {
-	for _, some := range [...]map[string]*note{n.windows, n.handed} {
-		if w := some[string(key)]; w != nil && !w.apart {
+// owes reports whether a window that has not ended has units that the store was not given, or has
+// not confirmed.
+func (n *notes) owes(key []byte, now instant) bool {
+	for _, some := range [...]map[string]*note{n.windows, n.held} {
+		if w := some[string(key)]; w != nil && !w.apart && !n.forgetEnded(some, w, now) {
 			return true
 		}
 	}
-	return false
+	w := n.handed[string(key)]
+	return w != nil && !w.apart && w.reset(now) > now.store.Unix()
+}
+
+// hold keeps a window that next returned, and that was not sent, until its machine is tried again.
+func (n *notes) hold(key []byte, until, local time.Time) {
+	w := n.handed[string(key)]
+	n.until = until
+	if newer := n.windows[w.key]; newer != nil { // it was noted again meanwhile
+		delete(n.windows, w.key)
+		n.bytes -= len(w.key)
+		if w.ends.After(local) {
+			newer.spent.Used.Count += w.spent.Used.Count
+			newer.spent.Used.Reset = min(newer.spent.Used.Reset, w.spent.Used.Reset)
+			if w.ends.Before(newer.ends) {
+				newer.ends = w.ends
+			}
+		}
+		w = newer
+	}
+	if n.held == nil {
+		n.held = make(map[string]*note)
+	}
+	n.held[w.key] = w
+	n.bytes += len(w.key)
 }
 
 // landed notes that the store has answered what next returned last, or never will.
@@ -142,15 +209,18 @@ func (n *notes) next(most int, now instant) (spent []Spent, units int64) {
 
 // forget forgets what was spent in one window, unless it is being given already.
 func (n *notes) forget(key []byte) {
-	if _, ok := n.windows[string(key)]; ok {
-		delete(n.windows, string(key))
-		n.bytes -= len(key)
+	for _, some := range [...]map[string]*note{n.windows, n.held} {
+		if _, ok := some[string(key)]; ok {
+			delete(some, string(key))
+			n.bytes -= len(key)
+		}
 	}
 }
 
 // drop forgets everything, and returns how many units there were in windows that are open at now.
 func (n *notes) drop(now instant) (units int64) {
-	n.begin()
+	n.until = time.Time{}
+	n.begin(len(n.held), now.local)
 	_, units = n.next(n.count(), now)
 	n.landed()
 	return units

@@ -96,7 +96,7 @@ func (o *outage) note(t *ticket, local time.Time) {
 		case o.closed || !o.owed.add(c, t.receipt.Used[i], now):
 			o.lost += c.Cost
 		case t.apart:
-			o.owed.windows[string(c.Key)].apart = true
+			o.owed.setApart(c.Key)
 		}
 	}
 	o.astir.Store(true)
@@ -125,15 +125,15 @@ func (o *outage) owes() bool {
 }
 
 // owesWindow reports whether the store is owed units of one of these windows, or is just being
-// given some.
-func (o *outage) owesWindow(charges []Charge) bool {
+// given some. A window that has ended is owed no longer.
+func (o *outage) owesWindow(charges []Charge, now instant) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.passing {
 		return false
 	}
 	for i := range charges {
-		if o.owed.owes(charges[i].Key) {
+		if o.owed.owes(charges[i].Key, now) {
 			return true
 		}
 	}
@@ -148,11 +148,11 @@ func (o *outage) pass() {
 	o.mu.Unlock()
 }
 
-// gives reports whether the store is being given what it is owed.
-func (o *outage) gives() bool {
+// canGive reports whether there is something to give that nobody is giving yet.
+func (o *outage) canGive(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.giving
+	return !o.giving && o.owed.due(now)
 }
 
 // settle draws a line under the outage, if it is over: the store answers, and is owed nothing. o.mu is held.

@@ -26,11 +26,15 @@ func (h *halves) Take(ctx context.Context, charges []weir.Charge, receipt *weir.
 	return h.link.Take(ctx, charges, receipt)
 }
 
-func (h *halves) Ping(ctx context.Context) error {
-	if h.dead.Load() {
-		return errDown
+func (h *halves) Reach(ctx context.Context, spent []weir.Spent, reached []bool) (err error) {
+	for i, s := range spent {
+		if h.dead.Load() && bytes.Contains(s.Key, []byte(cutOff)) {
+			err = errDown
+		} else {
+			reached[i] = true
+		}
 	}
-	return h.link.Ping(ctx)
+	return err
 }
 
 func (h *halves) Give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
@@ -75,5 +79,37 @@ func TestWhatADeadMachineIsOwedWaitsForIt(t *testing.T) {
 		if last := events[len(events)-1]; last.Failing || last.Given != 300 || last.Lost != 0 {
 			t.Errorf("of 300 units %d were given and %d lost", last.Given, last.Lost)
 		}
+	})
+}
+
+// One machine is dead, and the other fails once. Its caller is counted in common again as soon as it has
+// been given that unit, though the dead machine is still owed some; and a caller of the dead machine
+// whose window has ended is owed nothing.
+func TestADeadMachineKeepsNoOtherWindowHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		h := &halves{link: &link{common: store}}
+		n := newNodeBy(t, 100*time.Millisecond, store, h, limiter("l", "20 per 5 seconds by ip"))
+		living, cut := caller{"ip": "192.0.2.1"}, caller{"ip": cutOff}
+		h.dead.Store(true)
+		for range 30 { // which open the circuit breaker
+			n.outcome(weir.CountedLocally, cut)
+			<-time.After(10 * time.Millisecond)
+		}
+		store.mode.Store(fails)
+		n.outcome(weir.CountedLocally, living)
+		store.mode.Store(answers)
+		<-time.After(1500 * time.Millisecond)
+		n.d.Probe(t.Context())
+		synctest.Wait()
+		for range 300 {
+			n.outcome(weir.Counted, living)
+			n.outcome(weir.CountedLocally, cut)
+			n.d.Probe(t.Context())
+			<-time.After(100 * time.Millisecond)
+		}
+		h.dead.Store(false)
+		<-time.After(5 * time.Second)
+		n.outcome(weir.Counted, cut) // its window has ended: nothing has to be given first
 	})
 }

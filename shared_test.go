@@ -105,6 +105,16 @@ func (l *link) Ping(ctx context.Context) error {
 	return nil
 }
 
+func (l *link) Reach(ctx context.Context, spent []weir.Spent, reached []bool) error {
+	if err := l.Ping(ctx); err != nil {
+		return err
+	}
+	for i := range spent {
+		reached[i] = true
+	}
+	return nil
+}
+
 func (l *link) Recall(charges []weir.Charge, used []weir.Used) {
 	for i, c := range charges {
 		u, _ := l.known.Load(string(c.Key))

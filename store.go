@@ -74,8 +74,13 @@ type Shared interface {
 	// promptly once ctx is done.
 	Give(ctx context.Context, spent []Spent) (lost int64, err error)
 	// Ping asks whether the store would count now, without counting for anybody. It keeps to ctx as Take does.
-	// A store of several machines answers if all of them do: after it they are given what was spent, and what fails then is lost.
+	// A store of several machines answers if any of them does.
 	Ping(ctx context.Context) error
+	// Reach asks the machines that keep these windows whether they would count now, and sets
+	// reached[i] for each spent[i] whose machine would. It is asked before Give: what is given to a
+	// dead machine is lost. Its error says why some are not reached; nil means that all are. It
+	// keeps to ctx as Take does, and the machines that have answered by then are reached.
+	Reach(ctx context.Context, spent []Spent, reached []bool) error
 	// Now is the store's clock as this process knows it: its own, corrected by what the store last said.
 	Now() time.Time
 }

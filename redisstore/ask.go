@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/weirlimit/weir"
 )
 
 const (
@@ -92,32 +96,55 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 	}
 }
 
-// pings is how many windows Ping counts in on a cluster: each of up to 40 masters with slots in even parts has one.
-const pings = 128
+// pings is how many windows Ping counts in on a cluster. They are in as many slots, so that some of
+// them are on machines that answer as long as a few machines do.
+const pings = 16
 
-// Ping implements weir.Shared: it counts units that nobody asks for, in windows of a second,
-// exactly as takes would. On a cluster these are spread over its machines, and all must answer.
+// Ping implements weir.Shared: it counts units that nobody asks for, in a window of a second,
+// exactly as takes would. On a cluster it does so in several slots, and the first answer is enough.
 func (s *Store) Ping(ctx context.Context) error {
 	l := s.link.Load()
 	if l == nil {
 		return s.unready()
 	}
-	n := 1
-	if l.cluster {
-		n = pings
+	if err := s.tryTake(ctx, l); err != nil {
+		err = explained(err)
+		s.state.failed(err)
+		return fmt.Errorf("redis %s: %w", s.where, err)
+	}
+	s.state.answered()
+	return nil
+}
+
+// Reach implements weir.Shared, with units that nobody asks for in windows beside those of spent.
+func (s *Store) Reach(ctx context.Context, spent []weir.Spent, reached []bool) error {
+	l := s.link.Load()
+	if l == nil {
+		return s.unready()
+	}
+	of := make(map[string][]int) // which of spent a trial is for
+	for i := range spent {
+		name := s.trialName(0)
+		if l.cluster {
+			g := &spent[i]
+			c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
+			name = tagOf(l.hasher.name(&c, hash{})) + "}" + trialName
+		}
+		of[name] = append(of[name], i)
 	}
 	var bad error
-	for _, err := range s.trials(ctx, l, n) {
+	for name, err := range s.trials(ctx, l, slices.Collect(maps.Keys(of))) {
 		if err != nil {
-			s.lookForMaster(err)
-			bad = explained(err)
+			bad = err
+			continue
+		}
+		for _, i := range of[name] {
+			reached[i] = true
 		}
 	}
 	if bad != nil {
-		s.state.failed(bad)
-		return fmt.Errorf("redis %s: %w", s.where, bad)
+		return fmt.Errorf("redis %s: %w", s.where, explained(bad))
 	}
-	s.state.answered()
 	return nil
 }
 

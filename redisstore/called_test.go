@@ -158,6 +158,7 @@ func TestCountersThatAreLostAreCalledSo(t *testing.T) {
 		{"FLUSHALL", server(), func(t *testing.T, s *redistest.Server) { s.Do(t, "FLUSHALL") }, flushed},
 		{"a restart without its data", server(), func(t *testing.T, s *redistest.Server) { s.Restart(t) }, restarted},
 		{"a restart with its data", server("--appendonly", "yes", "--appendfsync", "always"), func(t *testing.T, s *redistest.Server) { s.Restart(t) }, ""},
+		{"a restart of one machine of a cluster without its data", cluster, func(t *testing.T, s *redistest.Server) { s.Restart(t) }, restarted},
 		{"FLUSHALL of one machine of a cluster", cluster, func(t *testing.T, s *redistest.Server) { s.Do(t, "FLUSHALL") }, flushed},
 	} {
 		t.Run(c.name, func(t *testing.T) {

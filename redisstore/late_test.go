@@ -185,3 +185,36 @@ func TestTheMillisecondsBeginAnew(t *testing.T) {
 		}
 	}
 }
+
+// A question about the server's clock hangs on its way there, since the server has stopped. What is
+// given up while it has stopped again, after that, spends nothing when it goes on.
+func TestAHangMovesNoDeadlineOfTheNextOne(t *testing.T) {
+	server, clock := redistest.StartWithClock(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	s := open(t, redisstore.Options{Addresses: []string{proxy.Addr()}, Now: clock.Now})
+	server.Pause(t)
+	asked, _ := proxy.Bytes()
+	eventually(t, "it asks what time it is", func() bool {
+		sent, _ := proxy.Bytes()
+		return sent > asked
+	})
+	clock.Advance(900 * time.Millisecond)
+	before, _ := proxy.Bytes()
+	server.Resume(t)
+	eventually(t, "it has the answer, and asks for something else", func() bool {
+		sent, _ := proxy.Bytes()
+		return sent > before
+	})
+	server.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var r weir.Receipt
+	if err := s.Take(ctx, []weir.Charge{charge("a", 100, 60, 1)}, &r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a server that has stopped answered %+v, %v", r, err)
+	}
+	clock.Advance(300 * time.Millisecond)
+	server.Resume(t)
+	if r := take(t, s, charge("a", 100, 60, 0)); r.Used[0].Count != 0 {
+		t.Errorf("a take that was given up 280 ms before has spent %d units", r.Used[0].Count)
+	}
+}

@@ -134,9 +134,8 @@ func (s *Store) keep() {
 			if failures++; err == nil {
 				failures = 0
 			}
-			if s.note(err) == nil {
-				s.lookAtGrants(s.closing)
-			}
+			_ = s.note(err)
+			s.lookAtGrants(s.closing) // which may be on a machine that answers
 		}
 		if l == nil || anew || failures >= mostFailures && !l.cluster { // a cluster's client finds its machines by itself
 			if s.note(s.connect(s.closing)) == nil {
@@ -181,12 +180,13 @@ func (s *Store) connect(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryAll, s.lookForLoss, s.agree} {
+	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryAll, s.agree} {
 		if err := step(bounded, client); err != nil {
 			client.Close()
 			return err
 		}
 	}
+	s.lookForLoss(bounded, client)
 	s.lookAtGrants(bounded)
 	return nil
 }
@@ -266,8 +266,8 @@ func explained(err error) error {
 	case errors.As(err, &untrusted), has("Unknown Redis command", "unknown message type", "unexpected number byte", "unexpected simple string message", "No such master with that name", "DB index is out of range", "SELECT is not allowed"),
 		begins("unknown command", "ERR unknown command"):
 		return fmt.Errorf("%w: %s", ErrServer, text)
-	case begins("WRONGPASS", "NOAUTH", "NOPERM"), has("can't run this command", "can't access at least one of the keys",
-		"invalid password", "without any password configured", "Client sent AUTH"):
+	case begins("WRONGPASS", "NOAUTH", "NOPERM", "DENIED"), has(scriptsDenied...),
+		has("invalid password", "without any password configured", "Client sent AUTH"):
 		return fmt.Errorf("%w: %s", ErrDenied, text)
 	case has("cluster support disabled"):
 		return fmt.Errorf("%w: several addresses are those of a cluster, and this is none: give the address of one server, or Sentinels", ErrServer)
@@ -338,14 +338,19 @@ func (s *Store) warnOfSlots() {
 	}
 }
 
-// look looks at what may change: the clock, the rights, whether the counters are there, and the
-// secret.
+// look looks at what may change: the clock, the rights, the secret, and whether the counters are
+// there. On a cluster a machine that is dead keeps nothing else from being looked at.
 func (s *Store) look(ctx context.Context, client rueidis.Client) error {
-	for _, step := range []func(context.Context, rueidis.Client) error{s.readClock, s.tryTake, s.lookForLoss, s.agree} {
-		if err := step(ctx, client); err != nil {
-			return err
-		}
+	if err := s.readClock(ctx, client); lasting(err) {
+		return err
 	}
+	if err := s.tryTake(ctx, newLink(client, nil, false)); err != nil {
+		return s.denied(ctx, client, err)
+	}
+	if err := s.agree(ctx, client); err != nil {
+		return err
+	}
+	s.lookForLoss(ctx, client)
 	return nil
 }
 
@@ -364,11 +369,10 @@ func (s *Store) readClock(ctx context.Context, client rueidis.Client) error {
 	if err != nil || seconds <= 0 {
 		return errReply
 	}
-	trip := s.local() - asked
-	if trip < 0 || trip > int64(checkTimeout) { // this process's clock was moved, or stood still: its middle says nothing
+	now := s.local()
+	if trip := now - asked; trip < 0 || trip > int64(checkTimeout) { // this process's clock was moved, or stood still
 		return nil
 	}
-	middle := asked + trip/2
-	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - middle)
+	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - now)
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -16,31 +18,28 @@ import (
 type losses struct {
 	count   atomic.Int64
 	markers map[string]string // by key, as they were seen last
-	run     string            // the server's run id, which changes with each start; empty on a cluster
+	// runs are the run ids of the machines, which change with each start, by address, as they were
+	// when all markers were seen last.
+	runs map[string]string
 }
 
-const markerName = ":marker" // behind the prefix
+const (
+	markerName = ":marker" // behind the prefix
+	markers    = 128       // of a cluster: each of up to 40 masters with slots in even parts has one
+)
 
-// lookForLoss compares the markers with those that were seen last, and says so if counters are
-// gone.
-func (s *Store) lookForLoss(ctx context.Context, client rueidis.Client) error {
-	names, run := []string{s.prefix + markerName}, ""
+// lookForLoss compares the markers with those that were seen last, and says so if counters are gone.
+// What cannot be read now is compared when it can be: it is no reason not to count.
+func (s *Store) lookForLoss(ctx context.Context, client rueidis.Client) {
+	names := []string{s.prefix + markerName}
 	if client.Mode() == rueidis.ClientModeCluster {
-		names = make([]string, pings)
+		names = make([]string, markers)
 		for i := range names {
 			names[i] = fmt.Sprintf("%s%s{trial%d}", s.prefix, markerName, i)
 		}
-	} else {
-		info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
-		if err != nil {
-			return s.denied(ctx, client, err)
-		}
-		run = field(info, "run_id")
 	}
-	found, err := s.readMarkers(ctx, client, names)
-	if err != nil {
-		return s.denied(ctx, client, err)
-	}
+	runs := s.readRuns(ctx, client)
+	found := s.readMarkers(ctx, client, names)
 	lost := 0
 	for name, marker := range found {
 		if was := s.losses.markers[name]; was != "" && was != marker {
@@ -50,18 +49,44 @@ func (s *Store) lookForLoss(ctx context.Context, client rueidis.Client) error {
 	if lost > 0 {
 		s.losses.count.Add(1)
 		reason := "its keys were deleted, as by FLUSHALL, or evicted"
-		if run != s.losses.run {
-			reason = "it was started without its data, or another server has taken its place"
+		for address, run := range runs {
+			if was := s.losses.runs[address]; was != "" && was != run {
+				reason = "it was started without its data, or another server has taken its place"
+			}
 		}
 		s.log.Error("the store has lost its counters: its windows begin anew, so a limit can pass once more",
 			"store", s.where, "reason", reason, "lost", fmt.Sprintf("%d of %d parts", lost, len(names)))
 	}
-	s.losses.markers, s.losses.run = found, run
-	return nil
+	if s.losses.markers == nil {
+		s.losses.markers, s.losses.runs = make(map[string]string), make(map[string]string)
+	}
+	maps.Copy(s.losses.markers, found)
+	if len(found) == len(names) { // else a machine may answer that has not told of its markers yet
+		maps.Copy(s.losses.runs, runs)
+	}
 }
 
-// readMarkers returns the markers, after it has written those that are missing.
-func (s *Store) readMarkers(ctx context.Context, client rueidis.Client, names []string) (map[string]string, error) {
+// readRuns returns the run ids of the machines that answer, by their addresses.
+func (s *Store) readRuns(ctx context.Context, client rueidis.Client) map[string]string {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	runs := make(map[string]string)
+	for address, node := range nodes(client) {
+		all.Go(func() {
+			info, err := node.Do(ctx, node.B().Info().Section("server").Build()).ToString()
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				runs[address] = field(info, "run_id")
+			}
+		})
+	}
+	all.Wait()
+	return runs
+}
+
+// readMarkers returns the markers that can be read, after it has written those that are missing.
+func (s *Store) readMarkers(ctx context.Context, client rueidis.Client, names []string) map[string]string {
 	var commands []rueidis.Completed
 	for _, name := range names {
 		commands = append(commands,
@@ -70,13 +95,9 @@ func (s *Store) readMarkers(ctx context.Context, client rueidis.Client, names []
 	}
 	found := make(map[string]string, len(names))
 	for i, reply := range client.DoMulti(ctx, commands...) {
-		text, err := reply.ToString()
-		switch {
-		case err != nil && !rueidis.IsRedisNil(err):
-			return nil, err
-		case i%2 == 1 && err == nil:
+		if text, err := reply.ToString(); i%2 == 1 && err == nil {
 			found[names[i/2]] = text
 		}
 	}
-	return found, nil
+	return found
 }

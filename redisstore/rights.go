@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,7 +97,7 @@ func (s *Store) lacking(ctx context.Context, client rueidis.Client, err error) e
 		if !ok || !strings.HasPrefix(told.Error(), "NOPERM") {
 			continue
 		}
-		if strings.Contains(told.Error(), "keys") {
+		if deniesKeys(told.Error()) {
 			e.Keys = true
 		} else {
 			e.Missing = append(e.Missing, r.command)
@@ -105,6 +107,20 @@ func (s *Store) lacking(ctx context.Context, client rueidis.Client, err error) e
 		return err
 	}
 	return e
+}
+
+// Redis says since 7.2, and Valkey, "NOPERM No permissions to access a key"; older ones say "NOPERM
+// this user has no permissions to access one of the keys used as arguments". What a script lacks is
+// "ERR ACL failure in script: User NAME has no permissions to run the 'COMMAND' command" now, and was
+// "ERR The user executing the script can't run this command or subcommand", without the command.
+var (
+	keysDenied    = []string{"to access a key", "to access one of the keys", "can't access at least one of the keys"}
+	scriptsDenied = []string{"ACL failure in script", "can't run this command", "can't access at least one of the keys"}
+)
+
+// deniesKeys reports whether a refusal is about keys, and not about a command.
+func deniesKeys(refusal string) bool {
+	return slices.ContainsFunc(keysDenied, func(s string) bool { return strings.Contains(refusal, s) })
 }
 
 // tryAll runs every script in both ways in which it is run: known to the server, and sent whole. So
@@ -140,39 +156,71 @@ func (s *Store) tryAll(ctx context.Context, client rueidis.Client) error {
 	return s.denied(ctx, client, err)
 }
 
-// tryTake asks for a take that is nobody's, exactly as takes are asked.
-func (s *Store) tryTake(ctx context.Context, client rueidis.Client) error {
-	l := newLink(client, nil, false)
-	return s.denied(ctx, client, s.trials(ctx, l, 1)[0])
+// tryTake asks for a take that is nobody's, exactly as takes are asked. One answer is enough: on a
+// cluster a machine that is dead says nothing of the others.
+func (s *Store) tryTake(ctx context.Context, l *link) (err error) {
+	names := []string{s.trialName(0)}
+	if l.cluster {
+		for i := 1; i < pings; i++ {
+			names = append(names, s.trialName(i))
+		}
+	}
+	for _, err = range s.trials(ctx, l, names) {
+		if err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
-// trials charges n windows that are nobody's, known only by a number, and returns the errors.
-func (s *Store) trials(ctx context.Context, l *link, n int) []error {
+// trialName is behind the tag of a caller for a window that is nobody's.
+const trialName = ":trial"
+
+func (s *Store) trialName(n int) string { return fmt.Sprintf("%s:{trial%d}", s.prefix, n) }
+
+// trials charges windows that are nobody's, known by their names, all at once. It yields each name
+// with its error as it is answered, so that no machine waits for another one that is silent; when ctx
+// ends, those without an answer have its error.
+func (s *Store) trials(ctx context.Context, l *link, names []string) iter.Seq2[string, error] {
+	type answer struct {
+		name string
+		err  error
+	}
+	answers := make(chan answer, len(names))
 	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}}, s.neverLate())
-	ask := func(whole bool, which []int) []error {
-		commands := make([]rueidis.Completed, len(which))
-		for i, trial := range which {
-			commands[i] = l.take.command(l, whole, []string{fmt.Sprintf("%s:{trial%d}", s.prefix, trial)}, args)
+	for _, name := range names {
+		if err := s.aside.enter(ctx); err != nil {
+			answers <- answer{name, err}
+			continue
 		}
-		return s.doMulti(ctx, l, commands)
+		go func() {
+			defer s.aside.leave()
+			_, err := s.send(ctx, l, &l.take, []string{name}, args)
+			answers <- answer{name, err}
+		}()
 	}
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	errs := ask(false, all)
-	var again []int
-	for i, err := range errs {
-		if told, ok := rueidis.IsRedisErr(err); ok && told.IsNoScript() {
-			again = append(again, i)
+	return func(yield func(string, error) bool) {
+		waiting := make(map[string]bool, len(names))
+		for _, name := range names {
+			waiting[name] = true
+		}
+		for len(waiting) > 0 {
+			select {
+			case a := <-answers:
+				delete(waiting, a.name)
+				if !yield(a.name, a.err) {
+					return
+				}
+			case <-ctx.Done():
+				for name := range waiting {
+					if !yield(name, ctx.Err()) {
+						return
+					}
+				}
+				return
+			}
 		}
 	}
-	if len(again) > 0 {
-		for i, err := range ask(true, again) {
-			errs[again[i]] = err
-		}
-	}
-	return errs
 }
 
 // denied is explained, and names the right that is missing.

@@ -86,12 +86,12 @@ func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir
 		if !late {
 			return s.read(reply, charges, asked, hashes, r)
 		}
-		ahead = now - asked
+		asked = s.local()
+		ahead = now - asked // the least that it can be: see clock.correct
 		s.clock.ahead.Store(ahead)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		asked = s.local()
 	}
 	return errLate
 }
@@ -196,7 +196,7 @@ func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int
 		for i := range charges {
 			r.Used[i] = weir.Used{Count: n[3+2*i], Reset: n[4+2*i]}
 		}
-		s.clock.correct(asked, r.Now*int64(time.Second)+n[2]*int64(time.Microsecond))
+		s.clock.correct(asked, r.Now*int64(time.Second)+n[2]*int64(time.Microsecond), s.local)
 	default:
 		return errReply
 	}
@@ -228,7 +228,7 @@ func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.
 		}
 		r.Used[i] = weir.Used{Count: window & countMask, Reset: r.Now + f}
 	}
-	s.clock.correct(asked, now*int64(time.Millisecond))
+	s.clock.correct(asked, now*int64(time.Millisecond), s.local)
 }
 
 // unwrap returns the reset that is written as f, seen at about now: it lies within a week before and five weeks after.
