@@ -69,6 +69,8 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 	}
 	answer, err := firstLine(c)
 	switch {
+	case bytes.HasPrefix(answer, []byte("-DENIED")): // protected mode: it closes the connection after it
+		return fmt.Errorf("%w: %s", ErrDenied, bytes.TrimSpace(answer[1:]))
 	case bytes.Equal(answer, []byte("+PONG\r\n")), bytes.HasPrefix(answer, []byte("-")) && bytes.HasSuffix(answer, []byte("\r\n")):
 		if !stop() {
 			return ctx.Err()
@@ -85,27 +87,20 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 }
 
 // firstLine reads up to the end of a line, and of what is no line the first bytes. Nothing follows
-// the answer to one command.
+// the answer to one command, but an error can be told to a connection before it has asked.
 func firstLine(c net.Conn) ([]byte, error) {
-	const most = 512 // of an error
+	const most = 4096 // of an error: the one of protected mode has about 1,000
 	line := make([]byte, 0, most)
 	for len(line) < most {
 		n, err := c.Read(line[len(line):most])
 		line = line[:len(line)+n]
-		if err != nil {
+		if end := bytes.IndexByte(line, '\n'); end == len(line)-1 && end > 0 {
+			return line, nil
+		} else if err != nil || end >= 0 || line[0] != '+' && line[0] != '-' {
 			return line[:min(len(line), 40)], err
 		}
-		if line[0] != '+' && line[0] != '-' {
-			return line[:min(len(line), 40)], nil
-		}
-		if bytes.IndexByte(line, '\n') >= 0 {
-			break
-		}
 	}
-	if bytes.IndexByte(line, '\n') != len(line)-1 {
-		return line[:min(len(line), 40)], nil
-	}
-	return line, nil
+	return line[:40], nil
 }
 
 // A patient connection lets whoever is about to ask go first, so that more is sent at once: under
