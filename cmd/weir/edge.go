@@ -94,7 +94,7 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 		Log:            log,
 		Engine:         engines[f.engine.value],
 	}
-	o.Limits.Rate, o.Limits.Grace, o.Limits.Upload = int64(f.minRate), f.minRateGrace.Duration, f.maxUploadTime.Duration
+	o.Limits.Rate, o.Limits.Grace, o.Limits.Upload = int64(f.minRate), f.minRateGrace.Duration, time.Duration(f.maxUploadTime)
 	if f.handOver != nil {
 		o.Limits.Linger = sayGoodbye
 	}

@@ -43,7 +43,7 @@ type serveFlags struct {
 
 	minRate       leastRate
 	minRateGrace  span
-	maxUploadTime span
+	maxUploadTime uploadTime
 
 	corsOrigins origins
 	ietfHeaders onOff
@@ -78,7 +78,6 @@ func defaultServeFlags() *serveFlags {
 		jwtLeeway:      span{max: time.Hour},
 		minRate:        500,
 		minRateGrace:   span{Duration: 20 * time.Second, min: time.Second, max: 10 * time.Minute},
-		maxUploadTime:  span{Duration: time.Hour, min: time.Second, max: 30 * 24 * time.Hour},
 		corsOrigins:    origins{"*"},
 		logFormat:      choice{value: "text", of: []string{"text", "json"}},
 		accessLog:      true,
@@ -116,7 +115,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` of ids and hashes of API tokens minted elsewhere (default the tokens in --data); only with --upstream")
 	flags.Var(&f.minRate, "min-rate", "how much a second a client must send of a body, or take of an answer, while Weir waits for it, or off; a slower upload is answered 408")
 	flags.Var(&f.minRateGrace, "min-rate-grace", "for how long in all a client may be slower; time that rate above the least earns back")
-	flags.Var(&f.maxUploadTime, "max-upload-time", "for how long in all the body of one request is waited for")
+	flags.Var(&f.maxUploadTime, "max-upload-time", "for how long in all the body of one request is waited for, or off; it also ends an upload that is fast, if it is large")
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
 	switchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
@@ -141,6 +140,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	words("engine", f.engine.of...)
 	words("log-format", f.logFormat.of...)
 	words("min-rate", "off")
+	words("max-upload-time", "off")
 	words("cors-origins", "*")
 	for _, name := range []string{"proxy-protocol", "ietf-headers", "access-log", "demo"} {
 		words(name, "on", "off")

@@ -97,6 +97,31 @@ func (s *span) Set(value string) error {
 
 func (s *span) Type() string { return "DURATION" }
 
+// An uploadTime is for how long a body is waited for; zero: there is no bound.
+type uploadTime time.Duration
+
+func (u *uploadTime) Set(value string) error {
+	if value == "off" {
+		*u = 0
+		return nil
+	}
+	s := span{min: time.Second, max: 30 * 24 * time.Hour}
+	if err := s.Set(value); err != nil {
+		return fmt.Errorf("want off, or a duration from %v to %v, such as 10m", s.min, s.max)
+	}
+	*u = uploadTime(s.Duration)
+	return nil
+}
+
+func (u *uploadTime) String() string {
+	if *u == 0 {
+		return "off"
+	}
+	return time.Duration(*u).String()
+}
+
+func (u *uploadTime) Type() string { return "DURATION" }
+
 // A listenAddr is where to listen: a host, which may be empty, and a port.
 type listenAddr string
 

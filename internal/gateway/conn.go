@@ -30,6 +30,9 @@ type pacedConn struct {
 
 	reader   *reader // how the other side takes what is written; nil: it has patience for each 64 KiB
 	accepted atomic.Int64
+	sender   sender
+
+	uploads, answers direction // of HTTP/2's streams
 }
 
 // A reader is a client that takes an answer. A write that has to wait ends now and then to look how much the client has
@@ -62,7 +65,7 @@ func (c *pacedConn) goesOn() bool {
 	if r.stalled += waited; progress > 0 {
 		r.stalled = 0
 	}
-	return r.pace.spend(r.limits, waited, int(max(progress, 0))) && r.stalled < r.limits.Stall
+	return r.pace.spend(r.limits, waited, int(max(progress, 0))) && r.stalled < r.limits.Take
 }
 
 // writePiece is the most that one deadline covers.
@@ -125,7 +128,7 @@ func (c *pacedConn) SetDeadline(t time.Time) error {
 	if err := c.SetWriteDeadline(t); err != nil {
 		return err
 	}
-	return c.Conn.SetReadDeadline(t)
+	return c.SetReadDeadline(t)
 }
 
 // CloseWrite closes the sending half where the connection has halves, which a proxied upgrade makes use of.
@@ -187,9 +190,7 @@ func (g *Gateway) listener(l net.Listener) net.Listener {
 			ReadHeaderTimeout: g.limits.ProxyHeader,
 		}
 	}
-	reading := g.limits
-	reading.Upload = -1 // an answer may take as long as it likes
-	l = &pacedListener{l, reading, g.began, g.recent()}
+	l = &pacedListener{l, g.answers, g.began, g.recent()}
 	if !g.Fast() {
 		l = spareListener{l, g.limits.Header, g.limits.Idle, g.cert != nil}
 	}

@@ -35,6 +35,7 @@ type exchange struct {
 	explicit atomic.Bool // the handler has set a write deadline of its own
 	pending  int         // HTTP/2: bytes that the server holds back, at most
 	taken    allowance   // HTTP/2: of a client that takes the answer
+	conn     *pacedConn  // HTTP/2: of the answer, once it is written; nil: not known
 
 	body requestBody
 }
@@ -92,7 +93,7 @@ const streamPiece = 8 << 10
 
 // writeStream writes to an HTTP/2 stream, at the least rate. The server holds back up to 4 KiB: until then nothing can stall.
 func (x *exchange) writeStream(p []byte) (n int, err error) {
-	limits := &x.gateway.limits
+	limits := &x.gateway.answers
 	for {
 		piece := p[n:min(len(p), n+streamPiece)]
 		if x.pending += len(piece); x.pending < 4<<10 {
@@ -102,13 +103,21 @@ func (x *exchange) writeStream(p []byte) (n int, err error) {
 		x.pending = 0
 		if x.taken == (allowance{}) {
 			x.taken.begin(limits)
+			x.conn = pacedConnOf(x.request.Context())
 		}
+		c := x.conn
 		began, done := time.Now(), x.paceStream()
+		if c != nil {
+			c.answers.await(limits, began, c.accepted.Load())
+		}
 		m, err := x.ResponseWriter.Write(piece)
 		done()
-		waited := time.Since(began)
-		x.taken.waited = 0 // an answer may take as long as it likes
-		if n += m; err == nil && !x.explicit.Load() && !x.taken.spend(limits, waited, m) {
+		now := time.Now()
+		goesOn := x.taken.spend(limits, now.Sub(began), m)
+		if c != nil {
+			goesOn = c.answers.endAwait(limits, now, c.accepted.Load()) || goesOn
+		}
+		if n += m; err == nil && !x.explicit.Load() && !goesOn {
 			err = errTooSlow
 		}
 		if err != nil || n == len(p) {
@@ -139,7 +148,7 @@ func (x *exchange) paceStream() (done func()) {
 		return func() {}
 	}
 	deadline := http.NewResponseController(x.ResponseWriter)
-	_ = deadline.SetWriteDeadline(time.Now().Add(x.gateway.limits.Stall))
+	_ = deadline.SetWriteDeadline(time.Now().Add(x.gateway.limits.Take))
 	return func() { _ = deadline.SetWriteDeadline(time.Time{}) }
 }
 
@@ -178,7 +187,7 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (x *exchange) finish() {
 	if x.http2 {
 		// What the server still holds back goes out after us, under this deadline; it dies with the stream.
-		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.gateway.limits.Stall))
+		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.gateway.limits.Take))
 	}
 	if x.status == 0 {
 		x.farewell() // the server says 200 by itself

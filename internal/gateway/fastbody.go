@@ -76,9 +76,10 @@ func (b *callerBody) read(p []byte) (int, error) {
 	if waits {
 		began = time.Now()
 		b.c.allow(began, b.pace.next(limits))
+		b.c.paced.awaitBody(&b.pace, limits, began)
 	}
 	n, err := b.Body.Read(p)
-	if waits && !b.pace.spend(limits, time.Since(began), n) && err == nil {
+	if waits && !b.c.paced.endAwait(&b.pace, limits, began, n) && err == nil {
 		err = errTooSlow
 	}
 	if b.taken += int64(n); b.most > 0 && b.taken > b.most {

@@ -21,14 +21,17 @@ import (
 // second one reads, and while an answer is long in coming a watching one does.
 type fastConn struct {
 	engine   *fastEngine
-	raw      net.Conn // under TLS
-	net.Conn          // what is spoken through: raw, or TLS
+	raw      net.Conn   // under TLS
+	paced    *pacedConn // raw; nil: it is something else
+	net.Conn            // what is spoken through: raw, or TLS
 	peer     string
 	ctx      connContext // ends with the connection
 
 	in    wire.Reader // of the connection itself, see Read
 	phase atomic.Int32
 	taken bool // somebody else goes on with the connection
+	fresh bool // TLS: a first byte is awaited, of the handshake or of a request's record
+	asked bool // the head of a request has come, ever
 
 	// The deadline of reads. Nearly all are moved only when they have to be, which costs a request nothing.
 	mu          sync.Mutex
@@ -65,6 +68,8 @@ var longAgo = time.Unix(1, 0)
 // serveConn serves one connection to its end.
 func (e *fastEngine) serveConn(raw net.Conn) {
 	c := &fastConn{engine: e, raw: raw, Conn: raw}
+	c.paced, _ = raw.(*pacedConn)
+	c.fresh = true
 	c.ctx.base = e.base
 	c.phase.Store(phaseIdle) // until it has asked for something, a drain need not wait for it
 	e.add(c)
@@ -114,18 +119,25 @@ func (c *fastConn) handshake() bool {
 	return false
 }
 
-// A helloConn is what TLS is spoken over. The handshake has Limits.Header from the first byte.
+// A helloConn is what TLS is spoken over. The handshake has Limits.Header from its first byte, and so has the head of a request
+// from the first byte of its TLS record.
 type helloConn struct {
 	net.Conn
-	c     *fastConn
-	begun bool
+	c       *fastConn
+	records tlsRecords
 }
 
 // Read is net.Conn's.
 func (h *helloConn) Read(p []byte) (int, error) {
+	if !h.c.asked {
+		p = h.records.room(p)
+	}
 	n, err := h.Conn.Read(p)
-	if n > 0 && !h.begun {
-		h.begun = true
+	if !h.c.asked {
+		h.records.read(p[:n])
+	}
+	if n > 0 && h.c.fresh {
+		h.c.fresh = false
 		h.c.moveDeadline(time.Now().Add(h.c.engine.limits.Header))
 		if h.c.phase.Load() == phaseClosing { // a drain does not wait for it
 			_ = h.Conn.SetReadDeadline(longAgo)
@@ -145,6 +157,7 @@ func looksLikeHTTP(begin [5]byte) bool {
 
 // hand gives the connection to net/http.
 func (c *fastConn) hand(as net.Conn) {
+	c.asked = true // helloConn has nothing more to do
 	_ = c.raw.SetReadDeadline(time.Time{})
 	c.taken = c.engine.handed.hand(as)
 }
@@ -193,6 +206,7 @@ func (c *fastConn) serve() {
 // answer was complete.
 func (c *fastConn) next(now time.Time, first bool) (string, error) {
 	if head := c.in.Head(); head != "" {
+		c.asked = true
 		return head, nil
 	}
 	begun := len(c.in.Buffered()) > 0 // then the time for a head runs
@@ -204,6 +218,7 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 	case !first:
 		c.allow(now, c.engine.limits.Idle)
 	}
+	c.fresh = !begun
 	for idle := len(c.in.Buffered()) == 0; ; {
 		if idle {
 			c.phase.Store(phaseIdle)
@@ -237,9 +252,10 @@ func (c *fastConn) next(now time.Time, first bool) (string, error) {
 			}
 		}
 		if head := c.in.Head(); head != "" {
+			c.fresh, c.asked = false, true
 			return head, nil
 		}
-		if !begun {
+		if !begun && (c.engine.secure == nil || c.fresh) { // else helloConn has moved it
 			begun = true
 			c.moveDeadline(time.Now().Add(c.engine.limits.Header))
 		}

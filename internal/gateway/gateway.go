@@ -55,6 +55,7 @@ import (
 type Gateway struct {
 	options Options
 	limits  Limits
+	answers Limits // limits, as they are for a client that takes an answer
 	log     *slog.Logger
 
 	limit   *httplimit.Middleware
@@ -99,6 +100,7 @@ func New(o Options) (*Gateway, error) {
 		return nil, errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
 	g := &Gateway{options: o, limits: o.Limits.withDefaults(o.Upstream != nil), log: o.Log, began: time.Now()}
+	g.answers = g.limits.ofAnswers()
 	if g.log == nil {
 		g.log = slog.Default()
 	}

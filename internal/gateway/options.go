@@ -102,7 +102,8 @@ func (o *Options) ownFields() []string {
 type Limits struct {
 	Header      time.Duration // for a request's header and the TLS handshake to arrive; 10 s
 	ProxyHeader time.Duration // for the PROXY protocol header to arrive; 5 s
-	Stall       time.Duration // for a peer, either side, that makes no progress reading or writing; 30 s
+	Stall       time.Duration // for a peer, either side, that makes no progress; 30 s
+	Take        time.Duration // for a client that takes nothing more of an answer; twice Stall, which is 60 s
 	Idle        time.Duration // between two requests of a connection, and before its first; 75 s
 	Drain       time.Duration // for requests under way when Serve's context ends; 30 s
 	Linger      time.Duration // before idle connections are closed then, for their clients to be told so with an answer; 0: they are not told
@@ -110,9 +111,9 @@ type Limits struct {
 	Upstream    time.Duration // for the header of an upstream's answer, once the request is sent; 60 s
 
 	// Rate is the least rate, in bytes a second, at which a client sends a body, or takes an answer; 500, negative: no least
-	// rate. Only time in which we wait for the client counts. Grace is for how long a client may be slower in all, which rate
-	// above the least earns back; 20 s. Upload is the most time in which the body of one request is waited for; 1 h,
-	// negative: no bound.
+	// rate. Only time in which we wait for the client counts. Grace is for how long a client may be slower in all; 20 s. Bytes
+	// earn it back. For answers it is Take at least. All streams of an HTTP/2 connection count as one client. Upload is the most
+	// time in which the body of one request is waited for; 0: no bound.
 	Rate   int64
 	Grace  time.Duration
 	Upload time.Duration
@@ -128,11 +129,14 @@ func (l Limits) withDefaults(upstream bool) Limits {
 		fallback time.Duration
 	}{
 		{&l.Header, 10 * time.Second}, {&l.ProxyHeader, 5 * time.Second}, {&l.Stall, 30 * time.Second},
-		{&l.Grace, 20 * time.Second}, {&l.Upload, time.Hour}, {&l.Idle, 75 * time.Second}, {&l.Drain, 30 * time.Second}, {&l.Connect, 5 * time.Second}, {&l.Upstream, time.Minute},
+		{&l.Grace, 20 * time.Second}, {&l.Idle, 75 * time.Second}, {&l.Drain, 30 * time.Second}, {&l.Connect, 5 * time.Second}, {&l.Upstream, time.Minute},
 	} {
 		if *d.field == 0 {
 			*d.field = d.fallback
 		}
+	}
+	if l.Take == 0 {
+		l.Take = 2 * l.Stall
 	}
 	if l.Rate == 0 {
 		l.Rate = 500

@@ -25,6 +25,7 @@ func TestAReaderThatTricklesIsLetGo(t *testing.T) {
 		e := open(t, flooding(ended), func(o *Options) {
 			change(o)
 			o.Limits.Rate, o.Limits.Grace, o.Limits.Stall = 1<<20, 400*time.Millisecond, 3*time.Second
+			o.Limits.Take = 3 * time.Second
 		})
 		c := e.dial()
 		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
@@ -69,7 +70,7 @@ func TestAReaderThatIsSlowAndSteadyGetsAll(t *testing.T) {
 	for name, change := range map[string]func(*Options){"an upstream": behind(t, send), "a backend": func(*Options) {}} {
 		e := open(t, http.HandlerFunc(send), func(o *Options) {
 			change(o)
-			o.Limits.Rate, o.Limits.Grace, o.Limits.Stall = 100<<10, 800*time.Millisecond, time.Minute
+			o.Limits.Rate, o.Limits.Grace, o.Limits.Take = 100<<10, 800*time.Millisecond, 800*time.Millisecond
 		})
 		c := e.caller()
 		c.asks("GET /v1/wp/long")

@@ -47,6 +47,7 @@ func TestAnAllowanceIsEarnedByBytes(t *testing.T) {
 	if next := a.next(&l); next > 20*time.Second {
 		t.Errorf("after a gigabyte the next wait may last %v", next)
 	}
+	l.Upload = time.Hour
 	for waited := time.Duration(0); waited < time.Hour-time.Second; waited += time.Second {
 		if !a.spend(&l, time.Second, 1000) {
 			t.Fatalf("an upload at twice the rate ends after %v", waited)

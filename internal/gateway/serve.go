@@ -109,6 +109,7 @@ func (g *Gateway) server(base context.Context) *http.Server {
 			SendPingTimeout:      g.limits.Stall,
 		},
 		ConnState:   g.connState,
+		ConnContext: withConn,
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    log.New(serverLog{g.log}, "", 0),
 	}

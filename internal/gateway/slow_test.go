@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A slowLink passes a piece of at most per bytes in each 10 ms, one way or the other.
+type slowLink struct {
+	net.Conn
+	per  int
+	tick *time.Ticker
+}
+
+func newSlowLink(t *testing.T, c net.Conn, per int) *slowLink {
+	tick := time.NewTicker(10 * time.Millisecond)
+	t.Cleanup(tick.Stop)
+	if socket, ok := c.(*net.TCPConn); ok {
+		_ = socket.SetReadBuffer(16 << 10)
+	}
+	return &slowLink{c, per, tick}
+}
+
+func (c *slowLink) Read(p []byte) (int, error) {
+	<-c.tick.C
+	return c.Conn.Read(p[:min(len(p), c.per)])
+}
+
+func (c *slowLink) Write(p []byte) (n int, err error) {
+	for err == nil && n < len(p) {
+		<-c.tick.C
+		var m int
+		m, err = c.Conn.Write(p[n:min(len(p), n+c.per)])
+		n += m
+	}
+	return n, err
+}
+
+// overTLS switches TLS on, and changes config so that a client trusts it.
+func overTLS(t *testing.T, o *Options, config *tls.Config) {
+	dir := t.TempDir()
+	o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	config.ServerName, config.RootCAs = "127.0.0.1", certificateFiles(t, o.CertFile, o.KeyFile)
+}
+
+// sink answers a POST with the length of its body, and another request with size bytes.
+func sink(size int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			_, _ = io.CopyN(w, zeros{}, size)
+			return
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		if err != nil {
+			bodyFailed(w, err)
+			return
+		}
+		fmt.Fprint(w, n)
+	}
+}
+
+// Streams of one HTTP/2 connection share its link, so each may be below the least rate if the client as a whole is above it.
+func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
+	const streams, size = 10, 48 << 10
+	for _, post := range []bool{true, false} {
+		e := open(t, sink(size), func(o *Options) {
+			o.Limits.Rate, o.Limits.Grace, o.Limits.Take, o.Limits.Stall = 60_000, 500*time.Millisecond, 500*time.Millisecond, time.Minute
+		})
+		client := h2c(t)
+		client.Transport.(*http.Transport).Dial = func(network, addr string) (net.Conn, error) {
+			c, err := net.Dial(network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return newSlowLink(t, c, 2000), nil
+		}
+		results := make(chan error, streams)
+		for range streams {
+			go func() {
+				var res *http.Response
+				var err error
+				if post {
+					res, err = client.Post(e.url("/v1/wp/x"), "text/plain", bytes.NewReader(make([]byte, size)))
+				} else {
+					res, err = client.Get(e.url("/v1/wp/x"))
+				}
+				if err == nil {
+					_, err = io.Copy(io.Discard, res.Body)
+					_ = res.Body.Close()
+					if res.StatusCode != http.StatusOK {
+						err = errors.New(res.Status)
+					}
+				}
+				results <- err
+			}()
+		}
+		for range streams {
+			if err := within(t, 30*time.Second, "a stream ends", results); err != nil {
+				t.Errorf("POST %v: %v", post, err)
+			}
+		}
+	}
+}
+
+// A backend that does not read closes the window of the whole connection. That is not held against the other uploads on it.
+func TestAWindowThatABackendHoldsIsNotHeldAgainstOthers(t *testing.T) {
+	const grace, size = 300 * time.Millisecond, 3 << 20
+	a, b := make(chan struct{}), make(chan struct{})
+	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/wp/a" {
+			close(a)
+			<-b // B is about to be read, and waits for the window
+			pause := time.NewTimer(4 * grace)
+			defer pause.Stop()
+			<-pause.C
+		} else {
+			close(b)
+		}
+		sink(0)(w, r)
+	}), func(o *Options) { o.Limits.Rate, o.Limits.Grace, o.Limits.Body = 10_000, grace, -1 })
+	client := h2c(t)
+	results := make(chan string, 2)
+	post := func(path string, body io.Reader) {
+		res, err := client.Post(e.url(path), "text/plain", body)
+		if err != nil {
+			results <- err.Error()
+			return
+		}
+		results <- text(t, res)
+	}
+	go post("/v1/wp/a", &io.LimitedReader{R: zeros{}, N: size})
+	within(t, 20*time.Second, "A's backend is reached", a)
+	go post("/v1/wp/b", &io.LimitedReader{R: zeros{}, N: size})
+	for range 2 {
+		if got := within(t, 20*time.Second, "an upload ends", results); got != fmt.Sprint(size) {
+			t.Errorf("an upload: %q", got)
+		}
+	}
+}
+
+// The bound on an upload's time says nothing about answers.
+func TestTheTimeOfAnUploadDoesNotBoundAnAnswer(t *testing.T) {
+	const size, upload = 16 << 20, 100 * time.Millisecond
+	e := open(t, sink(size), func(o *Options) { o.Limits.Upload = upload })
+	res, err := h2c(t).Get(e.url("/v1/wp/x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause := time.NewTimer(4 * upload) // until the window is used up, and the write waits
+	defer pause.Stop()
+	<-pause.C
+	if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
+		t.Errorf("%d of %d bytes: %v", n, size, err)
+	}
+}
+
+// An upload above the least rate is not ended because its TLS records are so large that each takes longer than the grace.
+func TestARecordMayTakeLongerThanTheGrace(t *testing.T) {
+	const size = 40 << 10
+	for name, change := range map[string]func(*Options){"an upstream": behind(t, sink(0)), "a backend": func(*Options) {}} {
+		config := &tls.Config{DynamicRecordSizingDisabled: true}
+		e := open(t, sink(0), func(o *Options) {
+			change(o)
+			overTLS(t, o, config)
+			o.Limits.Rate, o.Limits.Grace = 15_000, 400*time.Millisecond // a record takes 0.55 s
+		})
+		c := tls.Client(newSlowLink(t, e.dial(), 300), config)
+		fmt.Fprintf(c, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", size)
+		go func() { _, _ = c.Write(make([]byte, size)) }()
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := text(t, res); got != fmt.Sprint(size) {
+			t.Errorf("%s: %d %q", name, res.StatusCode, got)
+		}
+	}
+}
+
+// A part of a TLS record is the beginning of a head, also between two requests, and has the time of one.
+func TestAPartOfARecordHasTheTimeOfAHead(t *testing.T) {
+	for name, change := range map[string]func(*Options){"an upstream": behind(t, silent), "a backend": func(*Options) {}} {
+		for _, asked := range []bool{false, true} {
+			config := new(tls.Config)
+			e := open(t, silent, func(o *Options) {
+				change(o)
+				overTLS(t, o, config)
+				o.Limits.Header, o.Limits.Idle = 200*time.Millisecond, time.Hour
+			})
+			raw := e.dial()
+			c := tls.Client(raw, config)
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			if asked {
+				fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
+				res, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = text(t, res)
+				eventually(t, "the request is over", func() bool { return e.gateway.InFlight() == 0 })
+			}
+			_, _ = raw.Write([]byte{23, 3, 3})
+			if _, err := io.Copy(io.Discard, raw); isTimeout(err) {
+				t.Errorf("%s, asked before %v: three bytes of a record hold the connection", name, asked)
+			}
+		}
+	}
+}
