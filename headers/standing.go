@@ -141,13 +141,22 @@ func (d dialect) read(get func(string) []string, h Hint) (s Standing, err error)
 	if err = s.readReset(d, resets[0], h, window); err != nil {
 		return Standing{}, err
 	}
-	for _, name := range budgetNames {
-		if names := get(name); len(names) == 1 && strings.HasPrefix(d.limit, "X-Ratelimit-Limit") {
-			s.Name = names[0]
-			break
-		}
+	if strings.HasPrefix(d.limit, "X-Ratelimit-Limit") {
+		s.Name = BudgetName(get)
 	}
 	return s, nil
+}
+
+// BudgetName returns the name that a server gives to the budget of its X-RateLimit fields, which
+// may be the contract's: X-RateLimit-Bucket, else X-RateLimit-Resource. It is empty if there is
+// none. get is as for Read. It does not allocate.
+func BudgetName(get func(name string) []string) string {
+	for _, name := range budgetNames {
+		if names := get(name); len(names) == 1 {
+			return names[0]
+		}
+	}
+	return ""
 }
 
 // readLimit reads a limit, which may be followed by the windows it was chosen from: 10, 10;w=60,

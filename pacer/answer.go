@@ -75,7 +75,7 @@ func (t *Transport) read(response *http.Response) answer {
 	case f.Date > 0:
 		t.dated.Store(&dated{dates[0], f.Date})
 	}
-	return answer{kind: binding, fields: stated{Fields: f}, refused: refused}
+	return answer{kind: binding, fields: stated{Fields: f, name: headers.BudgetName(get)}, refused: refused}
 }
 
 // tooFar is a Reset that is no time of a response in Unix seconds: the year 5138.

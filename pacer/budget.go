@@ -232,6 +232,10 @@ type sent struct {
 	length int64  // seconds: how long the window is declared to be; 0: not declared
 }
 
+// fitted reports whether the budget that a response describes had room for the request. If it was
+// refused all the same, then by another limit, such as GitHub's secondary one.
+func (s sent) fitted(f stated) bool { return f.Remaining >= s.cost }
+
 // unsaid takes in an answer that says nothing. It does not come from the limiter, whose every answer does (contract, section 1).
 func (b *budget) unsaid(s sent) {
 	if b.phase != unknown || s.place <= b.turned {
@@ -290,7 +294,7 @@ func (b *budget) told(s sent, f stated, refused bool) (until int64) {
 	if f.Limit == 0 && f.after > 0 { // no limit is told: it is at least the most that was left
 		f.Limit = max(b.limit, f.Remaining, 1)
 	}
-	if date == 0 && f.RetryAfter > 0 {
+	if date == 0 && f.RetryAfter > 0 && !s.fitted(f) {
 		date = f.Reset - f.RetryAfter // D1: Retry-After is Reset less the second of the refusal
 	}
 	left, ok := b.distance(f, s, date)
@@ -301,7 +305,7 @@ func (b *budget) told(s sent, f stated, refused bool) (until int64) {
 	if date > 0 && b.clock.saw(date, s.at, s.now) {
 		b.length, b.lengthWas = 0, 0 // they were measured by another clock
 	}
-	if f.Remaining = min(f.Remaining, f.Limit); refused {
+	if f.Remaining = min(f.Remaining, f.Limit); refused && !s.fitted(f) {
 		f.Remaining = 0
 	}
 	if s.place > b.lostAt { // whether they were charged shows in what is left by now
@@ -414,6 +418,17 @@ func (b *budget) block(now, wait int64) {
 	if b.phase == silent {
 		b.phase, b.probes = unknown, 0
 	}
+}
+
+// blockedByAnother blocks the budget after a 429 of a limit that has no fields. It returns the local
+// time at which requests can start again: after wait nanoseconds, or if the 429 does not say, after
+// a minute, but no later than the budget is restored.
+func (b *budget) blockedByAnother(now, wait, restored int64) (until int64) {
+	if wait == 0 {
+		wait = min(60*second, max(restored-now, 0))
+	}
+	b.block(now, wait)
+	return max(now+wait, 1)
 }
 
 // capacity returns how many calls like this one could start between now and then, at most, if nobody else spent anything.

@@ -2,6 +2,7 @@ package pacer
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,10 +117,7 @@ func (f *family) settle(t *Transport, r *http.Request, l *line, says stated) *li
 	defer f.mu.Unlock()
 	to := f.match(l, says, now)
 	if to == nil && len(f.lines) < mostLines {
-		to = t.enlist(t.uncoveredLine(r, at.method+" "+at.path))
-		to.family = f
-		f.lines, f.names = append(f.lines, to), append(f.names, "")
-		f.split.Store(true)
+		to = f.own(t, r, at)
 	}
 	if to == nil {
 		return l
@@ -133,6 +131,18 @@ func (f *family) settle(t *Transport, r *http.Request, l *line, says stated) *li
 		f.of[at] = to
 	}
 	return to
+}
+
+// own returns the line of a place. It makes one only if there is none: a place whose budget gets
+// another name again and again keeps its line. t.mu and f.mu are held.
+func (f *family) own(t *Transport, r *http.Request, at place) *line {
+	l := t.enlist(t.uncoveredLine(r, at.method+" "+at.path))
+	if !slices.Contains(f.lines, l) {
+		l.family = f
+		f.lines, f.names = append(f.lines, l), append(f.names, "")
+		f.split.Store(true)
+	}
+	return l
 }
 
 // named reports whether a line is of the budget that the server names so, or of none that it has
@@ -218,8 +228,8 @@ func (c *call) enter() (pass, error) {
 	}
 }
 
-// finish takes in what came back for a call that started. It returns the local time at which the
-// budget that the answer describes is restored, 0 if it says nothing that can be believed.
+// finish takes in what came back for a call that started. It returns what
+// window.finish does.
 func (c *call) finish(p pass, a answer) (until int64) {
 	l := c.line
 	if l.family == nil || a.kind != binding {

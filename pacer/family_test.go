@@ -272,6 +272,66 @@ func TestAViewInAFileHoldsNoSecret(t *testing.T) {
 	}
 }
 
+// Two budgets that differ by name alone are two: the limit is the same, and the Reset is the same
+// second.
+func TestTheServersNameTellsBudgetsApart(t *testing.T) {
+	for _, name := range []string{"X-RateLimit-Resource", "X-RateLimit-Bucket"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				named := func(budget string) func(http.Header, int64, int64, time.Time) {
+					return func(h http.Header, limit, left int64, reset time.Time) {
+						foreignDialects["Unix seconds"](h, limit, left, reset)
+						h.Set(name, budget)
+					}
+				}
+				f := &foreign{latency: 10 * time.Millisecond, limits: map[string]*foreignLimit{
+					"/repos":   {limit: 50, per: time.Hour, say: named("core")},
+					"/graphql": {limit: 50, per: time.Hour, say: named("graphql"), spent: 47, ends: time.Now().Add(time.Hour)},
+				}}
+				p := pacer.New(&pacer.Options{Base: f})
+				for _, path := range []string{"/repos", "/graphql", "/repos", "/repos/a"} {
+					f.serve(t, p, 1, path)
+				}
+				if b := p.Budgets(); len(b) != 2 || b[0].Remaining+b[1].Remaining != 47+2 {
+					t.Errorf("%+v", b)
+				}
+			})
+		})
+	}
+}
+
+// A path whose budget has another name by turns takes no place from others.
+func TestAPathWithManyBudgetNamesHasOneLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns := 0
+		say := foreignDialects["Discord"]
+		f := &foreign{limits: map[string]*foreignLimit{
+			"/a": {limit: 1000, per: 10 * time.Minute, say: func(h http.Header, limit, left int64, reset time.Time) {
+				say(h, limit, left, reset)
+				turns++
+				h.Set("X-RateLimit-Bucket", fmt.Sprint("b", turns%3))
+			}},
+			"/spent": {limit: 7, per: 10 * time.Minute, say: foreignDialects["Unix seconds"]},
+			"/free":  {limit: 500, per: 10 * time.Minute, say: foreignDialects["Unix seconds"]},
+		}}
+		p := pacer.New(&pacer.Options{Base: f, MaxWait: pacer.NoWait, Threshold: pacer.Keep(0)})
+		f.serve(t, p, 1, "/a")
+		for range 200 {
+			f.serve(t, p, 1, "/a")
+		}
+		for range 7 {
+			f.serve(t, p, 1, "/spent")
+		}
+		for range 9 {
+			f.serve(t, p, 1, "/free")
+		}
+		f.serve(t, p, 1, "/a")
+		if b := p.Budgets(); len(b) != 4 { // two of /a: the first is that of all paths
+			t.Errorf("%d budgets are kept: %+v", len(b), b)
+		}
+	})
+}
+
 // A budget per path of a server with very many limiters stays bounded.
 func TestManyLimitersUnderOneCredentialAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {

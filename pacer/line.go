@@ -352,8 +352,8 @@ func (t *Transport) ask(cost int64, w *window) ask {
 	return ask{cost, t.options.Threshold, t.ledger.process, w.declared}
 }
 
-// finish takes in what came back for a call that started. It returns the local time at which the
-// budget that the answer describes is restored, 0 if it says nothing that can be believed.
+// finish takes in what came back for a call that started. It returns what
+// window.finish does.
 func (l *line) finish(t *Transport, p pass, a answer) (until int64) {
 	bound := p.way.bound(a, t.now())
 	for i, w := range p.way.windows {

@@ -166,6 +166,67 @@ func TestA429WaitsAsItAsks(t *testing.T) {
 	}
 }
 
+// A 429 that leaves enough of the budget it describes comes from another limit, as GitHub's
+// secondary one. All calls wait as it asks, and not until the Reset of that budget.
+func TestA429OfAnotherLimitLeavesTheBudgetOpen(t *testing.T) {
+	open := fields("5000", "4987", "now+3000")
+	for name, c := range map[string]struct {
+		header map[string]string
+		want   time.Duration
+	}{
+		"seconds":                            {with(open, "Retry-After", "1"), time.Second},
+		"seconds, no Date":                   {without(with(open, "Retry-After", "1"), "Date"), time.Second},
+		"five minutes":                       {with(open, "Retry-After", "300"), 5 * time.Minute},
+		"no Retry-After":                     {open, time.Minute},
+		"no Retry-After, and a nearer Reset": {fields("5000", "4987", "now+20"), 20 * time.Second},
+		"another dialect": {map[string]string{"Date": "now", "RateLimit-Limit": "5000", "RateLimit-Remaining": "4987",
+			"RateLimit-Reset": "3000", "Retry-After": "1"}, time.Second},
+	} {
+		for _, path := range []string{"/v1/wp/status", "/repos"} { // with a route, and without
+			t.Run(name+" "+path, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					s := &script{replies: []reply{
+						{status: 200, header: fields("5000", "4988", "now+3000")}, {status: 429, header: c.header},
+						{status: 200, header: fields("5000", "4986", "now+3000")}}}
+					p := pacer.New(&pacer.Options{Base: s})
+					for range 2 {
+						if response, err := p.RoundTrip(request(t, path)); err != nil || response.StatusCode != 200 {
+							t.Fatalf("answered %v, %v", response, err)
+						}
+					}
+					if len(s.at) != 3 || !after(s.at[2]-s.at[1], c.want) {
+						t.Errorf("sent at %v, want the third %v after the second", s.at, c.want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Calls that come after such a 429 wait for it too.
+func TestOthersWaitForTheLimitThatRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &script{replies: []reply{
+			{status: 429, header: with(fields("5000", "4987", "now+3000"), "Retry-After", "7")},
+			{status: 200, header: fields("5000", "4986", "now+3000")},
+		}}
+		p := pacer.New(&pacer.Options{Base: s})
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				pass(time.Duration(i) * time.Second / 2)
+				if _, err := p.RoundTrip(request(t, "/repos")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if len(s.at) != 11 || s.at[1] < 7*time.Second || s.at[10] > 8*time.Second {
+			t.Errorf("sent at %v, want the first at once, and the others from 7s to 8s", s.at)
+		}
+	})
+}
+
 func TestA429WithoutAWordIsReturned(t *testing.T) {
 	for name, header := range map[string]map[string]string{
 		"nothing":                      {},

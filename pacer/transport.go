@@ -177,7 +177,7 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, 
 	a.wait = int64(wait)
 	until := c.finish(p, a)
 	now := t.now()
-	if until > 0 { // the refusal's own Reset; other windows are asked before the call is sent again
+	if until > 0 { // what the refusal says itself; other windows are asked before the call is sent again
 		wait, known = max(wait, time.Duration(until-now)), true
 	}
 	again = known && attempt <= t.options.Retries && body.again()

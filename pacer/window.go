@@ -159,7 +159,7 @@ type answer struct {
 	fields  stated
 	kind    answerKind
 	refused bool
-	wait    int64 // nanoseconds that a 429 without credible fields asks to wait; 0: it does not say
+	wait    int64 // nanoseconds that a 429 asks to wait; 0: it does not say
 }
 
 type answerKind uint8
@@ -172,8 +172,9 @@ const (
 	nonbound                   // fields, of another window of the same limiter
 )
 
-// finish takes in what came back. It returns the local time of the Reset that the fields tell, 0 if
-// they are not credible.
+// finish takes in what came back. It returns the local time at which the budget of the fields is
+// restored, or the time at which a request can start that another limit has refused; 0 if the
+// fields are not credible.
 func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,7 +220,9 @@ func (b *budget) learn(s sent, a answer) (until int64) {
 	case nonbound:
 		b.unbound(s, a.fields, a.refused)
 	case binding:
-		until = b.told(s, a.fields, a.refused)
+		if until = b.told(s, a.fields, a.refused); until > 0 && a.refused && s.fitted(a.fields) {
+			return b.blockedByAnother(s.now, a.wait, until)
+		}
 	}
 	if a.refused && until == 0 && a.wait > 0 && a.kind != nonbound {
 		b.block(s.now, a.wait)
