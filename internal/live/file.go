@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -25,7 +26,21 @@ type watched struct {
 	looks   int
 
 	failures int // to look, in a row
+
+	target   string      // where path leads, without links; empty: not known
+	arrivals *arrivals   // at target; nil: there is no target
+	whole    fs.FileInfo // of the file that was renamed into place, or to which a link was turned; nil: of none
 }
+
+// An arrival is the last that happened where a path leads.
+type arrival uint8
+
+const (
+	nothing arrival = iota // since it was last taken note of
+	renamed                // a file was renamed into place
+	written                // a file was created, written or removed, or events were lost
+	lost                   // the folder is gone, or nothing can be told
+)
 
 const (
 	// readEvery is after how many looks the text itself is compared though the file looks the same: a clock too coarse for two writes,
@@ -41,15 +56,58 @@ var errMoved = errors.New("the file changes while it is read")
 // judge notes that text is judged.
 func (f *watched) judge(text []byte) {
 	f.judged, f.settled = text, false
-	f.forget()
+	f.change = nil
 }
 
-// forget ends the change that is under way.
-func (f *watched) forget() {
-	if f.change != nil {
-		f.change.letGo()
-		f.change = nil
+// close lets go of what looks have opened. A later look opens it again.
+func (f *watched) close() {
+	if f.arrivals != nil {
+		f.arrivals.close()
 	}
+	f.target, f.arrivals, f.whole = "", nil, nil
+}
+
+// follow watches what arrives where the path leads. A link that was turned to another file counts as
+// a renaming: the file behind it was there before.
+func (f *watched) follow() {
+	target, err := filepath.EvalSymlinks(f.path)
+	if err == nil {
+		target, err = filepath.Abs(target)
+	}
+	if err != nil {
+		return // the look will say why
+	}
+	if f.arrivals != nil && f.arrivals.look() != lost && target == f.target {
+		return
+	}
+	turned := f.target != "" && f.target != target
+	f.close()
+	if f.target, f.arrivals = target, arrivalsAt(target); turned {
+		f.arrivals.last = renamed
+	}
+}
+
+// arrived notes whether the file that was just read was renamed into place. again reports whether it
+// was written since the look before, though it may look untouched: the time of a file is coarse.
+func (f *watched) arrived(info fs.FileInfo) (again bool) {
+	if f.arrivals == nil {
+		return false
+	}
+	last := f.arrivals.last
+	switch f.arrivals.look() {
+	case lost:
+		f.whole = nil
+		return false
+	case renamed, written:
+		return true // it may be another file by now: the next look will tell
+	}
+	switch f.arrivals.last = nothing; last {
+	case renamed:
+		f.whole = info
+	case written:
+		f.whole = nil
+	}
+	return last == written
 }
 
 // now returns the text as it is, and notes that it is judged.
@@ -75,6 +133,7 @@ func (f *watched) now() ([]byte, error) {
 // returns an error if the file could not be read patientFor times in a row, and errRestless if it is written to without a pause.
 func (f *watched) look(now time.Time) (text []byte, changed bool, err error) {
 	f.looks++
+	f.follow()
 	info, err := os.Stat(f.path)
 	if err != nil {
 		return nil, false, f.failed(err)
@@ -86,40 +145,37 @@ func (f *watched) look(now time.Time) (text []byte, changed bool, err error) {
 		f.failures = 0
 		return nil, false, nil
 	}
-	file, err := openRegular(f.path)
-	if err != nil {
-		return nil, false, f.failed(fmt.Errorf("read policy: %w", err))
-	}
-	text, info, err = readFrom(file)
-	if err != nil {
-		_ = file.Close() // it was only read
-		if !errors.Is(err, errMoved) {
-			return nil, false, f.failed(err)
-		}
+	text, info, err = read(f.path, openRegular)
+	if errors.Is(err, errMoved) {
 		if f.begin(now); f.change.newest.info != nil {
 			f.change.newest.since = now
 		}
 		return nil, false, f.restless(now)
 	}
-	f.failures = 0
-	before := f.seen
-	f.seen = info
+	if err != nil {
+		return nil, false, f.failed(err)
+	}
+	f.failures, f.seen = 0, info
+	again := f.arrived(info)
 	if bytes.Equal(text, f.judged) {
-		_ = file.Close() // it was only read
-		f.forget()
-		f.settled = true
+		f.change, f.settled = nil, true
 		return nil, false, nil
 	}
 	f.begin(now)
-	f.change.see(sighting{info: info, text: text, since: now}, before == nil || os.SameFile(before, info), f.judged, file)
+	whole := f.whole != nil && alike(f.whole, info)
+	f.change.see(sighting{info: info, text: text, renamed: whole, again: again, since: now}, f.judged)
 	done := f.change.complete(now)
 	if done == nil {
 		return nil, false, f.restless(now)
 	}
-	text, settled := done.text, done == &f.change.newest
-	f.judge(text)
-	f.settled = settled
-	return text, true, nil
+	f.judged, f.settled = done.text, done == &f.change.newest
+	if f.settled {
+		f.change = nil
+	} else { // the file goes on changing
+		newest := f.change.newest
+		f.change = &change{since: newest.since, newest: newest}
+	}
+	return done.text, true, nil
 }
 
 // begin notes that the file is changing.
@@ -140,8 +196,7 @@ func (f *watched) restless(now time.Time) error {
 
 // failed returns err once it has come patientFor times in a row.
 func (f *watched) failed(err error) error {
-	f.forget()
-	f.settled = false
+	f.change, f.settled = nil, false
 	if f.failures++; f.failures < patientFor {
 		return nil
 	}

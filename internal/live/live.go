@@ -8,6 +8,7 @@
 //	slot.go   one policy: judged, put in force or refused, told
 //	file.go   its file: whether it has changed
 //	settle.go whether a changed file is complete
+//	arrivals_*.go whether a file was renamed into place
 package live
 
 import (
@@ -205,8 +206,10 @@ const lookEvery = 200 * time.Millisecond
 func (p *Policy) Watch(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	p.live.watch()
 	defer p.live.unwatch()
 	if p.candidate != nil {
+		p.candidate.watch()
 		defer p.candidate.unwatch()
 	}
 	for {

@@ -111,6 +111,16 @@ func (s *slot) post(ctx context.Context, by string, text []byte) error {
 	return s.offer(by, Posted, "the posted policy", bytes.Clone(text[:min(len(text), policyfile.MaxSize+1)]))
 }
 
+// watch begins to note what arrives at the file.
+func (s *slot) watch() {
+	if s.file == nil {
+		return
+	}
+	s.turn <- struct{}{}
+	defer s.next()
+	s.file.follow()
+}
+
 // unwatch lets go of what looks have left open.
 func (s *slot) unwatch() {
 	if s.file == nil {
@@ -118,7 +128,7 @@ func (s *slot) unwatch() {
 	}
 	s.turn <- struct{}{}
 	defer s.next()
-	s.file.forget()
+	s.file.close()
 }
 
 // look judges the file if it has changed and is complete.
