@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -77,8 +78,9 @@ func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 			o.Limits.Rate, o.Limits.Grace, o.Limits.Take, o.Limits.Stall = 60_000, 500*time.Millisecond, 500*time.Millisecond, time.Minute
 		})
 		client := h2c(t)
-		client.Transport.(*http.Transport).Dial = func(network, addr string) (net.Conn, error) {
-			c, err := net.Dial(network, addr)
+		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			c, err := d.DialContext(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
