@@ -21,7 +21,7 @@ type depacker interface {
 var packings = []struct {
 	name  string
 	magic []string
-	open  func() (depacker, error) // nil if it is detected but not supported
+	open  func() (depacker, error) // nil if the format is detected and cannot be read
 }{
 	{"gzip", []string{"\x1f\x8b"}, func() (depacker, error) { return new(gzip.Reader), nil }},
 	{"zstd", zstdMagic(), newZstd},

@@ -19,8 +19,8 @@ type exclusion struct {
 // characters except a slash, ? one character, [a-z] one of a range, {a,b} either alternative, and
 // ** any folders. A pattern with a slash before its end is compared with the path from the folder,
 // with or without a leading slash; any other with the name, at any depth. A pattern that ends in a
-// slash matches only folders. Everything in a folder that matches is excluded. Case matters, and
-// negation (!) is not supported.
+// slash matches only folders. Everything in a folder that matches is excluded. Case matters. There
+// is no negation (!).
 func exclusions(patterns []string) (all []exclusion, err error) {
 	for _, text := range patterns {
 		p := text

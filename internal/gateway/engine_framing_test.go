@@ -194,7 +194,7 @@ func TestAnswersWithoutABody(t *testing.T) {
 				t.Errorf("%s, %q: %v", test.method, test.answer, h)
 			}
 			conns := int64(1)
-			if test.method == "HEAD" || strings.Contains(test.answer, "12345") {
+			if test.method == "HEAD" && test.answer != "200 OK" || strings.Contains(test.answer, "12345") {
 				conns = int64(n + 1) // a declared body could come all the same, and be taken for the next answer
 			}
 			if n, m := o.requests.Load(), int64(n+1); n != m || o.conns.Load() != conns {

@@ -86,51 +86,68 @@ func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
 
 // An upstream that answers before it has the request's body may take what is left of it for the next request.
 func TestNoRequestFollowsAnAnswerThatCameBeforeTheBody(t *testing.T) {
-	const rest = "POST /v1/wp/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 	for _, chunked := range []bool{false, true} {
-		answered, ended := make(chan bool), make(chan bool)
-		o := newOrigin(t, func(s *served) {
-			for r := s.request(); r != nil; r = s.request() {
-				if r.URL.Path != "/v1/wp/early" {
-					s.answers(ok200)
-					continue
-				}
-				s.answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\near")
-				answered <- true
-				for body := ""; !strings.HasSuffix(body, rest) && !strings.HasSuffix(body, "0\r\n\r\n"); { // the whole of it is there
-					b, err := s.ReadByte()
-					if err != nil {
-						break
-					}
-					body += string(b)
-				}
-				s.answers("ly")
-				ended <- true
+		// The rest of the body may overtake the head of the answer within the gateway, and then the answer
+		// was not early. So it is tried until it was.
+		conns := int64(0)
+		for range 20 {
+			if conns = followEarlyAnswer(t, chunked); conns == 2 {
+				break
 			}
-		})
-		e := open(t, nil, o.use)
-		c := e.caller()
-		first := strings.Repeat("x", 20000) // so much is not awaited
-		if chunked {
-			c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(first), first)
-		} else {
-			c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nContent-Length: %d\r\n\r\n%s", len(first)+len(rest), first)
 		}
-		within(t, 10*time.Second, "the upstream has answered", answered)
-		if chunked {
-			fmt.Fprintf(c.Conn, "%x\r\n%s\r\n0\r\n\r\n", len(rest), rest)
-		} else {
-			fmt.Fprint(c.Conn, rest)
-		}
-		within(t, 10*time.Second, "the answer has ended", ended)
-		if res, body := c.hears("POST"); res.StatusCode != 200 || body != "early" {
-			t.Errorf("%d %q", res.StatusCode, body)
-		}
-		eventually(t, "the connection is put back, or closed", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })
-		victim := e.caller()
-		victim.asks("GET /v1/wp/victim")
-		if res, body := victim.hears("GET"); res.StatusCode != 200 || body != "ok" || o.conns.Load() != 2 {
-			t.Errorf("chunked: %v: the next caller gets %d %q, on connection %d", chunked, res.StatusCode, body, o.conns.Load())
+		if conns != 2 {
+			t.Errorf("chunked: %v: the next request goes out on connection %d, always", chunked, conns)
 		}
 	}
+}
+
+// followEarlyAnswer sends a request whose answer begins before its body has ended, and another one. It
+// returns how many connections the two took.
+func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
+	const rest = "POST /v1/wp/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+	answered, ended := make(chan bool), make(chan bool)
+	o := newOrigin(t, func(s *served) {
+		for r := s.request(); r != nil; r = s.request() {
+			if r.URL.Path != "/v1/wp/early" {
+				s.answers(ok200)
+				continue
+			}
+			s.answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\near")
+			answered <- true
+			for body := ""; !strings.HasSuffix(body, rest) && !strings.HasSuffix(body, "0\r\n\r\n"); { // the whole of it is there
+				b, err := s.ReadByte()
+				if err != nil {
+					break
+				}
+				body += string(b)
+			}
+			s.answers("ly")
+			ended <- true
+		}
+	})
+	e := open(t, nil, o.use)
+	c := e.caller()
+	first := strings.Repeat("x", 20000) // so much is not awaited
+	if chunked {
+		c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(first), first)
+	} else {
+		c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nContent-Length: %d\r\n\r\n%s", len(first)+len(rest), first)
+	}
+	within(t, 10*time.Second, "the upstream has answered", answered)
+	if chunked {
+		fmt.Fprintf(c.Conn, "%x\r\n%s\r\n0\r\n\r\n", len(rest), rest)
+	} else {
+		fmt.Fprint(c.Conn, rest)
+	}
+	within(t, 10*time.Second, "the answer has ended", ended)
+	if res, body := c.hears("POST"); res.StatusCode != 200 || body != "early" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+	eventually(t, "the connection is put back, or closed", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })
+	victim := e.caller()
+	victim.asks("GET /v1/wp/victim")
+	if res, body := victim.hears("GET"); res.StatusCode != 200 || body != "ok" {
+		t.Errorf("chunked: %v: the next caller gets %d %q", chunked, res.StatusCode, body)
+	}
+	return o.conns.Load()
 }
