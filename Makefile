@@ -11,7 +11,7 @@ SHELL := bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.0
 
 # How long each fuzz target runs.
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
 # How often `make soak` repeats the tests, and how long it fuzzes each target.
 SOAK ?= 20
 SOAKFUZZ ?= 10m
@@ -59,7 +59,7 @@ race: ## every test with -race: packages, command-line scripts, end to end with 
 	go test -count=1 ./internal/replay # with callers by the million, which -race leaves out
 
 .PHONY: fuzz
-fuzz: ## FUZZTIME (5s) of each fuzz target there is
+fuzz: ## FUZZTIME (3s) of each fuzz target there is
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
