@@ -119,6 +119,20 @@ func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
 	}
 }
 
+// counted returns a CountedConn and the other end of its connection. Both are closed with the test.
+func counted(t *testing.T) (c *CountedConn, far net.Conn) {
+	t.Helper()
+	l := listen(t, nil)
+	socket, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	far = <-l.accepted
+	t.Cleanup(func() { _ = far.Close() })
+	return Count(socket, socket), far
+}
+
 // net/http sees the end of a kept connection a moment late.
 func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 	for name, done := range map[string]func(net.Conn) error{
@@ -126,15 +140,7 @@ func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 		"unasked": func(c net.Conn) error { _, err := c.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := listen(t, nil)
-			socket, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer socket.Close()
-			far := <-l.accepted
-			defer far.Close()
-			c := Count(socket, socket)
+			c, far := counted(t)
 			var first, next link
 			first.got(c, false)
 			first.judged()
@@ -162,15 +168,7 @@ func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 // was looked at, and goes elsewhere if that declared a body.
 func TestNoRequestFollowsBeforeTheLastAnswerWasJudged(t *testing.T) {
 	for length, spent := range map[string]bool{"5": true, "0": false, "": false} {
-		l := listen(t, nil)
-		socket, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer socket.Close()
-		far := <-l.accepted
-		defer far.Close()
-		c := Count(socket, socket)
+		c, _ := counted(t)
 		var first, next link
 		first.got(c, false)
 		taken := make(chan error)
