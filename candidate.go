@@ -74,7 +74,7 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *t
 		if err := c.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil {
 			return // it is being taken away
 		}
-		t.decide(Counted, would)
+		t.decide(would)
 	}
 	if d.options.OnCandidate == nil {
 		return

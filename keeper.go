@@ -34,7 +34,7 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]H
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	if err := d.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil {
+	if err := d.direct.Take(ctx, t.charges[:t.n], &t.receipt); err != nil {
 		return nil, fmt.Errorf("inspect limiter %q: %w", limiter, err)
 	}
 	out := make([]Holding, t.n)
@@ -104,12 +104,6 @@ func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error 
 	if err := d.keeper.Reset(ctx, own); err != nil {
 		return fmt.Errorf("reset limiter %q: %w", limiter, err)
 	}
-	d.outage.forgive(own)
-	if local, ok := d.options.Fallback.(Keeper); ok {
-		// Or an outage in this very window would bring the old count back. Where it shares a budget with others it stays: then the
-		// outage refuses early.
-		_ = local.Reset(ctx, own)
-	}
 	return nil
 }
 
@@ -127,7 +121,7 @@ func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits
 	}
 	charges, grants := t.charges[:t.n], make([]Grant, t.n)
 	if len(limits) > 0 {
-		if err := d.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil { // what time is it?
+		if err := d.direct.Take(ctx, t.charges[:t.n], &t.receipt); err != nil { // what time is it?
 			return fmt.Errorf("grant: limiter %q: %w", limiter, err)
 		}
 		if err := t.checkGrant(limits, until, caller); err != nil {

@@ -161,7 +161,8 @@ func (d *Decider) shadow(ctx context.Context, l *limiter, r *Request) {
 
 func (d *Decider) concludeShadow(ctx context.Context, l *limiter, t *ticket) {
 	defer d.tickets.Put(t)
-	t.decide(d.take(ctx, t), &t.would)
+	d.take(ctx, t)
+	t.decide(&t.would)
 	d.toldShadow(Shadowed{Limiter: &l.Limiter, Decision: &t.would})
 }
 

@@ -33,6 +33,10 @@ type Charge struct {
 	Limit int64 // 1 to MaxLimit
 	Per   int64 // length of the window in seconds
 	Cost  int64 // units; 0 reads without spending and is always allowed
+
+	// OnFailure is what the limiter declared for a store that does not answer. It is for stores around a store, such as
+	// package failover's; others ignore it.
+	OnFailure FailureMode
 }
 
 // A Receipt is a store's answer to one Take.
@@ -42,10 +46,22 @@ type Receipt struct {
 	// Remembered says that the store answered from what this process remembers, without asking: the answer tells nothing
 	// about whether the store can be reached.
 	Remembered bool
+	// Outcome is for stores around a store: how the answer came about, if the store inside did not give it. Others leave it at
+	// zero, Counted.
+	Outcome Outcome
 	// Now is the store's clock in whole Unix seconds, rounded down.
 	Now int64
 	// Used holds, for each charge and in the same order, the window as it stands after the take.
 	Used [MaxCharges]Used
+}
+
+// Refuse makes r a refusal that nothing has counted, at now: no window has units left, and another try is worth it in a second.
+// Its Outcome is StoreUnavailable.
+func (r *Receipt) Refuse(charges []Charge, now time.Time) {
+	*r = Receipt{Outcome: StoreUnavailable, Now: now.Unix()}
+	for i := range charges {
+		r.Used[i] = Used{Count: charges[i].Limit, Reset: r.Now + 1}
+	}
 }
 
 // Used is what has been spent of one window. The zero value is a window that is not open.
@@ -59,6 +75,15 @@ type Used struct {
 type InProcess interface {
 	Store
 	InProcess()
+}
+
+// A Bounded store is one around another store: it waits for that no longer than a deadline of its own, whatever becomes of ctx,
+// and answers without it if need be. Package failover has one. Inspect and Grant ask the store inside, because an operator wants its
+// counts or its error. If a Bounded store is a Keeper, it counts as one only around a Keeper.
+type Bounded interface {
+	Store
+	// Unwrap returns the store inside.
+	Unwrap() Store
 }
 
 // A Shared store counts for several processes, elsewhere, and can fail. What this process knows of it bridges an outage: the

@@ -40,7 +40,6 @@ type ticket struct {
 	grants   [MaxCharges]Grant // in force; written only where there are any
 	receipt  Receipt
 	cost     int64
-	apart    bool    // the store cannot count the charges together
 	beside   *beside // of the request's match
 
 	would, decided Decision // what is shown of a request that is only evaluated, and of the one beside it
@@ -50,7 +49,8 @@ func (t *ticket) reset() {
 	if t.keys == nil {
 		t.keys = t.room[:0]
 	}
-	t.n, t.cost, t.apart, t.exempt, t.dear, t.beside, t.keys = 0, 0, false, 0, false, nil, t.keys[:0]
+	t.n, t.cost, t.exempt, t.dear, t.beside, t.keys = 0, 0, 0, false, nil, t.keys[:0]
+	t.receipt.Outcome = Counted
 }
 
 // fill writes the charges of r.
@@ -171,7 +171,7 @@ func (t *ticket) add(l *limiter, r *Request) error {
 	for i := range l.Windows {
 		w := &l.Windows[i]
 		c := &t.charges[t.n]
-		c.Limit, c.Per, c.Cost = w.Limit, int64(w.Per/time.Second), cost
+		c.Limit, c.Per, c.Cost, c.OnFailure = w.Limit, int64(w.Per/time.Second), cost, l.OnStoreFailure
 		if limits[i] > 0 {
 			c.Limit = limits[i]
 		}
@@ -207,7 +207,8 @@ func (t *ticket) sliceKeys() {
 }
 
 // decide reads the receipt: one standing a window, the binding one first.
-func (t *ticket) decide(outcome Outcome, d *Decision) {
+func (t *ticket) decide(d *Decision) {
+	outcome := t.receipt.Outcome
 	d.Exempt = t.exempt == t.n
 	if d.Exempt && !t.receipt.Allowed { // nobody counts it, or it counts no further
 		t.receipt.Allowed = true

@@ -12,15 +12,13 @@
 // Some callers have other limits, or none: who.go. What is tried out beside the policy is shadow.go and candidate.go, and what an
 // operator looks at and changes is keeper.go.
 //
-// The arithmetic of a fixed window stands alone in window.go: no clock, no I/O, no context. What happens while a store
-// does not answer is failover.go; beneath it are deadline.go, breaker.go, and for a store that several processes share outage.go
-// (what is known of the outage), notes.go (what the store is owed for it) and giveback.go (how it gets that).
+// The arithmetic of a fixed window is window.go: no clock, no I/O, no context. A store that can fail belongs into package failover, a
+// store around a store.
 package weir
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,41 +28,20 @@ import (
 type Decider struct {
 	store     Store
 	inProcess bool
-	shared    Shared // store, or nil where it is not one
-	raiser    Raiser // the fallback, likewise
+	bounded   bool
+	direct    Store  // store, or the one inside it
+	keeper    Keeper // store, or nil if it is none
 	options   Options
-	keeper    Keeper // likewise
 	compiled  atomic.Pointer[compiled]
 	candidate atomic.Pointer[candidate] // nil: none
 	aside     aside
 	tickets   sync.Pool
-
-	deadlines deadlines
-	breaker   breaker
-	outage    outage
 }
 
 // Options are the Decider's settings; the zero value is useful.
 type Options struct {
 	// Sources are the key sources that callers can have, so that a policy cannot name another; nil accepts any name.
 	Sources []string
-
-	// Deadline bounds the wait for a store that is not in this process, from the moment of asking; 0 means 100 ms. Requests
-	// share deadlines, so some wait up to a sixteenth less.
-	Deadline time.Duration
-
-	// Fallback counts while the store does not answer. It must be InProcess. Without one, FailLocal and FailAllow act as
-	// FailDeny: what nobody counts is refused. Beside a Shared store it should be a Raiser, so that it goes on from where the
-	// store left off, and count by that store's Now.
-	Fallback Store
-
-	// OnStoreFailure, if set, is told once when the store stops answering, and once when it answers again, has been given
-	// what was counted here meanwhile, and has not failed for 3 seconds. It must not block.
-	OnStoreFailure func(StoreEvent)
-
-	// OnTake, if set, is told how long a store that is not in this process took to answer one take, and its error. It must not
-	// block.
-	OnTake func(took time.Duration, err error)
 
 	// OnShadow, if set, is told what a limiter in Shadow mode would have said to a request. It must not block, and must not keep
 	// what it is given. It is called before Decide returns, or, where the store is not in this process, at any time later.
@@ -73,38 +50,26 @@ type Options struct {
 	// OnCandidate, if set, is told what the candidate policy says of a request beside what was decided (see SetCandidate). It is
 	// called before Decide returns, must not block, and must not keep what it is given.
 	OnCandidate func(Compared)
-
-	// Now is the clock by which the circuit breaker waits; nil means time.Now. Windows are counted by the store's clock.
-	Now func() time.Time
 }
 
 // New compiles the policy and returns a Decider that counts in s. A policy with problems gives a *PolicyError that holds
 // all of them.
+//
+// If s is not in this process it should be a failover.New. Without that a request waits for as long as s takes, and an error of s refuses
+// it (StoreUnavailable), whatever its limiter declares.
 func New(p Policy, s Store, o Options) (*Decider, error) {
 	if s == nil {
 		return nil, errors.New("new decider: no store: pass a Store, such as memstore.New's")
 	}
-	if o.Fallback != nil {
-		if _, ok := o.Fallback.(InProcess); !ok {
-			return nil, fmt.Errorf("new decider: fallback %T can fail itself: pass an in-process store, such as memstore.New's", o.Fallback)
-		}
-	}
-	if o.Deadline < 0 {
-		return nil, fmt.Errorf("new decider: deadline %v: a positive duration is allowed, or 0 for 100ms", o.Deadline)
-	}
-	if o.Deadline == 0 {
-		o.Deadline = 100 * time.Millisecond
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	d := &Decider{store: s, options: o}
 	_, d.inProcess = s.(InProcess)
-	d.shared, _ = s.(Shared)
-	d.keeper, _ = s.(Keeper)
-	d.raiser, _ = o.Fallback.(Raiser)
-	d.deadlines = deadlines{length: o.Deadline, start: time.Now()}
-	d.outage.told = o.OnStoreFailure
+	d.direct = s
+	if b, ok := s.(Bounded); ok {
+		d.bounded, d.direct = true, b.Unwrap()
+	}
+	if _, ok := d.direct.(Keeper); ok {
+		d.keeper, _ = s.(Keeper)
+	}
 	d.tickets.New = func() any { return new(ticket) }
 	if err := d.Swap(p); err != nil {
 		return nil, err
@@ -192,16 +157,16 @@ const Peek = -1
 type Outcome uint8
 
 const (
-	// Unlimited: no limiter covers the request.
-	Unlimited Outcome = iota
 	// Counted by the store.
-	Counted
+	Counted Outcome = iota
 	// CountedLocally, because the store did not answer (FailLocal).
 	CountedLocally
 	// AllowedUncounted, because the store did not answer (FailAllow).
 	AllowedUncounted
 	// StoreUnavailable: refused because the store did not answer (FailDeny).
 	StoreUnavailable
+	// Unlimited: no limiter covers the request.
+	Unlimited
 )
 
 // A Decision answers one Request. It holds no memory that the Decider reuses.
@@ -286,10 +251,26 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 	if t.n == 0 {
 		*out = Decision{Allowed: true, Outcome: Unlimited}
 	} else {
-		t.decide(d.take(ctx, t), out)
+		d.take(ctx, t)
+		t.decide(out)
 	}
 	if t.beside != nil && r.Cost != Peek {
 		d.decideBeside(ctx, r, t, out)
 	}
 	return nil
 }
+
+// take asks the store. Without a receipt it is unknown what was counted: that refuses (StoreUnavailable).
+func (d *Decider) take(ctx context.Context, t *ticket) {
+	charges := t.charges[:t.n]
+	if !d.inProcess && !d.bounded {
+		ctx = context.WithoutCancel(ctx) // a caller that goes away is counted all the same (D5)
+	}
+	if err := d.store.Take(ctx, charges, &t.receipt); err != nil {
+		t.receipt.Refuse(charges, time.Now())
+	}
+}
+
+// Close ends the takes of limiters in Shadow mode: no more begin, and it waits for those under way until ctx ends. Decide works on
+// without them. A store is not closed.
+func (d *Decider) Close(ctx context.Context) { d.aside.close(ctx) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/memstore"
@@ -172,12 +173,22 @@ func TestExactlyTheLimitIsAdmitted(t *testing.T) {
 	}
 }
 
+// bridge returns a store that does not answer, with fallback in its place.
+func bridge(t *testing.T, fallback weir.Store, now func() time.Time) weir.Store {
+	t.Helper()
+	s, err := failover.New(brokenStore{}, fallback, failover.Options{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // D25: no 500, no Retry-After, and the three fields as of a window that ends in a second.
 func TestAStoreThatDoesNotAnswerIsA503UnderDeny(t *testing.T) {
 	e := setUp(t, ok)
 	p := limiters(t, map[string][]string{"l /": {"5 per minute by ip"}})
 	p.Limiters[0].OnStoreFailure = weir.FailDeny
-	d, err := weir.New(p, brokenStore{}, weir.Options{Now: e.clock.Now})
+	d, err := weir.New(p, bridge(t, nil, e.clock.Now), weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +210,7 @@ func TestAStoreThatDoesNotAnswerIsCountedHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := weir.New(limiters(t, map[string][]string{"l /": {"1 per minute by ip"}}), brokenStore{}, weir.Options{Now: e.clock.Now, Fallback: local})
+	d, err := weir.New(limiters(t, map[string][]string{"l /": {"1 per minute by ip"}}), bridge(t, local, e.clock.Now), weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

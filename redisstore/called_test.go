@@ -130,7 +130,7 @@ func TestAReplicaIsCalledOne(t *testing.T) {
 	n.until("a", weir.CountedLocally)
 	eventually(t, "the state says why", func() bool {
 		n.decide("a")
-		err := n.Health().Err
+		err := n.over.Health().Err
 		return err != nil && strings.Contains(err.Error(), "it is a read-only replica")
 	})
 }

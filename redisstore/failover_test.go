@@ -58,7 +58,7 @@ func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (l
 			for _, n := range append(c.big, c.small...) {
 				counted := n.allowed[weir.Counted].Load() + n.refused[weir.Counted].Load()
 				eventually(t, "it is counted in common again", func() bool {
-					return !n.Health().Failing && n.allowed[weir.Counted].Load()+n.refused[weir.Counted].Load() > counted+10
+					return !n.over.Health().Failing && n.allowed[weir.Counted].Load()+n.refused[weir.Counted].Load() > counted+10
 				})
 			}
 		}, "a")
@@ -66,7 +66,7 @@ func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (l
 	eventually(t, "all is given back", func() bool {
 		ready := true
 		for _, n := range append(c.big, c.small...) {
-			ready = n.decide("a").Outcome == weir.Counted && !n.Health().Failing && ready
+			ready = n.decide("a").Outcome == weir.Counted && !n.over.Health().Failing && ready
 		}
 		return ready
 	})

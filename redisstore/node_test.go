@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
@@ -20,6 +21,7 @@ import (
 type node struct {
 	t testing.TB
 	*weir.Decider
+	over     *failover.Store // around store
 	store    *watched
 	windows  int
 	allowed  [weir.StoreUnavailable + 1]atomic.Int64 // decisions by outcome
@@ -27,7 +29,7 @@ type node struct {
 	recovers atomic.Int64 // how often the store answered again
 
 	mu   sync.Mutex
-	told weir.StoreEvent // all that said so, added up
+	told failover.Event // all that said so, added up
 }
 
 // A watched store is one whose failures are counted.
@@ -58,14 +60,17 @@ func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir
 	}
 	n := &node{t: t, store: &watched{Store: s}, windows: len(windows)}
 	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "api", Windows: windows}}}
-	n.Decider, err = weir.New(policy, n.store, weir.Options{Deadline: d, Fallback: mem, OnStoreFailure: n.hear})
+	if n.over, err = failover.New(n.store, mem, failover.Options{Deadline: d, OnEvent: n.hear}); err != nil {
+		t.Fatal(err)
+	}
+	n.Decider, err = weir.New(policy, n.over, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = n.Close(ctx) // the server may be gone
+		_ = n.over.Close(ctx) // the server may be gone
 		if err := mem.Close(); err != nil {
 			t.Error(err)
 		}
@@ -73,7 +78,7 @@ func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir
 	return n
 }
 
-func (n *node) hear(e weir.StoreEvent) {
+func (n *node) hear(e failover.Event) {
 	if e.Failing {
 		return
 	}
@@ -87,7 +92,7 @@ func (n *node) hear(e weir.StoreEvent) {
 }
 
 // outages is what was told of outages that are over, added up.
-func (n *node) outages() weir.StoreEvent {
+func (n *node) outages() failover.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.told
@@ -152,7 +157,7 @@ func (n *node) recovered(who string, nth int64) {
 		n.decide(who)
 		return n.recovers.Load() >= nth
 	})
-	if h := n.Health(); h.Failing {
+	if h := n.over.Health(); h.Failing {
 		n.t.Errorf("the store is said to answer, and %+v", h)
 	}
 }

@@ -83,7 +83,7 @@ func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
 	b.Resume(t)
 	for _, n := range nodes {
 		eventually(t, "the living are counted in common", func() bool {
-			n.Probe(context.Background())
+			n.over.Probe(context.Background())
 			return n.decide(of[b]).Outcome == weir.Counted && n.decide(of[cluster.Nodes[0]]).Outcome == weir.Counted
 		})
 		eventually(t, "they stay so, whatever the dead one's ask", func() bool {
@@ -92,7 +92,7 @@ func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
 					t.Errorf("a caller of the dead machine has outcome %d", d.Outcome)
 				}
 				for _, s := range cluster.Nodes[:2] {
-					if n.decide(of[s]).Outcome != weir.Counted || n.Health().Barred {
+					if n.decide(of[s]).Outcome != weir.Counted || n.over.Health().Barred {
 						return false // a busy machine answers late
 					}
 				}
@@ -103,7 +103,7 @@ func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
 	dead.Restart(t)
 	for _, n := range nodes {
 		eventually(t, "all are counted in common", func() bool {
-			n.Probe(context.Background())
+			n.over.Probe(context.Background())
 			return n.decide(of[dead]).Outcome == weir.Counted
 		})
 	}

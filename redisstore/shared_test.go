@@ -43,7 +43,7 @@ func TestAServerThatForgetsTheScriptsCountsExactly(t *testing.T) {
 		t.Errorf("%d were admitted, the limit is %d", n, limit)
 	}
 	if n := total(nodes, weir.CountedLocally); n > 0 {
-		t.Errorf("%d were counted locally; %+v", n, nodes[0].Health())
+		t.Errorf("%d were counted locally; %+v", n, nodes[0].over.Health())
 	}
 	for _, c := range counters(t, server) {
 		if c.count != limit {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -65,6 +66,7 @@ func (t take) close() error { return t.store.Close() }
 type decide struct {
 	store    *redisstore.Store
 	fallback *memstore.Store
+	over     *failover.Store // around store
 	decider  *weir.Decider
 	match    weir.Match
 }
@@ -88,11 +90,15 @@ func openDecider(s setup, windows ...weir.Window) (limiter, error) {
 	}
 	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "api", Windows: windows}}}
 	// A deadline so long that a pause of the whole machine is not taken for the store's.
-	d, err := weir.New(policy, store, weir.Options{Fallback: fallback, Deadline: 2 * time.Second})
+	over, err := failover.New(store, fallback, failover.Options{Deadline: 2 * time.Second})
 	if err != nil {
 		return nil, errors.Join(err, store.Close(), fallback.Close())
 	}
-	return decide{store, fallback, d, d.Named("api")}, nil
+	d, err := weir.New(policy, over, weir.Options{})
+	if err != nil {
+		return nil, errors.Join(err, store.Close(), fallback.Close())
+	}
+	return decide{store, fallback, over, d, d.Named("api")}, nil
 }
 
 // An address is the one key source that a caller has.
@@ -119,5 +125,5 @@ func (d decide) worker() func(context.Context, string) (bool, error) {
 }
 
 func (d decide) close() error {
-	return errors.Join(d.decider.Close(context.Background()), d.store.Close(), d.fallback.Close())
+	return errors.Join(d.over.Close(context.Background()), d.store.Close(), d.fallback.Close())
 }

@@ -208,6 +208,7 @@ func (e *edge) serveAdmin(a *adminSide, f *serveFlags, policy *live.Policy, log 
 		StoreKind:  e.storeLine,
 		Table:      e.tableOf(),
 		InFlight:   e.gateway.InFlight,
+		Health:     e.health,
 
 		Hosts:   f.adminHosts,
 		Metrics: e.metrics.Handler(),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/demo"
 	"github.com/weirlimit/weir/internal/gateway"
@@ -24,6 +25,7 @@ import (
 // An edge is everything that weir serve has put together.
 type edge struct {
 	decider *weir.Decider
+	health  func() failover.Health // of the store
 	gateway *gateway.Gateway
 	denials denials
 	trusted []netip.Prefix
@@ -138,13 +140,14 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 
 // openDecider opens the store, first of all, and the Decider that counts in it: they are closed last, when nobody asks any more.
 func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, now func() time.Time) error {
-	o := weir.Options{Sources: identity.Sources(), Deadline: f.storeDeadline.Duration}
-	var store weir.Store
+	o := weir.Options{Sources: identity.Sources()}
+	fo := failover.Options{Deadline: f.storeDeadline.Duration}
+	var store, fallback weir.Store
 	var err error
 	if f.store.shared == nil {
 		store, err = e.openEmbedded(f, log, now)
 	} else {
-		store, err = e.openShared(ctx, f, p, log, now, &o)
+		store, fallback, err = e.openShared(ctx, f, p, log, now, &fo)
 	}
 	if err != nil {
 		return err
@@ -156,11 +159,20 @@ func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, lo
 		}
 	}
 	e.receivers.hearDecider(&o)
+	e.receivers.hearFailover(&fo)
+	e.health = func() failover.Health { return failover.Health{} } // a store in this process always answers
+	var over *failover.Store
+	if fallback != nil {
+		if over, err = failover.New(store, fallback, fo); err != nil {
+			return no(err, "")
+		}
+		store, e.health = over, over.Health
+	}
 	if e.decider, err = weir.New(p, store, o); err != nil {
 		return no(err, "see 'weir policy check FILE'")
 	}
-	if f.store.shared != nil {
-		e.closers = append(e.closers, func() error { return closeDecider(e.decider, log) }, keepProbing(e.decider))
+	if over != nil {
+		e.closers = append(e.closers, func() error { return closeDecider(e.decider, over, log) }, keepProbing(over))
 	}
 	return nil
 }

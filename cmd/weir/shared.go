@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
@@ -20,29 +21,29 @@ import (
 
 // openShared opens the store that other machines count in too, and beside it one in this process's memory, which counts while
 // the shared one does not answer and goes by its clock. Both are closed after the Decider, which o is for.
-func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, now func() time.Time, o *weir.Options) (weir.Store, error) {
+func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, now func() time.Time, o *failover.Options) (inner, fallback weir.Store, err error) {
 	at := *f.store.shared
 	at.Now, at.Log = now, log
 	at.Timeout = max(2*time.Second, 2*f.storeDeadline.Duration)
 	if f.keySecret != "" {
 		secret, err := readSecret(f.keySecret)
 		if err != nil {
-			return nil, no(fmt.Errorf("read the secret of --key-secret: %w", err), fileHint(err, "all nodes have the same file, such as one made by: openssl rand -hex 32"))
+			return nil, nil, no(fmt.Errorf("read the secret of --key-secret: %w", err), fileHint(err, "all nodes have the same file, such as one made by: openssl rand -hex 32"))
 		}
 		at.Secret = secret
 	}
 	store, err := redisstore.New(ctx, at)
 	if err != nil {
-		return nil, sharedFailure(at, err)
+		return nil, nil, sharedFailure(at, err)
 	}
 	e.closers = append(e.closers, store.Close)
 	e.countable = store.Check
 	if err := store.Check(p); err != nil {
-		return nil, no(fmt.Errorf("count in %s: %w", place(at), err), "'weir policy check FILE' says where; one server, without a cluster, counts such a policy too")
+		return nil, nil, no(fmt.Errorf("count in %s: %w", place(at), err), "'weir policy check FILE' says where; one server, without a cluster, counts such a policy too")
 	}
 	local, err := memstore.New(memstore.Options{Memory: int64(f.memory), Now: store.Now, Log: log})
 	if err != nil {
-		return nil, storeFailure(f, err)
+		return nil, nil, storeFailure(f, err)
 	}
 	e.closers = append(e.closers, local.Close)
 	e.figures.Table = tableOf(local)
@@ -50,8 +51,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 		st := store.Stats()
 		return telemetry.Shared{Asked: st.Asked, Remembered: st.Remembered, Emptied: st.Emptied}
 	}
-	o.Fallback = local
-	o.OnStoreFailure = func(event weir.StoreEvent) { reportStore(log, place(at), e.decider.Policy(), event) }
+	o.OnEvent = func(event failover.Event) { reportStore(log, place(at), e.decider.Policy(), event) }
 
 	state := store.State()
 	if !state.Ready {
@@ -61,7 +61,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	e.storeLine = sharedLine(at, state, f.memory)
 	e.degraded = func() error { return e.storeTrouble(store) }
 	e.denials.shared, e.denials.agents = store.Secret(denialLabel), store.Secret(agentLabel)
-	return store, nil
+	return store, local, nil
 }
 
 // mostSecret bounds a file that holds a secret.
@@ -151,7 +151,7 @@ func unready(state redisstore.State) string {
 }
 
 // reportStore logs that the store does not answer, or answers again: one line each time.
-func reportStore(log *slog.Logger, store string, p weir.Policy, event weir.StoreEvent) {
+func reportStore(log *slog.Logger, store string, p weir.Policy, event failover.Event) {
 	if event.Failing {
 		log.Error("the store does not answer", "store", store, "error", event.Err, "meanwhile", meanwhile(p))
 		return
@@ -188,7 +188,7 @@ func meanwhile(p weir.Policy) string {
 // storeTrouble says that the store does not count what this server admits; nil where it does. Anybody can ask: why it does not
 // is in the log.
 func (e *edge) storeTrouble(store *redisstore.Store) error {
-	if e.decider.Health().Failing || !store.State().Ready {
+	if e.health().Failing || !store.State().Ready {
 		return errStoreSilent
 	}
 	return nil
@@ -201,7 +201,7 @@ const probeEvery = time.Second
 
 // keepProbing has a server that is asked little find out that its store answers again, and give it what was counted here. What it returns
 // ends that.
-func keepProbing(d *weir.Decider) (stop func() error) {
+func keepProbing(s *failover.Store) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -213,7 +213,7 @@ func keepProbing(d *weir.Decider) (stop func() error) {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				d.Probe(ctx)
+				s.Probe(ctx)
 			}
 		}
 	}()
@@ -229,10 +229,11 @@ const givingBack = 2 * time.Second
 
 // closeDecider gives the store what was counted here while it did not answer. What it cannot take is lost, which never admits
 // too little: it is said, and the server ends as it should.
-func closeDecider(d *weir.Decider, log *slog.Logger) error {
+func closeDecider(d *weir.Decider, over *failover.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), givingBack)
 	defer cancel()
-	if err := d.Close(ctx); err != nil {
+	d.Close(ctx)
+	if err := over.Close(ctx); err != nil {
 		log.Warn("units that were counted here do not reach the store", "error", err)
 	}
 	return nil

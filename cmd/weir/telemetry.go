@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
@@ -21,7 +22,7 @@ type receivers struct {
 	shadows      []func(weir.Shadowed)
 	candidates   []func(weir.Compared)
 	takes        []func(time.Duration, error)
-	storeChanges []func(weir.StoreEvent)
+	storeChanges []func(failover.Event)
 }
 
 // each returns one function that tells all; nil where there is nobody to tell.
@@ -42,6 +43,10 @@ func each[T any](all []func(T)) func(T) {
 // hearDecider puts the receivers into the options of a Decider, after what is there already.
 func (r *receivers) hearDecider(o *weir.Options) {
 	o.OnShadow, o.OnCandidate = each(r.shadows), each(r.candidates)
+}
+
+// hearFailover puts the receivers into the options of a failover.Store, after what is there already.
+func (r *receivers) hearFailover(o *failover.Options) {
 	if len(r.takes) > 0 {
 		o.OnTake = func(took time.Duration, err error) {
 			for _, tell := range r.takes {
@@ -49,10 +54,10 @@ func (r *receivers) hearDecider(o *weir.Options) {
 			}
 		}
 	}
-	if o.OnStoreFailure != nil {
-		r.storeChanges = append([]func(weir.StoreEvent){o.OnStoreFailure}, r.storeChanges...)
+	if o.OnEvent != nil {
+		r.storeChanges = append([]func(failover.Event){o.OnEvent}, r.storeChanges...)
 	}
-	o.OnStoreFailure = each(r.storeChanges)
+	o.OnEvent = each(r.storeChanges)
 }
 
 // openMetrics makes the metrics, and has them told of everything.
@@ -78,7 +83,7 @@ func tableOf(s *memstore.Store) func() telemetry.Table {
 // bindMetrics has scrapes ask about everything that is open by now.
 func (e *edge) bindMetrics(policy *live.Policy) {
 	s := &e.figures
-	s.Policy, s.Health, s.InFlight = e.decider.Policy, e.decider.Health, e.gateway.InFlight
+	s.Policy, s.Health, s.InFlight = e.decider.Policy, e.health, e.gateway.InFlight
 	if e.gateway.Fast() {
 		s.Malformed = e.gateway.Malformed
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/live"
 )
 
@@ -114,17 +115,18 @@ func TestAServerPostsItsTracesBeforeItEnds(t *testing.T) {
 
 func TestEveryReceiverIsToldAndTheLogFirst(t *testing.T) {
 	var heard []string
-	hear := func(who string) func(weir.StoreEvent) {
-		return func(weir.StoreEvent) { heard = append(heard, who) }
+	hear := func(who string) func(failover.Event) {
+		return func(failover.Event) { heard = append(heard, who) }
 	}
-	r := receivers{storeChanges: []func(weir.StoreEvent){hear("metrics"), hear("another")}}
-	o := weir.Options{OnStoreFailure: hear("log")}
-	r.hearDecider(&o)
-	o.OnStoreFailure(weir.StoreEvent{})
+	r := receivers{storeChanges: []func(failover.Event){hear("metrics"), hear("another")}}
+	o, d := failover.Options{OnEvent: hear("log")}, weir.Options{}
+	r.hearFailover(&o)
+	r.hearDecider(&d)
+	o.OnEvent(failover.Event{})
 	if !slices.Equal(heard, []string{"log", "metrics", "another"}) {
 		t.Errorf("told were %v", heard)
 	}
-	if o.OnShadow != nil || o.OnCandidate != nil || o.OnTake != nil {
+	if d.OnShadow != nil || d.OnCandidate != nil || o.OnTake != nil {
 		t.Error("nobody listens, and somebody is told")
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/live"
@@ -59,6 +60,9 @@ type Options struct {
 	StoreKind string       // a description of the store, without secrets
 	Table     func() Table // how full the table of counts is; nil: left out
 	InFlight  func() int64 // public requests in flight; nil: left out
+
+	// Health reports whether the store answers; nil means that it is in this process and always does.
+	Health func() failover.Health
 
 	// Hosts are further names that are allowed in Host, without a port. The listener's own address
 	// and this machine's local names are always allowed.

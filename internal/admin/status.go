@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/watch"
 )
 
@@ -37,6 +38,17 @@ type storeState struct {
 	Up    bool   `json:"up"`
 	Since int64  `json:"since"` // when it became unavailable; 0 while it is available
 	Error string `json:"error,omitempty"`
+}
+
+// add reports an outage.
+func (s *storeState) add(h failover.Health) {
+	if !h.Failing {
+		return
+	}
+	s.Up, s.Since = false, unix(h.Since)
+	if h.Err != nil {
+		s.Error = h.Err.Error()
+	}
 }
 
 // showStatus answers GET /status.
@@ -72,11 +84,8 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 		candidate := newPolicyState(state)
 		out.Candidate = &candidate
 	}
-	if h := o.Decider.Health(); h.Failing {
-		out.Store.Up, out.Store.Since = false, unix(h.Since)
-		if h.Err != nil {
-			out.Store.Error = h.Err.Error()
-		}
+	if o.Health != nil {
+		out.Store.add(o.Health())
 	}
 	if o.InFlight != nil {
 		out.InFlight = o.InFlight()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 )
 
 // A slowStore is a shared store that answers nothing until it is released, or its context is done.
@@ -50,11 +51,15 @@ func (s *slowStore) waiting(t testing.TB, most time.Duration, failed *atomic.Int
 		t.Fatal(err)
 	}
 	p := weir.Policy{Limiters: []weir.Limiter{{Name: "all", Routes: []weir.Route{route}, Windows: []weir.Window{w}, OnStoreFailure: weir.FailDeny}}}
-	d, err := weir.New(p, s, weir.Options{Deadline: most, OnTake: func(_ time.Duration, err error) {
+	store, err := failover.New(s, nil, failover.Options{Deadline: most, OnTake: func(_ time.Duration, err error) {
 		if err != nil {
 			failed.Add(1)
 		}
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := weir.New(p, store, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

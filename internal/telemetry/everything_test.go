@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/telemetry"
 )
@@ -29,7 +30,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 	m.Bind(telemetry.Sources{
 		Policy:    d.Policy,
 		Candidate: func() (weir.Policy, bool) { return policy(t, "5 per minute by ip"), true },
-		Health:    d.Health,
+		Health:    func() failover.Health { return failover.Health{} },
 		Table:     func() telemetry.Table { return telemetry.Table(s.Stats()) },
 		Shared:    func() telemetry.Shared { return telemetry.Shared{Asked: 3, Remembered: 1} },
 		InFlight:  func() int64 { return 2 },

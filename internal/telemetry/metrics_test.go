@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/telemetry"
@@ -184,8 +185,12 @@ func TestWhatIsDecidedWithoutTheStoreIsToldByWhatWasDone(t *testing.T) {
 		m := telemetry.New(telemetry.Options{})
 		p := policy(t, "10 per minute by ip")
 		p.Limiters[0].OnStoreFailure = mode
-		d := newDeciderOf(t, p, silent{}, weir.Options{Fallback: newStore(t), OnStoreFailure: m.StoreEvent, OnTake: m.StoreTake})
-		m.Bind(telemetry.Sources{Policy: d.Policy, Health: d.Health})
+		over, err := failover.New(silent{}, newStore(t), failover.Options{OnEvent: m.StoreEvent, OnTake: m.StoreTake})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDeciderOf(t, p, over, weir.Options{})
+		m.Bind(telemetry.Sources{Policy: d.Policy, Health: over.Health})
 		want(t, m, "weir_store_up", 1)
 		want(t, m, "weir_store_breaker_open", 0)
 		handler := limited(t, d, m)
@@ -206,9 +211,9 @@ func TestTheStoreIsTold(t *testing.T) {
 	m := telemetry.New(telemetry.Options{})
 	m.StoreTake(time.Millisecond, nil)
 	m.StoreTake(100*time.Millisecond, errors.New("no answer"))
-	m.StoreEvent(weir.StoreEvent{Failing: true})
-	m.StoreEvent(weir.StoreEvent{For: 90 * time.Second, Local: 7, Given: 5, Lost: 2})
-	m.StoreEvent(weir.StoreEvent{For: -time.Second})
+	m.StoreEvent(failover.Event{Failing: true})
+	m.StoreEvent(failover.Event{For: 90 * time.Second, Local: 7, Given: 5, Lost: 2})
+	m.StoreEvent(failover.Event{For: -time.Second})
 	for series, value := range map[string]float64{
 		"weir_store_take_duration_seconds": 2, "weir_store_failures_total": 1, "weir_store_outages_total": 1, "weir_store_outage_seconds_total": 90,
 		"weir_store_local_decisions_total": 7, "weir_store_given_units_total": 5, "weir_store_lost_units_total": 2,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 )
 
 // storeMetrics count the takes and outages of a store that can fail. Each of its takes is a round
@@ -42,7 +42,7 @@ func (s *storeMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{s.takes, s.failures, s.outages, s.outageSeconds, s.local, s.given, s.lost}
 }
 
-// StoreTake counts one take of a store outside this process: it is for weir.Options.OnTake.
+// StoreTake counts one take of a store outside this process: it is for failover.Options.OnTake.
 func (m *Metrics) StoreTake(took time.Duration, err error) {
 	m.store.takes.Observe(took.Seconds())
 	if err != nil {
@@ -50,8 +50,8 @@ func (m *Metrics) StoreTake(took time.Duration, err error) {
 	}
 }
 
-// StoreEvent counts outages: it is for weir.Options.OnStoreFailure.
-func (m *Metrics) StoreEvent(e weir.StoreEvent) {
+// StoreEvent counts outages: it is for failover.Options.OnEvent.
+func (m *Metrics) StoreEvent(e failover.Event) {
 	if e.Failing {
 		m.store.outages.Inc()
 		return

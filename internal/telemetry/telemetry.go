@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 )
 
 // Options are the settings of Metrics; the zero value is useful.
@@ -49,7 +50,7 @@ type Build struct{ Version, Revision, Go string }
 type Sources struct {
 	Policy    func() weir.Policy         // the policy in force
 	Candidate func() (weir.Policy, bool) // the candidate policy; false if there is none
-	Health    func() weir.Health         // the health of the store
+	Health    func() failover.Health     // the health of the store
 	// of the embedded store, or of the fallback store behind a shared one
 	Table    func() Table
 	Shared   func() Shared // of a shared store

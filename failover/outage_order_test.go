@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 )
 
 // A refusal that nobody counted is dated by the store's clock, as far as that is known.
@@ -166,33 +167,30 @@ func TestCloseIsNoRecovery(t *testing.T) {
 		store.mode.Store(fails)
 		n.open(ip)
 		<-time.After(4 * time.Second) // the windows that are noted have ended
-		if err := n.d.Close(t.Context()); err != nil {
+		if err := n.over.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if !n.d.Health().Failing || len(n.events()) != 1 {
+		if !n.over.Health().Failing || len(n.events()) != 1 {
 			t.Errorf("told of %+v", n.events())
 		}
 	})
 }
 
-// What tells of an event may ask the Decider.
+// OnEvent may ask the Decider, and the Store.
 func TestWhoIsToldMayAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d *weir.Decider
+		var b *bench
 		var seen []bool
 		store := newCommon(t)
 		store.mode.Store(fails)
-		d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), &link{common: store}, weir.Options{OnStoreFailure: func(e weir.StoreEvent) {
-			seen = append(seen, e.Failing, d.Health().Failing)
-			_, _ = d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip})
+		b = newBench(t, policyOf(limiter("l", "3 per minute by ip")), &link{common: store}, nil, failover.Options{OnEvent: func(e failover.Event) {
+			seen = append(seen, e.Failing, b.over.Health().Failing)
+			b.ask("l", 0, ip)
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		(&bench{TB: t, d: d}).ask("l", 0, ip)
+		b.ask("l", 0, ip)
 		<-time.After(3 * time.Second)
 		store.mode.Store(answers)
-		(&bench{TB: t, d: d}).ask("l", 0, ip)
+		b.ask("l", 0, ip)
 		if fmt.Sprint(seen) != "[true true false false]" {
 			t.Errorf("told and seen %v", seen)
 		}

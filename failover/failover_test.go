@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -62,14 +63,9 @@ func newCluster(t *testing.T, mode weir.FailureMode) *cluster {
 	c := &cluster{store: &remote{inner: mem()}}
 	l := limiter("l", "3 per minute by ip")
 	l.OnStoreFailure = mode
-	d, err := weir.New(policyOf(l), c.store, weir.Options{
-		Fallback:       mem(),
-		OnStoreFailure: func(e weir.StoreEvent) { c.events = append(c.events, e.Failing) },
+	c.bench = newBench(t, policyOf(l), c.store, mem(), failover.Options{
+		OnEvent: func(e failover.Event) { c.events = append(c.events, e.Failing) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.bench = &bench{TB: t, d: d}
 	return c
 }
 
@@ -182,11 +178,7 @@ func TestWithoutAFallbackAFailingStoreRefuses(t *testing.T) {
 	for mode := weir.FailLocal; mode <= weir.FailDeny; mode++ {
 		l := limiter("l", "3 per minute by ip")
 		l.OnStoreFailure = mode
-		d, err := weir.New(policyOf(l), store, weir.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip})
+		got, err := newBench(t, policyOf(l), store, nil, failover.Options{}).d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip})
 		if err != nil || got.Allowed || got.Outcome != weir.StoreUnavailable {
 			t.Errorf("%v without a fallback gave %+v, %v", mode, got, err)
 		}
@@ -195,7 +187,7 @@ func TestWithoutAFallbackAFailingStoreRefuses(t *testing.T) {
 
 func TestAFallbackThatCanFailIsRefused(t *testing.T) {
 	store := &remote{}
-	if _, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), store, weir.Options{Fallback: store}); err == nil {
+	if _, err := failover.New(store, store, failover.Options{}); err == nil {
 		t.Error("a remote store was accepted as the fallback")
 	}
 }

@@ -1,4 +1,4 @@
-package weir
+package failover
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 const (
@@ -18,22 +20,22 @@ const (
 // resume goes on with a store that answers. It is given what it is owed first: as long as the breaker is open, requests are
 // counted here, so that no budget is handed out twice. What a request is just counting here when the breaker closes is given
 // with the next answer.
-func (d *Decider) resume(now time.Time) {
-	o := &d.outage
+func (s *Store) resume(now time.Time) {
+	o := &s.outage
 	o.mu.Lock()
 	switch {
 	case o.giving:
 	case o.owed.count() == 0:
-		d.breaker.close()
+		s.breaker.close()
 		o.settle(now)
 	case o.closed || !o.owed.due(now):
-		d.breaker.close()
-	case d.breaker.waits() || !now.Before(o.pause):
+		s.breaker.close()
+	case s.breaker.waits() || !now.Before(o.pause):
 		ctx, stop := context.WithCancel(context.Background())
 		o.giving, o.heard, o.stop = true, true, stop
 		o.giver.Go(func() {
 			defer stop()
-			_ = d.giveBack(ctx)
+			_ = s.giveBack(ctx)
 		})
 	}
 	o.mu.Unlock()
@@ -43,20 +45,20 @@ func (d *Decider) resume(now time.Time) {
 // giveBack gives the store what it is owed, what is added meanwhile too, until nothing is left or the store fails. The first
 // round is the outage's own, and the breaker waits for it however long it is; what came meanwhile is bounded. Each window
 // is handed over once, whatever becomes of it. Whoever calls it has set giving.
-func (d *Decider) giveBack(ctx context.Context) error {
+func (s *Store) giveBack(ctx context.Context) error {
 	var second time.Time // when the second round began
-	for rounds := 0; !d.gaveAll(); rounds++ {
+	for rounds := 0; !s.gaveAll(); rounds++ {
 		if rounds == 1 {
-			second = d.options.Now()
+			second = s.options.Now()
 		}
 		for more := true; more; {
-			if rounds >= giveRounds || rounds > 0 && d.options.Now().Sub(second) >= giveFor {
-				d.breaker.close()
-				d.outage.pass()
+			if rounds >= giveRounds || rounds > 0 && s.options.Now().Sub(second) >= giveFor {
+				s.breaker.close()
+				s.outage.pass()
 			}
 			var err error
-			if more, err = d.giveSome(ctx); err != nil {
-				d.gaveUp(ctx, err)
+			if more, err = s.giveSome(ctx); err != nil {
+				s.gaveUp(ctx, err)
 				return err
 			}
 		}
@@ -66,18 +68,18 @@ func (d *Decider) giveBack(ctx context.Context) error {
 
 // gaveAll begins a round, or ends the giving if nothing can be given now: nothing is left, or only
 // windows whose machine does not answer. Those keep nobody else from the store.
-func (d *Decider) gaveAll() bool {
-	o := &d.outage
+func (s *Store) gaveAll() bool {
+	o := &s.outage
 	o.mu.Lock()
-	if now := d.options.Now(); o.owed.due(now) {
+	if now := s.options.Now(); o.owed.due(now) {
 		o.owed.begin(giveWindows, now)
 		o.mu.Unlock()
 		return false
 	}
 	o.giving, o.passing = false, false
-	d.breaker.close()
+	s.breaker.close()
 	if o.heard && o.owed.count() == 0 {
-		o.settle(d.options.Now())
+		o.settle(s.options.Now())
 	}
 	o.mu.Unlock()
 	o.tell()
@@ -85,32 +87,32 @@ func (d *Decider) gaveAll() bool {
 }
 
 // gaveUp ends the giving because the store failed again, or ctx ended. What is left waits for the store's next answer.
-func (d *Decider) gaveUp(ctx context.Context, err error) {
-	o, now := &d.outage, d.options.Now()
+func (s *Store) gaveUp(ctx context.Context, err error) {
+	o, now := &s.outage, s.options.Now()
 	if ctx.Err() == nil {
 		o.failure(now, err)
 	}
 	o.mu.Lock()
 	o.giving, o.passing, o.pause = false, false, now.Add(givePause)
-	d.breaker.reopen(now) // and not before: an answer that comes between would wait for this giving to close the breaker
+	s.breaker.reopen(now) // and not before: an answer that comes between would wait for this giving to close the breaker
 	o.mu.Unlock()
 }
 
 // giveSome gives the store the next windows of a round, notes what came of it, and says whether there
 // are more. What a machine is owed that does not answer is not sent: it would be lost.
-func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
-	o := &d.outage
-	now := d.now()
+func (s *Store) giveSome(ctx context.Context) (more bool, err error) {
+	o := &s.outage
+	now := s.now()
 	o.mu.Lock()
 	spent, units := o.owed.next(giveWindows, now)
 	more = len(o.owed.round) > 0
 	last := o.closed
 	o.mu.Unlock()
-	spent, units = d.holdSilent(ctx, spent, units, last)
+	spent, units = s.holdSilent(ctx, spent, units, last)
 	var lost int64
 	if len(spent) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, max(10*d.options.Deadline, time.Second))
-		lost, err = d.shared.Give(ctx, spent)
+		ctx, cancel := context.WithTimeout(ctx, max(10*s.options.Deadline, time.Second))
+		lost, err = s.shared.Give(ctx, spent)
 		cancel()
 		lost = min(max(lost, 0), units)
 	}
@@ -124,17 +126,17 @@ func (d *Decider) giveSome(ctx context.Context) (more bool, err error) {
 }
 
 // holdSilent returns the windows whose machine answers, with the units in them. The others wait,
-// unless the Decider is closed: then there is no later time.
-func (d *Decider) holdSilent(ctx context.Context, spent []Spent, units int64, last bool) ([]Spent, int64) {
+// unless the Store is closed: then there is no later time.
+func (s *Store) holdSilent(ctx context.Context, spent []weir.Spent, units int64, last bool) ([]weir.Spent, int64) {
 	if len(spent) == 0 || last {
 		return spent, units
 	}
 	reached := make([]bool, len(spent))
-	err := d.shared.Reach(d.deadlines.bound(ctx), spent, reached)
+	err := s.shared.Reach(s.deadlines.bound(ctx), spent, reached)
 	if err == nil {
 		return spent, units
 	}
-	o, now := &d.outage, d.options.Now()
+	o, now := &s.outage, s.options.Now()
 	o.failure(now, err)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,19 +153,18 @@ func (d *Decider) holdSilent(ctx context.Context, spent []Spent, units int64, la
 }
 
 // now returns the present moment by the clocks that a window is noted by.
-func (d *Decider) now() instant { return instant{d.shared.Now(), d.options.Now()} }
+func (s *Store) now() instant { return instant{s.shared.Now(), s.options.Now()} }
 
 var errUnconfirmed = errors.New("it did not confirm them")
 
 // Close gives the store what was counted here while it did not answer, for as long as ctx allows, and waits for that to end.
-// What may not have arrived is lost, and an error says how much that is. Decide works on, but what it counts here from then
-// on is not given to the store, and limiters in Shadow mode are not asked. Only a Decider with a Shared store needs it. Closing again does nothing.
-func (d *Decider) Close(ctx context.Context) error {
-	d.aside.close(ctx)
-	if d.shared == nil {
+// What may not have arrived is lost, and an error says how much that is. Take works on, but what it counts here from then
+// on is not given to the store. Only a Store around a Shared one needs it. It closes neither of the two stores. Closing again does nothing.
+func (s *Store) Close(ctx context.Context) error {
+	if s.shared == nil {
 		return nil
 	}
-	o := &d.outage
+	o := &s.outage
 	o.closing.Lock()
 	defer o.closing.Unlock()
 	o.mu.Lock()
@@ -178,10 +179,10 @@ func (d *Decider) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.giving, o.heard, o.owed.until = true, false, time.Time{}
 	o.mu.Unlock()
-	err := d.giveBack(ctx)
+	err := s.giveBack(ctx)
 
 	o.mu.Lock()
-	o.lost += o.owed.drop(d.now())
+	o.lost += o.owed.drop(s.now())
 	lost = o.lost - lost
 	o.mu.Unlock()
 	if lost == 0 {

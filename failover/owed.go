@@ -1,8 +1,10 @@
-package weir
+package failover
 
 import (
 	"maps"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 const (
@@ -34,9 +36,9 @@ func (n *notes) due(local time.Time) bool {
 
 type note struct {
 	key   string
-	spent Spent     // without its Key
-	ends  time.Time // when the window does, by this process's clock
-	apart bool      // the store cannot count it together with the other windows of its takes: no take opens it there
+	spent weir.Spent // without its Key
+	ends  time.Time  // when the window does, by this process's clock
+	apart bool       // the store cannot count it together with the other windows of its takes: no take opens it there
 }
 
 // An instant is the same moment by two clocks: the store's as far as this process knows it, which an answer can set by minutes,
@@ -55,7 +57,7 @@ func (w *note) reset(now instant) int64 {
 
 // add notes what a charge spent in the window that used is, and reports whether there was room for it. What was spent in
 // windows that have ended is forgotten: it does no harm any more.
-func (n *notes) add(c *Charge, used Used, now instant) bool {
+func (n *notes) add(c *weir.Charge, used weir.Used, now instant) bool {
 	ends := now.local.Add(time.Unix(used.Reset, 0).Sub(now.store))
 	w := n.windows[string(c.Key)]
 	if w == nil {
@@ -69,7 +71,7 @@ func (n *notes) add(c *Charge, used Used, now instant) bool {
 			ends.Before(w.ends):
 			w.ends = ends
 		}
-		w.spent.Used = Used{Count: w.spent.Used.Count + c.Cost, Reset: used.Reset}
+		w.spent.Used = weir.Used{Count: w.spent.Used.Count + c.Cost, Reset: used.Reset}
 		return true
 	}
 	if n.full(len(c.Key)) && !n.tidy(now, len(c.Key)) {
@@ -78,7 +80,7 @@ func (n *notes) add(c *Charge, used Used, now instant) bool {
 	if n.windows == nil {
 		n.windows = make(map[string]*note)
 	}
-	spent := Spent{Scope: c.Scope, Subject: c.Subject, Per: c.Per, Used: Used{Count: c.Cost, Reset: used.Reset}}
+	spent := weir.Spent{Scope: c.Scope, Subject: c.Subject, Per: c.Per, Used: weir.Used{Count: c.Cost, Reset: used.Reset}}
 	w = &note{key: string(c.Key), spent: spent, ends: ends}
 	n.windows[w.key] = w
 	n.bytes += len(w.key)
@@ -190,7 +192,7 @@ func (n *notes) landed() {
 }
 
 // next takes the next windows of the round away, at most most, and returns those that are open at now, with the units in them.
-func (n *notes) next(most int, now instant) (spent []Spent, units int64) {
+func (n *notes) next(most int, now instant) (spent []weir.Spent, units int64) {
 	batch := n.round[:min(most, len(n.round))]
 	n.round, n.batch = n.round[len(batch):], batch
 	for _, w := range batch {

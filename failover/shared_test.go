@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -194,7 +195,7 @@ type node struct {
 	*bench
 	store *common
 	mu    sync.Mutex
-	told  []weir.StoreEvent
+	told  []failover.Event
 	slow  atomic.Int64 // nanoseconds that telling takes
 }
 
@@ -217,25 +218,20 @@ func newNodeBy(t *testing.T, deadline time.Duration, store *common, way weir.Sha
 		t.Fatal(err)
 	}
 	n := &node{store: store}
-	d, err := weir.New(policyOf(limiters...), way, weir.Options{
-		Fallback: fallback,
+	n.bench = newBench(t, policyOf(limiters...), way, fallback, failover.Options{
 		Deadline: deadline,
-		OnStoreFailure: func(e weir.StoreEvent) {
+		OnEvent: func(e failover.Event) {
 			<-time.After(time.Duration(n.slow.Load()))
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.told = append(n.told, e)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.bench = &bench{TB: t, d: d}
 	return n
 }
 
 // events returns what the node was told.
-func (n *node) events() []weir.StoreEvent {
+func (n *node) events() []failover.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.told)
@@ -279,18 +275,18 @@ func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
 }
 
 // recovered lets so much time pass that the outage is over, and fails the test unless the node was told of one, and of its end.
-func (n *node) recovered() weir.StoreEvent {
+func (n *node) recovered() failover.Event {
 	n.Helper()
-	if n.d.Health().Failing {
+	if n.over.Health().Failing {
 		<-time.After(3 * time.Second)
-		n.d.Probe(n.Context())
+		n.over.Probe(n.Context())
 		synctest.Wait()
 	}
 	e := n.events()
 	if len(e) != 2 || !e[0].Failing || e[0].Err == nil || e[1].Failing || e[1].Err != nil {
 		n.Fatalf("told of %+v, want failing once and recovered once", e)
 	}
-	if h := n.d.Health(); h != (weir.Health{}) {
+	if h := n.over.Health(); h != (failover.Health{}) {
 		n.Errorf("recovered, and Health says %+v", h)
 	}
 	return e[1]

@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"math/rand/v2"
@@ -53,7 +53,7 @@ func TestEveryUnitCountedHereIsGivenOnceOrSaidToBeLost(t *testing.T) {
 		close(stop)
 		wg.Wait()
 		n.ask("l", weir.Peek, ip)
-		if h := n.d.Health(); h.Failing {
+		if h := n.over.Health(); h.Failing {
 			t.Errorf("in the end Health says %+v", h)
 		}
 		n.outcome(weir.Counted, ip)
@@ -68,7 +68,7 @@ func TestEveryUnitCountedHereIsGivenOnceOrSaidToBeLost(t *testing.T) {
 		if given != store.units() || given+lost != here.Load() || given == 0 || lost == 0 || len(n.events()) < 10 {
 			t.Errorf("counted here %d, given %d, lost %d, and the store has got %d, in %d events", here.Load(), given, lost, store.units(), len(n.events()))
 		}
-		if err := n.d.Close(t.Context()); err != nil {
+		if err := n.over.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

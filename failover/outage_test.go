@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 )
 
 func who(i int) caller { return caller{"ip": strconv.Itoa(i)} }
@@ -53,7 +54,7 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		start := time.Now()
 		n.open(ip)
 		n.ask("l", 0, who(2))
-		if h := n.d.Health(); !h.Failing || h.Since != start || !errors.Is(h.Err, errDown) {
+		if h := n.over.Health(); !h.Failing || h.Since != start || !errors.Is(h.Err, errDown) {
 			t.Errorf("Health says %+v", h)
 		}
 		<-time.After(time.Second)
@@ -72,7 +73,7 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		<-time.After(time.Second)
 		n.want(n.outcome(weir.Counted, ip), "allowed 100 74 53 0") // 1, 21, 3 and this
 		n.want(n.outcome(weir.Counted, who(2)), "allowed 100 97 58 0")
-		if got, want := n.recovered(), (weir.StoreEvent{For: 5500 * time.Millisecond, Local: 27, Given: 26}); got != want {
+		if got, want := n.recovered(), (failover.Event{For: 5500 * time.Millisecond, Local: 27, Given: 26}); got != want {
 			t.Errorf("told of %+v, want %+v", got, want)
 		}
 		if got := store.units(); got != 26 {
@@ -176,7 +177,7 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 			synctest.Wait()
 			n.outcome(weir.CountedLocally, ip) // the breaker is open again
 			store.gives.Store(answers)
-			if len(n.events()) != 1 || !n.d.Health().Failing {
+			if len(n.events()) != 1 || !n.over.Health().Failing {
 				t.Errorf("told of %+v", n.events())
 			}
 			<-time.After(time.Second)
@@ -236,7 +237,7 @@ func TestTheBytesOfTheNotesAreBounded(t *testing.T) {
 		for i := range keys {
 			n.ask("l", 0, at(i))
 		}
-		if err := n.d.Close(t.Context()); err != nil {
+		if err := n.over.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		store.mode.Store(answers)
@@ -264,7 +265,7 @@ func TestARememberedAnswerSaysNothingOfTheStore(t *testing.T) {
 				t.Error("what was remembered was a refusal")
 			}
 		}
-		if !n.d.Health().Failing || len(n.events()) != 1 {
+		if !n.over.Health().Failing || len(n.events()) != 1 {
 			t.Errorf("told of %+v by what was only remembered", n.events())
 		}
 		store.mode.Store(fails)
@@ -358,11 +359,11 @@ func TestCloseGivesWhatIsPending(t *testing.T) {
 		store.slow.Store(int64(300 * time.Millisecond))
 		n.open(ip)
 		start := time.Now()
-		if err := n.d.Close(t.Context()); err != nil || time.Since(start) != 300*time.Millisecond || store.units() != 20 {
+		if err := n.over.Close(t.Context()); err != nil || time.Since(start) != 300*time.Millisecond || store.units() != 20 {
 			t.Errorf("closed after %v with %v, and the store has got %d units", time.Since(start), err, store.units())
 		}
 		n.outcome(weir.CountedLocally, ip)
-		if err := n.d.Close(t.Context()); err != nil {
+		if err := n.over.Close(t.Context()); err != nil {
 			t.Errorf("closing again: %v", err)
 		}
 		<-time.After(time.Second)
@@ -393,14 +394,14 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			err := n.d.Close(ctx)
+			err := n.over.Close(ctx)
 			if err == nil || !strings.Contains(err.Error(), "20 units") || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("closing gave %v", err)
 			}
 			if waited := time.Since(start); waited != 50*time.Millisecond {
 				t.Errorf("waited %v", waited)
 			}
-			if h := n.d.Health(); !errors.Is(h.Err, errDown) { // that we stopped waiting is no failure of the store's
+			if h := n.over.Health(); !errors.Is(h.Err, errDown) { // that we stopped waiting is no failure of the store's
 				t.Errorf("Health says %+v", h)
 			}
 		})

@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 )
 
 // D25: a window that the store has forgotten ends there when callers were told, whoever asks first: nobody opens it anew
@@ -59,7 +60,7 @@ func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
 		n.ask("l", 0, ip)
-		n.d.Probe(t.Context())
+		n.over.Probe(t.Context())
 		if store.asked() != 1 {
 			t.Error("a store that answers and is owed nothing was asked")
 		}
@@ -67,7 +68,7 @@ func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
 		n.open(ip)
 		probe := func() {
 			for range 3 {
-				n.d.Probe(t.Context())
+				n.over.Probe(t.Context())
 			}
 			synctest.Wait()
 		}
@@ -103,7 +104,7 @@ func TestAProbeGivesWhatASingleFailureCounted(t *testing.T) {
 		store.mode.Store(fails)
 		n.ask("l", 0, ip)
 		store.mode.Store(answers)
-		n.d.Probe(t.Context())
+		n.over.Probe(t.Context())
 		synctest.Wait()
 		if store.units() != 1 {
 			t.Errorf("the store has got %d units, want 1", store.units())
@@ -118,7 +119,7 @@ func TestProbeAsksNoStoreOfOnesOwn(t *testing.T) {
 		c.store.mode.Store(fails)
 		c.ask("l", 0, ip)
 		before := c.store.takes.Load()
-		c.d.Probe(t.Context())
+		c.over.Probe(t.Context())
 		if c.store.takes.Load() != before {
 			t.Error("it was asked")
 		}
@@ -142,7 +143,7 @@ func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
 		n.ask("l", 0, ip)
 		start := time.Now()
 		for i := 0; n.ask("l", 0, who(i)).Outcome != weir.Counted; i++ {
-			if store.units() < windows && n.d.Health() == (weir.Health{}) {
+			if store.units() < windows && n.over.Health() == (failover.Health{}) {
 				t.Error("good before it has everything")
 			}
 			<-time.After(10 * time.Millisecond)
@@ -153,7 +154,7 @@ func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
 		if took := time.Since(start); took < 8*900*time.Millisecond || took > 10*time.Second {
 			t.Errorf("the store was asked again after %v", took)
 		}
-		if err := n.d.Close(t.Context()); err != nil {
+		if err := n.over.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -168,7 +169,7 @@ func TestChargesThatCannotBeCountedTogetherAreNoFailure(t *testing.T) {
 		for range 50 {
 			n.outcome(weir.CountedLocally, ip)
 		}
-		if store.asked() != 50 || len(n.events()) != 0 || n.d.Health() != (weir.Health{}) {
+		if store.asked() != 50 || len(n.events()) != 0 || n.over.Health() != (failover.Health{}) {
 			t.Errorf("asked %d times of 50, told of %+v", store.asked(), n.events())
 		}
 		store.mode.Store(answers)
@@ -206,7 +207,7 @@ func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
 				<-time.After(100 * time.Millisecond)
 				n.ask("l", 0, ip)
 			}
-			if h := n.d.Health(); !h.Failing || h.Since != start {
+			if h := n.over.Health(); !h.Failing || h.Since != start {
 				t.Fatalf("Health says %+v", h)
 			}
 		}

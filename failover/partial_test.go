@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"bytes"
@@ -100,12 +100,12 @@ func TestADeadMachineKeepsNoOtherWindowHere(t *testing.T) {
 		n.outcome(weir.CountedLocally, living)
 		store.mode.Store(answers)
 		<-time.After(1500 * time.Millisecond)
-		n.d.Probe(t.Context())
+		n.over.Probe(t.Context())
 		synctest.Wait()
 		for range 300 {
 			n.outcome(weir.Counted, living)
 			n.outcome(weir.CountedLocally, cut)
-			n.d.Probe(t.Context())
+			n.over.Probe(t.Context())
 			<-time.After(100 * time.Millisecond)
 		}
 		h.dead.Store(false)

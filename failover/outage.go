@@ -1,13 +1,15 @@
-package weir
+package failover
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
-// A StoreEvent says that the store has stopped answering, or answers again.
-type StoreEvent struct {
+// An Event says that the store has stopped answering, or answers again.
+type Event struct {
 	Failing bool
 	Err     error // why the store stopped answering; nil where it answers again
 
@@ -25,16 +27,16 @@ type Health struct {
 	Barred  bool      // the circuit breaker is open: requests do not wait for it, one a second tries
 }
 
-// Health returns whether the store answers, as OnStoreFailure is told it: again once it has not failed for 3 seconds,
+// Health returns whether the store answers, as OnEvent is told it: again once it has not failed for 3 seconds,
 // as far as requests and Probe have found out. While nobody asks, nothing changes.
-func (d *Decider) Health() Health {
-	o := &d.outage
+func (s *Store) Health() Health {
+	o := &s.outage
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.failing {
 		return Health{}
 	}
-	return Health{Failing: true, Since: o.since, Err: o.err, Barred: d.breaker.open.Load()}
+	return Health{Failing: true, Since: o.since, Err: o.err, Barred: s.breaker.open.Load()}
 }
 
 // calm is how long the store may not have failed before it has recovered. One that answers every other take has not, nor one
@@ -43,7 +45,7 @@ const calm = 3 * time.Second
 
 // An outage is what is known of a store that does not answer, and what it is owed.
 type outage struct {
-	told  func(StoreEvent)
+	told  func(Event)
 	astir atomic.Bool  // it fails or is owed something: an answer of it is worth a look
 	local atomic.Int64 // requests decided without it while it failed
 
@@ -57,7 +59,7 @@ type outage struct {
 
 	owed        notes
 	given, lost int64          // units in all
-	before      StoreEvent     // what of them has been told
+	before      Event          // what of them has been told
 	passing     bool           // requests do not wait for the giving any more: under load there is always something more to give
 	giving      bool           // somebody gives it what it is owed,
 	heard       bool           // having had an answer from it
@@ -67,7 +69,7 @@ type outage struct {
 	closed      bool
 	closing     sync.Mutex
 
-	events  []StoreEvent // to be told
+	events  []Event // to be told
 	telling bool
 }
 
@@ -78,24 +80,24 @@ func (o *outage) failure(now time.Time, err error) {
 	o.astir.Store(true)
 	if !o.failing {
 		o.failing, o.since = true, now
-		o.events = append(o.events, StoreEvent{Failing: true, Err: err})
+		o.events = append(o.events, Event{Failing: true, Err: err})
 	}
 	o.mu.Unlock()
 	o.tell()
 }
 
 // note notes what the store is owed for a take that was counted here, at local by this process's clock.
-func (o *outage) note(t *ticket, local time.Time) {
-	now := instant{time.Unix(t.receipt.Now, 0), local}
+func (o *outage) note(charges []weir.Charge, r *weir.Receipt, apart bool, local time.Time) {
+	now := instant{time.Unix(r.Now, 0), local}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range t.charges[:t.n] {
-		c := &t.charges[i]
+	for i := range charges {
+		c := &charges[i]
 		switch {
 		case c.Cost == 0:
-		case o.closed || !o.owed.add(c, t.receipt.Used[i], now):
+		case o.closed || !o.owed.add(c, r.Used[i], now):
 			o.lost += c.Cost
-		case t.apart:
+		case apart:
 			o.owed.setApart(c.Key)
 		}
 	}
@@ -103,7 +105,7 @@ func (o *outage) note(t *ticket, local time.Time) {
 }
 
 // forgive forgets what the store is owed for windows that it was told to forget.
-func (o *outage) forgive(charges []Charge) {
+func (o *outage) forgive(charges []weir.Charge) {
 	if !o.astir.Load() {
 		return
 	}
@@ -126,7 +128,7 @@ func (o *outage) owes() bool {
 
 // owesWindow reports whether the store is owed units of one of these windows, or is just being
 // given some. A window that has ended is owed no longer.
-func (o *outage) owesWindow(charges []Charge, now instant) bool {
+func (o *outage) owesWindow(charges []weir.Charge, now instant) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.passing {
@@ -158,13 +160,13 @@ func (o *outage) canGive(now time.Time) bool {
 // settle draws a line under the outage, if it is over: the store answers, and is owed nothing. o.mu is held.
 func (o *outage) settle(now time.Time) {
 	if o.failing && now.Sub(o.last) >= calm {
-		o.events = append(o.events, StoreEvent{
+		o.events = append(o.events, Event{
 			For:   now.Sub(o.since),
 			Local: o.local.Swap(0),
 			Given: o.given - o.before.Given,
 			Lost:  o.lost - o.before.Lost,
 		})
-		o.before = StoreEvent{Given: o.given, Lost: o.lost}
+		o.before = Event{Given: o.given, Lost: o.lost}
 		o.failing, o.since, o.err = false, time.Time{}, nil
 	}
 	o.astir.Store(o.failing)

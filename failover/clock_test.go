@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"testing"
@@ -41,7 +41,7 @@ func TestAClockThatIsSetMovesNoWindowThatIsOwed(t *testing.T) {
 					test.left -= time.Second
 				}
 				store.mode.Store(answers)
-				n.d.Probe(t.Context())
+				n.over.Probe(t.Context())
 				synctest.Wait()
 				if got := store.units(); got != test.units {
 					t.Fatalf("the store was given %d units, want %d", got, test.units)

@@ -1,4 +1,4 @@
-package weir_test
+package failover_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -33,11 +34,7 @@ func (l *listener) Take(ctx context.Context, charges []weir.Charge, receipt *wei
 
 func newListening(t testing.TB, store weir.Store, deadline time.Duration) *bench {
 	t.Helper()
-	d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), store, weir.Options{Deadline: deadline})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &bench{TB: t, d: d}
+	return newBench(t, policyOf(limiter("l", "3 per minute by ip")), store, nil, failover.Options{Deadline: deadline})
 }
 
 // D25: no request waits longer than the deadline, counted from its own asking, and none much less, whenever it comes.
@@ -133,10 +130,14 @@ func (s outward) Take(ctx context.Context, charges []weir.Charge, receipt *weir.
 // and beside a timer for every take.
 func BenchmarkDeadline(b *testing.B) {
 	store, _ := memstore.New(memstore.Options{})
+	over, err := failover.New(outward{store}, store, failover.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	for _, bm := range []struct {
 		name string
 		in   weir.Store
-	}{{"in-process", store}, {"shared", outward{store}}, {"context.WithTimeout", inTime{store}}} {
+	}{{"in-process", store}, {"shared", over}, {"context.WithTimeout", inTime{store}}} {
 		b.Run(bm.name, func(b *testing.B) {
 			d, err := weir.New(policyOf(limiter("l", "2000000000 per minute by ip")), bm.in, weir.Options{})
 			if err != nil {

@@ -1,0 +1,51 @@
+package weir_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/storetest"
+)
+
+// Doubt refuses: after an error nothing was counted for certain, whatever the limiter declares. Only a failover could do better.
+func TestABareStoreThatFailsRefuses(t *testing.T) {
+	for mode := weir.FailLocal; mode <= weir.FailDeny; mode++ {
+		l := limiter("l", "3 per minute by ip")
+		l.OnStoreFailure = mode
+		d, err := weir.New(policyOf(l), silent{}, weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{TB: t, d: d}
+		got := b.ask("l", 0, ip)
+		b.want(got, "refused 3 0 1 1")
+		if got.Outcome != weir.StoreUnavailable {
+			t.Errorf("%v: outcome %v, want StoreUnavailable", mode, got.Outcome)
+		}
+	}
+}
+
+// D5: a caller that goes away is counted all the same.
+func TestABareStoreDoesNotSeeThatACallerGoesAway(t *testing.T) {
+	store := &attentive{Store: newStore(t, storetest.StartManualClock())}
+	d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), store, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := d.Decide(ctx, weir.Request{Limiters: []string{"l"}, Keys: ip}); err != nil || got.Outcome != weir.Counted {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// An attentive store elsewhere stops when its caller does.
+type attentive struct{ weir.Store }
+
+func (a *attentive) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return a.Store.Take(ctx, charges, r)
+}
