@@ -7,118 +7,127 @@ import (
 )
 
 const (
-	breakerRow = 20 // failures in a row that open the breaker
-	// breakerRowFor is how long there must have been no answer: those who wait for one dead machine of many are told together,
-	// and that is no row.
-	breakerRowFor = 25 * time.Millisecond
-	breakerLeast  = 20          // takes in a second below which the share of failures says nothing
-	breakerWait   = time.Second // how long it stays open before a request tries again
+	// maxFailures is the number of consecutive failures that opens the breaker.
+	maxFailures = 20
+	// minSilence is the time without an answer that consecutive failures must span. If one of
+	// several machines dies, all takes that wait for it fail at the same moment.
+	minSilence = 25 * time.Millisecond
+	// minTakes is the number of takes in a second below which the share of failures is ignored.
+	minTakes = 20
+	// retryAfter is the time from one trial of an open breaker to the next.
+	retryAfter = time.Second
 )
 
-// A breaker stops the waiting for a store that does not answer: after 20 failures in a row, or when over half of a
-// second's takes failed. Then one request or probe a second tries again. The first answer ends that, but the breaker closes only when
-// close says that the store has been given what was counted without it. The zero value is closed.
+// A breaker is a circuit breaker. It opens after 20 consecutive failures, or if more than half of
+// a second's takes fail. While it is open, one take or probe a second tries the store. The breaker
+// does not close at the first success, but when close is called: the store must first receive what
+// was counted without it. The zero value is closed.
 type breaker struct {
-	open     atomic.Bool // until is not zero: while it is closed, which is nearly always, nobody reads the clock or waits for mu
-	mu       sync.Mutex
-	row      int       // failures since the last answer
-	last     time.Time // answer
-	second   int64     // the Unix second that good and bad count
-	good     int       // answers in it
-	bad      int       // failures in it
-	until    time.Time // open, and nobody tries until then; zero: closed
-	answered bool      // open, and nobody needs to try: the store answers again
+	// notClosed makes the usual case cheap: while it is false, enter reads no clock and takes no
+	// lock.
+	notClosed atomic.Bool
+
+	mu          sync.Mutex
+	consecutive int       // failures since the last success
+	lastSuccess time.Time // the time of that success
+	second      int64     // the Unix second that successes and failures count
+	successes   int
+	failures    int
+	retryAt     time.Time // the time of the next trial; zero if the breaker is closed
+	recovered   bool      // the store answers again, and the breaker is still open: no more trials
 }
 
-// A turn is what a request may do.
-type turn uint8
+// A state is the state in which a take finds the breaker.
+type state uint8
 
 const (
-	barred turn = iota // it may not ask the store
-	asks
-	tries // it is the one that asks an open breaker's store
+	closed   state = iota // the take may ask the store
+	open                  // the take must not ask the store
+	halfOpen              // the take may ask the store, as the only trial of this second
 )
 
-// turn returns what a request may do. Who tries has a second to tell what came of it; then another one tries.
-func (b *breaker) turn(clock func() time.Time) turn {
-	if !b.open.Load() {
-		return asks
+// enter returns the state for one take. A take that gets halfOpen has a second to report its
+// result; after that, another take gets halfOpen.
+func (b *breaker) enter(clock func() time.Time) state {
+	if !b.notClosed.Load() {
+		return closed
 	}
 	now := clock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.until.IsZero():
-		return asks
-	case b.answered || now.Before(b.until):
-		return barred
+	case b.retryAt.IsZero():
+		return closed
+	case b.recovered || now.Before(b.retryAt):
+		return open
 	}
-	b.until = now.Add(breakerWait)
-	return tries
+	b.retryAt = now.Add(retryAfter)
+	return halfOpen
 }
 
-// pass lets the next request try: the one that did has learnt nothing.
-func (b *breaker) pass(now time.Time) {
+// release lets the next take be the trial, because the last trial had no result.
+func (b *breaker) release(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.until.IsZero() {
-		b.until = now
+	if !b.retryAt.IsZero() {
+		b.retryAt = now
 	}
 }
 
-// failure notes that a take or a ping failed.
+// failure records that a take or a ping failed.
 func (b *breaker) failure(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.count(now)
-	b.row++
-	b.bad++
-	many := b.good+b.bad >= breakerLeast && b.bad > b.good
-	row := b.row >= breakerRow && now.Sub(b.last) >= breakerRowFor
-	if !b.until.IsZero() || row || many {
-		b.until, b.answered = now.Add(breakerWait), false
-		b.open.Store(true)
+	b.startSecond(now)
+	b.consecutive++
+	b.failures++
+	majority := b.successes+b.failures >= minTakes && b.failures > b.successes
+	inARow := b.consecutive >= maxFailures && now.Sub(b.lastSuccess) >= minSilence
+	if !b.retryAt.IsZero() || inARow || majority {
+		b.retryAt, b.recovered = now.Add(retryAfter), false
+		b.notClosed.Store(true)
 	}
 }
 
-// answer notes that the store answered a take or a ping. Where the breaker is open, somebody must close it now, or open it again.
-func (b *breaker) answer(now time.Time) {
+// success records that the store answered a take or a ping. If the breaker is open, the caller
+// must call close or reopen afterwards.
+func (b *breaker) success(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.count(now)
-	b.row, b.last = 0, now
-	b.good++
-	b.answered = !b.until.IsZero()
+	b.startSecond(now)
+	b.consecutive, b.lastSuccess = 0, now
+	b.successes++
+	b.recovered = !b.retryAt.IsZero()
 }
 
-func (b *breaker) count(now time.Time) {
+func (b *breaker) startSecond(now time.Time) {
 	if s := now.Unix(); s != b.second {
-		b.second, b.good, b.bad = s, 0, 0
+		b.second, b.successes, b.failures = s, 0, 0
 	}
 }
 
-// waits reports whether the store has answered and the breaker is still open.
-func (b *breaker) waits() bool {
+// waitsToClose reports whether the store has answered and the breaker is still open.
+func (b *breaker) waitsToClose() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.answered
+	return b.recovered
 }
 
-// close lets requests ask the store again, if it still answers.
+// close closes the breaker, unless the store has failed since its last success.
 func (b *breaker) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.answered {
-		b.until, b.answered = time.Time{}, false
-		b.open.Store(false)
+	if b.recovered {
+		b.retryAt, b.recovered = time.Time{}, false
+		b.notClosed.Store(false)
 	}
 }
 
-// reopen takes an answer back: the store has failed since, otherwise than in those.
+// reopen undoes the last success, because the store failed at something else than a take.
 func (b *breaker) reopen(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.answered {
-		b.until, b.answered = now.Add(breakerWait), false
+	if b.recovered {
+		b.retryAt, b.recovered = now.Add(retryAfter), false
 	}
 }

@@ -7,37 +7,39 @@ import (
 	"time"
 )
 
-// deadlineParts is into how many parts a deadline is cut: takes that are asked within one share a timer, and those that come
-// late in it wait that much less.
-const deadlineParts = 16
+// deadlineSlices is the number of slices of a deadline's length. Takes that begin within one slice
+// share a timer, so the later ones wait up to a slice less.
+const deadlineSlices = 16
 
-// deadlines bound the waiting for a store. Takes that are asked at about the same time share one timer and one channel: 0.1 µs
-// a take, where context.WithTimeout costs 0.6 (BenchmarkDeadline). While nobody asks there is neither.
+// deadlines bound the wait for a store. Takes that begin at about the same time share one timer
+// and one channel. That costs 0.1 µs a take, and context.WithTimeout costs 0.6 (BenchmarkDeadline).
+// Without takes there is no timer.
 type deadlines struct {
 	length  time.Duration
-	start   time.Time // what current counts from
+	start   time.Time // deadline.until counts from it
 	current atomic.Pointer[deadline]
 	mu      sync.Mutex // held to replace current
 }
 
-// A deadline is what the takes of one slice of time share.
+// A deadline is shared by the takes of one slice.
 type deadline struct {
-	until time.Duration // since start: takes that are asked later need another
+	until time.Duration // since deadlines.start; takes that begin later need another deadline
 	at    time.Time
 	done  chan struct{} // closed at that time
 }
 
-// bound returns a context for one take, which may be held for as long as anybody likes: with the values of ctx, without its
-// cancellation, done when length has passed since it was first asked for its end, or up to a sixteenth earlier. A store that
-// answers at once never asks, and the clock is not read.
-func (d *deadlines) bound(ctx context.Context) context.Context {
-	return &bounded{values: ctx, all: d}
+// context returns the context of one take. It has the values of ctx and not its cancellation. It
+// is done when length has passed since its end was first asked for, or up to a sixteenth earlier.
+// A store that answers at once never asks, and then the clock is not read. The store may keep the
+// context for any time.
+func (d *deadlines) context(ctx context.Context) context.Context {
+	return &takeContext{values: ctx, deadlines: d}
 }
 
-// now returns the deadline of what is asked now.
+// now returns the deadline of a take that begins now.
 func (d *deadlines) now() *deadline {
-	if shared := d.current.Load(); shared != nil && time.Since(d.start) < shared.until {
-		return shared
+	if current := d.current.Load(); current != nil && time.Since(d.start) < current.until {
+		return current
 	}
 	return d.renew()
 }
@@ -47,41 +49,41 @@ func (d *deadlines) renew() *deadline {
 	defer d.mu.Unlock()
 	now := time.Now()
 	passed := now.Sub(d.start)
-	if shared := d.current.Load(); shared != nil && passed < shared.until {
-		return shared
+	if current := d.current.Load(); current != nil && passed < current.until {
+		return current
 	}
 	done := make(chan struct{})
-	shared := &deadline{until: passed + d.length/deadlineParts, at: now.Add(d.length), done: done}
+	next := &deadline{until: passed + d.length/deadlineSlices, at: now.Add(d.length), done: done}
 	time.AfterFunc(d.length, func() { close(done) })
-	d.current.Store(shared)
-	return shared
+	d.current.Store(next)
+	return next
 }
 
-// A bounded context is one take's.
-type bounded struct {
-	values context.Context
-	all    *deadlines
-	own    atomic.Pointer[deadline] // nil until somebody asks
+// A takeContext is the context of one take.
+type takeContext struct {
+	values    context.Context
+	deadlines *deadlines
+	own       atomic.Pointer[deadline] // nil until the store asks for it
 }
 
-func (b *bounded) deadline() *deadline {
-	if own := b.own.Load(); own != nil {
+func (c *takeContext) deadline() *deadline {
+	if own := c.own.Load(); own != nil {
 		return own
 	}
-	b.own.CompareAndSwap(nil, b.all.now())
-	return b.own.Load()
+	c.own.CompareAndSwap(nil, c.deadlines.now())
+	return c.own.Load()
 }
 
-// Value leaves the parent's cancellation out, which is a value too.
-func (b *bounded) Value(key any) any { return context.WithoutCancel(b.values).Value(key) }
+// Value hides the cancellation of the parent, which package context reads by Value.
+func (c *takeContext) Value(key any) any { return context.WithoutCancel(c.values).Value(key) }
 
-func (b *bounded) Deadline() (time.Time, bool) { return b.deadline().at, true }
+func (c *takeContext) Deadline() (time.Time, bool) { return c.deadline().at, true }
 
-func (b *bounded) Done() <-chan struct{} { return b.deadline().done }
+func (c *takeContext) Done() <-chan struct{} { return c.deadline().done }
 
-func (b *bounded) Err() error {
+func (c *takeContext) Err() error {
 	select {
-	case <-b.deadline().done:
+	case <-c.deadline().done:
 		return context.DeadlineExceeded
 	default:
 		return nil

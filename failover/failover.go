@@ -1,16 +1,23 @@
-// Package failover bridges the time in which a store does not answer.
+// Package failover keeps limits in force while a store does not answer.
 //
-// A [Store] is a store around a store. It asks the inner one within a deadline, and stops asking while that fails. Meanwhile
-// it does what each limiter declared: it counts in this process, admits, or refuses. If the inner store counts for several
-// processes ([weir.Shared]), the local count starts from what that store last answered, and what was counted here is given
-// to it when it answers again.
+// A [Store] is a store around a store. Each take asks the inner store and waits no longer than a
+// deadline. If the inner store fails, the take does what its limiter declares
+// ([weir.FailureMode]): it counts in a fallback in this process, admits, or refuses. A circuit
+// breaker stops the waiting if failures repeat.
 //
-//	failover.go    one take: ask the store, or decide without it
-//	deadline.go    how long a take waits
-//	breaker.go     whether a take may ask at all
-//	outage.go      when the store failed, and what observers are told
-//	owed.go        what was counted here and the store does not have yet
-//	reconcile.go   gives it that
+// Some inner stores count for several processes ([weir.Shared]). Then the fallback continues from
+// the counts of the inner store's last answer. When the inner store answers again, it receives the
+// units that were counted here. It receives each unit at most once, and before requests ask it
+// about that window.
+//
+// The files, in the order of reading:
+//
+//	failover.go   one take: ask the inner store, or decide without it
+//	deadline.go   how long a take waits
+//	breaker.go    whether a take may ask
+//	outage.go     when the inner store failed, and who is notified
+//	owed.go       the units that the inner store has not received
+//	reconcile.go  gives it those units
 package failover
 
 import (
@@ -22,14 +29,14 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A Store asks the store inside it, and decides by itself while that does not answer. It is safe for concurrent use. Its
-// Take returns no error: what came of it is Receipt.Outcome.
+// A Store asks an inner store, and decides without it while it does not answer. It is safe for
+// concurrent use. Its goroutines end with Close.
 type Store struct {
 	inner    weir.Store
-	shared   weir.Shared // inner; nil if it is none
-	keeper   weir.Keeper // likewise
-	fallback weir.Store  // nil: none
-	raiser   weir.Raiser // the fallback; nil if it is none
+	shared   weir.Shared // inner; nil if it is not Shared
+	keeper   weir.Keeper // inner; nil if it is not a Keeper
+	fallback weir.Store  // nil: there is no fallback
+	raiser   weir.Raiser // fallback; nil if it is not a Raiser
 	options  Options
 
 	deadlines deadlines
@@ -42,26 +49,33 @@ var (
 	_ weir.Keeper  = (*Store)(nil)
 )
 
-// Options are a Store's settings; the zero value is useful.
+// Options are the settings of a Store; the zero value is useful.
 type Options struct {
-	// Deadline bounds the wait for the inner store, from the moment of asking; 0 means 100 ms. Takes share deadlines, so some
-	// wait up to a sixteenth less.
+	// Deadline bounds the wait for the inner store; 0 means 100 ms. Takes share timers, so some wait
+	// up to a sixteenth less.
 	Deadline time.Duration
 
-	// OnEvent, if not nil, is called once when the inner store stops answering, and once when it answers again, has been given
-	// what was counted here meanwhile, and has not failed for 3 seconds. It must not block.
+	// OnEvent, if not nil, is called once when the inner store stops answering. It is called again
+	// when the outage is over: the inner store answers, has received what was counted here, and has
+	// not failed for 3 seconds. It must not block.
 	OnEvent func(Event)
 
-	// OnTake, if not nil, is called with how long the inner store took to answer one take, and its error. It must not block.
+	// OnTake, if not nil, is called after each take of the inner store with its duration and its
+	// error. It must not block.
 	OnTake func(took time.Duration, err error)
 
-	// Now is the clock by which the circuit breaker waits; nil means time.Now. Windows are counted by the stores' clocks.
+	// Now is the clock of the circuit breaker; nil means time.Now. The stores count by their own
+	// clocks.
 	Now func() time.Time
 }
 
-// New returns a Store around inner. Fallback counts while inner does not answer; it must be [weir.InProcess]. With a nil
-// fallback FailLocal and FailAllow act as FailDeny: what cannot be counted is refused. Beside a Shared store the fallback
-// should be a [weir.Raiser], so that it continues from inner's counts, and count by that store's Now.
+// New returns a Store around inner.
+//
+// fallback counts while inner does not answer. It must be [weir.InProcess]. If it is nil, FailLocal
+// and FailAllow act as FailDeny, because what cannot be counted is refused. If inner is
+// [weir.Shared], the fallback should be a [weir.Raiser], and its clock should be inner's Now.
+//
+// The caller closes inner and fallback, after the Store.
 func New(inner, fallback weir.Store, o Options) (*Store, error) {
 	if inner == nil {
 		return nil, errors.New("new failover: no store: pass the store that can fail, such as redisstore.New's")
@@ -85,53 +99,55 @@ func New(inner, fallback weir.Store, o Options) (*Store, error) {
 	s.keeper, _ = inner.(weir.Keeper)
 	s.raiser, _ = fallback.(weir.Raiser)
 	s.deadlines = deadlines{length: o.Deadline, start: time.Now()}
-	s.outage.told = o.OnEvent
+	s.outage.onEvent = o.OnEvent
 	return s, nil
 }
 
-// Unwrap implements weir.Bounded: it returns the inner store.
+// Unwrap returns the inner store. It implements weir.Bounded.
 func (s *Store) Unwrap() weir.Store { return s.inner }
 
-// Take asks the inner store, and where that does not answer does what the charges say (D25). It never returns an error.
+// Take asks the inner store. If that does not answer, Take does what the charges declare (D25) and
+// sets Receipt.Outcome. It waits no longer than the deadline, ignores the cancellation of ctx, and
+// never returns an error.
 func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	r.Outcome, r.Remembered = weir.Counted, false
-	turn := s.breaker.turn(s.options.Now)
+	found := s.breaker.enter(s.options.Now)
 	switch {
-	case turn == barred:
+	case found == open:
 		s.decide(ctx, charges, r, nil)
 		return nil
-	case turn == tries && s.outage.owes():
+	case found == halfOpen && s.outage.owes():
 		s.decide(ctx, charges, r, nil)
-		s.ping(ctx, turn)
+		s.ping(ctx, found)
 		return nil
 	case s.mustGiveFirst(charges):
 		s.giveFirst(ctx, charges, r)
 		return nil
 	}
 	err := s.ask(ctx, charges, r)
-	s.learn(turn, r.Remembered, err)
+	s.learn(found, r.Remembered, err)
 	if err != nil {
 		s.decide(ctx, charges, r, err)
 	}
 	return nil
 }
 
-// mustGiveFirst reports whether the store must be given units before it is asked to charge these
-// windows: they were counted here, and callers were told when that window ends. A take that came
-// first would open a window that ends later.
+// mustGiveFirst reports whether the inner store must receive units before it is asked about these
+// windows. Callers know the reset of a window that was counted here. A take that arrived at the
+// inner store first would open the window with a later reset.
 func (s *Store) mustGiveFirst(charges []weir.Charge) bool {
-	return s.shared != nil && s.outage.astir.Load() && s.fallback != nil && failureMode(charges) != weir.FailDeny &&
+	return s.shared != nil && s.outage.active.Load() && s.fallback != nil && failureMode(charges) != weir.FailDeny &&
 		s.outage.owesWindow(charges, s.now())
 }
 
-// giveFirst decides without the store, and pings it unless another request does: its answer starts
-// the giving. If the window's own machine did not answer when it was tried, nobody pings for that
-// window until it is tried again.
+// giveFirst decides without the inner store. Then it pings that store, unless another request does:
+// the answer starts a reconciliation. If a window's machine was silent a moment ago, giveFirst does
+// not ping until the machine is due again.
 func (s *Store) giveFirst(ctx context.Context, charges []weir.Charge, r *weir.Receipt) {
 	s.decide(ctx, charges, r, nil)
 	if s.outage.pinging.CompareAndSwap(false, true) {
-		if s.outage.canGive(s.options.Now()) {
-			s.ping(ctx, asks)
+		if s.outage.canReconcile(s.options.Now()) {
+			s.ping(ctx, closed)
 		}
 		s.outage.pinging.Store(false)
 	}
@@ -140,41 +156,42 @@ func (s *Store) giveFirst(ctx context.Context, charges []weir.Charge, r *weir.Re
 // ask asks the inner store, within the deadline.
 func (s *Store) ask(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	if s.options.OnTake == nil {
-		return s.inner.Take(s.deadlines.bound(ctx), charges, r)
+		return s.inner.Take(s.deadlines.context(ctx), charges, r)
 	}
 	start := s.options.Now()
-	err := s.inner.Take(s.deadlines.bound(ctx), charges, r)
+	err := s.inner.Take(s.deadlines.context(ctx), charges, r)
 	s.options.OnTake(s.options.Now().Sub(start), err)
 	return err
 }
 
-// Probe asks the store in place of a request, where it is failing or is owed something: a process that is asked little finds out
-// that its store answers again, gives it what was counted here meanwhile, and tells so. Call it about once a second; where
-// there is nothing to do it returns at once. It waits no longer than the deadline, whatever ctx says, and an open circuit
-// breaker lets it ask as seldom as requests. Only with a Shared store it does anything.
+// Probe asks the inner store in place of a request, if it fails or is owed units. So a process with
+// few requests notices that its store answers again, and gives it what was counted here. Call it
+// about once a second; if there is nothing to do, it returns at once. It waits no longer than the
+// deadline, even if ctx lasts longer, and the circuit breaker limits it like requests. It does
+// nothing if the inner store is not weir.Shared.
 func (s *Store) Probe(ctx context.Context) {
-	if s.shared == nil || !s.outage.astir.Load() {
+	if s.shared == nil || !s.outage.active.Load() {
 		return
 	}
-	if turn := s.breaker.turn(s.options.Now); turn != barred {
-		s.ping(ctx, turn)
+	if found := s.breaker.enter(s.options.Now); found != open {
+		s.ping(ctx, found)
 	}
 }
 
-// ping asks the store in place of a take. While it is owed something nothing else may try it: a take would open windows at a
-// store that was emptied, with other resets than callers were told, before what was counted in them here arrives; and a give that
-// fails loses what it carries.
-func (s *Store) ping(ctx context.Context, turn turn) {
-	s.learn(turn, false, s.shared.Ping(s.deadlines.bound(ctx)))
+// ping asks the inner store without a take. If the store is owed units, a take must not be the
+// trial: a store that was emptied would open windows with other resets than callers know, before
+// the units arrive. A Give must not be the trial either: if it fails, its units are lost.
+func (s *Store) ping(ctx context.Context, found state) {
+	s.learn(found, false, s.shared.Ping(s.deadlines.context(ctx)))
 }
 
-// learn notes what a take or a ping tells of the store: an error that it does not answer, a receipt that it does, one that
-// was only remembered nothing, and nor does ErrCharges.
-func (s *Store) learn(turn turn, remembered bool, err error) {
+// learn records the result of a take or a ping. ErrCharges and a remembered answer show neither
+// that the inner store answers nor that it fails.
+func (s *Store) learn(found state, remembered bool, err error) {
 	switch {
 	case errors.Is(err, weir.ErrCharges) || err == nil && remembered:
-		if turn == tries {
-			s.breaker.pass(s.options.Now())
+		if found == halfOpen {
+			s.breaker.release(s.options.Now())
 		}
 	case err != nil:
 		now := s.options.Now()
@@ -182,22 +199,22 @@ func (s *Store) learn(turn turn, remembered bool, err error) {
 		s.outage.failure(now, err)
 	default:
 		now := s.options.Now()
-		s.breaker.answer(now)
-		if s.outage.astir.Load() {
+		s.breaker.success(now)
+		if s.outage.active.Load() {
 			s.resume(now)
 		}
 	}
 }
 
-// decide decides without the store. Charges of several limiters follow the strictest of them. cause is the store's error, nil
-// if it was not asked.
+// decide decides without the inner store. Charges of several limiters follow the strictest mode.
+// cause is the error of the inner store; nil if it was not asked.
 func (s *Store) decide(ctx context.Context, charges []weir.Charge, r *weir.Receipt, cause error) {
 	apart := errors.Is(cause, weir.ErrCharges)
 	if !apart {
 		s.outage.local.Add(1)
 	}
 	mode := failureMode(charges)
-	if s.fallback == nil || mode == weir.FailDeny || !s.countHere(ctx, charges, r, apart) {
+	if s.fallback == nil || mode == weir.FailDeny || !s.countLocally(ctx, charges, r, apart) {
 		now := s.options.Now
 		if s.shared != nil {
 			now = s.shared.Now
@@ -211,9 +228,9 @@ func (s *Store) decide(ctx context.Context, charges []weir.Charge, r *weir.Recei
 	}
 }
 
-// countHere asks the fallback, and reports whether it has answered. It starts from what the store
-// had counted when that last answered, and the store is owed what it admits.
-func (s *Store) countHere(ctx context.Context, charges []weir.Charge, r *weir.Receipt, apart bool) bool {
+// countLocally takes from the fallback, and reports whether that answered. The fallback continues
+// from the counts that the inner store last answered. The inner store is owed what it admits.
+func (s *Store) countLocally(ctx context.Context, charges []weir.Charge, r *weir.Receipt, apart bool) bool {
 	if s.shared != nil && s.raiser != nil {
 		used := r.Used[:len(charges)]
 		s.shared.Recall(charges, used)
@@ -223,12 +240,12 @@ func (s *Store) countHere(ctx context.Context, charges []weir.Charge, r *weir.Re
 		return false
 	}
 	if s.shared != nil && r.Allowed && spends(charges) {
-		s.outage.note(charges, r, apart, s.options.Now())
+		s.outage.owe(charges, r, apart, s.options.Now())
 	}
 	return true
 }
 
-// spends reports whether charges ask for any unit.
+// spends reports whether any charge costs a unit.
 func spends(charges []weir.Charge) bool {
 	for i := range charges {
 		if charges[i].Cost > 0 {
@@ -238,7 +255,7 @@ func spends(charges []weir.Charge) bool {
 	return false
 }
 
-// failureMode returns the strictest of the charges' modes.
+// failureMode returns the strictest mode of the charges.
 func failureMode(charges []weir.Charge) weir.FailureMode {
 	mode := weir.FailAllow
 	for i := range charges {
@@ -254,8 +271,8 @@ func failureMode(charges []weir.Charge) weir.FailureMode {
 	return mode
 }
 
-// Reset implements weir.Keeper: the inner store forgets what was spent in the windows, and what it is owed for them is forgotten too.
-// It returns weir.ErrNoKeeper if the inner store is no Keeper.
+// Reset resets windows of the inner store and of the fallback, and drops what the inner store is
+// owed for them. It returns weir.ErrNoKeeper if the inner store is not a Keeper.
 func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 	if s.keeper == nil {
 		return weir.ErrNoKeeper
@@ -265,14 +282,14 @@ func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 	}
 	s.outage.forgive(charges)
 	if local, ok := s.fallback.(weir.Keeper); ok {
-		// Or an outage in this very window would bring the old count back. Where it shares a budget with others it stays: then the
-		// outage refuses early.
+		// Otherwise an outage in this window would bring the old count back. If the fallback cannot
+		// reset a window because newcomers share it, the outage refuses early.
 		_ = local.Reset(ctx, charges)
 	}
 	return nil
 }
 
-// Grant implements weir.Keeper. It returns weir.ErrNoKeeper if the inner store is no Keeper.
+// Grant gives grants in the inner store. It returns weir.ErrNoKeeper if that is not a Keeper.
 func (s *Store) Grant(ctx context.Context, charges []weir.Charge, grants []weir.Grant) error {
 	if s.keeper == nil {
 		return weir.ErrNoKeeper
@@ -280,7 +297,7 @@ func (s *Store) Grant(ctx context.Context, charges []weir.Charge, grants []weir.
 	return s.keeper.Grant(ctx, charges, grants)
 }
 
-// Granted implements weir.Keeper.
+// Granted returns the grants of the inner store, and false if that is not a Keeper.
 func (s *Store) Granted(charges []weir.Charge, grants []weir.Grant) bool {
 	return s.keeper != nil && s.keeper.Granted(charges, grants)
 }

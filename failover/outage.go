@@ -8,27 +8,29 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// An Event says that the store has stopped answering, or answers again.
+// An Event reports that the inner store stopped answering, or that it answers again.
 type Event struct {
 	Failing bool
-	Err     error // why the store stopped answering; nil where it answers again
+	Err     error // why the store stopped answering; nil if it answers again
 
-	// When it answers again, and what was counted here meanwhile has been given to it:
-	For         time.Duration // how long it did not answer
-	Local       int64         // requests that were decided without it
-	Given, Lost int64         // units counted here meanwhile: those that it was given, and those that it may not have got
+	// The rest is zero if Failing.
+
+	For   time.Duration // the length of the outage
+	Local int64         // requests that were decided without the store
+	Given int64         // units that were counted here, and that the store received
+	Lost  int64         // units that were counted here, and that the store may not have received
 }
 
-// Health is whether the store answers.
+// Health is the state of the inner store.
 type Health struct {
 	Failing bool
-	Since   time.Time // when it stopped answering; zero where it answers
-	Err     error     // what it said last; nil where it answers
-	Barred  bool      // the circuit breaker is open: requests do not wait for it, one a second tries
+	Since   time.Time // when the store stopped answering; zero if it answers
+	Err     error     // its last error; nil if it answers
+	Barred  bool      // the circuit breaker is open: one request a second tries the store
 }
 
-// Health returns whether the store answers, as OnEvent is told it: again once it has not failed for 3 seconds,
-// as far as requests and Probe have found out. While nobody asks, nothing changes.
+// Health returns the state of the inner store as OnEvent reports it: after an outage the store is
+// failing until it has not failed for 3 seconds. Only requests and Probe change it.
 func (s *Store) Health() Health {
 	o := &s.outage
 	o.mu.Lock()
@@ -36,58 +38,62 @@ func (s *Store) Health() Health {
 	if !o.failing {
 		return Health{}
 	}
-	return Health{Failing: true, Since: o.since, Err: o.err, Barred: s.breaker.open.Load()}
+	return Health{Failing: true, Since: o.since, Err: o.err, Barred: s.breaker.notClosed.Load()}
 }
 
-// calm is how long the store may not have failed before it has recovered. One that answers every other take has not, nor one
-// that answers for a second until the breaker has closed and one of its machines is asked again that is dead.
-const calm = 3 * time.Second
+// minCalm is the time without a failure after which an outage is over. A store that answers every
+// other take has not recovered. Nor has a store with one dead machine: it answers for a second,
+// until the breaker has closed and that machine is asked again.
+const minCalm = 3 * time.Second
 
-// An outage is what is known of a store that does not answer, and what it is owed.
+// An outage is the state of an inner store that fails, and what it is owed.
 type outage struct {
-	told  func(Event)
-	astir atomic.Bool  // it fails or is owed something: an answer of it is worth a look
-	local atomic.Int64 // requests decided without it while it failed
-
-	pinging atomic.Bool // a request that is counted here until the store was given its window pings the store
+	onEvent func(Event)
+	// active is true while the store fails or is owed units: then its answers need a closer look.
+	active atomic.Bool
+	local  atomic.Int64 // requests decided without the store, in this outage
+	// pinging is true while a request that had to be counted here pings the store.
+	pinging atomic.Bool
 
 	mu      sync.Mutex
 	failing bool
-	since   time.Time // it began to fail
-	last    time.Time // it failed
-	err     error     // then
+	since   time.Time // the first failure
+	last    time.Time // the last failure
+	err     error     // the error of that
 
-	owed        notes
-	given, lost int64          // units in all
-	before      Event          // what of them has been told
-	passing     bool           // requests do not wait for the giving any more: under load there is always something more to give
-	giving      bool           // somebody gives it what it is owed,
-	heard       bool           // having had an answer from it
-	pause       time.Time      // nobody is to begin before: giving it something failed
-	giver       sync.WaitGroup // the goroutine that does,
-	stop        func()         // and what ends it early
+	owed        owed
+	given, lost int64 // units in total
+	reported    Event // how many of them were reported
+
+	reconciling bool           // a goroutine or Close gives the store what it is owed
+	answered    bool           // the store has answered in this reconciliation
+	overtaking  bool           // takes no longer wait for the reconciliation
+	pauseUntil  time.Time      // no reconciliation begins earlier, because the last one failed
+	reconciler  sync.WaitGroup // the goroutine
+	cancel      func()         // ends it early
 	closed      bool
-	closing     sync.Mutex
+	closing     sync.Mutex // held by Close
 
-	events  []Event // to be told
-	telling bool
+	events    []Event // not yet reported
+	notifying bool    // a goroutine reports them
 }
 
-// failure notes that the store failed.
+// failure records that the store failed.
 func (o *outage) failure(now time.Time, err error) {
 	o.mu.Lock()
 	o.last, o.err = now, err
-	o.astir.Store(true)
+	o.active.Store(true)
 	if !o.failing {
 		o.failing, o.since = true, now
 		o.events = append(o.events, Event{Failing: true, Err: err})
 	}
 	o.mu.Unlock()
-	o.tell()
+	o.notify()
 }
 
-// note notes what the store is owed for a take that was counted here, at local by this process's clock.
-func (o *outage) note(charges []weir.Charge, r *weir.Receipt, apart bool, local time.Time) {
+// owe records that the store is owed the units of a take that was counted here. local is the time
+// by this process's clock.
+func (o *outage) owe(charges []weir.Charge, r *weir.Receipt, apart bool, local time.Time) {
 	now := instant{time.Unix(r.Now, 0), local}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,93 +107,94 @@ func (o *outage) note(charges []weir.Charge, r *weir.Receipt, apart bool, local 
 			o.owed.setApart(c.Key)
 		}
 	}
-	o.astir.Store(true)
+	o.active.Store(true)
 }
 
-// forgive forgets what the store is owed for windows that it was told to forget.
+// forgive drops what the store is owed for windows that were reset.
 func (o *outage) forgive(charges []weir.Charge) {
-	if !o.astir.Load() {
+	if !o.active.Load() {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range charges {
-		o.owed.forget(charges[i].Key)
+		o.owed.drop(charges[i].Key)
 	}
 }
 
-// owes reports whether there is something that the store was not given yet.
+// owes reports whether the store has not received everything.
 func (o *outage) owes() bool {
-	if !o.astir.Load() {
+	if !o.active.Load() {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.giving || o.owed.count() > 0
+	return o.reconciling || o.owed.count() > 0
 }
 
-// owesWindow reports whether the store is owed units of one of these windows, or is just being
-// given some. A window that has ended is owed no longer.
+// owesWindow reports whether the store is owed units of one of these windows, or is receiving some
+// just now. A window that has ended is no longer owed.
 func (o *outage) owesWindow(charges []weir.Charge, now instant) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.passing {
+	if o.overtaking {
 		return false
 	}
 	for i := range charges {
-		if o.owed.owes(charges[i].Key, now) {
+		if o.owed.has(charges[i].Key, now) {
 			return true
 		}
 	}
 	return false
 }
 
-// pass lets requests ask the store though it is owed units of their windows, until it was given
-// all.
-func (o *outage) pass() {
+// allowOvertaking lets takes ask the store although it is owed units of their windows, until the
+// reconciliation ends.
+func (o *outage) allowOvertaking() {
 	o.mu.Lock()
-	o.passing = true
+	o.overtaking = true
 	o.mu.Unlock()
 }
 
-// canGive reports whether there is something to give that nobody is giving yet.
-func (o *outage) canGive(now time.Time) bool {
+// canReconcile reports whether a reconciliation can begin and would have something to give.
+func (o *outage) canReconcile(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.giving && o.owed.due(now)
+	return !o.reconciling && o.owed.due(now)
 }
 
-// settle draws a line under the outage, if it is over: the store answers, and is owed nothing. o.mu is held.
+// settle ends the outage if the store has not failed for minCalm. The caller holds o.mu, and the
+// store is owed nothing.
 func (o *outage) settle(now time.Time) {
-	if o.failing && now.Sub(o.last) >= calm {
+	if o.failing && now.Sub(o.last) >= minCalm {
 		o.events = append(o.events, Event{
 			For:   now.Sub(o.since),
 			Local: o.local.Swap(0),
-			Given: o.given - o.before.Given,
-			Lost:  o.lost - o.before.Lost,
+			Given: o.given - o.reported.Given,
+			Lost:  o.lost - o.reported.Lost,
 		})
-		o.before = Event{Given: o.given, Lost: o.lost}
+		o.reported = Event{Given: o.given, Lost: o.lost}
 		o.failing, o.since, o.err = false, time.Time{}, nil
 	}
-	o.astir.Store(o.failing)
+	o.active.Store(o.failing)
 }
 
-// tell tells of what happened, in that order, one event at a time.
-func (o *outage) tell() {
+// notify reports the events in their order, one at a time. The observer runs without the lock.
+func (o *outage) notify() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.telling {
+	if o.notifying {
 		return
 	}
-	o.telling = true
+	o.notifying = true
 	for len(o.events) > 0 {
 		event := o.events[0]
 		o.events = o.events[1:]
-		if o.told != nil {
+		if o.onEvent != nil {
 			o.mu.Unlock()
-			o.told(event)
+			o.onEvent(event)
 			o.mu.Lock()
 		}
 	}
-	o.telling = false
+	o.notifying = false
 }

@@ -11,54 +11,59 @@ import (
 )
 
 const (
-	giveWindows = 256         // that the store is given at once
-	giveRounds  = 4           // after which an open breaker closes while the last are still being given,
-	giveFor     = time.Second // or this time after the first of them: under load there is always one more
-	givePause   = time.Second // after giving failed, or a machine of the store did not answer
+	// batchWindows is the number of windows in one Give.
+	batchWindows = 256
+	// exclusiveRounds and exclusiveTime bound how long takes wait for a reconciliation after its
+	// first round. Under load there is always another round.
+	exclusiveRounds = 4
+	exclusiveTime   = time.Second
+	// retryPause is the pause after a failed reconciliation, or after a machine did not answer.
+	retryPause = time.Second
 )
 
-// resume goes on with a store that answers. It is given what it is owed first: as long as the breaker is open, requests are
-// counted here, so that no budget is handed out twice. What a request is just counting here when the breaker closes is given
-// with the next answer.
+// resume goes back to a store that answers. If the store is owed units, it receives them first, and
+// the breaker stays open meanwhile, so that no unit is admitted twice. Units that a request counts
+// here at the moment when the breaker closes are given after the next answer.
 func (s *Store) resume(now time.Time) {
 	o := &s.outage
 	o.mu.Lock()
 	switch {
-	case o.giving:
+	case o.reconciling:
 	case o.owed.count() == 0:
 		s.breaker.close()
 		o.settle(now)
 	case o.closed || !o.owed.due(now):
 		s.breaker.close()
-	case s.breaker.waits() || !now.Before(o.pause):
-		ctx, stop := context.WithCancel(context.Background())
-		o.giving, o.heard, o.stop = true, true, stop
-		o.giver.Go(func() {
-			defer stop()
-			_ = s.giveBack(ctx)
+	case s.breaker.waitsToClose() || !now.Before(o.pauseUntil):
+		ctx, cancel := context.WithCancel(context.Background())
+		o.reconciling, o.answered, o.cancel = true, true, cancel
+		o.reconciler.Go(func() {
+			defer cancel()
+			_ = s.reconcile(ctx)
 		})
 	}
 	o.mu.Unlock()
-	o.tell()
+	o.notify()
 }
 
-// giveBack gives the store what it is owed, what is added meanwhile too, until nothing is left or the store fails. The first
-// round is the outage's own, and the breaker waits for it however long it is; what came meanwhile is bounded. Each window
-// is handed over once, whatever becomes of it. Whoever calls it has set giving.
-func (s *Store) giveBack(ctx context.Context) error {
-	var second time.Time // when the second round began
-	for rounds := 0; !s.gaveAll(); rounds++ {
+// reconcile gives the store everything that it is owed, including what is added meanwhile, until
+// nothing is left or the store fails. The breaker stays open for the whole first round, which is
+// what the outage left. The time for later rounds is bounded. Each window is sent once, whatever
+// the result is. The caller has set outage.reconciling.
+func (s *Store) reconcile(ctx context.Context) error {
+	var second time.Time // the start of the second round
+	for rounds := 0; s.beginRound(); rounds++ {
 		if rounds == 1 {
 			second = s.options.Now()
 		}
 		for more := true; more; {
-			if rounds >= giveRounds || rounds > 0 && s.options.Now().Sub(second) >= giveFor {
+			if rounds >= exclusiveRounds || rounds > 0 && s.options.Now().Sub(second) >= exclusiveTime {
 				s.breaker.close()
-				s.outage.pass()
+				s.outage.allowOvertaking()
 			}
 			var err error
-			if more, err = s.giveSome(ctx); err != nil {
-				s.gaveUp(ctx, err)
+			if more, err = s.giveBatch(ctx); err != nil {
+				s.abort(ctx, err)
 				return err
 			}
 		}
@@ -66,49 +71,54 @@ func (s *Store) giveBack(ctx context.Context) error {
 	return nil
 }
 
-// gaveAll begins a round, or ends the giving if nothing can be given now: nothing is left, or only
-// windows whose machine does not answer. Those keep nobody else from the store.
-func (s *Store) gaveAll() bool {
+// beginRound begins a round and returns true. If nothing can be given now, it ends the
+// reconciliation and returns false. Windows whose machine does not answer may be left; they do not
+// keep other windows from the store.
+func (s *Store) beginRound() bool {
 	o := &s.outage
 	o.mu.Lock()
 	if now := s.options.Now(); o.owed.due(now) {
-		o.owed.begin(giveWindows, now)
+		o.owed.beginRound(batchWindows, now)
 		o.mu.Unlock()
-		return false
+		return true
 	}
-	o.giving, o.passing = false, false
+	o.reconciling, o.overtaking = false, false
 	s.breaker.close()
-	if o.heard && o.owed.count() == 0 {
+	if o.answered && o.owed.count() == 0 {
 		o.settle(s.options.Now())
 	}
 	o.mu.Unlock()
-	o.tell()
-	return true
+	o.notify()
+	return false
 }
 
-// gaveUp ends the giving because the store failed again, or ctx ended. What is left waits for the store's next answer.
-func (s *Store) gaveUp(ctx context.Context, err error) {
+// abort ends the reconciliation because the store failed again, or ctx ended. What is left waits
+// for the next answer.
+func (s *Store) abort(ctx context.Context, err error) {
 	o, now := &s.outage, s.options.Now()
 	if ctx.Err() == nil {
 		o.failure(now, err)
 	}
 	o.mu.Lock()
-	o.giving, o.passing, o.pause = false, false, now.Add(givePause)
-	s.breaker.reopen(now) // and not before: an answer that comes between would wait for this giving to close the breaker
+	o.reconciling, o.overtaking, o.pauseUntil = false, false, now.Add(retryPause)
+	// Not earlier: a success in between would wait for this reconciliation to close the breaker.
+	s.breaker.reopen(now)
 	o.mu.Unlock()
 }
 
-// giveSome gives the store the next windows of a round, notes what came of it, and says whether there
-// are more. What a machine is owed that does not answer is not sent: it would be lost.
-func (s *Store) giveSome(ctx context.Context) (more bool, err error) {
+// giveBatch gives the store the next windows of the round, and reports whether there are more. It
+// does not send the windows of a machine that is silent: their units would be lost.
+func (s *Store) giveBatch(ctx context.Context) (more bool, err error) {
 	o := &s.outage
 	now := s.now()
 	o.mu.Lock()
-	spent, units := o.owed.next(giveWindows, now)
+	spent, units := o.owed.nextBatch(batchWindows, now)
 	more = len(o.owed.round) > 0
-	last := o.closed
+	final := o.closed
 	o.mu.Unlock()
-	spent, units = s.holdSilent(ctx, spent, units, last)
+	if !final {
+		spent, units = s.holdSilent(ctx, spent, units)
+	}
 	var lost int64
 	if len(spent) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, max(10*s.options.Deadline, time.Second))
@@ -117,22 +127,22 @@ func (s *Store) giveSome(ctx context.Context) (more bool, err error) {
 		lost = min(max(lost, 0), units)
 	}
 	o.mu.Lock()
-	o.owed.landed()
+	o.owed.endBatch()
 	o.given += units - lost
 	o.lost += lost
-	o.heard = o.heard || len(spent) > 0 && err == nil
+	o.answered = o.answered || len(spent) > 0 && err == nil
 	o.mu.Unlock()
 	return more, err
 }
 
-// holdSilent returns the windows whose machine answers, with the units in them. The others wait,
-// unless the Store is closed: then there is no later time.
-func (s *Store) holdSilent(ctx context.Context, spent []weir.Spent, units int64, last bool) ([]weir.Spent, int64) {
-	if len(spent) == 0 || last {
+// holdSilent returns the windows whose machine answers, and the number of their units. It holds the
+// others for later. A closed Store has no later, and does not call it.
+func (s *Store) holdSilent(ctx context.Context, spent []weir.Spent, units int64) ([]weir.Spent, int64) {
+	if len(spent) == 0 {
 		return spent, units
 	}
 	reached := make([]bool, len(spent))
-	err := s.shared.Reach(s.deadlines.bound(ctx), spent, reached)
+	err := s.shared.Reach(s.deadlines.context(ctx), spent, reached)
 	if err == nil {
 		return spent, units
 	}
@@ -147,19 +157,21 @@ func (s *Store) holdSilent(ctx context.Context, spent []weir.Spent, units int64,
 			continue
 		}
 		units -= spent[i].Used.Count
-		o.owed.hold(spent[i].Key, now.Add(givePause), now)
+		o.owed.hold(spent[i].Key, now.Add(retryPause), now)
 	}
 	return answering, units
 }
 
-// now returns the present moment by the clocks that a window is noted by.
+// now returns the present by the two clocks of an owed window.
 func (s *Store) now() instant { return instant{s.shared.Now(), s.options.Now()} }
 
 var errUnconfirmed = errors.New("it did not confirm them")
 
-// Close gives the store what was counted here while it did not answer, for as long as ctx allows, and waits for that to end.
-// What may not have arrived is lost, and an error says how much that is. Take works on, but what it counts here from then
-// on is not given to the store. Only a Store around a Shared one needs it. It closes neither of the two stores. Closing again does nothing.
+// Close gives the inner store what it is owed, and waits for that until ctx ends. If units may not
+// have arrived, they are lost, and Close returns an error with their number. Take still works
+// afterwards, but the units that it counts in the fallback are not given to the inner store. Close
+// does not close the two stores. It does nothing if the inner store is not weir.Shared, or if it
+// was called before.
 func (s *Store) Close(ctx context.Context) error {
 	if s.shared == nil {
 		return nil
@@ -168,21 +180,21 @@ func (s *Store) Close(ctx context.Context) error {
 	o.closing.Lock()
 	defer o.closing.Unlock()
 	o.mu.Lock()
-	o.closed = true // from now on nobody notes anything, or begins to give
+	o.closed = true // from now on takes record nothing, and no reconciliation begins
 	lost := o.lost
-	if o.stop != nil {
-		defer context.AfterFunc(ctx, o.stop)()
+	if o.cancel != nil {
+		defer context.AfterFunc(ctx, o.cancel)()
 	}
 	o.mu.Unlock()
-	o.giver.Wait()
+	o.reconciler.Wait()
 
 	o.mu.Lock()
-	o.giving, o.heard, o.owed.until = true, false, time.Time{}
+	o.reconciling, o.answered, o.owed.heldUntil = true, false, time.Time{}
 	o.mu.Unlock()
-	err := s.giveBack(ctx)
+	err := s.reconcile(ctx)
 
 	o.mu.Lock()
-	o.lost += o.owed.drop(s.now())
+	o.lost += o.owed.dropAll(s.now())
 	lost = o.lost - lost
 	o.mu.Unlock()
 	if lost == 0 {
