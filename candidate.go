@@ -5,32 +5,39 @@ import (
 	"fmt"
 )
 
-// A candidate is a policy that is evaluated beside the one in force.
+// A candidate is a policy that is tried out beside the one in force.
 type candidate struct {
 	compiled *compiled
 	store    Store
-	alone    map[*limiter]*beside // where no shadow stands beside it, which saves making one a request; nil: of no limiter
+	// alone has the trials of a request without shadows, by the candidate's limiter; nil is the key
+	// for no limiter. It saves an allocation a request.
+	alone map[*limiter]*trials
 }
 
 func newCandidate(c *compiled, s Store) *candidate {
-	out := &candidate{compiled: c, store: s, alone: make(map[*limiter]*beside, len(c.named)+1)}
-	out.alone[nil] = &beside{candidate: out}
+	out := &candidate{compiled: c, store: s, alone: make(map[*limiter]*trials, len(c.named)+1)}
+	out.alone[nil] = &trials{candidate: out}
 	for _, l := range c.named {
-		out.alone[l] = &beside{candidate: out, would: l}
+		out.alone[l] = &trials{candidate: out, would: l}
 	}
 	return out
 }
 
-// A Compared is one request under the policy in force and under the candidate.
+// A Compared is one request under the policy in force and under the candidate. If a policy does not
+// cover the request, the Outcome of its decision is Unlimited.
 type Compared struct {
-	Live, Candidate       *Decision // where a policy does not cover the request its Outcome is Unlimited
-	LiveWho, CandidateWho []byte    // who the binding windows count (see Scratch.Who); nil where Unlimited
+	Live, Candidate *Decision
+	// LiveWho and CandidateWho are the callers that the binding windows count (see Scratch.Who); nil
+	// if Unlimited.
+	LiveWho, CandidateWho []byte
 }
 
-// SetCandidate evaluates p on the same requests as the policy in force, counting in s, and reports to Options.OnCandidate; it is
-// never enforced. nil ends that. s must be InProcess, and no other Decider's. Limiters of p in Shadow mode are not evaluated, and
-// grants, which are given beside the policy in force, do not hold for it. After an error, a *PolicyError where p has problems, what
-// was evaluated before still is.
+// SetCandidate tries p out: every request is also charged under p, in s, and Options.OnCandidate
+// gets both decisions. The candidate is never enforced. If p is nil, SetCandidate ends the trial.
+//
+// s must be InProcess, and no other Decider may use it. Limiters of p in Shadow mode are ignored.
+// So are grants, because they belong to the policy in force. If p has problems, the error is a
+// *PolicyError. After an error, the candidate before stays.
 func (d *Decider) SetCandidate(p *Policy, s Store) error {
 	if p == nil {
 		d.candidate.Store(nil)
@@ -47,64 +54,64 @@ func (d *Decider) SetCandidate(p *Policy, s Store) error {
 	return nil
 }
 
-// with returns m with what the candidate says of the same request.
+// with returns m with the candidate's match for the same request.
 func (m Match) with(c *candidate, would Match) Match {
-	if m.beside == nil {
-		m.beside = c.alone[would.limiter]
+	if m.trials == nil {
+		m.trials = c.alone[would.limiter]
 		return m
 	}
-	b := new(beside)
-	*b = *m.beside
-	b.candidate, b.would = c, would.limiter
-	m.beside = b
+	t := new(trials)
+	*t = *m.trials
+	t.candidate, t.would = c, would.limiter
+	m.trials = t
 	return m
 }
 
-// compare charges a request to the candidate, and reports what came of it. live is the ticket of the decision out.
-func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *ticket, out *Decision) {
-	t := d.tickets.Get().(*ticket)
-	defer d.tickets.Put(t)
-	t.reset()
-	would := &t.would // and not on the stack, where what is shown to others cannot stay
+// compare charges a request to the candidate, and reports both decisions. live is the Scratch of
+// the decision out.
+func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *Scratch, out *Decision) {
+	s := d.scratches.Get().(*Scratch)
+	defer d.scratches.Put(s)
+	s.reset()
+	would := &s.trial // not a variable, which would escape to the heap
 	*would = Decision{Allowed: true, Outcome: Unlimited}
-	switch err := c.fill(t, live.beside.would, r); {
+	switch err := c.charge(s, live.trials.would, r); {
 	case err != nil:
-		*would = Decision{Outcome: Unlimited} // a cost that it could never serve
-	case t.n > 0:
-		if err := c.store.Take(ctx, t.charges[:t.n], &t.receipt); err != nil {
-			return // it is being taken away
+		*would = Decision{Outcome: Unlimited} // the candidate can never serve such a cost
+	case s.n > 0:
+		if err := c.store.Take(ctx, s.charges[:s.n], &s.receipt); err != nil {
+			return // the candidate is being removed
 		}
-		t.decide(would)
+		s.decide(would)
 	}
 	if d.options.OnCandidate == nil {
 		return
 	}
-	t.decided = *out
-	both := Compared{Live: &t.decided, Candidate: would}
+	s.live = *out
+	both := Compared{Live: &s.live, Candidate: would}
 	if live.n > 0 {
-		both.LiveWho = live.who(&out.Standings()[0])
+		both.LiveWho = live.Who(&out.Standings()[0])
 	}
-	if t.n > 0 {
-		both.CandidateWho = t.who(&would.Standings()[0])
+	if s.n > 0 {
+		both.CandidateWho = s.Who(&would.Standings()[0])
 	}
 	d.options.OnCandidate(both)
 }
 
-// fill writes the charges of r under the candidate: those of the limiter that covers it, or of those that it names, as far as the
-// candidate has them.
-func (c *candidate) fill(t *ticket, would *limiter, r *Request) error {
+// charge writes the charges of r under the candidate: those of the limiter that covers it, or of
+// the limiters that r names and the candidate enforces.
+func (c *candidate) charge(s *Scratch, would *limiter, r *Request) error {
 	if len(r.Limiters) == 0 && would != nil {
-		if err := t.add(would, r); err != nil {
+		if err := s.add(would, r); err != nil {
 			return err
 		}
 	}
 	for _, name := range r.Limiters {
 		if l := c.compiled.named[name]; l != nil && l.Mode == Enforce {
-			if err := t.add(l, r); err != nil {
+			if err := s.add(l, r); err != nil {
 				return err
 			}
 		}
 	}
-	t.sliceKeys()
-	return t.checkCosts()
+	return s.complete(nil) // without grants
 }

@@ -14,13 +14,13 @@ type Key []Part
 // counted ("session or ip"); where it has none of them, the part falls back to the source "ip".
 type Part []string
 
-// fallbackSource stands in for every part that a caller cannot answer: nobody is anonymous enough to share one budget
+// addressSource stands in for every part that a caller cannot answer: nobody is anonymous enough to share one budget
 // with everybody (D16).
-const fallbackSource = "ip"
+const addressSource = "ip"
 
-// sharedSource is the same for all callers, so that they share one budget. A key that names it beside others would promise
+// everyoneSource is the same for all callers, so that they share one budget. A key that names it beside others would promise
 // something else than it does, which is a problem of the policy.
-const sharedSource = "everyone"
+const everyoneSource = "everyone"
 
 // ParseKey reads a key as a policy spells it: parts joined by "+", each with alternatives joined by "or", which binds
 // tighter: "session or ip+agent" has the parts "session or ip" and "agent".
@@ -108,7 +108,7 @@ func appendPart(dst []byte, p Part, keys Keys) []byte {
 			return out
 		}
 	}
-	if out, ok := appendSource(dst, fallbackSource, keys); ok {
+	if out, ok := appendSource(dst, addressSource, keys); ok {
 		return out
 	}
 	return append(dst, 0) // no source at all: one budget for whoever has no address either

@@ -73,7 +73,7 @@ func (k Known) Digested(source string) bool {
 // Addr implements Addresser for those who were counted by an IPv4 address, so that a policy's word on their network is found. Of IPv6
 // only a network was counted, which does not tell in which smaller ones the caller is: it is the zero Addr then.
 func (k Known) Addr() netip.Addr {
-	if s := k.find(fallbackSource); s != nil && len(s.Value) == 4 {
+	if s := k.find(addressSource); s != nil && len(s.Value) == 4 {
 		return netip.AddrFrom4([4]byte(s.Value))
 	}
 	return netip.Addr{}

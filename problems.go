@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Problems returns everything that is wrong with the policy, in its order; none means that New accepts it. sources are
-// the known key sources; nil accepts any name.
+// Problems returns all problems of the policy, in its order. If there are none, New accepts it.
+// sources are the known key sources; if nil, any name is accepted.
 func (p Policy) Problems(sources []string) []Problem {
 	_, problems := compile(p, sources)
 	return problems
 }
 
-// Error lists every problem, one a line.
+// Error returns all problems, one a line.
 func (e *PolicyError) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, problem := range e.Problems {
@@ -96,7 +96,7 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 			c.checkSource(i, source)
 		}
 	}
-	c.checkShared(i, w)
+	c.checkEveryone(i, w)
 	for j := range i {
 		if o := l.Windows[j]; o.Per == w.Per && o.Key.String() == w.Key.String() {
 			c.add("windows", i, w.String(), "%q and %q have the same length and key: only the lower limit would ever count; remove one", w, o)
@@ -105,17 +105,18 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 	}
 }
 
-// checkShared holds what all callers share to saying so: every caller has that source, so nothing after it is ever counted,
-// and beside another part it splits no count.
-func (c *checker) checkShared(index int, w Window) {
+// checkEveryone rejects keys in which the source of all callers has no effect. Every caller has that
+// source, so alternatives after it are never used, and together with another part it splits no
+// count.
+func (c *checker) checkEveryone(index int, w Window) {
 	for _, part := range w.Key {
-		switch at := slices.Index(part, sharedSource); {
+		switch at := slices.Index(part, everyoneSource); {
 		case at < 0:
 		case at < len(part)-1:
-			c.add("windows", index, sharedSource, "%q: everyone comes before %q, which can never be reached, since everyone is what all callers have; put it last, or leave the others out",
+			c.add("windows", index, everyoneSource, "%q: everyone comes before %q, which can never be reached, since everyone is what all callers have; put it last, or leave the others out",
 				w, strings.Join(part[at+1:], " or "))
 		case at == 0 && len(w.Key) > 1:
-			c.add("windows", index, sharedSource, "%q: everyone beside other key sources changes nothing, since it is the same for all callers; leave it out, or give everyone a window of its own", w)
+			c.add("windows", index, everyoneSource, "%q: everyone beside other key sources changes nothing, since it is the same for all callers; leave it out, or give everyone a window of its own", w)
 		}
 	}
 }
@@ -129,4 +130,49 @@ func (c *checker) checkSource(window int, source string) {
 		return
 	}
 	c.add("windows", window, source, "key source %q is unknown: %s are allowed", source, strings.Join(c.sources, ", "))
+}
+
+// checkShadows rejects a policy in which more than MaxShadows limiters in Shadow mode cover one
+// request.
+func (c *checker) checkShadows(to *compiled) {
+	if to.all == nil || len(c.problems) > 0 {
+		return
+	}
+	methods := map[string]bool{"": true}
+	for i := range to.policy.Limiters {
+		for _, r := range to.policy.Limiters[i].Routes {
+			methods[r.Method] = true
+		}
+	}
+	for i := range to.policy.Limiters {
+		l := &to.policy.Limiters[i]
+		if l.Mode != Shadow {
+			continue
+		}
+		c.limiter = i
+		for j, r := range l.Routes {
+			if n := to.all.maxShadows(r.Path, methods); n > MaxShadows {
+				c.add("routes", j, r.String(), "route %q: %d limiters in mode shadow stand one over another here: at most %d are allowed; try them out in a candidate policy", r, n, MaxShadows)
+				return
+			}
+		}
+	}
+}
+
+// maxShadows returns the max number of limiters in Shadow mode that cover one request for path or
+// for a path that continues it. An enforced limiter may hide shadows at the path alone.
+func (t *table) maxShadows(path string, methods map[string]bool) (n int) {
+	for method := range methods {
+		for _, follows := range [...]string{"", "\x00", "/\x00"} { // no route has a NUL
+			met := make(map[*limiter]bool)
+			t.walk(method, path+follows, func(m Match) bool {
+				if m.limiter.Mode == Shadow {
+					met[m.limiter] = true
+				}
+				return m.limiter.Mode == Shadow
+			})
+			n = max(n, len(met))
+		}
+	}
+	return n
 }

@@ -7,18 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// A Match is the limiter that covers a request, and the route that said so. The zero value covers nothing.
+// A Match is the limiter that covers a request, and the route by which it does. The zero value
+// means that no limiter covers the request.
 type Match struct {
 	limiter *limiter
 	route   *Route
-	beside  *beside // what the request is evaluated under with no effect; nil, as nearly always
+	trials  *trials // what the request is tried out under; nil: nothing, as nearly always
 }
 
-// Beside reports whether the request is to be evaluated under something that has no effect on it (a limiter in Shadow mode, a
-// candidate policy): Decide is to be asked then though no limiter covers the request.
-func (m Match) Beside() bool { return m.beside != nil }
-
-// Limiter returns the matched limiter, read only; nil where no limiter covers the request.
+// Limiter returns the limiter, read only. It is nil if no limiter covers the request.
 func (m Match) Limiter() *Limiter {
 	if m.limiter == nil {
 		return nil
@@ -26,7 +23,8 @@ func (m Match) Limiter() *Limiter {
 	return &m.limiter.Limiter
 }
 
-// Route returns the matched route; the zero Route where there is none or the limiter was named outright.
+// Route returns the route. It is the zero Route if no limiter covers the request, or if the limiter
+// was named.
 func (m Match) Route() Route {
 	if m.route == nil {
 		return Route{}
@@ -34,9 +32,90 @@ func (m Match) Route() Route {
 	return *m.route
 }
 
-// A table finds the most specific route of a path (D8). It is a map from the folded path of every route to the routes
-// there, asked first for the whole path and then for each shorter length that any route has: the cost of a look-up grows
-// with the number of distinct lengths, not of routes.
+// Beside reports whether the request has trials: a limiter in Shadow mode, or a candidate policy.
+// Then Decide must be called even if no limiter covers the request.
+func (m Match) Beside() bool { return m.trials != nil }
+
+// find returns the match of a request that names no limiters.
+func (d *Decider) find(r *Request) Match {
+	if len(r.Limiters) > 0 || r.Match.limiter != nil || r.Match.trials != nil {
+		return r.Match
+	}
+	return d.Match(r.Method, r.Path)
+}
+
+// Match returns the most specific route that covers a request (D8). path is decoded and need not be
+// canonical.
+func (d *Decider) Match(method, path string) Match {
+	m := d.compiled.Load().match(method, path)
+	if c := d.candidate.Load(); c != nil {
+		m = m.with(c, c.compiled.table.match(method, path))
+	}
+	return m
+}
+
+// Fallback returns the least specific route that covers path. It prefers routes for any method. A
+// request of which no single reading is safe is charged to it (D10).
+func (d *Decider) Fallback(path string) Match {
+	m := d.compiled.Load().table.fallback(path)
+	if c := d.candidate.Load(); c != nil {
+		m = m.with(c, c.compiled.table.fallback(path))
+	}
+	return m
+}
+
+// Named returns the limiter of that name, or the zero Match if the policy has none.
+func (d *Decider) Named(name string) Match {
+	m := d.compiled.Load().byName(name)
+	if c := d.candidate.Load(); c != nil {
+		m = m.with(c, c.compiled.byName(name))
+	}
+	return m
+}
+
+// match returns the most specific enforced limiter, with the limiters in Shadow mode that are more
+// specific.
+func (c *compiled) match(method, path string) Match {
+	if c.all == nil {
+		return c.table.match(method, path)
+	}
+	var found Match
+	n := 0
+	var met trials
+	c.all.walk(method, path, func(m Match) bool {
+		if m.limiter.Mode != Shadow {
+			found = m
+			return false
+		}
+		for _, s := range met.shadows[:n] {
+			if s == m.limiter {
+				return true
+			}
+		}
+		if n < MaxShadows { // always, because of checkShadows
+			met.shadows[n] = m.limiter
+			n++
+		}
+		return true
+	})
+	if n > 0 {
+		found.trials = &met
+	}
+	return found
+}
+
+// byName returns the limiter of a name as a Match.
+func (c *compiled) byName(name string) Match {
+	l := c.named[name]
+	if l != nil && l.Mode == Shadow {
+		return Match{trials: (*trials)(nil).shadow(l)}
+	}
+	return Match{limiter: l}
+}
+
+// A table finds the most specific route of a path (D8). It maps the folded path of each route to
+// the routes with that path. A look-up tries the whole path, then each shorter length that any
+// route has. So its cost grows with the number of distinct lengths, not with the number of routes.
 type table struct {
 	nodes   map[string]*node
 	lengths []int // of the keys of nodes, longest first
@@ -44,9 +123,14 @@ type table struct {
 
 // A node holds the routes of one folded path, by how they match.
 type node struct {
-	literal []entry // the path itself; also what follows it after "/" or "." where nothing more specific does (D10)
-	segment []entry // "path/*": everything below it, and the path itself with what follows it after "."
-	prefix  []entry // "path*": everything that begins so
+	// literal routes cover the path, and the path followed by "/" or "." if no more specific route
+	// does (D10).
+	literal []entry
+	// segment routes ("path/*") cover everything below the path, the path, and the path followed by
+	// ".".
+	segment []entry
+	// prefix routes ("path*") cover everything that begins with the path.
+	prefix []entry
 }
 
 type entry struct {
@@ -54,39 +138,7 @@ type entry struct {
 	match  Match
 }
 
-// add files a route and returns the match that stands in its place already, if any.
-func (t *table) add(r Route, m Match) (taken Match, ok bool) {
-	path := folded(r.Path)
-	n := t.nodes[path]
-	if n == nil {
-		n = new(node)
-		t.nodes[path] = n
-		if i, found := slices.BinarySearchFunc(t.lengths, len(path), func(a, b int) int { return b - a }); !found {
-			t.lengths = slices.Insert(t.lengths, i, len(path))
-		}
-	}
-	kind := n.kind(r)
-	for _, e := range *kind {
-		shadowed := e.match.limiter.Mode == Shadow || m.limiter.Mode == Shadow
-		if e.method == r.Method && (!shadowed || e.match.limiter == m.limiter) {
-			return e.match, false
-		}
-	}
-	*kind = append(*kind, entry{r.Method, m})
-	return Match{}, true
-}
-
-func (n *node) kind(r Route) *[]entry {
-	switch {
-	case !r.Prefix:
-		return &n.literal
-	case r.Path[len(r.Path)-1] == '/':
-		return &n.segment
-	}
-	return &n.prefix
-}
-
-// match returns the most specific route for method and path, which need not be canonical.
+// match returns the most specific route for method and path. path need not be canonical.
 func (t *table) match(method, path string) Match {
 	p := folded(path)
 	for _, l := range t.lengths {
@@ -104,7 +156,7 @@ func (t *table) match(method, path string) Match {
 	return Match{}
 }
 
-// match returns the node's most specific route for method where rest follows the node's path.
+// match returns the node's most specific route for method and the node's path followed by rest.
 func (n *node) match(method, rest string) Match {
 	first, second := n.covering(rest)
 	if m := find(first, method); m.limiter != nil {
@@ -116,19 +168,20 @@ func (n *node) match(method, rest string) Match {
 	return find(n.prefix, method)
 }
 
-// covering returns which entries cover what follows the node's path, in order, beside those of n.prefix.
+// covering returns the entries that cover the node's path followed by rest, in their order and
+// without n.prefix.
 func (n *node) covering(rest string) (first, second []entry) {
 	switch {
 	case rest == "" || rest[0] == '.':
 		return n.literal, n.segment
-	case rest[0] == '/': // what is below is declared for the segment route, and only reaches the literal one
+	case rest[0] == '/': // the segment route is declared for it; the literal one only covers it too
 		return n.segment, n.literal
 	}
 	return nil, nil
 }
 
-// find prefers the route with the method over the one for any; HEAD is served by whatever serves GET, so it is counted
-// there too.
+// find prefers an entry with the method to one for any method. A HEAD is counted as a GET, because
+// the same handler serves it.
 func find(entries []entry, method string) Match {
 	var any, get Match
 	for _, e := range entries {
@@ -147,8 +200,8 @@ func find(entries []entry, method string) Match {
 	return any
 }
 
-// walk calls visit with every route that covers method and path, the most specific first, until it returns false. Of equally
-// specific ones those in Shadow mode come first.
+// walk calls visit with every route that covers method and path, the most specific first, until
+// visit returns false. Of equally specific routes, those in Shadow mode come first.
 func (t *table) walk(method, path string, visit func(Match) bool) {
 	p := folded(path)
 	for _, l := range t.lengths {
@@ -161,7 +214,7 @@ func (t *table) walk(method, path string, visit func(Match) bool) {
 	}
 }
 
-// walk goes through the node's routes in the order in which match prefers them, and reports whether to go on.
+// walk visits the node's routes in the order of match, and returns false if visit did.
 func (n *node) walk(method, rest string, visit func(Match) bool) bool {
 	first, second := n.covering(rest)
 	for _, entries := range [...][]entry{first, second, n.prefix} {
@@ -178,7 +231,7 @@ func (n *node) walk(method, rest string, visit func(Match) bool) bool {
 	return true
 }
 
-// How an entry's method covers a request's.
+// The ranks of an entry for a request's method, the best first.
 const (
 	rankExact = iota
 	rankGet
@@ -198,7 +251,7 @@ func (e *entry) rank(method string) int {
 	return rankNone
 }
 
-// fallback returns the least specific route that covers path, one for any method before one with a method.
+// fallback returns the least specific route that covers path. It prefers routes for any method.
 func (t *table) fallback(path string) Match {
 	p := folded(path)
 	var withMethod Match
@@ -231,8 +284,40 @@ func (n *node) anyMethod(rest string) Match {
 	return Match{}
 }
 
-// folded returns the form of path that chooses the limiter (see fold). The root is the empty path: everything is below it.
-// Most paths are in that form already, which a glance at each byte tells, and are not copied.
+// add adds a route. If an earlier route has its place, add returns the match of that, and false.
+func (t *table) add(r Route, m Match) (taken Match, ok bool) {
+	path := folded(r.Path)
+	n := t.nodes[path]
+	if n == nil {
+		n = new(node)
+		t.nodes[path] = n
+		if i, found := slices.BinarySearchFunc(t.lengths, len(path), func(a, b int) int { return b - a }); !found {
+			t.lengths = slices.Insert(t.lengths, i, len(path))
+		}
+	}
+	kind := n.kind(r)
+	for _, e := range *kind {
+		shadowed := e.match.limiter.Mode == Shadow || m.limiter.Mode == Shadow
+		if e.method == r.Method && (!shadowed || e.match.limiter == m.limiter) {
+			return e.match, false
+		}
+	}
+	*kind = append(*kind, entry{r.Method, m})
+	return Match{}, true
+}
+
+func (n *node) kind(r Route) *[]entry {
+	switch {
+	case !r.Prefix:
+		return &n.literal
+	case r.Path[len(r.Path)-1] == '/':
+		return &n.segment
+	}
+	return &n.prefix
+}
+
+// folded returns the form of path that chooses the limiter (see fold). The root is the empty path,
+// because every path is below it. Most paths are in that form already, and are not copied.
 func folded(path string) string {
 	if isFolded(path) {
 		return path
@@ -252,7 +337,7 @@ func isFolded(path string) bool {
 		switch {
 		case plain[c]:
 		case c == '/' && before != '/':
-		case c == '.' && before != '/': // a segment that begins with a dot is looked at more closely
+		case c == '.' && before != '/': // fold must look at a segment that begins with a dot
 		default:
 			return false
 		}
@@ -261,7 +346,7 @@ func isFolded(path string) bool {
 	return true
 }
 
-// plain holds the bytes that stand for themselves wherever they stand in a path.
+// plain holds the bytes that fold never changes.
 var plain = func() (t [256]bool) {
 	for c := range utf8.RuneSelf {
 		t[c] = !('A' <= c && c <= 'Z') && c != '/' && c != '\\' && c != '.' && c != ';'
@@ -269,9 +354,9 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// fold appends the form of path that chooses the limiter, and only that (D10): letters in lower case, ";parameters",
-// empty segments and trailing slashes dropped, a backslash read as a slash, dot segments resolved. Whatever backends
-// think of such spellings, each is counted.
+// fold appends the form of path that chooses the limiter (D10); nothing else uses that form. Letters
+// are in lower case. ";parameters", empty segments and trailing slashes are dropped. A backslash is
+// a slash. Dot segments are resolved. So every spelling that a backend may accept is counted.
 func fold(dst []byte, path string) []byte {
 	for i := 0; i < len(path); {
 		if isSlash(path[i]) {
@@ -312,8 +397,9 @@ func fold(dst []byte, path string) []byte {
 
 func isSlash(c byte) bool { return c == '/' || c == '\\' }
 
-// appendFolded appends one letter of a class that some case-insensitive comparison takes for the same: the Kelvin sign is a
-// k, the dotless i an i, the sharp s a double s. Bytes that are no UTF-8 stay as they are.
+// appendFolded appends one representative of the letters that some case-insensitive comparison
+// treats as equal: the Kelvin sign is a k, the dotless i an i, the sharp s a double s. Bytes that
+// are not UTF-8 stay as they are.
 func appendFolded(dst []byte, r rune, raw string) []byte {
 	if r == utf8.RuneError {
 		return append(dst, raw...)
@@ -321,15 +407,15 @@ func appendFolded(dst []byte, r rune, raw string) []byte {
 	if letters, ok := unfolded[r]; ok {
 		return append(dst, letters...)
 	}
-	least := r
+	smallest := r
 	for s := unicode.SimpleFold(r); s != r; s = unicode.SimpleFold(s) {
-		least = min(least, s)
+		smallest = min(smallest, s)
 	}
-	return utf8.AppendRune(dst, unicode.ToLower(unicode.ToUpper(least)))
+	return utf8.AppendRune(dst, unicode.ToLower(unicode.ToUpper(smallest)))
 }
 
-// unfolded holds the letters whose full case folding (Unicode, CaseFolding.txt, status F) is several ASCII letters, and the
-// capital I with a dot, which some languages' rules fold to an i.
+// unfolded holds the letters whose full case folding (Unicode, CaseFolding.txt, status F) is several
+// ASCII letters. It also holds the capital I with a dot, which some languages fold to an i.
 var unfolded = map[rune]string{
 	'\u00DF': "ss", '\u1E9E': "ss", '\u0130': "i",
 	'\uFB00': "ff", '\uFB01': "fi", '\uFB02': "fl", '\uFB03': "ffi", '\uFB04': "ffl", '\uFB05': "st", '\uFB06': "st",

@@ -1,19 +1,34 @@
 // Package weir decides whether a request fits its rate limits.
 //
-// It is the narrow waist of the project. Above it stand the front doors (net/http middleware, a gateway), below it the
-// stores (embedded, shared); it knows neither HTTP nor any database. A [Policy] declares limiters, [New] compiles one
-// together with a [Store], and [Decider.Decide] answers one [Request] with one [Decision]:
+// It is the waist of an hourglass. Above it are the front doors (net/http middleware, a gateway, a
+// log), and below it are the stores (memstore, redisstore). The waist knows neither HTTP nor a
+// database. A [Policy] declares limiters. [New] compiles a policy and connects it to a [Store].
+// [Decider.Decide] answers one [Request] with one [Decision].
 //
-//	route → limiter        route.go     which limiter applies
-//	who → keys             key.go       what each of its windows counts by
-//	charges → take         store.go     a store charges every window, or none; a new store implements its one method
-//	receipt → standings    ticket.go    the binding window first, as the headers will tell it
+// The files follow one request. Read them in this order, each from the top:
 //
-// Some callers have other limits, or none: who.go. What is tried out beside the policy is shadow.go and candidate.go, and what an
-// operator looks at and changes is keeper.go.
+//	weir.go       New, and Decide in its four steps
+//	route.go      1. the limiter that covers the request
+//	charge.go     2. one charge for each window of the limiter
+//	who.go           the callers that have other limits, or none
+//	key.go           the bytes that a window counts by
+//	store.go      3. the store takes all charges, or none
+//	window.go        the arithmetic of a window, without clock or I/O
+//	decision.go   4. the standing of each window, the binding one first
+//	trial.go      limiters in Shadow mode: what is tried out has no effect on the request
+//	candidate.go  a whole policy that is tried out
 //
-// The arithmetic of a fixed window is window.go: no clock, no I/O, no context. A store that can fail belongs into package failover, a
-// store around a store.
+// The rest prepares a policy or serves operators:
+//
+//	policy.go     the policy as a document
+//	parse.go      its spelling
+//	compile.go    what New makes of it
+//	problems.go   what can be wrong with it
+//	keeper.go     Inspect, Reset and Grant change one caller's windows
+//	known.go      a caller to be asked about later
+//	routes.go     step 1 alone, for callers that pace themselves
+//
+// A store that can fail belongs into a failover.Store (package failover).
 package weir
 
 import (
@@ -24,61 +39,67 @@ import (
 	"time"
 )
 
-// A Decider answers requests under one policy, from one store. It is safe for concurrent use.
+// A Decider answers requests under one policy and counts in one store. It is safe for concurrent
+// use.
 type Decider struct {
 	store     Store
-	inProcess bool
-	bounded   bool
-	direct    Store  // store, or the one inside it
-	keeper    Keeper // store, or nil if it is none
+	inProcess bool   // store is InProcess
+	bounded   bool   // store is Bounded
+	direct    Store  // the store that operators ask: store, or the one inside it
+	keeper    Keeper // store; nil if it is not a Keeper
 	options   Options
+
 	compiled  atomic.Pointer[compiled]
-	candidate atomic.Pointer[candidate] // nil: none
-	aside     aside
-	tickets   sync.Pool
+	candidate atomic.Pointer[candidate] // nil: there is none
+	trials    trialSlots
+	scratches sync.Pool
 }
 
-// Options are the Decider's settings; the zero value is useful.
+// Options are the settings of a Decider; the zero value is useful.
 type Options struct {
-	// Sources are the key sources that callers can have, so that a policy cannot name another; nil accepts any name.
+	// Sources are the key sources that callers can have. A policy that names another has a problem.
+	// If nil, any name is accepted.
 	Sources []string
 
-	// OnShadow, if set, is told what a limiter in Shadow mode would have said to a request. It must not block, and must not keep
-	// what it is given. It is called before Decide returns, or, where the store is not in this process, at any time later.
+	// OnShadow, if not nil, is called with the decision of each limiter in Shadow mode. It must not
+	// block, and must not keep its argument. It is called before Decide returns; if the store is not
+	// in this process, it may be called at any later time.
 	OnShadow func(Shadowed)
 
-	// OnCandidate, if set, is told what the candidate policy says of a request beside what was decided (see SetCandidate). It is
-	// called before Decide returns, must not block, and must not keep what it is given.
+	// OnCandidate, if not nil, is called with each decision and the candidate policy's decision on
+	// the same request (see SetCandidate). It is called before Decide returns, must not block, and
+	// must not keep its argument.
 	OnCandidate func(Compared)
 }
 
-// New compiles the policy and returns a Decider that counts in s. A policy with problems gives a *PolicyError that holds
-// all of them.
+// New compiles the policy and returns a Decider that counts in s. If the policy has problems, the
+// error is a *PolicyError with all of them.
 //
-// If s is not in this process it should be a failover.New. Without that a request waits for as long as s takes, and an error of s refuses
-// it (StoreUnavailable), whatever its limiter declares.
+// A store that is not in this process should be wrapped in a failover.Store. Without it, a request
+// waits as long as the store takes. An error of the store then refuses the request with
+// StoreUnavailable, whatever Limiter.OnStoreFailure declares.
 func New(p Policy, s Store, o Options) (*Decider, error) {
 	if s == nil {
 		return nil, errors.New("new decider: no store: pass a Store, such as memstore.New's")
 	}
-	d := &Decider{store: s, options: o}
+	d := &Decider{store: s, direct: s, options: o}
 	_, d.inProcess = s.(InProcess)
-	d.direct = s
 	if b, ok := s.(Bounded); ok {
 		d.bounded, d.direct = true, b.Unwrap()
 	}
 	if _, ok := d.direct.(Keeper); ok {
 		d.keeper, _ = s.(Keeper)
 	}
-	d.tickets.New = func() any { return new(ticket) }
+	d.scratches.New = func() any { return new(Scratch) }
 	if err := d.Swap(p); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// Swap puts another policy in force for every request that comes after. Counts survive where a window keeps its limiter's
-// name, its length and its key (D5). After an error, a *PolicyError, the old policy is still in force.
+// Swap replaces the policy for every later request. A window keeps its count if its limiter's name,
+// its length and its key stay the same (D5). If p has problems, the error is a *PolicyError, and
+// the old policy stays in force.
 func (d *Decider) Swap(p Policy) error {
 	c, problems := compile(p, d.options.Sources)
 	if len(problems) > 0 {
@@ -93,40 +114,16 @@ func (d *Decider) Policy() Policy {
 	return d.compiled.Load().policy.clone()
 }
 
-// Match returns the most specific route for a request (D8). path is decoded and need not be canonical.
-func (d *Decider) Match(method, path string) Match {
-	m := d.compiled.Load().match(method, path)
-	if c := d.candidate.Load(); c != nil {
-		m = m.with(c, c.compiled.table.match(method, path))
-	}
-	return m
-}
+// Close ends the trials of limiters in Shadow mode: no more begin, and Close waits for those under
+// way until ctx ends. Decide still works. Close does not close the store.
+func (d *Decider) Close(ctx context.Context) { d.trials.close(ctx) }
 
-// Fallback returns the least specific route that covers path, for any method where there is one: what a surface counts
-// when a request has no safe reading of its own (D10).
-func (d *Decider) Fallback(path string) Match {
-	m := d.compiled.Load().table.fallback(path)
-	if c := d.candidate.Load(); c != nil {
-		m = m.with(c, c.compiled.table.fallback(path))
-	}
-	return m
-}
-
-// Named returns the limiter of that name; the zero Match where the policy has none.
-func (d *Decider) Named(name string) Match {
-	m := d.compiled.Load().byName(name)
-	if c := d.candidate.Load(); c != nil {
-		m = m.with(c, c.compiled.byName(name))
-	}
-	return m
-}
-
-// Keys answers who is calling. It is the seam between who and how much: HTTP answers from package identity, other doors
-// from what they have.
+// Keys identify a caller. They are the seam between who and how much: package identity has Keys of
+// HTTP requests, and other front doors have their own.
 type Keys interface {
-	// AppendKey appends the value of the named key source to dst. ok is false where this caller has none; then dst is
-	// returned as it was. Values may hold any bytes. Keys that know of a value over 256 bytes no more than its SHA-256 answer that,
-	// and have a method Digested(source string) bool that says so.
+	// AppendKey appends the caller's value for a key source to dst. If the caller has none, ok is
+	// false and value is dst. Values may hold any bytes. Keys that only have the SHA-256 of a value
+	// over 256 bytes append that, and report it by a method Digested(source string) bool.
 	AppendKey(dst []byte, source string) (value []byte, ok bool)
 }
 
@@ -136,141 +133,85 @@ type Request struct {
 	Path   string // decoded, without query
 	Keys   Keys   // required
 
-	// Cost is the number of units to spend; 0 means the limiter's own cost, Peek reads without spending.
+	// Cost is the number of units to spend. 0 means the limiter's own cost, and Peek reads without
+	// spending.
 	Cost int64
 
-	// Match is the result of Decider.Match, where the caller has asked already; the zero value lets Decide ask.
+	// Match is the result of Decider.Match, if the caller has it already. If zero, Decide matches.
 	Match Match
 
-	// Scratch is working memory that the caller keeps from one request to the next; nil takes some from a pool. Two
-	// requests must not use it at a time.
+	// Scratch is working memory that the caller keeps for its next request. If nil, Decide takes one
+	// from a pool. Two requests must not use a Scratch at the same time.
 	Scratch *Scratch
 
-	// Limiters names the limiters outright, instead of Method and Path: all are charged or none.
+	// Limiters names limiters that replace Method and Path: all of them are charged, or none.
 	Limiters []string
 }
 
 // Peek is the Request.Cost that reads the standings without spending.
 const Peek = -1
 
-// An Outcome says how a Decision came about.
+// An Outcome is the way a Decision was made.
 type Outcome uint8
 
 const (
-	// Counted by the store.
+	// Counted: the store counted the request.
 	Counted Outcome = iota
-	// CountedLocally, because the store did not answer (FailLocal).
+	// CountedLocally: the store did not answer, and this process counted (FailLocal).
 	CountedLocally
-	// AllowedUncounted, because the store did not answer (FailAllow).
+	// AllowedUncounted: the store did not answer, and the request was admitted (FailAllow).
 	AllowedUncounted
-	// StoreUnavailable: refused because the store did not answer (FailDeny).
+	// StoreUnavailable: the store did not answer, and the request was refused (FailDeny).
 	StoreUnavailable
 	// Unlimited: no limiter covers the request.
 	Unlimited
 )
 
-// A Decision answers one Request. It holds no memory that the Decider reuses.
-type Decision struct {
-	Allowed bool
-	Outcome Outcome
-	Now     int64 // Unix seconds on the clock that decided; 0 where Outcome is Unlimited
-	Cost    int64 // units spent, or that would have been
-	Exempt  bool  // whether the caller is one that is never refused (Limiter.Exempt)
-
-	few  [2]Standing // most limiters have one window or two: those need no memory of their own
-	many []Standing  // all of them, where there are more than fit into few
-	n    int
-}
-
-// A Standing is where one window stands after a Decision.
-type Standing struct {
-	Limiter   *Limiter // the limiter of the window; read only
-	Window    *Window  // read only
-	Limit     int64    // what holds for this caller: Window.Limit, or that of an override or a grant
-	Count     int64    // units spent, as the store has them
-	Remaining int64    // units left, never negative; of an exempt caller Limit, since that many will be admitted whatever was spent
-	Reset     int64    // Unix seconds at which the budget is restored
-	Refused   bool     // whether this window is a reason for the refusal
-
-	charge uint8 // which of the take's charges it is about
-}
-
-// Standings returns where every charged window stands, the binding one first; none where no limiter covers the request.
-func (d *Decision) Standings() []Standing {
-	if d.many != nil {
-		return d.many
-	}
-	return d.few[:d.n]
-}
-
-// Binding returns the window that the headers describe (D4): of those that refused, the one that frees last; served, the
-// one with the least left. It is the zero Standing where no limiter covers the request.
-func (d *Decision) Binding() Standing {
-	if d.many != nil {
-		return d.many[0]
-	}
-	return d.few[0]
-}
-
-// RetryAfter returns the seconds after which a refused request can be sent again; 0 where it was allowed.
-func (d *Decision) RetryAfter() int64 {
-	if d.Allowed {
-		return 0
-	}
-	return max(d.Binding().Reset-d.Now, 1)
-}
-
-// Near reports whether little is left: less than a fifth of the limit.
-func (s *Standing) Near() bool { return s.Remaining*5 < s.Limit }
-
-// Decide judges one request and charges it: to every window of its limiter, or to none. It errs only where the request
-// itself cannot be judged (an unknown limiter, a cost out of range); a store that fails follows the limiter's
-// OnStoreFailure (D25). With an in-process store it never waits, and allocates only for more than two windows. ctx carries
-// values to the store; that a caller has gone away does not undo a charge (D5), so its cancellation is ignored.
+// Decide judges one request. It charges every window of the limiter, or none. It returns an error
+// only if the request cannot be judged (an unknown limiter, a cost out of range). If the store
+// fails, Decide does what the limiter's OnStoreFailure declares (D25).
+//
+// With an in-process store, Decide never waits, and it allocates only for more than two windows. A
+// caller that goes away is charged all the same (D5), so Decide ignores the cancellation of ctx.
+// The store gets the values of ctx.
 func (d *Decider) Decide(ctx context.Context, r Request) (Decision, error) {
 	var out Decision
 	err := d.DecideInto(ctx, &r, &out)
 	return out, err
 }
 
-// DecideInto is Decide into memory of the caller's: a Decision is large enough that copying it shows (30 ns and more).
-// Whatever out held is overwritten; after an error it holds no decision.
+// DecideInto is Decide into the caller's memory: copying a Decision costs 30 ns and more. It
+// overwrites out. After an error, out is the zero Decision.
 func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) error {
-	var t *ticket
-	if r.Scratch != nil {
-		t = &r.Scratch.ticket
-	} else {
-		t = d.tickets.Get().(*ticket)
-		defer d.tickets.Put(t)
+	s := r.Scratch
+	if s == nil {
+		s = d.scratches.Get().(*Scratch)
+		defer d.scratches.Put(s)
 	}
-	t.reset()
-	if err := d.fill(t, r); err != nil {
+	m := d.find(r)
+	if err := d.charge(s, m, r); err != nil {
 		*out = Decision{}
 		return err
 	}
-	if t.n == 0 {
+	if s.n == 0 {
 		*out = Decision{Allowed: true, Outcome: Unlimited}
 	} else {
-		d.take(ctx, t)
-		t.decide(out)
+		d.take(ctx, s)
+		s.decide(out)
 	}
-	if t.beside != nil && r.Cost != Peek {
-		d.decideBeside(ctx, r, t, out)
+	if s.trials != nil && r.Cost != Peek {
+		d.try(ctx, s, r, out)
 	}
 	return nil
 }
 
-// take asks the store. Without a receipt it is unknown what was counted: that refuses (StoreUnavailable).
-func (d *Decider) take(ctx context.Context, t *ticket) {
-	charges := t.charges[:t.n]
+// take asks the store. If it returns an error, it may have counted or not: the request is refused.
+func (d *Decider) take(ctx context.Context, s *Scratch) {
 	if !d.inProcess && !d.bounded {
-		ctx = context.WithoutCancel(ctx) // a caller that goes away is counted all the same (D5)
+		ctx = context.WithoutCancel(ctx) // a caller that goes away is charged all the same (D5)
 	}
-	if err := d.store.Take(ctx, charges, &t.receipt); err != nil {
-		t.receipt.Refuse(charges, time.Now())
+	charges := s.charges[:s.n]
+	if err := d.store.Take(ctx, charges, &s.receipt); err != nil {
+		s.receipt.Refuse(charges, time.Now())
 	}
 }
-
-// Close ends the takes of limiters in Shadow mode: no more begin, and it waits for those under way until ctx ends. Decide works on
-// without them. A store is not closed.
-func (d *Decider) Close(ctx context.Context) { d.aside.close(ctx) }

@@ -121,7 +121,7 @@ func withoutToken(s string) string {
 
 // Changes reports whether the override holds for a window of its limiter: one of its length, unless all callers share that. What they
 // share is not one caller's to have more of, and less of it would refuse a caller for what others spend.
-func (o Override) Changes(w *Window) bool { return w.Per == o.Per && !w.Key.Uses(sharedSource) }
+func (o Override) Changes(w *Window) bool { return w.Per == o.Per && !w.Key.Uses(everyoneSource) }
 
 // String returns the override as a policy spells it.
 func (o Override) String() string { return rate(o.Limit, o.Per) + " for " + o.For.String() }

@@ -131,7 +131,7 @@ func (n *named) window(h *weir.Holding) window {
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
-	w.Shared = h.Shared
+	w.Shared = h.Everyone
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
 		w.Grant = &grant{h.Grant.Limit, h.Grant.Until}

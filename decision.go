@@ -1,0 +1,116 @@
+package weir
+
+// A Decision answers one Request. It holds no memory that the Decider reuses.
+type Decision struct {
+	Allowed bool
+	Outcome Outcome
+	Now     int64 // Unix seconds by the clock that decided; 0 if Outcome is Unlimited
+	Cost    int64 // units spent, or the units that a refused request would have spent
+	Exempt  bool  // the caller is never refused (Limiter.Exempt)
+
+	few  [2]Standing // most limiters have one or two windows, which need no allocation
+	many []Standing  // all standings, if there are more than fit into few
+	n    int
+}
+
+// A Standing is the state of one window after a Decision.
+type Standing struct {
+	Limiter *Limiter // the limiter of the window; read only
+	Window  *Window  // read only
+	Limit   int64    // the limit for this caller: Window.Limit, or that of an override or a grant
+	Count   int64    // units spent, as the store counts them
+	// Remaining is the number of units left, and never negative. For an exempt caller it is Limit:
+	// so many requests will be admitted, whatever was spent.
+	Remaining int64
+	Reset     int64 // Unix seconds at which the budget is restored
+	Refused   bool  // this window is a reason for the refusal
+
+	charge uint8 // the index of its charge in the take
+}
+
+// Standings returns the standing of every charged window, the binding one first. It is empty if no
+// limiter covers the request.
+func (d *Decision) Standings() []Standing {
+	if d.many != nil {
+		return d.many
+	}
+	return d.few[:d.n]
+}
+
+// Binding returns the standing of the window that the headers describe (D4). If the request was
+// refused, it is the window that refused and frees last; otherwise it is the window with the
+// smallest remaining budget. It is the zero Standing if no limiter covers the request.
+func (d *Decision) Binding() Standing {
+	if d.many != nil {
+		return d.many[0]
+	}
+	return d.few[0]
+}
+
+// RetryAfter returns the seconds after which a refused request can be sent again, and 0 for an
+// allowed request.
+func (d *Decision) RetryAfter() int64 {
+	if d.Allowed {
+		return 0
+	}
+	return max(d.Binding().Reset-d.Now, 1)
+}
+
+// Near reports whether less than a fifth of the limit remains.
+func (w *Standing) Near() bool { return w.Remaining*5 < w.Limit }
+
+// decide reads the receipt into d: one standing for each window, the binding one first.
+func (s *Scratch) decide(d *Decision) {
+	outcome := s.receipt.Outcome
+	d.Exempt = s.exempt == s.n
+	if d.Exempt && !s.receipt.Allowed { // the store failed, or it counts no further
+		s.receipt.Allowed = true
+		if outcome == StoreUnavailable {
+			outcome = AllowedUncounted
+		}
+	}
+	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = s.receipt.Allowed, outcome, s.receipt.Now, s.cost, s.n
+	d.many = nil
+	if s.n > len(d.few) {
+		d.many = make([]Standing, s.n)
+	}
+	standings, first := d.Standings(), 0
+	for i := range s.n {
+		c, used := &s.charges[i], s.receipt.Used[i]
+		w := &standings[i]
+		w.Limiter, w.Window = &s.limiters[i].Limiter, s.windows[i]
+		w.Limit, w.Count, w.charge = s.limits[i], used.Count, uint8(i)
+		w.Remaining, w.Refused = max(w.Limit-used.Count, 0), false
+		if s.exempted[i] {
+			w.Remaining = w.Limit
+		}
+		w.Reset = used.Reset
+		if w.Reset == 0 {
+			w.Reset = d.Now + c.Per
+		}
+		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
+			w.Refused, w.Remaining = true, 0
+		}
+		if i > 0 && w.binds(&standings[first]) {
+			first = i
+		}
+	}
+	if first > 0 {
+		standings[0], standings[first] = standings[first], standings[0]
+	}
+}
+
+// binds reports whether the headers describe w rather than o (D4). The order of a policy's windows
+// makes no difference.
+func (w *Standing) binds(o *Standing) bool {
+	if w.Refused != o.Refused {
+		return w.Refused
+	}
+	if !w.Refused && w.Remaining != o.Remaining {
+		return w.Remaining < o.Remaining
+	}
+	if w.Reset != o.Reset {
+		return w.Reset > o.Reset
+	}
+	return w.Limit < o.Limit
+}

@@ -1,0 +1,139 @@
+package weir
+
+import (
+	"context"
+	"sync"
+)
+
+// MaxShadows is the max number of limiters in Shadow mode that can cover one request.
+const MaxShadows = 4
+
+// trials are what one request is tried out under, without an effect on it. They do not change once
+// a Match has them.
+type trials struct {
+	shadows   [MaxShadows]*limiter // nil after the last
+	candidate *candidate           // nil: there is none
+	would     *limiter             // the candidate's limiter; nil if none covers the request
+}
+
+// shadow returns a copy of t with one more limiter; t may be nil.
+func (t *trials) shadow(l *limiter) *trials {
+	out := new(trials)
+	if t != nil {
+		*out = *t
+	}
+	for i, s := range out.shadows {
+		if s == nil {
+			out.shadows[i] = l
+			break
+		}
+	}
+	return out
+}
+
+// A Shadowed is the decision of a limiter in Shadow mode on one request.
+type Shadowed struct {
+	Limiter  *Limiter  // read only
+	Decision *Decision // what it would have decided; nil if Skipped
+	Skipped  bool      // it was not asked, because too many trials wait for the store
+}
+
+// try runs the trials of a request. live is the Scratch of its decision, out.
+func (d *Decider) try(ctx context.Context, live *Scratch, r *Request, out *Decision) {
+	for _, l := range live.trials.shadows {
+		if l == nil {
+			break
+		}
+		d.shadow(ctx, l, r)
+	}
+	if c := live.trials.candidate; c != nil {
+		d.compare(ctx, c, r, live, out)
+	}
+}
+
+// shadow charges a request to a limiter in Shadow mode. If the store is not in this process, a
+// goroutine asks it, so that the request does not wait.
+func (d *Decider) shadow(ctx context.Context, l *limiter, r *Request) {
+	s := d.scratches.Get().(*Scratch)
+	s.reset()
+	if err := s.add(l, r); err != nil || s.complete(d.keeper) != nil { // this limiter can never serve such a cost
+		d.scratches.Put(s)
+		d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &Decision{Outcome: Unlimited}})
+		return
+	}
+	if d.inProcess {
+		d.concludeShadow(ctx, l, s)
+		return
+	}
+	if !d.trials.acquire() {
+		d.scratches.Put(s)
+		d.reportShadow(Shadowed{Limiter: &l.Limiter, Skipped: true})
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer d.trials.release()
+		d.concludeShadow(ctx, l, s)
+	}()
+}
+
+func (d *Decider) concludeShadow(ctx context.Context, l *limiter, s *Scratch) {
+	defer d.scratches.Put(s)
+	d.take(ctx, s)
+	s.decide(&s.trial)
+	d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &s.trial})
+}
+
+func (d *Decider) reportShadow(s Shadowed) {
+	if d.options.OnShadow != nil {
+		d.options.OnShadow(s)
+	}
+}
+
+// maxTrials is the max number of trials that wait for a store at the same time.
+const maxTrials = 256
+
+// trialSlots count the trials that wait for a store. The zero value is ready.
+type trialSlots struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	empty  chan struct{} // not nil: close waits
+}
+
+func (t *trialSlots) acquire() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.n == maxTrials {
+		return false
+	}
+	t.n++
+	return true
+}
+
+func (t *trialSlots) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.empty != nil {
+		close(t.empty)
+		t.empty = nil
+	}
+}
+
+// close rejects further trials, and waits until the last has ended or ctx ends.
+func (t *trialSlots) close(ctx context.Context) {
+	t.mu.Lock()
+	t.closed = true
+	if t.n > 0 && t.empty == nil {
+		t.empty = make(chan struct{})
+	}
+	empty := t.empty
+	t.mu.Unlock()
+	if empty == nil {
+		return
+	}
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	}
+}
