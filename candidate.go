@@ -27,8 +27,8 @@ func newCandidate(c *compiled, s Store) *candidate {
 // cover the request, the Outcome of its decision is Unlimited.
 type Compared struct {
 	Live, Candidate *Decision
-	// LiveWho and CandidateWho are the callers that the binding windows count (see Scratch.Who); nil
-	// if Unlimited.
+	// LiveWho and CandidateWho are the callers that the binding windows count (see Scratch.Who);
+	// nil if Unlimited.
 	LiveWho, CandidateWho []byte
 }
 

@@ -12,7 +12,7 @@ type Scratch struct {
 	charges  [MaxCharges]Charge
 	limiters [MaxCharges]*limiter
 	windows  [MaxCharges]*Window
-	limits   [MaxCharges]int64 // the limit for the caller; the charge of an exempt caller has another
+	limits   [MaxCharges]int64 // the limit for the caller, also if it is exempt
 	exempted [MaxCharges]bool  // charges that never refuse
 	exempt   int               // the number of those
 	grants   [MaxCharges]Grant // the grants in force; only written if there are any

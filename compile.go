@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// compiled is a policy made ready: immutable, shared by every request, replaced whole by Swap.
+// compiled is a policy ready to serve. It is immutable; Swap replaces it as a whole.
 type compiled struct {
 	policy Policy
 	named  map[string]*limiter
-	table  table  // of the limiters that are enforced
-	all    *table // with those in Shadow mode; nil where there are none
+	table  table  // the routes of the enforced limiters
+	all    *table // the routes of all limiters; nil if none is in Shadow mode
 }
 
-// A limiter is a Limiter with what each of its requests needs precomputed.
+// A limiter is a Limiter with precomputed values for its requests.
 type limiter struct {
 	Limiter
 	cost    int64
 	scopes  [][]byte // for each window, the first bytes of its keys
-	special *special // nil where it makes no difference between callers
+	special *special // nil if the limiter treats all callers alike
 }
 
-// compile returns the policy ready to serve, and every problem it has; with problems, what it returns must not be used.
+// compile returns the policy ready to serve, and its problems. If it has any, the first result must
+// not be used.
 func compile(p Policy, sources []string) (*compiled, []Problem) {
 	p = p.clone()
 	c := &compiled{
@@ -86,7 +87,7 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 		r, taken.limiter.Name, taken.route)
 }
 
-// clone copies everything that a caller could still change.
+// clone returns a deep copy, so that changes of p have no effect on it.
 func (p Policy) clone() Policy {
 	out := Policy{Limiters: append([]Limiter(nil), p.Limiters...)}
 	for i := range out.Limiters {
@@ -106,7 +107,7 @@ func (p Policy) clone() Policy {
 	return out
 }
 
-// limiterFor resolves a name that a request gave outright.
+// limiterFor returns the limiter that a request names.
 func (c *compiled) limiterFor(name string) (*limiter, error) {
 	l := c.named[name]
 	if l == nil {

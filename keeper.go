@@ -18,7 +18,8 @@ const maxGrant = 366 * 24 * time.Hour
 
 // A Holding is the state of one caller's window, as an operator sees it.
 type Holding struct {
-	Standing       // Limit is the limit in force, Count what was spent; Reset is 0 if the window is not open
+	// Standing has the limit in force. Its Reset is 0 if the window is not open.
+	Standing
 	Declared int64 // the limit of the policy: the window's, or the caller's override
 	Override bool  // Declared is an override
 	Grant    Grant // the grant in force; zero: there is none
@@ -128,7 +129,7 @@ func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits
 	}
 	charges, grants := s.charges[:s.n], make([]Grant, s.n)
 	if len(limits) > 0 {
-		if err := d.direct.Take(ctx, s.charges[:s.n], &s.receipt); err != nil { // for the store's clock
+		if err := d.direct.Take(ctx, s.charges[:s.n], &s.receipt); err != nil { // reads the clock
 			return fmt.Errorf("grant: limiter %q: %w", limiter, err)
 		}
 		if err := s.checkGrant(limits, until, caller); err != nil {
@@ -172,8 +173,8 @@ func (s *Scratch) checkGrant(limits []int64, until int64, caller Keys) error {
 	return nil
 }
 
-// CountedBy returns the alternative of a key's part by which a window counts a caller, and its value
-// appended to dst. source is empty if the caller has none of the alternatives and no address.
+// CountedBy returns the alternative of a key's part by which a window counts a caller, and its
+// value appended to dst. source is empty if the caller has none of the alternatives and no address.
 func CountedBy(dst []byte, p Part, caller Keys) (source string, value []byte) {
 	for _, source := range p {
 		if value, ok := caller.AppendKey(dst, source); ok {

@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// A Key says what a window counts by: one part after another, each answered by a key source. "ip+agent" has two parts.
+// A Key is what a window counts by. Each part has its value from a key source. "ip+agent" has two
+// parts.
 type Key []Part
 
-// A Part is one part of a Key: the names of key sources in order of preference. The first that the caller has is
-// counted ("session or ip"); where it has none of them, the part falls back to the source "ip".
+// A Part is one part of a Key: the names of key sources in order of preference ("session or ip").
+// The window counts by the first source that the caller has. If it has none, the source is "ip".
 type Part []string
 
-// addressSource stands in for every part that a caller cannot answer: nobody is anonymous enough to share one budget
-// with everybody (D16).
+// addressSource is the source of a part if the caller has none of its alternatives. So anonymous
+// callers never share one budget (D16).
 const addressSource = "ip"
 
-// everyoneSource is the same for all callers, so that they share one budget. A key that names it beside others would promise
-// something else than it does, which is a problem of the policy.
+// everyoneSource has the same value for all callers, so they share one budget. A key with this
+// source and others has a problem (see checkEveryone).
 const everyoneSource = "everyone"
 
-// ParseKey reads a key as a policy spells it: parts joined by "+", each with alternatives joined by "or", which binds
-// tighter: "session or ip+agent" has the parts "session or ip" and "agent".
+// ParseKey parses a key as a policy spells it: parts joined by "+", each with alternatives joined
+// by "or". "session or ip+agent" has the parts "session or ip" and "agent".
 func ParseKey(s string) (Key, error) {
 	var k Key
 	for part := range strings.SplitSeq(s, "+") {
@@ -72,7 +73,7 @@ func (k Key) String() string {
 	return strings.Join(parts, "+")
 }
 
-// Uses reports whether source is named anywhere in the key.
+// Uses reports whether the key names source.
 func (k Key) Uses(source string) bool {
 	for _, p := range k {
 		for _, s := range p {
@@ -84,14 +85,15 @@ func (k Key) Uses(source string) bool {
 	return false
 }
 
-// maxValue is the longest value of a key source that stands in a key as it is; a longer one is replaced by its SHA-256,
-// never cut (D13).
+// maxValue is the max length of a value in a key. A longer value is replaced by its SHA-256, never
+// cut (D13).
 const maxValue = 256
 
-// A key is built of length-prefixed parts and never parsed back (D18): the scope, which names limiter and window, then
-// for each part its source's name and its value. No two different callers have the same bytes.
+// A key has length-prefixed parts and is never parsed (D18): the scope, which identifies limiter
+// and window, then for each part the name of its source and its value. Two different callers never
+// have the same bytes.
 
-// appendScope appends what names a window: its limiter, its length and what it counts by.
+// appendScope appends what identifies a window: its limiter, its length and its key's spelling.
 func appendScope(dst []byte, limiter string, perSeconds int64, k Key) []byte {
 	dst = append(dst, byte(len(limiter)))
 	dst = append(dst, limiter...)
@@ -101,7 +103,7 @@ func appendScope(dst []byte, limiter string, perSeconds int64, k Key) []byte {
 	return append(dst, by...)
 }
 
-// appendPart appends the first alternative of p that keys can answer.
+// appendPart appends the first alternative of p that the caller has.
 func appendPart(dst []byte, p Part, keys Keys) []byte {
 	for _, source := range p {
 		if out, ok := appendSource(dst, source, keys); ok {
@@ -111,7 +113,7 @@ func appendPart(dst []byte, p Part, keys Keys) []byte {
 	if out, ok := appendSource(dst, addressSource, keys); ok {
 		return out
 	}
-	return append(dst, 0) // no source at all: one budget for whoever has no address either
+	return append(dst, 0) // no source at all: callers without an address share one budget
 }
 
 func appendSource(dst []byte, source string, keys Keys) (out []byte, ok bool) {
@@ -127,7 +129,7 @@ func appendSource(dst []byte, source string, keys Keys) (out []byte, ok bool) {
 	switch n := len(dst) - value; {
 	case n > maxValue:
 		dst = appendDigest(dst[:value], dst[value:])
-		dst[value-2] = 1 << 7 // a digest is never taken for a value of its length
+		dst[value-2] = 1 << 7 // marks a digest, so that it equals no value
 	case n == sha256.Size && isDigested(keys, source):
 		dst[value-2] = 1 << 7
 	}
@@ -136,14 +138,15 @@ func appendSource(dst []byte, source string, keys Keys) (out []byte, ok bool) {
 	return dst, true
 }
 
-// isDigested reports whether what keys has for source is the SHA-256 of a value rather than the value: Keys that were kept of an
-// earlier request may know no more. They say so by a method Digested, which is asked of values of 32 bytes alone.
+// isDigested reports whether keys append the SHA-256 of a value instead of the value, as the saved
+// Keys of an earlier request may do. They report it by a method Digested. It is only called for
+// values of 32 bytes.
 func isDigested(keys Keys, source string) bool {
 	d, ok := keys.(interface{ Digested(source string) bool })
 	return ok && d.Digested(source)
 }
 
-// appendDigest appends the SHA-256 of value to dst; value may be the bytes right after dst.
+// appendDigest appends the SHA-256 of value to dst. value may be the bytes that follow dst.
 func appendDigest(dst, value []byte) []byte {
 	sum := sha256.Sum256(value)
 	return append(dst, sum[:]...)

@@ -6,15 +6,16 @@ import (
 	"slices"
 )
 
-// Known are the Keys of a caller that was kept, to ask about it or change what holds for it later (Inspect, Reset, Grant): the key
-// sources that the windows of one limiter counted it by, and no others. It is read only; what it holds is raw, and not to be shown.
+// Known are the saved Keys of a caller, for a later Inspect, Reset or Grant. They have the key
+// sources by which the windows of one limiter counted the caller, and no others. They are read
+// only. Their values are raw and must not be shown.
 type Known []KnownSource
 
-// A KnownSource is what one key source had of a caller.
+// A KnownSource is the caller's value of one key source.
 type KnownSource struct {
 	Source string
 	Value  []byte
-	Digest bool // Value is the SHA-256 of one that is longer than 256 bytes, as windows count it (D13)
+	Digest bool // Value is the SHA-256 of a value of more than 256 bytes (D13)
 }
 
 var (
@@ -22,8 +23,8 @@ var (
 	_ Addresser = Known(nil)
 )
 
-// Keep returns what all windows of a limiter count a caller by, each source once; it is never nil. With it the windows have the very
-// keys that they have for the caller.
+// Keep returns the values by which the windows of a limiter count a caller, each source once. It is
+// never nil. With it, the windows have the same keys as with caller.
 func Keep(l *Limiter, caller Keys) Known {
 	k := Known{}
 	for i := range l.Windows {
@@ -45,7 +46,7 @@ func Keep(l *Limiter, caller Keys) Known {
 	return k
 }
 
-// find returns the source of a name, nil where there is none.
+// find returns the source of a name, or nil.
 func (k Known) find(source string) *KnownSource {
 	for i := range k {
 		if k[i].Source == source {
@@ -64,14 +65,15 @@ func (k Known) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	return append(dst, s.Value...), true
 }
 
-// Digested reports whether what AppendKey appends for a source is a digest already.
+// Digested reports whether AppendKey appends the digest of a value.
 func (k Known) Digested(source string) bool {
 	s := k.find(source)
 	return s != nil && s.Digest
 }
 
-// Addr implements Addresser for those who were counted by an IPv4 address, so that a policy's word on their network is found. Of IPv6
-// only a network was counted, which does not tell in which smaller ones the caller is: it is the zero Addr then.
+// Addr implements Addresser for a caller that was counted by an IPv4 address, so that exemptions
+// and overrides of its network apply. It is the zero Addr for IPv6: there only a network was
+// counted, and the caller's smaller networks are unknown.
 func (k Known) Addr() netip.Addr {
 	if s := k.find(addressSource); s != nil && len(s.Value) == 4 {
 		return netip.AddrFrom4([4]byte(s.Value))
@@ -79,7 +81,7 @@ func (k Known) Addr() netip.Addr {
 	return netip.Addr{}
 }
 
-// String keeps a caller's values out of whatever is printed.
+// String hides the values, so that they are never printed.
 func (k Known) String() string { return "a caller" }
 
 // GoString is String.

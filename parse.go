@@ -22,8 +22,8 @@ var units = []struct {
 
 const windowForm = "a window is LIMIT per [N] UNIT by KEY, such as: 30 per minute by session or ip"
 
-// ParseWindow reads a window as a policy spells it: LIMIT per [N] UNIT by KEY, where UNIT is second, minute, hour or day,
-// singular or plural.
+// ParseWindow parses a window as a policy spells it: LIMIT per [N] UNIT by KEY. UNIT is second,
+// minute, hour or day, singular or plural.
 func ParseWindow(s string) (Window, error) {
 	head, by, found := strings.Cut(s, " by ")
 	if !found {
@@ -40,7 +40,7 @@ func ParseWindow(s string) (Window, error) {
 	return Window{Limit: limit, Per: per, Key: key}, nil
 }
 
-// parseRate reads LIMIT per [N] UNIT; form is what the whole should look like.
+// parseRate parses LIMIT per [N] UNIT. form is the right form, for error messages.
 func parseRate(s, form string) (limit int64, per time.Duration, err error) {
 	words := strings.Fields(s)
 	if len(words) < 3 || len(words) > 4 || words[1] != "per" {
@@ -87,10 +87,11 @@ func parseUnit(s string) (time.Duration, error) {
 	return 0, fmt.Errorf("unit %q is unknown: second, minute, hour and day are allowed", s)
 }
 
-// String returns the window as a policy spells it, in the largest unit that divides its length.
+// String returns the window as a policy spells it, with the largest unit that divides its length.
 func (w Window) String() string { return rate(w.Limit, w.Per) + " by " + w.Key.String() }
 
-// rate spells a limit and a length, in the largest unit that divides it.
+// rate returns a limit and a length as a policy spells them, with the largest unit that divides the
+// length.
 func rate(limit int64, per time.Duration) string {
 	for _, u := range units {
 		if n := per / u.per; per > 0 && per%u.per == 0 {
@@ -103,7 +104,7 @@ func rate(limit int64, per time.Duration) string {
 	return fmt.Sprintf("%d per %v", limit, per)
 }
 
-// ParseFailureMode reads a FailureMode as a policy spells it: local, allow or deny.
+// ParseFailureMode parses a FailureMode as a policy spells it: local, allow or deny.
 func ParseFailureMode(s string) (FailureMode, error) {
 	for m := FailLocal; m <= FailDeny; m++ {
 		if s == m.String() {
@@ -113,16 +114,17 @@ func ParseFailureMode(s string) (FailureMode, error) {
 	return 0, fmt.Errorf("on_store_failure %q is unknown: local, allow and deny are allowed", s)
 }
 
-// A Route is a set of requests: one path, or all paths with a prefix, with one method or any.
+// A Route covers requests for one path, or for all paths with a prefix, with one method or any.
 type Route struct {
 	Method string // empty: any
 	Path   string // begins with a slash; without the star
-	Prefix bool   // whether everything that begins with Path is meant
+	Prefix bool   // it covers every path that begins with Path
 }
 
 const routeForm = "a route is [METHOD] /path, or [METHOD] /path* for everything that begins so"
 
-// ParseRoute reads a route as a policy spells it: an optional method and a path, which may end in a star.
+// ParseRoute parses a route as a policy spells it: an optional method, and a path that may end in a
+// star.
 func ParseRoute(s string) (Route, error) {
 	words := strings.Fields(s)
 	var r Route

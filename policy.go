@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A Policy is the declared document: all limiters. The order of its limiters has no effect on any decision.
+// A Policy declares all limiters. Their order has no effect on decisions.
 type Policy struct {
 	Limiters []Limiter
 }
 
-// A Limiter is one named row of a Policy: the routes it covers and the windows each request of theirs is charged to, all
-// of them or none.
+// A Limiter is one named row of a Policy. Each request that its routes cover is charged to all of
+// its windows, or to none.
 type Limiter struct {
-	// Name identifies the limiter in keys, headers, logs and metrics. A window keeps its count across a change of policy
-	// as long as the name, the window's length and its key stay the same. Lower-case letters, digits and dashes, starting
-	// with a letter, at most 64 bytes.
+	// Name identifies the limiter in keys, headers, logs and metrics. A window keeps its count
+	// across a change of policy if the name, the window's length and its key stay the same. A name
+	// has lower-case letters, digits and dashes, starts with a letter, and has at most 64 bytes.
 	Name string
 
-	// Routes may be empty for a limiter that requests name outright (Request.Limiters).
+	// Routes may be empty if requests name the limiter (Request.Limiters).
 	Routes []Route
 
 	// Windows holds one to MaxWindows windows.
@@ -28,42 +28,44 @@ type Limiter struct {
 	// Cost is what one request spends, in units; 0 means 1.
 	Cost int64
 
-	// Message names the text of the 429 in the front door's catalogue; empty means that of the widget surface.
+	// Message names the text of the 429 in the front door's catalogue. If empty, it is the text of
+	// the widget surface.
 	Message string
 
-	// OnStoreFailure says what happens while the store does not answer. The zero value counts in this process.
+	// OnStoreFailure is what happens while the store does not answer. The zero value counts in this
+	// process.
 	OnStoreFailure FailureMode
 
-	// Mode says whether the limiter is enforced, as the zero value has it, or tried out.
+	// Mode is whether the limiter is enforced or tried out. The zero value enforces it.
 	Mode Mode
 
 	// Exempt are callers that are counted and never refused.
 	Exempt []Who
 
-	// Overrides are other limits for some callers. Of several that fit a caller a token's beats an address's, and a smaller
-	// network a larger one.
+	// Overrides are other limits for some callers. If several apply to a caller, a token has
+	// priority over a network, and a smaller network over a larger one.
 	Overrides []Override
 }
 
-// A Mode says what a limiter does with its verdict.
+// A Mode is what a limiter does with its decisions.
 type Mode uint8
 
 const (
-	// Enforce refuses what does not fit.
+	// Enforce refuses requests that do not fit.
 	Enforce Mode = iota
-	// Shadow counts and reports (Options.OnShadow), and changes nothing that a caller can see. Its routes also stand under the
-	// next limiter that matches, which is the one that is enforced.
+	// Shadow counts and reports (Options.OnShadow), and callers see nothing of it. The requests of
+	// its routes also go to the next limiter that matches, which is enforced.
 	Shadow
 )
 
-// A Who names callers as an operator does: those of a network, or the one that has an API token. Exactly one of the two is set.
-// Nobody is named by what callers choose themselves.
+// A Who names callers for an operator: those of a network, or the one with an API token. Exactly
+// one of the two is set. No caller can choose either.
 type Who struct {
 	Network netip.Prefix // masked; IPv4 not mapped into IPv6
 	Token   string       // the token's public id, never the token
 }
 
-// An Override is the limit of the windows of one length for some callers (see Changes).
+// An Override is another limit of the windows of one length, for some callers (see Changes).
 type Override struct {
 	Limit int64         // 1 to MaxLimit
 	Per   time.Duration // the length of a window of the limiter
@@ -78,23 +80,24 @@ type Window struct {
 }
 
 const (
-	// MaxLimit is the largest limit of a window, and the largest cost: 31 bits, so that every store can count it.
+	// MaxLimit is the max limit of a window and the max cost: 31 bits, so that every store can
+	// count it.
 	MaxLimit = 1<<31 - 1
-	// MaxPer is the longest window.
+	// MaxPer is the max length of a window.
 	MaxPer = 31 * 24 * time.Hour
-	// MaxWindows is the most windows of one limiter.
+	// MaxWindows is the max number of windows of one limiter.
 	MaxWindows = 4
-	// MaxCharges is the most windows that one request can be charged to, over all limiters that it names.
+	// MaxCharges is the max number of windows of one request, over all limiters that it names.
 	MaxCharges = 8
 )
 
-// A FailureMode says what a limiter does while the store does not answer.
+// A FailureMode is what a limiter does while the store does not answer. Package failover does it.
 type FailureMode uint8
 
 const (
-	// FailLocal counts in this process, under the same limits (Options.Fallback).
+	// FailLocal counts in this process, under the same limits.
 	FailLocal FailureMode = iota
-	// FailAllow admits every request; the standings are those of the local count.
+	// FailAllow admits every request. The standings are those of the count in this process.
 	FailAllow
 	// FailDeny refuses every request, with the outcome StoreUnavailable.
 	FailDeny
@@ -113,16 +116,18 @@ func (m FailureMode) String() string {
 	return fmt.Sprintf("FailureMode(%d)", uint8(m))
 }
 
-// A Problem is one thing wrong with a Policy, and where.
+// A Problem is one mistake in a Policy, and its place.
 type Problem struct {
-	Limiter int    // index into Policy.Limiters; -1 where the whole policy is meant
-	Field   string // "name", "routes", "windows", "cost", "message", "on_store_failure", "mode", "exempt", "overrides"; empty: the limiter itself
-	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 where the field as a whole is meant
+	Limiter int // index into Policy.Limiters; -1 for the whole policy
+	// Field is "name", "routes", "windows", "cost", "message", "on_store_failure", "mode", "exempt" or
+	// "overrides"; empty for the limiter itself.
+	Field   string
+	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do
 }
 
-// A PolicyError holds every problem of a policy.
+// A PolicyError has all problems of a policy.
 type PolicyError struct {
 	Policy   Policy
 	Problems []Problem

@@ -105,8 +105,8 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 	}
 }
 
-// checkEveryone rejects keys in which the source of all callers has no effect. Every caller has that
-// source, so alternatives after it are never used, and together with another part it splits no
+// checkEveryone rejects keys in which the source of all callers has no effect. Every caller has
+// that source, so alternatives after it are never used, and together with another part it splits no
 // count.
 func (c *checker) checkEveryone(index int, w Window) {
 	for _, part := range w.Key {

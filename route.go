@@ -354,9 +354,10 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// fold appends the form of path that chooses the limiter (D10); nothing else uses that form. Letters
-// are in lower case. ";parameters", empty segments and trailing slashes are dropped. A backslash is
-// a slash. Dot segments are resolved. So every spelling that a backend may accept is counted.
+// fold appends the form of path that chooses the limiter (D10); nothing else uses that form.
+// Letters are in lower case. ";parameters", empty segments and trailing slashes are dropped. A
+// backslash is a slash. Dot segments are resolved. So every spelling that a backend may accept is
+// counted.
 func fold(dst []byte, path string) []byte {
 	for i := 0; i < len(path); {
 		if isSlash(path[i]) {
@@ -414,8 +415,8 @@ func appendFolded(dst []byte, r rune, raw string) []byte {
 	return utf8.AppendRune(dst, unicode.ToLower(unicode.ToUpper(smallest)))
 }
 
-// unfolded holds the letters whose full case folding (Unicode, CaseFolding.txt, status F) is several
-// ASCII letters. It also holds the capital I with a dot, which some languages fold to an i.
+// unfolded holds the letters whose full case folding (Unicode, CaseFolding.txt, status F) is
+// several ASCII letters. It also holds the capital I with a dot, which some languages fold to an i.
 var unfolded = map[rune]string{
 	'\u00DF': "ss", '\u1E9E': "ss", '\u0130': "i",
 	'\uFB00': "ff", '\uFB01': "fi", '\uFB02': "fl", '\uFB03': "ffi", '\uFB04': "ffl", '\uFB05': "st", '\uFB06': "st",

@@ -6,57 +6,59 @@ import (
 	"time"
 )
 
-// A Store keeps the counts of all windows. Implementations must pass storetest.Run and be safe for concurrent use.
+// A Store keeps the counts of all windows. Implementations must pass storetest.Run and be safe for
+// concurrent use.
 type Store interface {
-	// Take charges every window or none, in one step and one round trip, and fills receipt in. It
+	// Take charges every window or none, in one step and one round trip, and fills in receipt. It
 	// judges all charges at one instant of its own clock. The keys of the charges are distinct.
-	// Charges and receipt belong to the caller and must not be used after Take returns. Take
-	// returns promptly once ctx is done; an error means that the outcome is unknown (the units may
-	// or may not have been spent) and that receipt holds nothing. After ctx's deadline a take
-	// spends nothing any more: whoever asked has gone on without it.
+	// Charges and receipt belong to the caller and must not be used after Take returns.
+	//
+	// Take returns promptly once ctx is done. An error means that the outcome is unknown (the units
+	// may or may not have been spent) and that receipt holds nothing. After the deadline of ctx a
+	// take spends nothing, because its caller has gone on without it.
 	Take(ctx context.Context, charges []Charge, receipt *Receipt) error
 }
 
-// ErrCharges is wrapped by the error of a Take whose charges the store cannot count together, whatever its state: it tells nothing
-// about whether it answers.
+// ErrCharges is wrapped by the error of a Take whose charges the store can never count together. It
+// does not mean that the store fails.
 var ErrCharges = errors.New("charges that cannot be counted together")
 
 // A Charge asks for Cost units of one window.
 type Charge struct {
-	// Key is unique to the window and whoever it counts: length-prefixed parts, each with its source's name. Stores hash
-	// it; they never parse it.
+	// Key identifies the window and the caller that it counts. It has length-prefixed parts, each
+	// with its source's name. Stores hash it and never parse it.
 	Key []byte
-	// Key[:Scope] names the limiter and the window, Key[Scope:Subject] is the first part of who is counted. Charges of
-	// one Take that share the subject can be kept on one machine.
+	// Key[:Scope] identifies the limiter and the window. Key[Scope:Subject] is the first part of
+	// the caller. Charges of one Take with the same subject can be kept on one machine.
 	Scope, Subject int
 
 	Limit int64 // 1 to MaxLimit
 	Per   int64 // length of the window in seconds
 	Cost  int64 // units; 0 reads without spending and is always allowed
 
-	// OnFailure is what the limiter declared for a store that does not answer. It is for stores around a store, such as
-	// package failover's; others ignore it.
+	// OnFailure is what the limiter declares for a store that does not answer. It is for stores
+	// around a store (see Bounded); others ignore it.
 	OnFailure FailureMode
 }
 
 // A Receipt is a store's answer to one Take.
 type Receipt struct {
-	// Allowed says that every charge fitted and was spent. Otherwise nothing was spent.
+	// Allowed means that every charge fitted and was spent. Otherwise nothing was spent.
 	Allowed bool
-	// Remembered says that the store answered from what this process remembers, without asking: the answer tells nothing
-	// about whether the store can be reached.
+	// Remembered means that the store answered from the memory of this process. Such an answer does
+	// not show whether the store can be reached.
 	Remembered bool
-	// Outcome is for stores around a store: how the answer came about, if the store inside did not give it. Others leave it at
-	// zero, Counted.
+	// Outcome is set by stores around a store (see Bounded) if the store inside did not answer.
+	// Others leave it zero, Counted.
 	Outcome Outcome
 	// Now is the store's clock in whole Unix seconds, rounded down.
 	Now int64
-	// Used holds, for each charge and in the same order, the window as it stands after the take.
+	// Used has each window after the take, in the order of the charges.
 	Used [MaxCharges]Used
 }
 
-// Refuse makes r a refusal that nothing has counted, at now: no window has units left, and another try is worth it in a second.
-// Its Outcome is StoreUnavailable.
+// Refuse makes r the refusal of charges that nothing could count, at now. No window has units left,
+// each ends in a second, and the Outcome is StoreUnavailable.
 func (r *Receipt) Refuse(charges []Charge, now time.Time) {
 	*r = Receipt{Outcome: StoreUnavailable, Now: now.Unix()}
 	for i := range charges {
@@ -64,49 +66,52 @@ func (r *Receipt) Refuse(charges []Charge, now time.Time) {
 	}
 }
 
-// Used is what has been spent of one window. The zero value is a window that is not open.
+// Used is what was spent of one window. The zero value is a window that is not open.
 type Used struct {
 	Count int64 // units spent
-	Reset int64 // Unix seconds at which the window ends; 0 where none is open
+	Reset int64 // Unix seconds at which the window ends; 0 if it is not open
 }
 
-// An InProcess store answers from this process's memory and never waits: Decide asks it without a deadline and without a
-// circuit breaker.
+// An InProcess store answers from this process's memory and never waits.
 type InProcess interface {
 	Store
 	InProcess()
 }
 
-// A Bounded store is one around another store: it waits for that no longer than a deadline of its own, whatever becomes of ctx,
-// and answers without it if need be. Package failover has one. Inspect and Grant ask the store inside, because an operator wants its
-// counts or its error. If a Bounded store is a Keeper, it counts as one only around a Keeper.
+// A Bounded store is a store around a store, such as failover.Store. It bounds the wait for the
+// store inside by a deadline of its own, and ignores the cancellation of ctx. Inspect and Grant ask
+// the store inside, because an operator needs its counts or its error. A Bounded store that
+// implements Keeper is used as one only if the store inside is a Keeper.
 type Bounded interface {
 	Store
 	// Unwrap returns the store inside.
 	Unwrap() Store
 }
 
-// A Shared store counts for several processes, elsewhere, and can fail. What this process knows of it bridges an outage: the
-// local count starts from there, and what was counted locally is given to the store when it answers again (D25).
+// A Shared store counts for several processes, elsewhere, and can fail. Package failover bridges
+// its outages (D25): it counts in this process from where the Shared store left off, and gives it
+// those units when it answers again.
 type Shared interface {
 	Store
-	// Recall fills in how each window stood when the store last answered for it, as far as this process remembers: the zero
-	// Used where it does not, or the window has ended. It asks nobody and does not block.
+	// Recall fills in each window as it was in the store's last answer. If this process does not
+	// remember it, or the window has ended, that is the zero Used. Recall does not ask the store
+	// and does not block.
 	Recall(charges []Charge, used []Used)
-	// Give adds units that were spent while the store did not answer. Each element is sent at most once, whatever happens.
-	// Where the window is alive at the store its Reset stays; else it is created with the given one. It returns how many
-	// units may not have arrived. The elements belong to the caller and must not be used after Give returns, which it does
-	// promptly once ctx is done.
+	// Give adds units that were spent while the store did not answer. Each element is sent at most
+	// once, even after an error. If the window is open at the store, its Reset stays; otherwise it
+	// is created with the given one. lost is the number of units that may not have arrived. The
+	// elements belong to the caller and must not be used after Give returns, promptly once ctx is
+	// done.
 	Give(ctx context.Context, spent []Spent) (lost int64, err error)
-	// Ping asks whether the store would count now, without counting for anybody. It keeps to ctx as Take does.
-	// A store of several machines answers if any of them does.
+	// Ping returns nil if the store would count now. It counts nothing for any caller, and obeys
+	// ctx as Take does. A store of several machines answers if any of them does.
 	Ping(ctx context.Context) error
 	// Reach asks the machines that keep these windows whether they would count now, and sets
-	// reached[i] for each spent[i] whose machine would. It is asked before Give: what is given to a
-	// dead machine is lost. Its error says why some are not reached; nil means that all are. It
-	// keeps to ctx as Take does, and the machines that have answered by then are reached.
+	// reached[i] if the machine of spent[i] would. It is called before Give, because units that are
+	// sent to a dead machine are lost. The error is why some are not reached; nil means that all
+	// are. Reach obeys ctx as Take does, and reports the machines that answered in time.
 	Reach(ctx context.Context, spent []Spent, reached []bool) error
-	// Now is the store's clock as this process knows it: its own, corrected by what the store last said.
+	// Now is the store's clock as this process knows it: its own, corrected by the store's answers.
 	Now() time.Time
 }
 
@@ -115,36 +120,39 @@ type Spent struct {
 	Key            []byte // as in Charge
 	Scope, Subject int    // as in Charge
 	Per            int64  // length of the window in seconds
-	Used           Used   // units to add, and the reset of the window that they were counted in
+	Used           Used   // units to add, and the reset of the window that counted them
 }
 
-// A Raiser is a Fallback that can go on from another store's counts. memstore is one.
+// A Raiser is a store that can continue from another store's counts. memstore is one.
 type Raiser interface {
-	// Raise brings windows up to at least used, as another store counts them: where a window is open at both, the higher
-	// count and the given reset hold. The zero Used changes nothing. It does not block, and keeps nothing of its arguments.
+	// Raise brings windows up to at least used, as another store counts them. If a window is open
+	// at both, the higher count and the given reset hold. The zero Used changes nothing. Raise does
+	// not block, and keeps nothing of its arguments.
 	Raise(charges []Charge, used []Used)
 }
 
-// A Keeper is a store whose windows an operator can change one by one. To look at them is a Take of cost 0.
+// A Keeper is a store whose windows an operator can change one by one. A Take of cost 0 reads them.
 type Keeper interface {
 	Store
-	// Reset forgets what was spent in each window: it is as if it had never been opened. An error means that it is unknown
-	// which were.
+	// Reset drops what was spent in each window: it is as if it had never been opened. After an
+	// error it is unknown which windows were reset.
 	Reset(ctx context.Context, charges []Charge) error
-	// Grant gives each key the limit Limit until Until, by the store's clock, in place of whatever grant it has; the zero Grant
-	// takes that back. All processes that count in the store know it within two seconds. Grants outlive the process where
-	// counts do. An error means that it is unknown which were given.
+	// Grant gives each key the limit Limit until Until, by the store's clock, in place of an
+	// earlier grant. The zero Grant removes that. All processes that count in the store apply it
+	// within two seconds. Grants last as long as the counts do. After an error it is unknown which
+	// were given.
 	Grant(ctx context.Context, charges []Charge, grants []Grant) error
-	// Granted fills in the grant in force of each key, the zero Grant where there is none, and reports whether there is any.
-	// It asks nobody and does not block. While nobody has a grant it costs next to nothing, and may leave grants as they were.
+	// Granted fills in the grant in force of each key, the zero Grant if there is none, and reports
+	// whether any key has one. It does not ask the store and does not block. If the store has no
+	// grants at all, it is nearly free and may leave grants unchanged.
 	Granted(charges []Charge, grants []Grant) bool
 }
 
-// A Grant is an operator's word on one caller's window: another limit, for a while.
+// A Grant is another limit for one caller's window, for a time. An operator gives it.
 type Grant struct {
 	Limit int64 // 1 to MaxLimit; 0: no grant
-	Until int64 // Unix seconds; at that second it has ended
+	Until int64 // Unix seconds; at that second the grant has ended
 }
 
-// MaxGrants is how many grants a Keeper keeps at least; beyond it may refuse more.
+// MaxGrants is the number of grants that every Keeper can keep. It may reject more.
 const MaxGrants = 10_000

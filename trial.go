@@ -56,7 +56,8 @@ func (d *Decider) try(ctx context.Context, live *Scratch, r *Request, out *Decis
 func (d *Decider) shadow(ctx context.Context, l *limiter, r *Request) {
 	s := d.scratches.Get().(*Scratch)
 	s.reset()
-	if err := s.add(l, r); err != nil || s.complete(d.keeper) != nil { // this limiter can never serve such a cost
+	if err := s.add(l, r); err != nil || s.complete(d.keeper) != nil {
+		// This limiter can never serve such a cost.
 		d.scratches.Put(s)
 		d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &Decision{Outcome: Unlimited}})
 		return

@@ -62,8 +62,8 @@ type Options struct {
 	Sources []string
 
 	// OnShadow, if not nil, is called with the decision of each limiter in Shadow mode. It must not
-	// block, and must not keep its argument. It is called before Decide returns; if the store is not
-	// in this process, it may be called at any later time.
+	// block, and must not keep its argument. It is called before Decide returns; if the store is
+	// not in this process, it may be called at any later time.
 	OnShadow func(Shadowed)
 
 	// OnCandidate, if not nil, is called with each decision and the candidate policy's decision on
@@ -140,8 +140,8 @@ type Request struct {
 	// Match is the result of Decider.Match, if the caller has it already. If zero, Decide matches.
 	Match Match
 
-	// Scratch is working memory that the caller keeps for its next request. If nil, Decide takes one
-	// from a pool. Two requests must not use a Scratch at the same time.
+	// Scratch is working memory that the caller keeps for its next request. If nil, Decide takes
+	// one from a pool. Two requests must not use a Scratch at the same time.
 	Scratch *Scratch
 
 	// Limiters names limiters that replace Method and Path: all of them are charged, or none.

@@ -15,10 +15,11 @@ const whoForm = "callers are named by a network (10.0.0.0/8), an address (192.0.
 // tokenSource is the key source whose value is the id of a verified API token.
 const tokenSource = "token"
 
-// wholeToken is what a whole token begins with (D15).
+// wholeToken is the prefix of a whole token (D15).
 const wholeToken = "wpt_"
 
-// ParseWho reads callers as a policy spells them: a network, an address, or "token" and the id of an API token.
+// ParseWho parses callers as a policy spells them: a network, an address, or "token" and the id of
+// an API token.
 func ParseWho(s string) (Who, error) {
 	words := strings.Fields(s)
 	switch {
@@ -65,7 +66,8 @@ func (w Who) problem() error {
 	return nil
 }
 
-// tokenProblem refuses, before all, a whole token: it does not belong into a policy.
+// tokenProblem returns what is wrong with a token's id. A whole token comes first: it must not be
+// in a policy.
 func tokenProblem(id string) error {
 	if strings.HasPrefix(id, wholeToken) {
 		return errors.New("a whole token stands where its public id is needed: that is what is between its two underscores; revoke the token if others could read it here")
@@ -94,7 +96,7 @@ func (w Who) String() string {
 
 const overrideForm = "an override is LIMIT per [N] UNIT for WHO, such as: 600 per minute for token 3fk2mq7a4c"
 
-// ParseOverride reads an override as a policy spells it: LIMIT per [N] UNIT for WHO.
+// ParseOverride parses an override as a policy spells it: LIMIT per [N] UNIT for WHO.
 func ParseOverride(s string) (Override, error) {
 	head, who, found := strings.Cut(s, " for ")
 	if !found {
@@ -111,7 +113,8 @@ func ParseOverride(s string) (Override, error) {
 	return o, nil
 }
 
-// withoutToken returns s as a message may show it: cut before a token that somebody wrote where its id belongs.
+// withoutToken returns s for a message. If s has a whole token where its id belongs, the secret
+// part is cut off.
 func withoutToken(s string) string {
 	if i := strings.Index(s, wholeToken); i >= 0 {
 		return s[:i] + wholeToken + "…"
@@ -119,14 +122,15 @@ func withoutToken(s string) string {
 	return s
 }
 
-// Changes reports whether the override holds for a window of its limiter: one of its length, unless all callers share that. What they
-// share is not one caller's to have more of, and less of it would refuse a caller for what others spend.
+// Changes reports whether the override applies to a window of its limiter: a window of its length
+// that does not count all callers together. A higher limit for one caller would use up the others'
+// budget, and a lower one would refuse the caller for what others spend.
 func (o Override) Changes(w *Window) bool { return w.Per == o.Per && !w.Key.Uses(everyoneSource) }
 
 // String returns the override as a policy spells it.
 func (o Override) String() string { return rate(o.Limit, o.Per) + " for " + o.For.String() }
 
-// ParseMode reads a Mode as a policy spells it: enforce or shadow.
+// ParseMode parses a Mode as a policy spells it: enforce or shadow.
 func ParseMode(s string) (Mode, error) {
 	for m := Enforce; m <= Shadow; m++ {
 		if s == m.String() {
@@ -147,29 +151,29 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// An Addresser is a caller that knows its address exactly. Networks in a policy fit only such Keys: what the key source "ip"
-// answers may stand for a whole network.
+// An Addresser is a caller with an exact address. Networks in a policy apply only to such Keys,
+// because the key source "ip" may have the value of a whole network.
 type Addresser interface{ Addr() netip.Addr }
 
-// special is what a limiter says of some callers.
+// special has the exceptions of a limiter.
 type special struct {
-	tokens   map[string]*said
-	networks map[netip.Prefix]*said
-	lengths  [2][]int // of the networks, IPv4's and IPv6's, longest first
+	tokens   map[string]*exception
+	networks map[netip.Prefix]*exception
+	lengths  [2][]int // the lengths of the IPv4 and IPv6 networks, longest first
 }
 
-// said is what is said of one Who.
-type said struct {
+// An exception is what holds for one Who.
+type exception struct {
 	exempt bool
-	limits [MaxWindows]int64 // 0: nothing
+	limits [MaxWindows]int64 // 0: no override
 }
 
-// newSpecial returns nil where the limiter makes no difference between callers.
+// newSpecial returns nil if the limiter treats all callers alike.
 func newSpecial(l *Limiter) *special {
 	if len(l.Exempt)+len(l.Overrides) == 0 {
 		return nil
 	}
-	s := &special{tokens: make(map[string]*said), networks: make(map[netip.Prefix]*said)}
+	s := &special{tokens: make(map[string]*exception), networks: make(map[netip.Prefix]*exception)}
 	for _, w := range l.Exempt {
 		s.of(w).exempt = true
 	}
@@ -183,16 +187,16 @@ func newSpecial(l *Limiter) *special {
 	return s
 }
 
-// of returns what is said of w, to be added to.
-func (s *special) of(w Who) *said {
+// of returns the exception of w, and creates it first if needed.
+func (s *special) of(w Who) *exception {
 	if w.Token != "" {
 		if s.tokens[w.Token] == nil {
-			s.tokens[w.Token] = new(said)
+			s.tokens[w.Token] = new(exception)
 		}
 		return s.tokens[w.Token]
 	}
 	if s.networks[w.Network] == nil {
-		s.networks[w.Network] = new(said)
+		s.networks[w.Network] = new(exception)
 		lengths := &s.lengths[family(w.Network.Addr())]
 		if i, found := slices.BinarySearchFunc(*lengths, w.Network.Bits(), func(a, b int) int { return cmp.Compare(b, a) }); !found {
 			*lengths = slices.Insert(*lengths, i, w.Network.Bits())
@@ -208,9 +212,10 @@ func family(a netip.Addr) int {
 	return 1
 }
 
-// find returns what is said of a caller: by its token first, then by the smallest network. scratch is room for a token's id.
+// find returns what holds for a caller: by its token first, then by its networks, the smallest
+// first. scratch is room for the token's id.
 func (s *special) find(keys Keys, scratch []byte) (exempt bool, limits [MaxWindows]int64) {
-	add := func(x *said) {
+	add := func(x *exception) {
 		exempt = exempt || x.exempt
 		for i, limit := range x.limits {
 			if limits[i] == 0 {

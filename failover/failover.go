@@ -51,8 +51,8 @@ var (
 
 // Options are the settings of a Store; the zero value is useful.
 type Options struct {
-	// Deadline bounds the wait for the inner store; 0 means 100 ms. Takes share timers, so some wait
-	// up to a sixteenth less.
+	// Deadline bounds the wait for the inner store; 0 means 100 ms. Takes share timers, so some
+	// wait up to a sixteenth less.
 	Deadline time.Duration
 
 	// OnEvent, if not nil, is called once when the inner store stops answering. It is called again
