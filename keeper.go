@@ -16,8 +16,8 @@ var ErrNoLimiter = errors.New("the policy in force has no such limiter")
 // maxGrant is the max time from now to the end of a grant.
 const maxGrant = 366 * 24 * time.Hour
 
-// A Holding is the state of one caller's window, as an operator sees it.
-type Holding struct {
+// A WindowState is the state of one caller's window, as an operator sees it.
+type WindowState struct {
 	// Standing has the limit in force. Its Reset is 0 if the window is not open.
 	Standing
 	Declared int64 // the limit of the policy: the window's, or the caller's override
@@ -31,7 +31,7 @@ type Holding struct {
 // Inspect returns the state of each window of a limiter for a caller, in the policy's order. The
 // limiter may be in Shadow mode. Inspect spends nothing. It returns an error if the policy has no
 // such limiter, or if the store does not answer. ctx bounds the wait.
-func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]Holding, error) {
+func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]WindowState, error) {
 	s, err := d.peek(limiter, caller)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
@@ -39,7 +39,7 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]H
 	if err := d.direct.Take(ctx, s.charges[:s.n], &s.receipt); err != nil {
 		return nil, fmt.Errorf("inspect limiter %q: %w", limiter, err)
 	}
-	out := make([]Holding, s.n)
+	out := make([]WindowState, s.n)
 	for i := range out {
 		w, used := s.windows[i], s.receipt.Used[i]
 		h := &out[i]

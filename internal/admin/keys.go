@@ -101,7 +101,7 @@ func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal
 func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter) (*inspection, error) {
 	out := &inspection{Kinds: n.kinds(), Windows: []window{}}
 	for _, l := range limiters {
-		var best []weir.Holding
+		var best []weir.WindowState
 		spent := int64(-1)
 		for _, caller := range n.callers {
 			found, err := s.options.Decider.Inspect(ctx, l.Name, caller)
@@ -126,7 +126,7 @@ func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter
 	return out, nil
 }
 
-func (n *named) window(h *weir.Holding) window {
+func (n *named) window(h *weir.WindowState) window {
 	w := window{Limiter: h.Limiter.Name, Window: h.Window.String()}
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
