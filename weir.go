@@ -25,7 +25,7 @@
 //	compile.go    what New makes of it
 //	problems.go   what can be wrong with it
 //	keeper.go     Inspect, Reset and Grant change one caller's windows
-//	known.go      a caller to be asked about later
+//	saved.go      a caller to be asked about later
 //	routes.go     step 1 alone, for callers that pace themselves
 //
 // A store that can fail belongs into a failover.Store (package failover).

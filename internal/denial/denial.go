@@ -125,7 +125,7 @@ func (e *epoch) id(d *weir.Decision, binding *weir.Standing, caller weir.Keys) s
 		Reset:   binding.Reset,
 		At:      d.Now,
 		Policy:  e.version,
-		Callers: weir.Keep(binding.Limiter, caller),
+		Callers: weir.SaveKeys(binding.Limiter, caller),
 	}
 	return e.seal(f.encode())
 }

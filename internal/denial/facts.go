@@ -20,8 +20,8 @@ type Facts struct {
 }
 
 // A Caller is the value of one key source.
-type Caller = weir.KnownSource
+type Caller = weir.SavedSource
 
 // Keys returns a caller that has exactly the key sources in f. It is counted in the same windows as
 // the refused request, as long as the limiter counts by the same keys. It shares f's memory.
-func (f *Facts) Keys() weir.Keys { return weir.Known(f.Callers) }
+func (f *Facts) Keys() weir.Keys { return weir.SavedKeys(f.Callers) }

@@ -62,7 +62,7 @@ func newWaiting(l *lane, memory int64) *waiting {
 
 // kept is a caller that outlives its line of the log.
 type kept struct {
-	weir.Known
+	weir.SavedKeys
 	addr netip.Addr
 }
 
@@ -140,11 +140,11 @@ func (w *waiting) keyOf(s *limiter, d *weir.Decision) uint64 {
 
 // keep returns what a limiter needs to know of the present caller.
 func keep(s *limiter, c *caller) kept {
-	k := kept{Known: weir.Keep(s.rules, c), addr: c.Addr()}
+	k := kept{SavedKeys: weir.SaveKeys(s.rules, c), addr: c.Addr()}
 	if s.special {
 		if _, ok := k.AppendKey(nil, identity.Token); !ok {
 			if id, ok := c.AppendKey(nil, identity.Token); ok {
-				k.Known = append(k.Known, weir.KnownSource{Source: identity.Token, Value: id})
+				k.SavedKeys = append(k.SavedKeys, weir.SavedSource{Source: identity.Token, Value: id})
 			}
 		}
 	}

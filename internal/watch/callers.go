@@ -60,7 +60,7 @@ type profile struct {
 	described bool // whether kind and name were set
 	kind      string
 	name      string
-	saved     weir.Known // nil: not saved yet, or no room
+	saved     weir.SavedKeys // nil: not saved yet, or no room
 }
 
 // add counts a touch. If caller is nil, a later touch describes the caller. add uses buffer as
@@ -148,7 +148,7 @@ func isID(b []byte) bool {
 }
 
 // size returns about how many bytes of memory the saved keys of a caller take.
-func size(k weir.Known) int64 {
+func size(k weir.SavedKeys) int64 {
 	n := int64(64)
 	for i := range k {
 		n += 48 + int64(len(k[i].Value))
@@ -158,8 +158,8 @@ func size(k weir.Known) int64 {
 
 // saveKeys returns the keys to save of a caller: those of all windows of the limiter, so that no
 // other caller is taken for it. It returns nil if there is no room.
-func (r *Recorder) saveKeys(l *weir.Limiter, caller weir.Keys) weir.Known {
-	k := weir.Keep(l, caller)
+func (r *Recorder) saveKeys(l *weir.Limiter, caller weir.Keys) weir.SavedKeys {
+	k := weir.SaveKeys(l, caller)
 	if n := size(k); r.kept.Add(n) > maxKeptBytes {
 		r.kept.Add(-n)
 		return nil

@@ -6,34 +6,34 @@ import (
 	"slices"
 )
 
-// Known are the saved Keys of a caller, for a later Inspect, Reset or Grant. They have the key
+// SavedKeys are the Keys of a caller, saved for a later Inspect, Reset or Grant. They have the key
 // sources by which the windows of one limiter counted the caller, and no others. They are read
 // only. Their values are raw and must not be shown.
-type Known []KnownSource
+type SavedKeys []SavedSource
 
-// A KnownSource is the caller's value of one key source.
-type KnownSource struct {
+// A SavedSource is the caller's value of one key source.
+type SavedSource struct {
 	Source string
 	Value  []byte
 	Digest bool // Value is the SHA-256 of a value of more than 256 bytes (D13)
 }
 
 var (
-	_ Keys      = Known(nil)
-	_ Addresser = Known(nil)
+	_ Keys      = SavedKeys(nil)
+	_ Addresser = SavedKeys(nil)
 )
 
-// Keep returns the values by which the windows of a limiter count a caller, each source once. It is
-// never nil. With it, the windows have the same keys as with caller.
-func Keep(l *Limiter, caller Keys) Known {
-	k := Known{}
+// SaveKeys returns the values by which the windows of a limiter count a caller, each source once. It
+// is never nil. With it, the windows have the same keys as with caller.
+func SaveKeys(l *Limiter, caller Keys) SavedKeys {
+	k := SavedKeys{}
 	for i := range l.Windows {
 		for _, part := range l.Windows[i].Key {
 			source, value := CountedBy(nil, part, caller)
-			if source == "" || slices.ContainsFunc(k, func(s KnownSource) bool { return s.Source == source }) {
+			if source == "" || slices.ContainsFunc(k, func(s SavedSource) bool { return s.Source == source }) {
 				continue
 			}
-			s := KnownSource{Source: source, Value: value}
+			s := SavedSource{Source: source, Value: value}
 			switch {
 			case len(value) > maxValue:
 				s.Value, s.Digest = appendDigest(nil, value), true
@@ -47,7 +47,7 @@ func Keep(l *Limiter, caller Keys) Known {
 }
 
 // find returns the source of a name, or nil.
-func (k Known) find(source string) *KnownSource {
+func (k SavedKeys) find(source string) *SavedSource {
 	for i := range k {
 		if k[i].Source == source {
 			return &k[i]
@@ -57,7 +57,7 @@ func (k Known) find(source string) *KnownSource {
 }
 
 // AppendKey implements Keys.
-func (k Known) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+func (k SavedKeys) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	s := k.find(source)
 	if s == nil {
 		return dst, false
@@ -66,7 +66,7 @@ func (k Known) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 }
 
 // Digested reports whether AppendKey appends the digest of a value.
-func (k Known) Digested(source string) bool {
+func (k SavedKeys) Digested(source string) bool {
 	s := k.find(source)
 	return s != nil && s.Digest
 }
@@ -74,7 +74,7 @@ func (k Known) Digested(source string) bool {
 // Addr implements Addresser for a caller that was counted by an IPv4 address, so that exemptions
 // and overrides of its network apply. It is the zero Addr for IPv6: there only a network was
 // counted, and the caller's smaller networks are unknown.
-func (k Known) Addr() netip.Addr {
+func (k SavedKeys) Addr() netip.Addr {
 	if s := k.find(addressSource); s != nil && len(s.Value) == 4 {
 		return netip.AddrFrom4([4]byte(s.Value))
 	}
@@ -82,7 +82,7 @@ func (k Known) Addr() netip.Addr {
 }
 
 // String hides the values, so that they are never printed.
-func (k Known) String() string { return "a caller" }
+func (k SavedKeys) String() string { return "a caller" }
 
 // GoString is String.
-func (k Known) GoString() string { return k.String() }
+func (k SavedKeys) GoString() string { return k.String() }
