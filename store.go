@@ -123,12 +123,12 @@ type Spent struct {
 	Used           Used   // units to add, and the reset of the window that counted them
 }
 
-// A Raiser is a store that can continue from another store's counts. memstore is one.
-type Raiser interface {
-	// Raise brings windows up to at least used, as another store counts them. If a window is open
-	// at both, the higher count and the given reset hold. The zero Used changes nothing. Raise does
-	// not block, and keeps nothing of its arguments.
-	Raise(charges []Charge, used []Used)
+// A Starter is a store that can continue from another store's counts. memstore is one.
+type Starter interface {
+	// StartFrom brings windows up to at least used, as another store counts them. If a window is
+	// open at both, the higher count and the given reset hold. The zero Used changes nothing.
+	// StartFrom does not block, and keeps nothing of its arguments.
+	StartFrom(charges []Charge, used []Used)
 }
 
 // A Keeper is a store whose windows an operator can change one by one. A Take of cost 0 reads them.

@@ -33,10 +33,10 @@ import (
 // concurrent use. Its goroutines end with Close.
 type Store struct {
 	inner    weir.Store
-	shared   weir.Shared // inner; nil if it is not Shared
-	keeper   weir.Keeper // inner; nil if it is not a Keeper
-	fallback weir.Store  // nil: there is no fallback
-	raiser   weir.Raiser // fallback; nil if it is not a Raiser
+	shared   weir.Shared  // inner; nil if it is not Shared
+	keeper   weir.Keeper  // inner; nil if it is not a Keeper
+	fallback weir.Store   // nil: there is no fallback
+	starter  weir.Starter // fallback; nil if it is not a Starter
 	options  Options
 
 	deadlines deadlines
@@ -73,7 +73,7 @@ type Options struct {
 //
 // fallback counts while inner does not answer. It must be [weir.InProcess]. If it is nil, FailLocal
 // and FailAllow act as FailDeny, because what cannot be counted is refused. If inner is
-// [weir.Shared], the fallback should be a [weir.Raiser], and its clock should be inner's Now.
+// [weir.Shared], the fallback should be a [weir.Starter], and its clock should be inner's Now.
 //
 // The caller closes inner and fallback, after the Store.
 func New(inner, fallback weir.Store, o Options) (*Store, error) {
@@ -97,7 +97,7 @@ func New(inner, fallback weir.Store, o Options) (*Store, error) {
 	s := &Store{inner: inner, fallback: fallback, options: o}
 	s.shared, _ = inner.(weir.Shared)
 	s.keeper, _ = inner.(weir.Keeper)
-	s.raiser, _ = fallback.(weir.Raiser)
+	s.starter, _ = fallback.(weir.Starter)
 	s.deadlines = deadlines{length: o.Deadline, start: time.Now()}
 	s.outage.onEvent = o.OnEvent
 	return s, nil
@@ -231,10 +231,10 @@ func (s *Store) decide(ctx context.Context, charges []weir.Charge, r *weir.Recei
 // countLocally takes from the fallback, and reports whether that answered. The fallback continues
 // from the counts that the inner store last answered. The inner store is owed what it admits.
 func (s *Store) countLocally(ctx context.Context, charges []weir.Charge, r *weir.Receipt, apart bool) bool {
-	if s.shared != nil && s.raiser != nil {
+	if s.shared != nil && s.starter != nil {
 		used := r.Used[:len(charges)]
 		s.shared.Recall(charges, used)
-		s.raiser.Raise(charges, used)
+		s.starter.StartFrom(charges, used)
 	}
 	if err := s.fallback.Take(ctx, charges, r); err != nil {
 		return false

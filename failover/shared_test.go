@@ -154,7 +154,7 @@ func (l *link) Give(ctx context.Context, spent []weir.Spent) (lost int64, err er
 			return lost, err
 		}
 		if r.Used[0].Reset == 0 {
-			l.inner.Raise(charges, []weir.Used{s.Used})
+			l.inner.StartFrom(charges, []weir.Used{s.Used})
 			continue
 		}
 		charges[0].Cost = s.Used.Count

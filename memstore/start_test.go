@@ -13,7 +13,7 @@ import (
 )
 
 func (s *Store) raiseTo(c weir.Charge, count, reset int64) {
-	s.Raise([]weir.Charge{c}, []weir.Used{{Count: count, Reset: reset}})
+	s.StartFrom([]weir.Charge{c}, []weir.Used{{Count: count, Reset: reset}})
 }
 
 // peek reads how a window stands.
@@ -23,7 +23,7 @@ func (s *Store) peek(t testing.TB, c weir.Charge) weir.Used {
 	return s.mustTake(t, c).Used[0]
 }
 
-func TestRaiseTakesTheHigherCountAndTheGivenReset(t *testing.T) {
+func TestStartFromTakesTheHigherCountAndTheGivenReset(t *testing.T) {
 	clock := storetest.StartManualClock()
 	now := clock.Now().Unix()
 	for _, test := range []struct {
@@ -61,7 +61,7 @@ func TestRaiseTakesTheHigherCountAndTheGivenReset(t *testing.T) {
 }
 
 // A window that was open here and has ended counts for nothing when another store's is raised.
-func TestRaiseForgetsWhatHasEndedHere(t *testing.T) {
+func TestStartFromForgetsWhatHasEndedHere(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Now: clock.Now}, defaultLines)
 	c := charge(1, 10)
@@ -76,14 +76,14 @@ func TestRaiseForgetsWhatHasEndedHere(t *testing.T) {
 	}
 }
 
-func TestRaiseAllocatesNothing(t *testing.T) {
+func TestStartFromAllocatesNothing(t *testing.T) {
 	s := newStore(t, Options{}, defaultLines)
 	reset := time.Now().Unix() + 50
 	charges := []weir.Charge{charge(1, 1000), charge(2, 1000)}
 	used := []weir.Used{{Count: 1, Reset: reset}, {Count: 1, Reset: reset}}
 	if n := testing.AllocsPerRun(100, func() {
 		used[0].Count++
-		s.Raise(charges, used)
+		s.StartFrom(charges, used)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -91,7 +91,7 @@ func TestRaiseAllocatesNothing(t *testing.T) {
 
 // At the bound a key without an entry stays without one, and the budget that it shares is its
 // neighbours' as well: that is not raised. A key that has one is.
-func TestAtTheBoundRaiseLeavesSharedBudgetsAlone(t *testing.T) {
+func TestAtTheBoundStartFromLeavesSharedBudgetsAlone(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Memory: 16 << 10, Now: clock.Now}, smallLines)
 	const keys = 5000
@@ -220,7 +220,7 @@ func TestWhileItIsRaisedNobodyGetsMoreThanIsLeft(t *testing.T) {
 }
 
 // A take that comes between is not forgotten.
-func TestRaiseLosesNoTake(t *testing.T) {
+func TestStartFromLosesNoTake(t *testing.T) {
 	s := newStore(t, Options{}, defaultLines)
 	c, reset := charge(1, weir.MaxLimit), time.Now().Unix()+3000
 	c.Per = 3600
@@ -246,7 +246,7 @@ func TestRaiseLosesNoTake(t *testing.T) {
 }
 
 // A closed store is left alone.
-func TestRaiseAfterCloseDoesNothing(t *testing.T) {
+func TestStartFromAfterCloseDoesNothing(t *testing.T) {
 	s := newStore(t, Options{}, defaultLines)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

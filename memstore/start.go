@@ -6,11 +6,11 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-var _ weir.Raiser = (*Store)(nil)
+var _ weir.Starter = (*Store)(nil)
 
-// Raise implements weir.Raiser. It raises each window on its own. A key that has no entry, and gets
-// none because the table is full, is not raised: it shares its budget with others.
-func (s *Store) Raise(charges []weir.Charge, used []weir.Used) {
+// StartFrom implements weir.Starter. It raises each window on its own. A key that has no entry, and
+// gets none because the table is full, is not raised: it shares its budget with others.
+func (s *Store) StartFrom(charges []weir.Charge, used []weir.Used) {
 	for i := range charges {
 		if used[i].Count > 0 {
 			s.raiseOne(charges[i:i+1], used[i])
