@@ -7,14 +7,14 @@ import (
 	"github.com/weirlimit/weir/headers"
 )
 
-// stated is what a response says of a budget. Reset is 0 if it says how long that takes instead.
-type stated struct {
+// A report is what a response states about a budget. If Reset is 0, after is set instead.
+type report struct {
 	headers.Fields
 	name  string // of the budget, if the server sends one
-	after int64  // nanoseconds until the budget is restored; 0: Reset says when
+	after int64  // nanoseconds until the budget is restored; 0: see Reset
 }
 
-// canonical is how http.Header stores the fields that it spells otherwise, and spelled the reverse.
+// canonical maps the contract's field names to the keys of http.Header, and spelled maps them back.
 var (
 	canonical = map[string]string{
 		headers.Limit:     http.CanonicalHeaderKey(headers.Limit),
@@ -28,8 +28,8 @@ var (
 	}
 )
 
-// field returns the values of a response's field, as a response that was read from a connection has
-// them, or as a handler that answers in this process may have left them.
+// field returns a function that looks up a response's fields, under the keys of a response that was
+// read from a connection or of one that a handler in this process has made.
 func field(h http.Header) func(string) []string {
 	return func(name string) []string {
 		if stored, ok := canonical[name]; ok {
@@ -41,16 +41,16 @@ func field(h http.Header) func(string) []string {
 	}
 }
 
-// read takes the fields from a response: the contract's, or else those of another dialect.
+// read reads the fields of a response: the contract's, else those of another dialect.
 func (t *Transport) read(response *http.Response) answer {
 	refused := response.StatusCode == http.StatusTooManyRequests
-	// A cache repeats what was true once.
+	// The fields of a cached response are out of date.
 	if age := response.Header["Age"]; len(age) > 0 && age[0] != "0" {
-		return answer{kind: unsaid, refused: refused}
+		return answer{kind: noFields, refused: refused}
 	}
 	get, seen := field(response.Header), t.dated.Load()
 	dates := response.Header[headers.Date]
-	// Reading a Date is a third of the work, so it is done once a second.
+	// Parsing a Date is a third of the work, so it is done once a second.
 	again := seen != nil && !refused && len(dates) == 1 && dates[0] == seen.text
 	f, err := headers.Parse(func(name string) []string {
 		if again && name == headers.Date || !refused && name == headers.RetryAfter {
@@ -58,7 +58,7 @@ func (t *Transport) read(response *http.Response) answer {
 		}
 		return get(name)
 	})
-	if err != nil && refused { // what is wrong may be the Retry-After alone
+	if err != nil && refused { // perhaps only the Retry-After is invalid
 		f, err = headers.Parse(func(name string) []string {
 			if name == headers.RetryAfter {
 				return nil
@@ -66,7 +66,7 @@ func (t *Transport) read(response *http.Response) answer {
 			return get(name)
 		})
 	}
-	if err != nil || f.Limit == 0 || f.Reset <= longest || f.Reset >= tooFar {
+	if err != nil || f.Limit == 0 || f.Reset <= longestWindow || f.Reset >= tooFar {
 		return t.readDialect(response.Header, refused)
 	}
 	switch {
@@ -75,27 +75,26 @@ func (t *Transport) read(response *http.Response) answer {
 	case f.Date > 0:
 		t.dated.Store(&dated{dates[0], f.Date})
 	}
-	return answer{kind: binding, fields: stated{Fields: f, name: headers.BudgetName(get)}, refused: refused}
+	return answer{kind: binding, fields: report{Fields: f, name: headers.BudgetName(get)}, refused: refused}
 }
 
-// tooFar is a Reset that is no time of a response in Unix seconds: the year 5138.
+// tooFar is no Reset in Unix seconds: it is in the year 5138.
 const tooFar = 100_000_000_000
 
-// A dated is a Date that was read.
+// A dated is a Date and its parsed value.
 type dated struct {
 	text string
 	unix int64
 }
 
-// readDialect takes from a response the fields that are not the contract's, or are not as the
-// contract has them.
+// readDialect reads fields that are not the contract's, or not in its form.
 func (t *Transport) readDialect(h http.Header, refused bool) answer {
-	says := answer{kind: unsaid, refused: refused}
+	result := answer{kind: noFields, refused: refused}
 	var f headers.Fields
 	if dates := h[headers.Date]; len(dates) > 0 {
 		var ok bool
 		if f.Date, ok = headers.ParseDate(dates[0]); !ok || len(dates) > 1 {
-			return says
+			return result
 		}
 	}
 	hint := headers.Hint{Date: f.Date}
@@ -109,18 +108,18 @@ func (t *Transport) readDialect(h http.Header, refused bool) answer {
 		return h[spelled[name]]
 	}, hint)
 	if err != nil {
-		return says
+		return result
 	}
 	f.Limit, f.Remaining, f.Reset = s.Limit, s.Remaining, s.Reset
-	says.kind, says.fields = binding, stated{f, s.Name, int64(s.After)}
-	return says
+	result.kind, result.fields = binding, report{f, s.Name, int64(s.After)}
+	return result
 }
 
-// retryAfter reads how long a 429 asks to wait. A wait is believed up to the length of the longest
-// window; none is a second.
+// retryAfter returns how long a 429 asks to wait. A wait that is longer than any window is not
+// believed; 0 means a second.
 func retryAfter(h http.Header) (time.Duration, bool) {
 	wait, err := headers.ReadRetryAfter(func(name string) []string { return h[name] })
-	if err != nil || len(h[headers.RetryAfter]) == 0 || wait > time.Duration(longest)*time.Second {
+	if err != nil || len(h[headers.RetryAfter]) == 0 || wait > time.Duration(longestWindow)*time.Second {
 		return 0, false
 	}
 	if wait == 0 {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// attempt sends a request once, within Options.AttemptTimeout: until its response's body has been
-// read or closed.
+// attempt sends a request once, within Options.AttemptTimeout, which ends when the response's body
+// has been read or closed.
 func (t *Transport) attempt(base http.RoundTripper, r *http.Request) (*http.Response, error) {
-	most := t.options.AttemptTimeout
-	if most <= 0 {
+	timeout := t.options.AttemptTimeout
+	if timeout <= 0 {
 		return base.RoundTrip(r)
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	late := &attemptError{request: r.Method + " " + r.URL.Redacted(), most: most}
-	timer := time.AfterFunc(most, func() { cancel(late) })
+	late := &attemptError{request: r.Method + " " + r.URL.Redacted(), timeout: timeout}
+	timer := time.AfterFunc(timeout, func() { cancel(late) })
 	over := sync.OnceFunc(func() {
 		timer.Stop()
 		cancel(nil)
@@ -31,14 +31,14 @@ func (t *Transport) attempt(base http.RoundTripper, r *http.Request) (*http.Resp
 		return nil, err
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		timer.Stop() // the body is a connection, which lives as long as both sides like
+		timer.Stop() // the body is a connection, which may outlive the attempt
 		return response, nil
 	}
 	response.Body = &timedBody{response.Body, ctx, late, over}
 	return response, nil
 }
 
-// A timedBody ends the time of an attempt with the body of its response.
+// A timedBody ends an attempt when the body of its response has been read or closed.
 type timedBody struct {
 	io.ReadCloser
 	ctx  context.Context
@@ -63,14 +63,14 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// An attemptError says that one attempt took longer than Options.AttemptTimeout. It matches
-// context.DeadlineExceeded, as the error of http.Client.Timeout does.
+// An attemptError means that one attempt took longer than Options.AttemptTimeout. Like the error of
+// http.Client.Timeout, it matches context.DeadlineExceeded.
 type attemptError struct {
 	request string
-	most    time.Duration
+	timeout time.Duration
 }
 
-// instead returns the error of an attempt: e if its time was over, else err.
+// instead returns the error of an attempt: an attemptError if the attempt was too late, else err.
 func (e *attemptError) instead(ctx context.Context, err error) error {
 	if late := (*attemptError)(nil); errors.As(context.Cause(ctx), &late) {
 		return late
@@ -78,16 +78,14 @@ func (e *attemptError) instead(ctx context.Context, err error) error {
 	return err
 }
 
-// Error says what was sent, and how long an answer may take.
+// Error names the request and the time-out.
 func (e *attemptError) Error() string {
-	return fmt.Sprintf("%s was sent, and its answer was not complete after %v: Options.AttemptTimeout allows no more", e.request, e.most)
+	return fmt.Sprintf("%s was sent, and its answer was not complete after %v: Options.AttemptTimeout allows no more", e.request, e.timeout)
 }
 
 // Is reports whether target is context.DeadlineExceeded.
 func (e *attemptError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Timeout reports true.
 func (e *attemptError) Timeout() bool { return true }
 
-// Temporary reports true.
 func (e *attemptError) Temporary() bool { return true }

@@ -2,71 +2,81 @@ package pacer
 
 import "math"
 
-// A budget is what is known of one window of one caller: the whole arithmetic of pacing, in the terms of D26. It knows no clock
-// and does no I/O. now is a local time in nanoseconds; units are what a window counts.
+// A budget is what is known of one window of one caller. It holds the whole arithmetic of pacing,
+// in the terms of D26, without a clock or I/O. now is a local time in nanoseconds. Units are what a
+// window counts.
 type budget struct {
 	phase     phase
-	limit     int64 // 0: never told
-	remaining int64 // units left after the request that said so
+	limit     int64 // 0: not known yet
+	remaining int64 // units left after the request of the newest response
 	reset     int64 // Unix seconds on the server's clock
-	ends      int64 // local time by which reset has come at the latest
-	length    int64 // seconds; the farthest that Reset was away in this window
-	lengthWas int64 // in the one before
-	bound     bool  // remaining, or least, is a bound that answers of requests in flight then still take from
-	least     int64 // units left at least while the phase is unknown: a window that binds had so many
-	mute      int64 // answers without fields, in a row, where there should be some
-	blocked   int64 // local time before which nothing starts, after a 429 without fields
-	seen      int64 // local time of what is known; were it a second later than now, the local clock has been set back
-	opened    int64 // local time at which this window was first heard of, or while it is unknown the one before ended
-	clock     clock
+	ends      int64 // local time by which reset has passed for certain
+	length    int64 // seconds; the largest distance of Reset that was seen in this window
+	lengthWas int64 // the same of the window before
+	// remaining, or minRemaining, is an upper bound: answers in flight at that time still reduce it
+	upperBound bool
+	// units certainly left while the phase is unknown: a window that binds had that many
+	minRemaining  int64
+	silentAnswers int64 // consecutive answers without fields where fields are expected
+	blocked       int64 // local time before which no call starts, after a 429 without fields
+	// local time of the last update; if it is over a second ahead of now, the local clock was set
+	// back
+	seen int64
+	// local time at which this window was first seen, or, while unknown, at which the one before
+	// ended
+	opened int64
+	clock  clock
 
-	// started counts the starts, and so orders them: a response is newer than the others if its request started after they were
-	// read. newest is started when one was read last, turned when a window came to its end.
+	// started counts the starts, and so orders them: a response is newer than another if its
+	// request started after the other was read. newest is started when the last response was read;
+	// turned is started when a window ended.
 	started, newest, turned uint64
 	flights                 []flight
-	lost                    int64  // units of requests without an answer: perhaps charged
-	lostAt                  uint64 // started when the last of them was lost
+	// units of requests without an answer, which may have been charged
+	lost   int64
+	lostAt uint64 // started when the last of them was lost
 
-	probes  int64 // requests that were sent to learn what is left of a new window, and have not said it yet
+	// requests that were sent to learn what is left of a new window, and are not answered
+	probes  int64
 	probing int64 // local time of the first of them, or of the last answer to one
 
-	// In this window, since its first response: units that this side was charged, and that others must have been. They are
-	// halved from window to window.
+	// Since the first response in this window: units that this side was charged, and units that
+	// others must have been charged. Both are halved from window to window.
 	own, foreign float64
 	base         int64 // units left before the first of own
-	charged      int64 // own, of this window alone
+	charged      int64 // own, in this window only
 }
 
-// A phase is how much is known.
+// A phase is how much is known of a budget.
 type phase uint8
 
 const (
-	unknown phase = iota // the first request will tell
+	unknown phase = iota // the first response will show it
 	known                // until reset
-	silent               // responses say nothing: nothing is waited for
+	silent               // responses have no fields, so no call waits
 )
 
-// A flight is what one process has in flight, and what it wants.
+// A flight is what one process has in flight, and how many calls it has waiting.
 type flight struct {
 	process uint64
 	units   int64
-	waiting int64 // calls that wait
+	waiting int64 // waiting calls
 	taken   int64 // units started in this window
-	at      int64 // local time of the last word
+	at      int64 // local time of the last update
 }
 
-// What others have in flight is forgotten when they have not said anything for so long: they are gone, or the server has
-// charged them long since.
+// flightLife is how long the flight of another process is kept without an update: after that the
+// process has ended, or the server has charged it long ago.
 const flightLife = 60 * second
 
-// A verdict says whether a call may start.
+// A verdict is whether a call may start.
 type verdict struct {
 	start bool
 	until int64 // local time at which to ask again
 	why   Reason
 }
 
-// inFlight is the number of units in flight, of all processes.
+// inFlight returns the units in flight, of all processes.
 func (b *budget) inFlight() (n int64) {
 	for _, f := range b.flights {
 		n += f.units
@@ -74,8 +84,9 @@ func (b *budget) inFlight() (n int64) {
 	return n
 }
 
-// flying sets what a process has in flight and how many of its calls wait, and forgets processes that are gone.
-func (b *budget) flying(process uint64, units, waiting, now int64) {
+// setFlight sets the units in flight and the waiting calls of a process, and drops processes that
+// have ended.
+func (b *budget) setFlight(process uint64, units, waiting, now int64) {
 	kept, own := b.flights[:0], flight{process: process}
 	for _, f := range b.flights {
 		switch {
@@ -89,8 +100,9 @@ func (b *budget) flying(process uint64, units, waiting, now int64) {
 	b.flights = append(kept, own)
 }
 
-// fair says whether a process may start more, in the first second of a window for which calls of several processes wait: each
-// has its part first, or the quickest would spend all of it.
+// fair reports whether a process may start more calls in the first second of a window for which
+// calls of several processes wait. Each process first gets its share; otherwise the quickest would
+// spend everything.
 func (b *budget) fair(a ask, now int64) bool {
 	if len(b.flights) < 2 || now-b.opened >= second {
 		return true
@@ -104,19 +116,19 @@ func (b *budget) fair(a ask, now int64) bool {
 			wanting++
 		}
 	}
-	return wanting == 1 || taken < max((b.limit-a.kept(b.limit)+1)/wanting, a.cost)
+	return wanting == 1 || taken < max((b.limit-a.mustLeave(b.limit)+1)/wanting, a.cost)
 }
 
-// turn begins a new window where the time has come: how much of it is left, a probe will tell.
-func (b *budget) turn(now int64) {
+// expire ends a window that is over. A probe then learns what is left of the next.
+func (b *budget) expire(now int64) {
 	if b.phase == known && (now >= b.restored(now) || now < b.seen-second) {
-		b.phase, b.probes, b.least, b.turned, b.opened = unknown, 0, 0, b.started, now
-		b.fold()
+		b.phase, b.probes, b.minRemaining, b.turned, b.opened = unknown, 0, 0, b.started, now
+		b.decay()
 	}
 }
 
-// fold makes this window one of those before.
-func (b *budget) fold() {
+// decay moves this window's counts into the averages of earlier windows.
+func (b *budget) decay() {
 	b.own, b.foreign = (b.own+float64(b.charged))/2, (b.foreign+float64(b.spentByOthers()))/2
 	b.base, b.charged, b.lost = b.remaining, 0, 0
 	for i := range b.flights {
@@ -124,12 +136,12 @@ func (b *budget) fold() {
 	}
 }
 
-// restored is the local time of reset.
+// restored returns the local time of reset.
 func (b *budget) restored(now int64) int64 {
 	return min(b.clock.reaches(b.reset, now), b.ends)
 }
 
-// An ask is what a call asks of a budget: its units, and how many units are to be left of a limit.
+// An ask is what a call asks of a budget: its units, and the units that must be left for a limit.
 type ask struct {
 	cost      int64
 	threshold func(limit int64) int64
@@ -137,17 +149,17 @@ type ask struct {
 	declared  declared
 }
 
-// may says whether a call may start now.
-func (b *budget) may(a ask, now int64) verdict {
+// canStart decides whether a call may start now.
+func (b *budget) canStart(a ask, now int64) verdict {
 	if now < b.seen-second {
-		b.blocked = 0 // the local clock has been set back
+		b.blocked = 0 // the local clock was set back
 	}
 	if now < b.blocked {
 		return verdict{until: b.blocked, why: Refused}
 	}
-	b.turn(now)
+	b.expire(now)
 	switch {
-	case b.phase == silent, b.phase == unknown && b.least > 0 && b.fits(b.least, a):
+	case b.phase == silent, b.phase == unknown && b.minRemaining > 0 && b.fits(b.minRemaining, a):
 		return verdict{start: true}
 	case b.phase == unknown:
 		return b.mayProbe(a, now)
@@ -159,8 +171,8 @@ func (b *budget) may(a ask, now int64) verdict {
 	return verdict{start: true}
 }
 
-// mayProbe lets one request ahead, and as long as it is not answered twice as many after each second: a slow endpoint must not
-// hold everybody up.
+// mayProbe admits one request as a probe. While it is not answered, twice as many are admitted
+// after each second, so that a slow endpoint does not delay all calls.
 func (b *budget) mayProbe(a ask, now int64) verdict {
 	elapsed := (now - b.probing) / second
 	if b.probes == 0 || elapsed < 0 {
@@ -170,26 +182,28 @@ func (b *budget) mayProbe(a ask, now int64) verdict {
 	if limit == 0 {
 		limit, length = a.declared.limit, a.declared.length
 	}
-	over := now-b.opened >= length*second // what has not been answered for a whole window counts in none
+	// a probe that is a whole window old does not count any more
+	over := now-b.opened >= length*second
 	if b.probes < 1<<min(elapsed, 30) && (limit == 0 || over || b.fits(limit-b.charged, a)) {
 		return verdict{start: true}
 	}
 	return verdict{until: b.probing + (elapsed+1)*second, why: Probing}
 }
 
-// fits says whether a call may start where so many units were left. Those in flight may be charged already or not. Where others
-// spend too, they are taken to have in flight what their share of the spending says, twice: what they had when the newest
-// response was decided, and what they have sent since.
+// fits reports whether a call may start if so many units were left. Units in flight may or may not
+// have been charged. If others spend too, their share of the spending gives an estimate of their
+// units in flight, doubled: what they had in flight when the newest response was decided, and what
+// they have sent since.
 func (b *budget) fits(left int64, a ask) bool {
 	mine := b.inFlight() + b.lost
 	theirs := min(math.Ceil(2*b.others()*float64(mine+a.cost)), float64(b.limit/2))
-	return left-mine-int64(theirs) >= a.kept(b.limit)
+	return left-mine-int64(theirs) >= a.mustLeave(b.limit)
 }
 
-// kept is how many units of a window are left to stand when the call starts: the threshold, and its own.
-func (a ask) kept(limit int64) int64 { return max(a.threshold(limit), a.cost) }
+// mustLeave returns how many units must be left when the call starts: the threshold, or its own.
+func (a ask) mustLeave(limit int64) int64 { return max(a.threshold(limit), a.cost) }
 
-// others is how many units others spend while this side spends one.
+// others returns how many units others spend while this side spends one.
 func (b *budget) others() float64 {
 	own, foreign := b.own+float64(b.charged), b.foreign+float64(b.spentByOthers())
 	if own < 1 || foreign < 1 {
@@ -198,12 +212,13 @@ func (b *budget) others() float64 {
 	return foreign / own
 }
 
-// spentByOthers is how many units of this window others were charged since its first response, at least.
+// spentByOthers returns how many units of this window others were certainly charged since its first
+// response.
 func (b *budget) spentByOthers() int64 {
 	return max(b.base-b.remaining-b.charged-b.inFlight()-b.lost, 0)
 }
 
-// begin counts a start, and returns its place in the order. The caller has set the flight.
+// begin counts a start, and returns its position in the order. The caller has set the flight.
 func (b *budget) begin(a ask, now int64) uint64 {
 	for i := range b.flights {
 		if b.flights[i].process == a.process {
@@ -223,113 +238,116 @@ func (b *budget) begin(a ask, now int64) uint64 {
 	return b.started
 }
 
-// A sent request is what a budget needs to know of one that has come back. The caller has set the flight.
+// A sent request is what a budget needs to know of a request that has returned. The caller has set
+// the flight.
 type sent struct {
 	cost   int64
 	place  uint64 // what begin returned
 	at     int64  // local time of the start
 	now    int64  // local time of the response
-	length int64  // seconds: how long the window is declared to be; 0: not declared
+	length int64  // seconds; the declared length of the window, or 0
 }
 
-// fitted reports whether the budget that a response describes had room for the request. If it was
-// refused all the same, then by another limit, such as GitHub's secondary one.
-func (s sent) fitted(f stated) bool { return f.Remaining >= s.cost }
+// fitted reports whether the reported budget had room for the request. If the request was refused
+// all the same, another limit did it, such as GitHub's secondary one.
+func (s sent) fitted(f report) bool { return f.Remaining >= s.cost }
 
-// unsaid takes in an answer that says nothing. It does not come from the limiter, whose every answer does (contract, section 1).
-func (b *budget) unsaid(s sent) {
+// noFields handles an answer without fields. It does not come from the limiter, which sends them
+// with every answer (contract, section 1).
+func (b *budget) noFields(s sent) {
 	if b.phase != unknown || s.place <= b.turned {
 		return
 	}
-	const enough = 3 // of a limiter that has been heard of: its proxy may answer in its place now and then
-	if b.mute++; b.limit == 0 || b.mute >= enough {
+	const enough = 3 // for a known limiter: its proxy may answer in its place now and then
+	if b.silentAnswers++; b.limit == 0 || b.silentAnswers >= enough {
 		b.phase, b.probes = silent, 0
 		return
 	}
-	b.unsent(s)
+	b.notSent(s)
 }
 
-// miss takes in that a request was not answered: perhaps charged.
-func (b *budget) miss(s sent) {
+// noAnswer handles a request without an answer. It may have been charged.
+func (b *budget) noAnswer(s sent) {
 	if b.phase == known {
 		b.lost += s.cost
 		b.lostAt = b.started
 	}
-	b.unsent(s)
+	b.notSent(s)
 }
 
-// unsent takes in that a request never reached the server: another one can probe in its place.
-func (b *budget) unsent(s sent) {
+// notSent handles a request that never reached the server: another one can probe in its place.
+func (b *budget) notSent(s sent) {
 	if b.phase == unknown && s.place > b.turned {
 		b.probes = max(b.probes-1, 0)
 	}
 }
 
-// unbound takes in that a request was charged while another window of its limiter has less left: at most as much as this one.
-func (b *budget) unbound(s sent, binding stated, refused bool) {
-	left := &b.least
+// otherBound handles a request that was charged while another window of its limiter has less left,
+// so that window's Remaining is a lower bound for this one.
+func (b *budget) otherBound(s sent, binding report, refused bool) {
+	left := &b.minRemaining
 	switch {
 	case b.phase == known:
 		left = &b.remaining
 	case b.phase == silent:
-		b.phase, b.probes, b.least = unknown, 0, 0
+		b.phase, b.probes, b.minRemaining = unknown, 0, 0
 	}
-	b.unsent(s)
+	b.notSent(s)
 	b.probing = s.now
 	if !refused {
 		*left = max(*left-s.cost, 0)
 		b.charged += s.cost
 	}
-	b.bound = true
+	b.upperBound = true
 	if s.place > max(b.newest, b.turned) {
 		*left = max(*left, binding.Remaining)
 	}
 	b.newest = b.started
 }
 
-// told takes in what a response says. It returns the local time of its Reset; 0 if that is not
-// credible, and then nothing changes but the phase.
-func (b *budget) told(s sent, f stated, refused bool) (until int64) {
+// observe handles the fields of a response. It returns the local time of its Reset, or 0 if that is
+// not credible; then only the phase may change.
+func (b *budget) observe(s sent, f report, refused bool) (until int64) {
 	date := f.Date
-	if f.Limit == 0 && f.after > 0 { // no limit is told: it is at least the most that was left
+	if f.Limit == 0 && f.after > 0 { // no limit is report: it is at least the most that was left
 		f.Limit = max(b.limit, f.Remaining, 1)
 	}
 	if date == 0 && f.RetryAfter > 0 && !s.fitted(f) {
-		date = f.Reset - f.RetryAfter // D1: Retry-After is Reset less the second of the refusal
+		date = f.Reset - f.RetryAfter // D1: Retry-After is Reset minus the second of the refusal
 	}
 	left, ok := b.distance(f, s, date)
 	if !ok {
-		b.unsaid(s)
+		b.noFields(s)
 		return 0
 	}
 	if date > 0 && b.clock.saw(date, s.at, s.now) {
-		b.length, b.lengthWas = 0, 0 // they were measured by another clock
+		b.length, b.lengthWas = 0, 0 // they were measured with another clock
 	}
 	if f.Remaining = min(f.Remaining, f.Limit); refused && !s.fitted(f) {
 		f.Remaining = 0
 	}
-	if s.place > b.lostAt { // whether they were charged shows in what is left by now
+	if s.place > b.lostAt { // the remaining units show whether they were charged
 		b.charged, b.lost = b.charged+b.lost, 0
 	}
-	b.mute = 0
+	b.silentAnswers = 0
 	until = b.ending(&f, s, left)
-	b.turn(s.now)
+	b.expire(s.now)
 	switch newer := s.place > b.newest; {
 	case b.clock.set && b.clock.reaches(f.Reset, s.now) <= s.now:
-		b.unsent(s) // the window is over already
+		b.notSent(s) // the window is already over
 		return max(s.now, 1)
 	case b.phase != known:
-		if !newer { // what has been answered since may not be in it
-			f.Remaining = max(f.Remaining-b.charged, b.least-s.cost, 0)
+		if !newer { // it may not include what was answered since
+			f.Remaining = max(f.Remaining-b.charged, b.minRemaining-s.cost, 0)
 		}
 		b.open(f, s.now)
-		b.bound = !newer
+		b.upperBound = !newer
 	case f.Reset == b.reset && f.Limit == b.limit:
 		b.goOn(s, f.Remaining, refused, newer)
 	case newer:
 		b.open(f, s.now)
-		b.bound = false
-	default: // of a window that is over, or of one that has begun sooner than we thought
+		b.upperBound = false
+	default: // of a window that is over, or of one that began earlier than expected
 		if f.Limit == b.limit && f.Reset > b.reset {
 			b.remaining = min(b.remaining, f.Remaining)
 		}
@@ -342,10 +360,10 @@ func (b *budget) told(s sent, f stated, refused bool) (until int64) {
 	return max(b.restored(s.now), 1)
 }
 
-// ending returns the local time by which the Reset that a response tells has come at the latest. If
-// the response tells the time left, ending sets Reset, so that it is the same for all responses of
-// one window: they differ by what was rounded.
-func (b *budget) ending(f *stated, s sent, left int64) int64 {
+// ending returns the local time by which the Reset of a response has passed for certain. If the
+// response states the time left, ending sets Reset so that it is the same for all responses of one
+// window, which differ by rounding.
+func (b *budget) ending(f *report, s sent, left int64) int64 {
 	if f.after == 0 {
 		return s.now + (left+1)*second
 	}
@@ -361,8 +379,8 @@ func (b *budget) ending(f *stated, s sent, left int64) int64 {
 	return until
 }
 
-// distance returns how many seconds Reset is ahead, where that is credible.
-func (b *budget) distance(f stated, s sent, date int64) (seconds int64, ok bool) {
+// distance returns how many seconds Reset is ahead, if that is credible.
+func (b *budget) distance(f report, s sent, date int64) (seconds int64, ok bool) {
 	if f.Limit < 1 || f.Reset < 1 && f.after < 1 {
 		return 0, false
 	}
@@ -379,13 +397,13 @@ func (b *budget) distance(f stated, s sent, date int64) (seconds int64, ok bool)
 			seconds = min(seconds, s.length) // the local clock is slow
 		}
 	}
-	return seconds, 0 < seconds && seconds <= longest
+	return seconds, 0 < seconds && seconds <= longestWindow
 }
 
-// open goes on with what a response says of a window that is new to us.
-func (b *budget) open(f stated, now int64) {
+// open starts a window from the first response that describes it.
+func (b *budget) open(f report, now int64) {
 	if b.phase == known {
-		b.fold()
+		b.decay()
 	}
 	if b.lengthWas = b.length; b.limit != f.Limit {
 		b.lengthWas = 0
@@ -396,23 +414,24 @@ func (b *budget) open(f stated, now int64) {
 	b.base, b.charged = f.Remaining, 0
 }
 
-// goOn takes in another response of the same window: the least that was said, unless it is certain which was said last.
+// goOn handles another response of the same window. It keeps the smaller Remaining, unless it is
+// certain which is newer.
 func (b *budget) goOn(s sent, remaining int64, refused, newer bool) {
 	if !refused {
 		b.charged += s.cost
 	}
 	switch {
 	case newer:
-		b.base += max(remaining-b.remaining, 0) // given back
-		b.remaining, b.bound = remaining, false
-	case b.bound && !refused:
+		b.base += max(remaining-b.remaining, 0) // units were given back
+		b.remaining, b.upperBound = remaining, false
+	case b.upperBound && !refused:
 		b.remaining = max(min(b.remaining-s.cost, remaining), 0)
 	default:
 		b.remaining = min(b.remaining, remaining)
 	}
 }
 
-// block lets nothing start for a time, after a 429 that says no more than how long to wait.
+// block stops all starts for a time, after a 429 that states only how long to wait.
 func (b *budget) block(now, wait int64) {
 	b.blocked, b.seen = max(b.blocked, now+wait), now
 	if b.phase == silent {
@@ -420,9 +439,9 @@ func (b *budget) block(now, wait int64) {
 	}
 }
 
-// blockedByAnother blocks the budget after a 429 of a limit that has no fields. It returns the local
-// time at which requests can start again: after wait nanoseconds, or if the 429 does not say, after
-// a minute, but no later than the budget is restored.
+// blockedByAnother blocks the budget after a 429 of a limit without fields. It returns the local
+// time at which requests can start again: after wait nanoseconds, or, if the 429 states no wait,
+// after a minute or when the budget is restored, whichever is sooner.
 func (b *budget) blockedByAnother(now, wait, restored int64) (until int64) {
 	if wait == 0 {
 		wait = min(60*second, max(restored-now, 0))
@@ -431,7 +450,8 @@ func (b *budget) blockedByAnother(now, wait, restored int64) (until int64) {
 	return max(now+wait, 1)
 }
 
-// capacity returns how many calls like this one could start between now and then, at most, if nobody else spent anything.
+// capacity returns how many calls of this cost could start between now and then, if no one else
+// spent anything.
 func (b *budget) capacity(a ask, now, then int64) int64 {
 	switch {
 	case then < b.blocked && now >= b.seen-second:
@@ -440,10 +460,10 @@ func (b *budget) capacity(a ask, now, then int64) int64 {
 		return endless
 	}
 	calls := func(left int64) int64 {
-		if left < a.kept(b.limit) {
+		if left < a.mustLeave(b.limit) {
 			return 0
 		}
-		return (left-a.kept(b.limit))/a.cost + 1
+		return (left-a.mustLeave(b.limit))/a.cost + 1
 	}
 	from, n := now, int64(0)
 	if b.phase == known && now < b.restored(now) && now >= b.seen-second {
@@ -456,5 +476,5 @@ func (b *budget) capacity(a ask, now, then int64) int64 {
 	return min(n, endless)
 }
 
-// endless is more calls than anybody makes.
+// endless is a number of calls that is never reached.
 const endless = math.MaxInt64 / 4

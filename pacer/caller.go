@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// Source is what the contract's server finds in a request (section 5, D13 to D15), as far as a caller can tell: "token" and
-// "session" are what Authorization: Bearer carries, told apart by how an API token is written; "agent" is the header
-// X-Agent-Id, the query's agent_id or a JSON body's, else the User-Agent. A session that renews its token stays the same where the
-// token names it by sid or jti.
+// Source finds the value that the contract's server will find in a request (section 5, D13 to D15),
+// as far as a caller can know. "token" and "session" are the value of Authorization: Bearer,
+// distinguished by the form of an API token. "agent" is the header X-Agent-Id, else agent_id of the
+// query or of a JSON body, else the User-Agent. A session that renews its token stays the same if
+// the token names it by sid or jti.
 func Source(r *http.Request, source string) (value string, ok bool) {
 	switch source {
 	case "agent":
@@ -28,7 +29,7 @@ func Source(r *http.Request, source string) (value string, ok bool) {
 
 const tokenPrefix = "wpt_"
 
-// bearer returns a request's credential.
+// bearer returns a request's bearer credential.
 func bearer(r *http.Request) (string, bool) {
 	const scheme = "bearer "
 	values := r.Header["Authorization"]
@@ -56,7 +57,7 @@ func agent(r *http.Request) string {
 	return r.UserAgent()
 }
 
-// agentOf looks into a body for a field, where the body can be read twice.
+// agentOf reads agent_id from a body that can be read twice.
 func agentOf(body func() (io.ReadCloser, error)) string {
 	in, err := body()
 	if err != nil {
@@ -72,8 +73,9 @@ func agentOf(body func() (io.ReadCloser, error)) string {
 	return fields.Agent
 }
 
-// subject returns what the server counts by where it is given a value: the id of an API token, the session of a JWT, else the value; and
-// that as people may see it, a short hash unless it is public. What a token claims is not verified; it is the caller's own.
+// subject returns what the server counts by for a value: the id of an API token, the session of a
+// JWT, else the value itself. shown is the same in a form for people: a short hash, unless it is
+// public. The claims of a token are not verified; the token is the caller's own.
 func subject(source, value string) (counted, shown string) {
 	switch source {
 	case "token":
@@ -94,7 +96,7 @@ func subject(source, value string) (counted, shown string) {
 	return value, source + " " + hashed(value)
 }
 
-// sessionOf returns what a JWT names its session by, empty where it does not.
+// sessionOf returns the name of a JWT's session, or "".
 func sessionOf(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -114,7 +116,7 @@ func sessionOf(token string) string {
 	return ""
 }
 
-// hashed is a short hash of what may be a secret.
+// hashed returns a short hash of a possible secret.
 func hashed(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:4])

@@ -6,30 +6,31 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A clock is what is known of the server's clock: bounds of how far it is ahead of the local one, in nanoseconds. Local
-// times are nanoseconds too, counted from anywhere.
+// A clock bounds how far the server's clock is ahead of the local one, in nanoseconds. Local times
+// are nanoseconds from any origin.
 //
-// A Date says which second the server was in when it decided, and that was after the request left and before the response
-// came. Each response so bounds the offset from both sides, and the bounds of many responses lie closer together than those of
-// any: after a few, a Reset is known to a round trip.
+// A Date is the second in which the server decided, which was after the request was sent and before
+// the response arrived. So each response bounds the offset from both sides, and many responses
+// bound it more closely than one: after a few, a Reset is known to within a round trip.
 type clock struct {
 	low, high int64
-	at        int64 // when the bounds were true
+	at        int64 // local time of the bounds
 	set       bool
 }
 
 const (
-	second  = int64(1e9)
-	longest = int64(weir.MaxPer) / second // seconds: no window is longer
+	second        = int64(1e9)
+	longestWindow = int64(weir.MaxPer) / second // seconds; the longest window
 
-	// drift is how much two clocks may part, per nanosecond: as fast as an operating system corrects one.
+	// drift is how much two clocks may diverge, per nanosecond: the rate at which an operating
+	// system adjusts one.
 	drift = 500e-6
 )
 
-// saw takes in a date that the server gave, in Unix seconds. It reports whether that contradicts what was known: a clock was set
-// since, or another server answers, and only this date is true.
+// saw handles a date from the server, in Unix seconds. It reports whether the date contradicts the
+// bounds: a clock was set since, or another server answers. Then only this date counts.
 func (c *clock) saw(date, sent, received int64) (contradicts bool) {
-	low, high := held(date)-received, held(date)+second-sent
+	low, high := toNanos(date)-received, toNanos(date)+second-sent
 	old := c.aged(received)
 	contradicts = c.set && (old.low > high || low > old.high)
 	if c.set && !contradicts {
@@ -39,22 +40,22 @@ func (c *clock) saw(date, sent, received int64) (contradicts bool) {
 	return contradicts
 }
 
-// aged is the clock as far as it is known later.
+// aged returns the bounds at a later time.
 func (c clock) aged(now int64) clock {
 	if !c.set {
-		return c // the local clock is all there is
+		return c // only the local clock is known
 	}
 	parted := int64(float64(max(now-c.at, 0)) * drift)
 	return clock{c.low - parted, c.high + parted, now, c.set}
 }
 
-// reaches returns the local time at which the server's clock has reached a Unix second, at the latest.
+// reaches returns the latest local time at which the server's clock reaches a Unix second.
 func (c clock) reaches(unix, now int64) int64 {
-	return held(unix) - c.aged(now).low
+	return toNanos(unix) - c.aged(now).low
 }
 
-// now returns the second that the server's clock shows, at the earliest.
+// now returns the earliest second that the server's clock can show.
 func (c clock) now(now int64) int64 { return (now + c.aged(now).low) / second }
 
-// held is a Unix second in nanoseconds; one that is too large is held.
-func held(unix int64) int64 { return min(max(unix, 0), math.MaxInt64/second/2) * second }
+// toNanos returns a Unix second in nanoseconds, clamped to the range of int64.
+func toNanos(unix int64) int64 { return min(max(unix, 0), math.MaxInt64/second/2) * second }

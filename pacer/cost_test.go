@@ -24,7 +24,7 @@ func newPrepared() *prepared {
 
 func (p *prepared) RoundTrip(*http.Request) (*http.Response, error) { return &p.response, nil }
 
-// signed is a request with a credential.
+// signed returns a request with a credential.
 func signed(t testing.TB) *http.Request {
 	r, err := http.NewRequest("GET", "http://api.example.com/v1/wp/status", nil)
 	if err != nil {

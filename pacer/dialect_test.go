@@ -14,16 +14,16 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A foreign server is somebody else's: it has limiters by path, each with one fixed window, and a
-// dialect of its own.
+// A foreign server has limiters by path, each with one fixed window, and reports them in its own
+// dialect.
 type foreign struct {
-	limits  map[string]*foreignLimit // by the beginning of a path
+	limits  map[string]*foreignLimit // by the prefix of a path
 	latency time.Duration
 	silent  bool // whether it sends no Date
 
 	mu      sync.Mutex
 	refused map[string]int         // by path
-	at      map[string][]time.Time // of what was served, by path
+	at      map[string][]time.Time // of served requests, by path
 	first   time.Time
 }
 
@@ -78,7 +78,7 @@ func (f *foreign) decide(r *http.Request) *http.Response {
 	return response
 }
 
-// classic returns a dialect of three fields whose Reset has a form of its own.
+// classic returns a dialect of three fields with its own form of Reset.
 func classic(prefix string, reset func(time.Time) string) func(http.Header, int64, int64, time.Time) {
 	return func(h http.Header, limit, left int64, at time.Time) {
 		h.Set(prefix+"-Limit", fmt.Sprint(limit))
@@ -90,7 +90,7 @@ func classic(prefix string, reset func(time.Time) string) func(http.Header, int6
 func secondsLeft(at time.Time) string { return fmt.Sprint(math.Ceil(time.Until(at).Seconds())) }
 func unixUp(at time.Time) string      { return unix(at.Add(time.Second - 1)) }
 
-// The servers that callers meet tell where a budget stands in many ways; whoever is paced by any of
+// foreignDialects are the ways in which servers report budgets. A caller that is paced by any of
 // them is not refused.
 var foreignDialects = map[string]func(h http.Header, limit, left int64, reset time.Time){
 	"Unix seconds":        classic("X-RateLimit", unixUp),
@@ -152,7 +152,7 @@ func request(t *testing.T, path string) *http.Request {
 	return r
 }
 
-// serve lets calls through and fails the test unless each is served.
+// serve sends n requests through a transport, and fails the test unless each is served.
 func (f *foreign) serve(t *testing.T, p http.RoundTripper, n int, path string) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -174,7 +174,7 @@ func TestEveryDialectIsPaced(t *testing.T) {
 					pass(345 * time.Millisecond) // windows begin within a second
 					f := &foreign{limits: map[string]*foreignLimit{"/": {limit: 20, per: 10 * time.Second, say: say}}, latency: 20 * time.Millisecond, silent: silent}
 					p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0)})
-					f.serve(t, p, 1, "/api/x") // tells that there is a limiter
+					f.serve(t, p, 1, "/api/x") // the first response shows that there is a limiter
 					began := time.Now()
 					f.serve(t, p, 99, "/api/x") // five windows in all
 					if n := f.refused["/api/x"]; n != 0 {
@@ -189,7 +189,7 @@ func TestEveryDialectIsPaced(t *testing.T) {
 	}
 }
 
-// A budget of tokens that is spent stops requests although there are enough of those.
+// A spent budget of tokens stops requests although there are enough requests left.
 func TestSpentTokensAreWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := map[string]string{"Date": "now", "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1s",

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// An egress is one way out: a local address, the zero Addr where the system chooses, and what sends from there.
+// An egress is a local address that requests leave from, and its transport. The zero Addr means
+// that the system chooses.
 type egress struct {
 	addr netip.Addr
 	base http.RoundTripper
 }
 
-// egresses returns the ways out.
+// egresses returns the egresses of the options.
 func egresses(o *Options) []egress {
 	if len(o.Egress) == 0 {
 		return []egress{{base: o.Base}}
@@ -35,7 +36,7 @@ func egresses(o *Options) []egress {
 	return all
 }
 
-// dialingFrom is a transport like another that dials from a local address.
+// dialingFrom returns a clone of a transport that dials from a local address.
 func dialingFrom(base *http.Transport, addr netip.Addr) http.RoundTripper {
 	t := base.Clone()
 	d := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0))}
@@ -43,7 +44,7 @@ func dialingFrom(base *http.Transport, addr netip.Addr) http.RoundTripper {
 	return t
 }
 
-// byBudget returns the ways of a line, the one on which most calls can start first.
+// byBudget returns the ways of a line, the one with the most free calls first.
 func (l *line) byBudget(t *Transport, now int64) []*way {
 	type rated struct {
 		*way
@@ -53,7 +54,7 @@ func (l *line) byBudget(t *Transport, now int64) []*way {
 	for i := range l.ways {
 		all[i] = rated{&l.ways[i], endless}
 		for _, w := range l.ways[i].windows {
-			view := w.look()
+			view := w.snapshot()
 			all[i].free = min(all[i].free, view.capacity(t.ask(l.cost, w), now, now))
 		}
 	}

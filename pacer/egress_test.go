@@ -20,7 +20,7 @@ func addresses(texts ...string) (all []netip.Addr) {
 	return all
 }
 
-// unsigned is a request without a credential.
+// unsigned returns a request without a credential.
 func unsigned(t *testing.T, method, url string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(method, url, nil)
@@ -59,7 +59,7 @@ func TestRequestsCountedByAddressSpreadOverSeveral(t *testing.T) {
 				t.Errorf("%v has %d left: the addresses were not used evenly", b.Egress, b.Remaining)
 			}
 		}
-		// The hour, here a minute of 60, binds when the first window of 10 seconds has been spent thrice.
+		// The hour, here a minute of 60, binds after three spent windows of 10 seconds.
 		for range 3 * (usable(60) - usable(20)) {
 			all.Go(func() { w.do(p, unsigned(t, "POST", "http://api.example.com/api/v1/widget/init")) })
 		}
@@ -113,7 +113,7 @@ func TestRealAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	asWait(t, send(signed)) // other addresses would be of no use
+	asWait(t, send(signed)) // other addresses would not help
 	for key, want := range map[string]int{"v1 127.0.0.1": 9, "v1 127.0.0.2": 9, "v1 127.0.0.3": 9, "wp 127.0.0.1": 9} {
 		if from[key] != want {
 			t.Errorf("%s sent %d requests, want %d: %v", key, from[key], want, from)

@@ -2,7 +2,7 @@ package pacer
 
 import "time"
 
-// views are what is known of a line's windows at one time: of each way, of each window.
+// views are the budgets of a line's windows at one time, by way and window.
 type views [][]view
 
 // A view is a window's budget, and what a call asks of it.
@@ -15,15 +15,15 @@ func (l *line) views(t *Transport) views {
 	all := make(views, len(l.ways))
 	for i, w := range l.ways {
 		for _, window := range w.windows {
-			all[i] = append(all[i], view{window.look(), t.ask(l.cost, window)})
+			all[i] = append(all[i], view{window.snapshot(), t.ask(l.cost, window)})
 		}
 	}
 	return all
 }
 
-// certain is the views with the most that can be true: what is in flight, or lost, has been charged already, and windows are no
-// longer than they are known to be now.
-func (v views) certain() views {
+// optimistic returns the views with the largest values that are possible: units in flight or lost
+// have already been charged, and windows are no longer than is known now.
+func (v views) optimistic() views {
 	all := make(views, len(v))
 	for i, way := range v {
 		for _, b := range way {
@@ -36,16 +36,16 @@ func (v views) certain() views {
 	return all
 }
 
-// when returns the local time at which n calls could have started, at the earliest.
+// when returns the earliest local time at which n calls could have started.
 func (v views) when(now, n int64) int64 {
 	enough := func(then int64) bool {
 		sum := int64(0)
 		for _, way := range v {
-			least := int64(endless)
+			free := int64(endless)
 			for i := range way {
-				least = min(least, way[i].capacity(way[i].ask, now, then))
+				free = min(free, way[i].capacity(way[i].ask, now, then))
 			}
-			if sum += least; sum >= n {
+			if sum += free; sum >= n {
 				return true
 			}
 		}
@@ -65,7 +65,7 @@ func (v views) when(now, n int64) int64 {
 	return high
 }
 
-// maxEstimate is the longest time that is told: what takes longer takes this long.
+// maxEstimate is the longest time that is returned; a longer one is cut to it.
 const maxEstimate = 100 * 365 * 24 * time.Hour
 
 // when is views.when for the calls of a line.

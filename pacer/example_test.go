@@ -15,13 +15,13 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A pool of workers needs nothing but the Transport: it lets each of them wait its turn.
+// A pool of workers needs only the Transport: each worker waits its turn in it.
 func Example_workerPool() {
 	client := &http.Client{Transport: pacer.New(nil)}
 	pool(client, "https://api.example.com", "TOKEN", []string{"one", "two", "three"})
 }
 
-// pool sends every document, by 64 workers, and returns how many were accepted.
+// pool sends every document with 64 workers, and returns how many were accepted.
 func pool(client *http.Client, url, token string, documents []string) (accepted int) {
 	jobs := make(chan string)
 	var workers sync.WaitGroup
@@ -34,7 +34,7 @@ func pool(client *http.Client, url, token string, documents []string) (accepted 
 					panic(err)
 				}
 				r.Header.Set("Authorization", "Bearer "+token)
-				response, err := client.Do(r) // waits for a budget, and a 429 never gets here
+				response, err := client.Do(r) // waits for a budget, and never returns a 429
 				if err != nil {
 					fmt.Println(err)
 					continue
@@ -53,8 +53,8 @@ func pool(client *http.Client, url, token string, documents []string) (accepted 
 	return int(done.Load())
 }
 
-// A cron job, such as a content management system's, has some seconds at a time and must not sleep through them: it sends what the
-// budget allows, and asks to be run again when there is more.
+// A cron job, such as a content management system's, has a few seconds at a time and must not sleep
+// through them: it sends what the budget allows, and asks to be run again when there is more.
 func Example_cron() {
 	p := pacer.New(&pacer.Options{MaxWait: pacer.NoWait})
 	queue := []string{"post-1", "post-2", "post-3"}
@@ -64,7 +64,7 @@ func Example_cron() {
 	}
 }
 
-// run sends what it can and returns what is left, and when to come back for it.
+// run sends what it can, and returns the rest with the time to try again.
 func run(p *pacer.Transport, url, token string, queue []string) (rest []string, again time.Time) {
 	client := &http.Client{Transport: p}
 	for i, id := range queue {
@@ -73,12 +73,12 @@ func run(p *pacer.Transport, url, token string, queue []string) (rest []string, 
 			panic(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
-		if b := p.Budget(r); b.Wait > 0 { // this much can be known without sending
+		if b := p.Budget(r); b.Wait > 0 { // known without sending
 			return queue[i:], time.Now().Add(b.Wait)
 		}
 		response, err := client.Do(r)
 		var wait *pacer.WaitError
-		if errors.As(err, &wait) { // somebody else spent it meanwhile
+		if errors.As(err, &wait) { // another caller spent it meanwhile
 			return queue[i:], wait.Until
 		}
 		if err != nil {
@@ -89,7 +89,7 @@ func run(p *pacer.Transport, url, token string, queue []string) (rest []string, 
 	return nil, time.Time{}
 }
 
-// http.Client.Timeout covers the wait for a budget too, so leave it 0. AttemptTimeout bounds each
+// http.Client.Timeout includes the wait for a budget, so leave it 0. AttemptTimeout bounds each
 // attempt, a context the whole call.
 func Example_timeout() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -102,7 +102,8 @@ func Example_timeout() {
 	defer client.CloseIdleConnections()
 
 	for range 2 {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // for this call, waits and all
+		// for this call with its waits
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/things", nil)
 		if err != nil {
 			panic(err)
@@ -151,7 +152,8 @@ func TestTheCron(t *testing.T) {
 		}
 		runs := 0
 		for len(queue) > 0 {
-			p := pacer.New(&pacer.Options{Base: w, MaxWait: pacer.NoWait}) // a new process, which knows nothing
+			// a new process without knowledge
+			p := pacer.New(&pacer.Options{Base: w, MaxWait: pacer.NoWait})
 			began := time.Now()
 			rest, again := run(p, "http://api.example.com", w.token, queue)
 			if took := time.Since(began); took > time.Second {
@@ -169,7 +171,8 @@ func TestTheCron(t *testing.T) {
 	})
 }
 
-// A script in a browser may not see the Date of an answer. The first refusal tells the server's clock then: Retry-After is Reset less now.
+// A script in a browser may not see the Date of an answer. Then the first refusal reveals the
+// server's clock: Retry-After is Reset minus now.
 func TestACallerThatSeesNoDate(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"right": 0, "10 minutes slow": 10 * time.Minute, "10 minutes fast": -10 * time.Minute} {
 		t.Run("a local clock that is "+name, func(t *testing.T) {
@@ -180,7 +183,7 @@ func TestACallerThatSeesNoDate(t *testing.T) {
 				n := windows * usable(60)
 				took := w.spend(n, 6, pacer.New(&pacer.Options{Base: w}))
 				w.once(n)
-				if w.refused > 6 { // those that were under way when the first was refused
+				if w.refused > 6 { // those in flight at the first refusal
 					t.Errorf("%d refusals", w.refused)
 				}
 				if took > windows*time.Minute+time.Second*windows {

@@ -1,6 +1,6 @@
 package pacer
 
-// ContractWindows are the windows of the built-in table, each after its limiter's name.
+// ContractWindows returns the windows of the built-in table, each after its limiter's name.
 func ContractWindows() (all []string) {
 	for _, row := range contractLimiters {
 		for _, w := range row.windows {
@@ -10,5 +10,5 @@ func ContractWindows() (all []string) {
 	return all
 }
 
-// Aliases is how many requests' credentials are remembered as they were written.
+// Aliases returns how many distinct credentials are remembered as they were sent.
 func Aliases(t *Transport) int { return len(t.aliases) }

@@ -9,29 +9,28 @@ import (
 )
 
 // A family is the lines of one host and credential whose requests no route covers. It begins with
-// one line for all of them. If the responses to a path describe another budget than the line has,
+// one line for all of them. If the responses to a path describe another budget than the line's,
 // that path gets a line of its own, so that two limiters under one credential do not stall each
 // other.
 //
-// Two responses are taken to describe different budgets if the server names them differently, if
-// their limits differ, or if their Resets lie farther apart than one window can explain. A path
-// whose own responses change keeps its line: its limiter has several windows, or was changed.
+// Two responses describe different budgets if the server names them differently, if their limits
+// differ, or if their Resets are farther apart than one window can explain. A path whose own
+// responses change keeps its line: its limiter has several windows, or was changed.
 type family struct {
 	split atomic.Bool // whether there is more than one line
 
 	mu    sync.RWMutex
-	lines []*line // the first takes the paths that nothing is known of
+	lines []*line // the first is for paths that have not been answered
 	names []string
-	of    map[place]*line // of the paths that have been answered
+	of    map[place]*line // by the paths that have been answered
 }
 
-// A place is where a request goes, as far as limiters tell requests apart: identifiers in the path
-// are left out.
+// A place is a method and a path without identifiers: limiters do not distinguish requests further.
 type place struct{ method, path string }
 
 const (
-	mostLines  = 64   // of a family
-	mostPlaces = 1024 // likewise
+	maxLines  = 64   // of a family
+	maxPlaces = 1024 // of a family
 )
 
 // placeOf returns the place of a request. It allocates only if the path has identifiers.
@@ -42,10 +41,10 @@ func placeOf(r *http.Request) place {
 		if i := strings.IndexByte(path[start:], '/'); i >= 0 {
 			end = start + i
 		}
-		if varies(path[start:end]) {
+		if isID(path[start:end]) {
 			segments := strings.Split(path, "/")
 			for i, s := range segments {
-				if varies(s) {
+				if isID(s) {
 					segments[i] = "*"
 				}
 			}
@@ -57,9 +56,9 @@ func placeOf(r *http.Request) place {
 	return place{r.Method, path}
 }
 
-// varies reports whether a segment of a path looks like an identifier: it is long, or has a digit
+// isID reports whether a segment of a path looks like an identifier: it is long, or it has a digit
 // and is no version (v1).
-func varies(segment string) bool {
+func isID(segment string) bool {
 	if len(segment) > 40 {
 		return true
 	}
@@ -89,7 +88,7 @@ func (f *family) first() *line {
 	return f.lines[0]
 }
 
-// idle reports whether nothing would be lost with the family.
+// idle reports whether the family can be dropped without a loss.
 func (f *family) idle(now int64) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -101,42 +100,42 @@ func (f *family) idle(now int64) bool {
 	return true
 }
 
-// settle returns the line whose budget a response describes, and remembers it for the place that
-// answered. l is the line that the request waited in.
-func (f *family) settle(t *Transport, r *http.Request, l *line, says stated) *line {
+// assign returns the line whose budget a response describes, and remembers it for the place of the
+// request. l is the line that the request waited in.
+func (f *family) assign(t *Transport, r *http.Request, l *line, reported report) *line {
 	now, at := t.now(), placeOf(r)
 	f.mu.RLock()
 	known := f.of[at]
 	f.mu.RUnlock()
-	if known != nil && (says.name == "" || f.named(known, says.name)) {
+	if known != nil && (reported.name == "" || f.named(known, reported.name)) {
 		return known
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	to := f.match(l, says, now)
-	if to == nil && len(f.lines) < mostLines {
-		to = f.own(t, r, at)
+	to := f.match(l, reported, now)
+	if to == nil && len(f.lines) < maxLines {
+		to = f.newLine(t, r, at)
 	}
 	if to == nil {
 		return l
 	}
 	for i := range f.lines {
-		if f.lines[i] == to && says.name != "" {
-			f.names[i] = says.name
+		if f.lines[i] == to && reported.name != "" {
+			f.names[i] = reported.name
 		}
 	}
-	if known != nil || len(f.of) < mostPlaces {
+	if known != nil || len(f.of) < maxPlaces {
 		f.of[at] = to
 	}
 	return to
 }
 
-// own returns the line of a place. It makes one only if there is none: a place whose budget gets
-// another name again and again keeps its line. t.mu and f.mu are held.
-func (f *family) own(t *Transport, r *http.Request, at place) *line {
-	l := t.enlist(t.uncoveredLine(r, at.method+" "+at.path))
+// newLine returns the line of a place. It makes one only if there is none, so that a place whose
+// budget changes its name again and again keeps its line. t.mu and f.mu are held.
+func (f *family) newLine(t *Transport, r *http.Request, at place) *line {
+	l := t.intern(t.uncoveredLine(r, at.method+" "+at.path))
 	if !slices.Contains(f.lines, l) {
 		l.family = f
 		f.lines, f.names = append(f.lines, l), append(f.names, "")
@@ -145,8 +144,7 @@ func (f *family) own(t *Transport, r *http.Request, at place) *line {
 	return l
 }
 
-// named reports whether a line is of the budget that the server names so, or of none that it has
-// named.
+// named reports whether the name of a line's budget is this one or unknown.
 func (f *family) named(l *line, name string) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -158,15 +156,14 @@ func (f *family) named(l *line, name string) bool {
 	return false
 }
 
-// match returns a line whose budget a response can describe, l first; nil if there is none. f.mu is
-// held.
-func (f *family) match(l *line, says stated, now int64) *line {
+// match returns a line whose budget a response can describe, preferably l, or nil. f.mu is held.
+func (f *family) match(l *line, reported report, now int64) *line {
 	var found *line
 	for i, other := range f.lines {
-		if says.name != "" && f.names[i] != "" && f.names[i] != says.name {
+		if reported.name != "" && f.names[i] != "" && f.names[i] != reported.name {
 			continue
 		}
-		if view := other.ways[0].windows[0].look(); view.describes(says, now) {
+		if view := other.ways[0].windows[0].snapshot(); view.describes(reported, now) {
 			if other == l {
 				return l
 			}
@@ -179,23 +176,23 @@ func (f *family) match(l *line, says stated, now int64) *line {
 }
 
 // describes reports whether a response can be about the budget b.
-func (b *budget) describes(says stated, now int64) bool {
+func (b *budget) describes(reported report, now int64) bool {
 	if b.limit == 0 {
 		return true // nothing is known of it
 	}
-	if says.Limit != 0 && says.Limit != b.limit {
+	if reported.Limit != 0 && reported.Limit != b.limit {
 		return false
 	}
 	if b.phase != known || now >= b.restored(now) {
 		return true // the next window may be restored at any time
 	}
-	if _, ok := b.distance(says, sent{at: now, now: now}, says.Date); !ok {
-		return true // it will not be believed
+	if _, ok := b.distance(reported, sent{at: now, now: now}, reported.Date); !ok {
+		return true // the response will not be believed
 	}
-	restored := now + says.after
-	if says.after == 0 {
-		if restored = b.clock.reaches(says.Reset, now); says.Date > 0 && !b.clock.set {
-			restored = now + held(says.Reset-says.Date)
+	restored := now + reported.after
+	if reported.after == 0 {
+		if restored = b.clock.reaches(reported.Reset, now); reported.Date > 0 && !b.clock.set {
+			restored = now + toNanos(reported.Reset-reported.Date)
 		}
 	}
 	apart := restored - b.restored(now)
@@ -205,18 +202,18 @@ func (b *budget) describes(says stated, now int64) bool {
 	return apart <= now-b.seen+2*second
 }
 
-// elsewhere reports whether the call waits in a line that its path has left.
-func (c *call) elsewhere() bool {
+// moved reports whether the call waits in a line that its path has left.
+func (c *call) moved() bool {
 	f := c.line.family
 	return f != nil && f.split.Load() && f.line(c.request) != c.line
 }
 
-// enter waits until the call may start, in whichever line its path belongs to by then. An error is
-// a *WaitError or the context's.
+// enter waits until the call may start, in the line of its path at that time. An error is a
+// *WaitError or the context's.
 func (c *call) enter() (pass, error) {
 	for {
 		p, err := c.line.enter(c)
-		if err != errElsewhere {
+		if err != errMoved {
 			return p, err
 		}
 		left := c.line
@@ -228,21 +225,20 @@ func (c *call) enter() (pass, error) {
 	}
 }
 
-// finish takes in what came back for a call that started. It returns what
-// window.finish does.
+// finish handles the answer to a call that started. It returns what window.finish does.
 func (c *call) finish(p pass, a answer) (until int64) {
 	l := c.line
 	if l.family == nil || a.kind != binding {
 		return l.finish(c.t, p, a)
 	}
-	to := l.family.settle(c.t, c.request, l, a.fields)
+	to := l.family.assign(c.t, c.request, l, a.fields)
 	if to == l {
 		return l.finish(c.t, p, a)
 	}
 	l.finish(c.t, p, answer{kind: unsent}) // another budget was charged
 	l.reconsider()
 	window := to.ways[0].windows[0]
-	until = window.hear(&c.t.ledger, p.of(l, 0), a)
+	until = window.learnElsewhere(&c.t.ledger, p.of(l, 0), a)
 	window.wake(nil)
 	return until
 }

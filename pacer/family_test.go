@@ -16,8 +16,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// twoLimits is a server with a limit of a minute and one of an hour under one credential, of which
-// no route tells.
+// twoLimits returns a server with a limit of a minute and one of an hour under one credential,
+// without routes for them.
 func twoLimits(minute, hour int64) *foreign {
 	say := foreignDialects["Unix seconds"]
 	return &foreign{latency: 10 * time.Millisecond, limits: map[string]*foreignLimit{
@@ -26,14 +26,15 @@ func twoLimits(minute, hour int64) *foreign {
 	}}
 }
 
-// A 429's own Reset says how long its call waits, whatever another limiter under the same
-// credential says.
+// A 429's own Reset determines how long its call waits, whatever another limiter under the same
+// credential reports.
 func TestARefusalIsWaitedForAsItSaysItself(t *testing.T) {
 	for name, hour := range map[string]int64{"other limits": 50, "the same limits": 10} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := twoLimits(10, hour)
-				f.limits["/minute"].spent, f.limits["/minute"].ends = 10, time.Now().Add(time.Minute) // somebody else has spent it
+				// spent by another caller
+				f.limits["/minute"].spent, f.limits["/minute"].ends = 10, time.Now().Add(time.Minute)
 				f.limits["/hour"].spent, f.limits["/hour"].ends = hour, time.Now().Add(time.Hour)
 				p := pacer.New(&pacer.Options{Base: f, MaxWait: 2 * time.Hour})
 				began := time.Now()
@@ -52,7 +53,7 @@ func TestARefusalIsWaitedForAsItSaysItself(t *testing.T) {
 	}
 }
 
-// Of two limiters under one credential each has its own pace as soon as both have answered.
+// Two limiters under one credential are paced separately as soon as both have answered.
 func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
 	for name, hour := range map[string]int64{"other limits": 20, "the same limits": 10} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +65,8 @@ func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
 				f.serve(t, p, 1, "/hour")
 				began := time.Now()
 				var all sync.WaitGroup
-				all.Go(func() { f.serve(t, p, int(hour)+4, "/hour") }) // more than are left until its Reset
+				// more than are left until its Reset
+				all.Go(func() { f.serve(t, p, int(hour)+4, "/hour") })
 				all.Go(func() {
 					f.serve(t, p, 49, "/minute/a") // five windows
 					if took := time.Since(began); took > 5*time.Minute {
@@ -83,8 +85,7 @@ func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
 	}
 }
 
-// Processes that share a view have learned the same: what one knows of a path's own budget holds
-// for the others.
+// Processes that share a view share what one has learned of a path's own budget.
 func TestProcessesShareTheBudgetsOfPaths(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := twoLimits(10, 20)
@@ -109,13 +110,14 @@ func TestProcessesShareTheBudgetsOfPaths(t *testing.T) {
 	})
 }
 
-// Calls that wait in the line of another limiter leave it as soon as their path has told its own.
+// Calls that wait in the line of another limiter leave it as soon as their path's own limiter is
+// known.
 func TestThoseWhoWaitInAnotherLimitersLineLeaveIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := twoLimits(10, 200)
 		p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0), MaxWait: 3 * time.Hour})
 		f.serve(t, p, 1, "/minute")
-		f.latency = time.Second // all of these are sent, or wait, before the first of them is answered
+		f.latency = time.Second // all of these are sent, or wait, before the first is answered
 		began := time.Now()
 		f.serve(t, p, 150, "/hour/b")
 		if took := time.Since(began); took > 10*time.Second {
@@ -127,8 +129,8 @@ func TestThoseWhoWaitInAnotherLimitersLineLeaveIt(t *testing.T) {
 	})
 }
 
-// Paths of one limiter share its budget, identifiers in them or not; so do those of a limiter with
-// a moving Reset.
+// Paths of one limiter share its budget, with identifiers in them or without; so do the paths of a
+// limiter with a moving Reset.
 func TestPathsOfOneLimiterStayTogether(t *testing.T) {
 	for name, say := range map[string]func(http.Header, int64, int64, time.Time){
 		"a fixed window":   foreignDialects["Unix seconds"],
@@ -162,8 +164,8 @@ func TestPathsOfOneLimiterStayTogether(t *testing.T) {
 	}
 }
 
-// A limiter with two windows tells of the one that binds; its path keeps one line, and a raised
-// limit is no other limiter.
+// A limiter with two windows reports the one that binds; its path keeps one line. A raised limit is
+// no other limiter.
 func TestALimiterThatChangesKeepsItsLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}, {status: 200, header: fields("100", "40", "now+3600")},
@@ -180,8 +182,7 @@ func TestALimiterThatChangesKeepsItsLine(t *testing.T) {
 	})
 }
 
-// A limiter of several windows that are both known: the 429 of the minute does not wait for the
-// hour.
+// Both windows of a limiter are known: a 429 of the minute does not wait for the hour.
 func TestTheMinutesRefusalDoesNotWaitForTheHour(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hour := fields("30000", "500", "now+3600")
@@ -202,7 +203,7 @@ func TestTheMinutesRefusalDoesNotWaitForTheHour(t *testing.T) {
 	})
 }
 
-// keyed is a request with an API key in a field of its own.
+// keyed returns a request with an API key in a field of its own.
 func keyed(t *testing.T, field, key string) *http.Request {
 	t.Helper()
 	r := request(t, "/api/things")
@@ -248,7 +249,7 @@ func TestAnyFieldThatOptionsNameSeparatesBudgets(t *testing.T) {
 	}
 }
 
-// What processes share on a disk holds no secret, of whichever field.
+// The view on a disk contains no secret, from any field.
 func TestAViewInAFileHoldsNoSecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "view")
 	view, err := pacer.OpenFile(path)
@@ -272,8 +273,7 @@ func TestAViewInAFileHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// Two budgets that differ by name alone are two: the limit is the same, and the Reset is the same
-// second.
+// Two budgets that differ only by name are two, even with the same limit and the same Reset.
 func TestTheServersNameTellsBudgetsApart(t *testing.T) {
 	for _, name := range []string{"X-RateLimit-Resource", "X-RateLimit-Bucket"} {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestTheServersNameTellsBudgetsApart(t *testing.T) {
 	}
 }
 
-// A path whose budget has another name by turns takes no place from others.
+// A path whose budget changes its name again and again takes no place from others.
 func TestAPathWithManyBudgetNamesHasOneLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		turns := 0
@@ -332,7 +332,7 @@ func TestAPathWithManyBudgetNamesHasOneLine(t *testing.T) {
 	})
 }
 
-// A budget per path of a server with very many limiters stays bounded.
+// The number of budgets of a server with very many limiters is bounded.
 func TestManyLimitersUnderOneCredentialAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &foreign{limits: map[string]*foreignLimit{}}

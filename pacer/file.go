@@ -15,29 +15,31 @@ import (
 
 // A File is a Shared view in a file, for processes of one machine. It is safe for concurrent use.
 //
-// The file is a table of pages, found by the budget's key, with a checksum each; a lock of the system beside it (PATH.lock) is held for
-// some microseconds by whoever changes one. What a process leaves behind that is killed meanwhile is a lock that the system
-// releases, a page that is not believed, or requests in flight that are forgotten after a minute. Nothing of it is a secret: keys are
-// hashes. Yet whoever may write it can make others wait: keep it in a directory of your own.
+// The file is a table of pages with a checksum each; a budget's page follows from its key. A
+// process holds a system lock (PATH.lock) for some microseconds while it changes a page. If a
+// process is killed, the system releases its lock, a half-written page is ignored, and its requests
+// in flight are forgotten after a minute. The file holds no secrets: keys are hashes. But a process
+// that can write to it can delay others, so keep it in a private directory.
 type File struct {
 	file *os.File
 	lock *flock.Flock
 	path string
-	busy chan struct{} // holds one: the lock is this process's, not a goroutine's
+	busy chan struct{} // holds one: the lock is per process, not per goroutine
 	now  func() time.Time
 }
 
 const (
 	fileMagic = "weirpace1\n"
 	pageSize  = 4096
-	pages     = 256 // 1 MiB; a page holds some ten budgets
+	pages     = 256 // 1 MiB; a page holds about ten budgets
 	keySize   = 32
-	// lockWait is how long a File waits for a process that holds the lock: one that was stopped must not stop the others.
+	// lockWait is how long a File waits for the lock: a suspended process that holds it must not
+	// stop the others.
 	lockWait = 250 * time.Millisecond
 )
 
-// OpenFile opens the view at path, which it makes, readable and writable to its owner alone, where there is none. A file that is
-// something else is an error, and left as it is.
+// OpenFile opens the view at path. If there is none it creates one, readable and writable by its
+// owner only. A file of another kind is an error, and is not changed.
 func OpenFile(path string) (*File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("open shared view %q: it is no regular file: choose another path", path)
@@ -54,7 +56,7 @@ func OpenFile(path string) (*File, error) {
 	return f, nil
 }
 
-// prepare writes the first bytes of a new file, and reads those of another.
+// prepare writes the header of a new file, and checks the header of an existing one.
 func (f *File) prepare() error {
 	head := make([]byte, len(fileMagic))
 	switch n, err := f.file.ReadAt(head, 0); {
@@ -69,12 +71,12 @@ func (f *File) prepare() error {
 	return nil
 }
 
-// Close ends the use of the file. It stays, for other processes.
+// Close closes the file. It does not remove it.
 func (f *File) Close() error {
 	return errors.Join(f.lock.Close(), f.file.Close())
 }
 
-// locked does something while no other process and no other goroutine does.
+// locked calls do while it excludes every other process and goroutine.
 func (f *File) locked(do func() error) error {
 	limit := time.NewTimer(lockWait)
 	defer limit.Stop()
@@ -103,8 +105,8 @@ func (f *File) locked(do func() error) error {
 	}
 }
 
-// Update implements Shared. States are at most 4050 bytes; an empty one is forgotten. An error leaves the state as it was, unless the
-// disk is the reason.
+// Update implements Shared. States have at most 4050 bytes; an empty one is removed. After an error
+// the state is unchanged, unless the disk failed.
 func (f *File) Update(key string, change func([]byte) []byte) error {
 	if len(key) != keySize {
 		return fmt.Errorf("update shared view %q: a key of %d bytes: %d are allowed", f.path, len(key), keySize)
@@ -117,8 +119,8 @@ func (f *File) Update(key string, change func([]byte) []byte) error {
 		}
 		entries := parsePage(page[:])
 		state := change(entries.of(key))
-		if len(state) > mostState {
-			return fmt.Errorf("a state of %d bytes: at most %d fit", len(state), mostState)
+		if len(state) > maxStateSize {
+			return fmt.Errorf("a state of %d bytes: at most %d fit", len(state), maxStateSize)
 		}
 		_, err := f.file.WriteAt(entries.with(key, state, f.now().Unix()).page(page[:0]), at)
 		return err
@@ -129,8 +131,8 @@ func (f *File) Update(key string, change func([]byte) []byte) error {
 	return err
 }
 
-// A page is its checksum (CRC-32 of the rest), then entries: key, Unix second of the change, length of the state, state. A length of 0 ends
-// them.
+// A page is a checksum (CRC-32 of the rest) and entries: key, Unix second of the change, length of
+// the state, state. A length of 0 ends the entries.
 type entry struct {
 	key   string
 	at    int64
@@ -140,11 +142,11 @@ type entry struct {
 type entries []entry
 
 const (
-	entryHead = keySize + 8 + 2
-	mostState = pageSize - 4 - entryHead
+	entryHead    = keySize + 8 + 2
+	maxStateSize = pageSize - 4 - entryHead
 )
 
-// parsePage returns the entries of a page; one that was half written has none.
+// parsePage returns the entries of a page, or none if the page was half written.
 func parsePage(page []byte) (all entries) {
 	sum, rest := binary.LittleEndian.Uint32(page), page[4:]
 	if sum != crc32.ChecksumIEEE(rest) {
@@ -161,7 +163,7 @@ func parsePage(page []byte) (all entries) {
 	return all
 }
 
-// of returns the state under a key, nil where there is none.
+// of returns the state under a key, or nil.
 func (all entries) of(key string) []byte {
 	for _, e := range all {
 		if e.key == key {
@@ -171,14 +173,14 @@ func (all entries) of(key string) []byte {
 	return nil
 }
 
-// with returns the entries, the changed one first, as many as fit a page: those that nobody changed for longest go.
+// with returns the entries that fit a page, the changed one first. The oldest are dropped.
 func (all entries) with(key string, state []byte, now int64) entries {
 	var kept entries
 	if len(state) > 0 {
 		kept = entries{{key, now, state}}
 	}
-	room := mostState - len(state)
-	for _, e := range all { // in the order of their last changes
+	room := maxStateSize - len(state)
+	for _, e := range all { // ordered by their last changes
 		if room -= entryHead + len(e.state); e.key == key || room < 0 || now-e.at > 3600 {
 			room += entryHead + len(e.state)
 			continue
@@ -188,7 +190,7 @@ func (all entries) with(key string, state []byte, now int64) entries {
 	return kept
 }
 
-// page appends the bytes of a whole page to dst.
+// page appends the bytes of a page to dst.
 func (all entries) page(dst []byte) []byte {
 	dst = append(dst, 0, 0, 0, 0)
 	for _, e := range all {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// TestMain lets the test's own binary be another process of the same view.
+// TestMain makes the test binary another process of the same view, if the environment says so.
 func TestMain(m *testing.M) {
 	path, role, _ := strings.Cut(os.Getenv("PACER_TEST_PROCESS"), "|")
 	if path == "" {
@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	switch role {
 	case "count":
 		for range updates {
-			for increment(f, counterKey) != nil { // the others were quicker for a quarter of a second
+			// other processes had the lock for a quarter of a second
+			for increment(f, counterKey) != nil {
 			}
 		}
 	case "hold":
@@ -57,7 +58,7 @@ func increment(f *pacer.File, key string) error {
 	})
 }
 
-// number reads it.
+// number reads the number.
 func number(t *testing.T, f *pacer.File, key string) (n uint64) {
 	t.Helper()
 	err := f.Update(key, func(state []byte) []byte {
@@ -102,7 +103,7 @@ func TestProcessesChangeAFileOneAfterTheOther(t *testing.T) {
 			}
 		})
 	}
-	for range 4 { // goroutines of this process beside them
+	for range 4 { // goroutines of this process compete with them
 		all.Go(func() {
 			for range updates {
 				for increment(f, counterKey) != nil {
@@ -229,7 +230,8 @@ func TestADamagedFileIsNotBelieved(t *testing.T) {
 
 func TestAPageKeepsTheLatest(t *testing.T) {
 	f := openFile(t, filepath.Join(t.TempDir(), "view"))
-	key := func(i int) string { return strings.Repeat("p", 8) + strings.Repeat(string(rune('A'+i)), 24) } // all on one page
+	// all on one page
+	key := func(i int) string { return strings.Repeat("p", 8) + strings.Repeat(string(rune('A'+i)), 24) }
 	state := []byte(strings.Repeat("s", 400))
 	for i := range 20 {
 		if err := f.Update(key(i), func([]byte) []byte { return state }); err != nil {
@@ -275,7 +277,7 @@ func TestASharedViewThatFailsIsLeftForASecond(t *testing.T) {
 	})
 }
 
-// Garbage in a shared view is no state: the next request probes.
+// Garbage in a shared view is ignored: the next request probes.
 func TestStatesThatAreNone(t *testing.T) {
 	for _, garbage := range []string{"x", strings.Repeat("\xff", 185), "\x01" + strings.Repeat("\xff", 184), strings.Repeat("\x01", 185+24)} {
 		bubble(t, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"github.com/weirlimit/weir/headers"
 )
 
-// Whatever a shared view holds and a server says, the arithmetic ends, and a call knows when to ask again.
+// With any state in a shared view and any response, the arithmetic terminates, and a call knows
+// when to ask again.
 func FuzzState(f *testing.F) {
 	for _, b := range []budget{{}, {phase: known, limit: 60, remaining: 3, reset: 1_800_000_060, ends: 1_800_000_061 * second, length: 60, seen: 1_800_000_000 * second,
 		flights: []flight{{process: 7, units: 2, waiting: 3, taken: 1, at: 1_800_000_000 * second}}}, {phase: silent}} {
@@ -20,14 +21,14 @@ func FuzzState(f *testing.F) {
 			b = budget{}
 		}
 		a := ask{cost: 1, threshold: Threshold, process: 1}
-		if v := b.may(a, now); !v.start && v.until <= now {
+		if v := b.canStart(a, now); !v.start && v.until <= now {
 			t.Errorf("%+v waits until %d, which is past", b, v.until)
 		}
-		b.flying(1, 1, 0, now)
+		b.setFlight(1, 1, 0, now)
 		s := sent{cost: 1, place: b.begin(a, now), at: now, now: now + second/100, length: 60}
-		b.flying(1, 0, 0, s.now)
-		b.told(s, stated{Fields: headers.Fields{Limit: max(limit, 0), Remaining: max(remaining, 0), Reset: max(reset, 0), Date: max(date, 0)}, after: max(after, 0)}, refused)
-		if v := b.may(a, s.now); !v.start && v.until <= s.now {
+		b.setFlight(1, 0, 0, s.now)
+		b.observe(s, report{Fields: headers.Fields{Limit: max(limit, 0), Remaining: max(remaining, 0), Reset: max(reset, 0), Date: max(date, 0)}, after: max(after, 0)}, refused)
+		if v := b.canStart(a, s.now); !v.start && v.until <= s.now {
 			t.Errorf("%+v waits until %d, which is past", b, v.until)
 		}
 		if n := b.capacity(a, s.now, s.now+3600*second); n < 0 {

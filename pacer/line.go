@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// A line is where calls of one limiter, host and credential wait, in the order they came. The first of them alone asks its
-// windows whether it may start; it is woken when an answer changes them.
+// A line is the queue of calls of one limiter, host and credential, in order of arrival. Only the
+// first call asks the windows whether it may start; it is woken when an answer changes them.
 type line struct {
 	host    string
 	limiter string
 	cost    int64
-	ways    []way        // one, or one for each local address that a limiter counts apart
-	family  *family      // nil: the routes say what the line is for
-	users   atomic.Int64 // calls that hold the line; only without any it may be forgotten
+	ways    []way        // one, or one for each local address that a limiter counts separately
+	family  *family      // nil: a route covers the line
+	users   atomic.Int64 // calls that hold the line; it may be dropped only at 0
 
 	mu      sync.Mutex
-	headed  bool // somebody is first
+	headed  bool // whether a call is first
 	queue   []*waiter
 	tickets uint64
 	why     Reason        // of the first
-	until   int64         // local time, likewise
+	until   int64         // local time until which the first waits
 	poked   chan struct{} // wakes the first; holds one
 }
 
-// A way is where a request may leave, and what it is charged to there.
+// A way is an egress of a line, and the windows that requests are charged to there.
 type way struct {
 	base    http.RoundTripper
 	windows []*window
 }
 
-// windows are those of all ways, in their order.
+// windows yields the windows of all ways, in order.
 func (l *line) windows() iter.Seq[*window] {
 	return func(yield func(*window) bool) {
 		for _, w := range l.ways {
@@ -50,11 +50,11 @@ func (l *line) windows() iter.Seq[*window] {
 	}
 }
 
-// A waiter is a call in a queue.
+// A waiter is a call in the queue.
 type waiter struct {
 	ticket uint64
-	first  chan struct{} // closed when it is the first
-	moved  chan struct{} // holds one: it may have to wait longer than it thought
+	first  chan struct{} // closed when the call becomes the first
+	moved  chan struct{} // holds one: the wait may have become longer
 }
 
 // A pass is what a call holds that may start.
@@ -63,31 +63,31 @@ type pass struct {
 	starts [maxWindows]started
 }
 
-// maxWindows is the most windows of a limiter.
+// maxWindows is the maximum number of windows of a limiter.
 const maxWindows = 4
 
-// A call is one request on its way, however often it is sent.
+// A call is one request, over all its attempts.
 type call struct {
 	ctx     context.Context
 	t       *Transport
 	request *http.Request
 	line    *line
 	ticket  uint64    // 0: it has not waited yet
-	told    Reason    // of the wait that OnWait knows of; empty: of none
-	most    time.Time // after which it is not to wait
+	told    Reason    // the reason that OnWait last got; empty: none
+	giveUp  time.Time // when the call gives up waiting
 }
 
 // enter waits until the call may start. An error is a *WaitError or the context's.
 func (l *line) enter(c *call) (pass, error) {
 	now := c.t.now()
 	l.mu.Lock()
-	if !l.headed && len(l.queue) == 0 { // nobody waits: the lock is held for one look
+	if !l.headed && len(l.queue) == 0 { // no call waits: the lock is held for one check
 		p, v := l.try(c.t, now)
 		if v.start {
 			l.mu.Unlock()
 			return p, nil
 		}
-		if err := c.worth(v, now, 0); err != nil {
+		if err := c.checkWait(v, now, 0); err != nil {
 			l.mu.Unlock()
 			return pass{}, err
 		}
@@ -96,7 +96,7 @@ func (l *line) enter(c *call) (pass, error) {
 			c.ticket = l.ticket()
 		}
 		l.mu.Unlock()
-		return l.lead(c)
+		return l.waitFirst(c)
 	}
 	w, err := l.enqueue(c, now)
 	why := verdict{why: l.why, until: l.until}
@@ -104,35 +104,35 @@ func (l *line) enter(c *call) (pass, error) {
 	if err != nil {
 		return pass{}, err
 	}
-	return l.queued(c, w, why)
+	return l.waitQueued(c, w, why)
 }
 
-// queued is the wait of those behind the first.
-func (l *line) queued(c *call, w *waiter, why verdict) (pass, error) {
+// waitQueued is the wait of the calls behind the first.
+func (l *line) waitQueued(c *call, w *waiter, why verdict) (pass, error) {
 	leading := false
 	defer func() {
 		if !leading {
-			l.leave(w)
+			l.remove(w)
 		}
 	}()
 	now := c.t.now()
 	if why.until = max(why.until, l.when(c.t, now, 1)); why.why != "" && why.until > now {
-		c.say(why, now)
+		c.notify(why, now)
 	}
-	longer := time.NewTimer(time.Until(c.most))
+	longer := time.NewTimer(time.Until(c.giveUp))
 	defer longer.Stop()
 	early, cancel := c.beforeDeadline()
 	defer cancel()
 	for {
-		if c.elsewhere() {
-			return pass{}, errElsewhere
+		if c.moved() {
+			return pass{}, errMoved
 		}
 		select {
 		case <-w.first:
 			leading = true
-			return l.lead(c)
+			return l.waitFirst(c)
 		case <-w.moved:
-			if err := l.still(c, w); err != nil {
+			if err := l.recheck(c, w); err != nil {
 				return pass{}, err
 			}
 		case <-longer.C:
@@ -149,10 +149,12 @@ func (l *line) ticket() uint64 {
 	return l.tickets + refusedFirst
 }
 
-// refusedFirst is the ticket of a call that did not wait before it was refused: it came before all who wait.
+// refusedFirst is the ticket of a call that was refused before it ever waited: it precedes all that
+// wait.
 const refusedFirst = 1
 
-// enqueue adds a call behind all that came before it, where its wait is worth beginning. l.mu is held.
+// enqueue inserts a call behind all that came before it, unless its wait would be too long. l.mu is
+// held.
 func (l *line) enqueue(c *call, now int64) (*waiter, error) {
 	if c.ticket == 0 {
 		c.ticket = l.ticket()
@@ -163,7 +165,7 @@ func (l *line) enqueue(c *call, now int64) (*waiter, error) {
 		}
 		return 1
 	})
-	if err := c.worth(verdict{why: BudgetSpent}, now, at+1); err != nil {
+	if err := c.checkWait(verdict{why: BudgetSpent}, now, at+1); err != nil {
 		return nil, err
 	}
 	w := &waiter{ticket: c.ticket, first: make(chan struct{}), moved: make(chan struct{}, 1)}
@@ -171,20 +173,20 @@ func (l *line) enqueue(c *call, now int64) (*waiter, error) {
 	return w, nil
 }
 
-// still looks again whether a wait that has become longer is worth it.
-func (l *line) still(c *call, w *waiter) error {
+// recheck checks again whether a wait that has become longer is acceptable.
+func (l *line) recheck(c *call, w *waiter) error {
 	now := c.t.now()
 	l.mu.Lock()
 	at := slices.Index(l.queue, w)
 	l.mu.Unlock()
 	if at < 0 {
-		return nil // it is the first by now
+		return nil // it has become the first
 	}
-	return c.worth(verdict{why: BudgetSpent}, now, at+1)
+	return c.checkWait(verdict{why: BudgetSpent}, now, at+1)
 }
 
-// leave takes a waiter out; the first hands on.
-func (l *line) leave(w *waiter) {
+// remove removes a waiter. If it has become the first, the next one takes its place.
+func (l *line) remove(w *waiter) {
 	l.mu.Lock()
 	at := slices.Index(l.queue, w)
 	if at >= 0 {
@@ -208,15 +210,15 @@ func (l *line) next() {
 	l.queue = slices.Delete(l.queue, 0, 1)
 }
 
-// poke wakes the first of the line.
-func (l *line) poke() {
+// wakeFirst wakes the first of the line.
+func (l *line) wakeFirst() {
 	select {
 	case l.poked <- struct{}{}:
 	default:
 	}
 }
 
-// reconsider lets all who wait look whether their wait is still worth it.
+// reconsider makes all waiting calls check again whether their wait is acceptable.
 func (l *line) reconsider() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,15 +230,15 @@ func (l *line) reconsider() {
 	}
 }
 
-// lead is the wait of the first.
-func (l *line) lead(c *call) (pass, error) {
+// waitFirst is the wait of the first.
+func (l *line) waitFirst(c *call) (pass, error) {
 	defer l.next()
 	for w := range l.windows() {
 		w.wait(l)
 		defer w.done(l)
 	}
 	if c.t.ledger.shared != nil {
-		defer func() { l.wants(l.length() - 1) }() // before the next is first
+		defer func() { l.setWaiting(l.length() - 1) }() // before the next becomes the first
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -244,34 +246,35 @@ func (l *line) lead(c *call) (pass, error) {
 	defer cancel()
 	jitter, over, pause := c.jitter(), int64(0), poll
 	for {
-		if c.elsewhere() {
-			return pass{}, errElsewhere
+		if c.moved() {
+			return pass{}, errMoved
 		}
 		now := c.t.now()
 		var sleep int64
-		if over != 0 && over <= now && now < over+jitter && c.has(over+jitter-now) { // one delay for each Reset: who waits behind this call goes with it
+		// one delay for each Reset: calls behind this one start with it
+		if over != 0 && over <= now && now < over+jitter && c.has(over+jitter-now) {
 			sleep = over + jitter - now
 		} else {
 			if c.t.ledger.shared != nil {
-				l.wants(l.length())
+				l.setWaiting(l.length())
 			}
 			p, v := l.try(c.t, now)
 			if v.start {
 				return p, nil
 			}
-			if err := c.worth(v, now, 0); err != nil {
+			if err := c.checkWait(v, now, 0); err != nil {
 				return pass{}, err
 			}
-			l.because(v)
-			c.t.tell()
-			c.say(v, now)
-			if sleep = min(v.until-now, int64(time.Until(c.most))); v.why == BudgetSpent {
+			l.setReason(v)
+			c.t.reportFailure()
+			c.notify(v, now)
+			if sleep = min(v.until-now, int64(time.Until(c.giveUp))); v.why == BudgetSpent {
 				if v.until > over+second {
-					l.reconsider() // for those behind this is news
+					l.reconsider() // the calls behind have to know
 				}
 				over = v.until
 			}
-			if c.t.ledger.shared != nil { // others change it without telling
+			if c.t.ledger.shared != nil { // other processes change it without a wake-up
 				sleep = min(sleep, int64(pause))
 				pause = min(2*pause, 20*poll)
 			}
@@ -286,43 +289,43 @@ func (l *line) lead(c *call) (pass, error) {
 	}
 }
 
-// because remembers why the first waits, for those who come behind it.
-func (l *line) because(v verdict) {
+// setReason records why the first waits, for the calls behind it.
+func (l *line) setReason(v verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.why, l.until = v.why, v.until
 }
 
-// wants says how many calls wait, to those who share the view.
-func (l *line) wants(calls int) {
+// setWaiting publishes the number of waiting calls to the processes that share the view.
+func (l *line) setWaiting(calls int) {
 	for w := range l.windows() {
-		w.wants(calls)
+		w.setWaiting(calls)
 	}
 }
 
-// try starts the call where one of its ways allows it, the one with the most budget first.
+// try starts the call if one of its ways allows it. It tries the way with the most budget first.
 func (l *line) try(t *Transport, now int64) (pass, verdict) {
 	if len(l.ways) == 1 {
 		return l.tryWay(t, &l.ways[0])
 	}
-	least := verdict{until: now + longest*second}
+	soonest := verdict{until: now + longestWindow*second}
 	for _, w := range l.byBudget(t, now) {
 		p, v := l.tryWay(t, w)
 		if v.start {
 			return p, v
 		}
-		if v.until < least.until {
-			least = v
+		if v.until < soonest.until {
+			soonest = v
 		}
 	}
-	return pass{}, least
+	return pass{}, soonest
 }
 
 // tryWay counts the call in all windows of a way, or in none.
 func (l *line) tryWay(t *Transport, w *way) (pass, verdict) {
-	if len(w.windows) > 1 { // so that hardly anything is counted and taken back
+	if len(w.windows) > 1 { // checked first, so that a count is rarely taken back
 		for _, window := range w.windows {
-			if v := window.may(&t.ledger, t.ask(l.cost, window)); !v.start {
+			if v := window.canStart(&t.ledger, t.ask(l.cost, window)); !v.start {
 				return pass{}, v
 			}
 		}
@@ -342,18 +345,17 @@ func (l *line) tryWay(t *Transport, w *way) (pass, verdict) {
 	return p, verdict{start: true}
 }
 
-// of returns what the i-th window needs to know of the call that has come back.
+// of returns what the i-th window needs to know of a call that has returned.
 func (p pass) of(l *line, i int) sent {
 	return sent{cost: l.cost, place: p.starts[i].place, at: p.starts[i].at, length: p.way.windows[i].declared.length}
 }
 
-// ask is what a call of so many units asks of a window.
+// ask returns what a call of this cost asks of a window.
 func (t *Transport) ask(cost int64, w *window) ask {
 	return ask{cost, t.options.Threshold, t.ledger.process, w.declared}
 }
 
-// finish takes in what came back for a call that started. It returns what
-// window.finish does.
+// finish handles the answer to a call that started. It returns what window.finish does.
 func (l *line) finish(t *Transport, p pass, a answer) (until int64) {
 	bound := p.way.bound(a, t.now())
 	for i, w := range p.way.windows {
@@ -370,7 +372,8 @@ func (l *line) finish(t *Transport, p pass, a answer) (until int64) {
 	return until
 }
 
-// bound returns which window the fields are of: one with their limit, else one that is long enough for their Reset, the shortest.
+// bound returns the index of the window that the fields describe: one with their limit, else the
+// shortest that is long enough for their Reset.
 func (w *way) bound(a answer, now int64) int {
 	if len(w.windows) < 2 || a.kind != binding {
 		return 0
@@ -390,13 +393,14 @@ func (w *way) bound(a answer, now int64) int {
 		if fits {
 			score++
 		}
-		switch was := window.look().limit; {
+		switch was := window.snapshot().limit; {
 		case was == a.fields.Limit, window.declared.limit == a.fields.Limit:
 			score += 2
 		case was != 0:
-			score -= 2 // it has told another
+			score -= 2 // it has report another limit
 		}
-		nearer := fits == (length < w.windows[best].declared.length) // the shortest that fits, or the longest
+		// the shortest that fits, or the longest
+		nearer := fits == (length < w.windows[best].declared.length)
 		if score > bestScore || score == bestScore && nearer {
 			best, bestScore = i, score
 		}
@@ -404,20 +408,20 @@ func (w *way) bound(a answer, now int64) int {
 	return best
 }
 
-// worth returns the error of a call that is not to wait with so many others ahead of it, nil where it is. v says why it cannot start now.
-// The deadline is too soon only where that is certain.
-func (c *call) worth(v verdict, now int64, ahead int) error {
+// checkWait returns an error if the call should not wait behind so many others, else nil. v is why
+// it cannot start now. A deadline counts as too soon only if that is certain.
+func (c *call) checkWait(v verdict, now int64, ahead int) error {
 	n := int64(ahead) + 1
 	views := c.line.views(c.t)
 	expected := max(v.until, views.when(now, n))
 	if c.t.maxWait == 0 {
 		return c.failure(v.why, expected, now, errLonger)
 	}
-	sure := views.certain().when(now, n)
+	sure := views.optimistic().when(now, n)
 	if deadline, ok := c.ctx.Deadline(); ok && sure > now && time.Duration(sure-now) > time.Until(deadline) {
 		return c.failure(v.why, expected, now, context.DeadlineExceeded)
 	}
-	if left := time.Until(c.most); left <= 0 || time.Duration(sure-now) > left {
+	if left := time.Until(c.giveUp); left <= 0 || time.Duration(sure-now) > left {
 		return c.failure(v.why, expected, now, errLonger)
 	}
 	return nil
@@ -429,9 +433,8 @@ func (c *call) failure(why Reason, until, now int64, bound error) *WaitError {
 	return &WaitError{Host: c.line.host, Limiter: c.line.limiter, Reason: why, Wait: wait, Until: c.t.clock().Add(wait), Deadline: deadline, bound: bound}
 }
 
-// beforeDeadline returns a context that ends shortly before the call's deadline: once that has
-// passed, http.Client.Timeout replaces the error of the call by one of its own, which is no
-// *WaitError.
+// beforeDeadline returns a context that ends shortly before the call's deadline: after the deadline
+// http.Client.Timeout would replace the call's error by its own, which is no *WaitError.
 func (c *call) beforeDeadline() (context.Context, context.CancelFunc) {
 	deadline, ok := c.ctx.Deadline()
 	if !ok {
@@ -441,8 +444,8 @@ func (c *call) beforeDeadline() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(c.ctx, deadline.Add(-margin))
 }
 
-// gone is the error of a call whose context ended, or is about to, while it waited until a local
-// time.
+// gone returns the error of a call whose context has ended, or is about to end, while it waited
+// until a local time.
 func (c *call) gone(why Reason, until int64) error {
 	if err := c.ctx.Err(); err != nil && err != context.DeadlineExceeded {
 		return err
@@ -450,8 +453,9 @@ func (c *call) gone(why Reason, until int64) error {
 	return c.failure(why, until, c.t.now(), context.DeadlineExceeded)
 }
 
-// say tells OnWait of a wait, once for each reason: who waited for another call's answer may then wait for the window.
-func (c *call) say(v verdict, now int64) {
+// notify calls OnWait, once for each reason: a call may first wait for another call's answer and
+// then for the window.
+func (c *call) notify(v verdict, now int64) {
 	if c.told == v.why || c.t.options.OnWait == nil {
 		return
 	}
@@ -460,7 +464,7 @@ func (c *call) say(v verdict, now int64) {
 	c.t.options.OnWait(Wait{Host: c.line.host, Limiter: c.line.limiter, Reason: v.why, For: wait, Until: c.t.clock().Add(wait)})
 }
 
-// jitter is a random delay, in nanoseconds.
+// jitter returns a random delay in nanoseconds.
 func (c *call) jitter() int64 {
 	if c.t.options.Jitter <= 0 {
 		return 0
@@ -468,15 +472,15 @@ func (c *call) jitter() int64 {
 	return rand.Int64N(int64(c.t.options.Jitter) + 1)
 }
 
-// has says whether a call has so much time to wait, in nanoseconds.
+// has reports whether a call can wait this many nanoseconds.
 func (c *call) has(wait int64) bool {
 	deadline, ok := c.ctx.Deadline()
-	return time.Duration(wait) < time.Until(c.most) && (!ok || time.Duration(wait) < time.Until(deadline))
+	return time.Duration(wait) < time.Until(c.giveUp) && (!ok || time.Duration(wait) < time.Until(deadline))
 }
 
 var (
-	// errLonger is the bound that MaxWait sets.
+	// errLonger means that MaxWait is too short.
 	errLonger = errors.New("longer than Options.MaxWait allows")
-	// errElsewhere says that a call's path has got a line of its own.
-	errElsewhere = errors.New("the path has a line of its own")
+	// errMoved means that the call's path has got a line of its own.
+	errMoved = errors.New("the path has a line of its own")
 )

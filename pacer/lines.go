@@ -10,10 +10,11 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// line returns the line that a request belongs to. Its caller is one of the line's users until it says otherwise.
+// line returns the line of a request. It counts the caller as a user of the line, until users is
+// decremented.
 func (t *Transport) line(r *http.Request) *line {
 	var memory [512]byte
-	key, limiter := t.carried(memory[:0], r)
+	key, limiter := t.requestKey(memory[:0], r)
 	t.mu.RLock()
 	l := t.aliases[string(key)]
 	if l != nil {
@@ -29,7 +30,7 @@ func (t *Transport) line(r *http.Request) *line {
 	l = t.newLine(r, limiter)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l = t.enlist(l)
+	l = t.intern(l)
 	t.aliases[string(key)] = l
 	if l.family != nil {
 		l = l.family.line(r)
@@ -41,8 +42,8 @@ func (t *Transport) line(r *http.Request) *line {
 	return l
 }
 
-// carried appends what a request carries of what it will be counted by, as it stands there.
-func (t *Transport) carried(key []byte, r *http.Request) ([]byte, *weir.Limiter) {
+// requestKey appends the parts of a request that it may be counted by, in the form of the request.
+func (t *Transport) requestKey(key []byte, r *http.Request) ([]byte, *weir.Limiter) {
 	limiter := t.routes.Match(r.Method, r.URL.Path).Limiter()
 	key = append(append(key, origin(r)...), 0)
 	if limiter == nil {
@@ -80,7 +81,7 @@ func (t *Transport) answer(r *http.Request, part weir.Part) (source, value strin
 	return "ip", ""
 }
 
-// origin is the server that a request goes to, in one spelling.
+// origin returns the server of a request, in a canonical form.
 func origin(r *http.Request) string {
 	host := strings.ToLower(r.URL.Host)
 	switch r.URL.Scheme {
@@ -114,16 +115,17 @@ func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
 	return l
 }
 
-// uncoveredLine makes a line of requests that no route covers. place is empty, or the one whose
-// budget is another than that of the rest.
+// uncoveredLine makes a line for requests that no route covers. place is empty, or the place whose
+// budget differs from that of the rest.
 func (t *Transport) uncoveredLine(r *http.Request, place string) *line {
 	host := origin(r)
 	w := way{base: t.ways[0].base, windows: []*window{t.uncovered(r, host, place)}}
 	return &line{host: host, cost: 1, poked: make(chan struct{}, 1), ways: []way{w}}
 }
 
-// enlist returns the line that l is another one of, else l, with the windows that it has in common with others. t.mu is held.
-func (t *Transport) enlist(l *line) *line {
+// intern returns the existing line with the windows of l, else l itself, with the windows that it
+// shares with other lines. t.mu is held.
+func (t *Transport) intern(l *line) *line {
 	var names strings.Builder
 	for w := range l.windows() {
 		names.WriteString(w.key)
@@ -144,7 +146,7 @@ func (t *Transport) enlist(l *line) *line {
 	return l
 }
 
-// countsByAddress says whether a limiter counts a request by the address that it comes from.
+// countsByAddress reports whether a limiter counts a request by its address.
 func (t *Transport) countsByAddress(r *http.Request, limiter *weir.Limiter) bool {
 	for _, w := range limiter.Windows {
 		for _, part := range w.Key {
@@ -156,8 +158,8 @@ func (t *Transport) countsByAddress(r *http.Request, limiter *weir.Limiter) bool
 	return false
 }
 
-// uncovered makes the window of a line of requests that no route covers. Of a credential it keeps
-// hashes alone.
+// uncovered makes the window of a line of requests that no route covers. It keeps only hashes of
+// credentials.
 func (t *Transport) uncovered(r *http.Request, host, place string) *window {
 	parts := []string{r.URL.Scheme, host, "", place}
 	var people []string
@@ -198,7 +200,7 @@ func (t *Transport) covered(r *http.Request, host, limiter string, declared weir
 	return w
 }
 
-// name is a hash of parts: no two different lists have the same. Credentials are not kept in it.
+// name returns a collision-free hash of a list of parts. It reveals no credential.
 func name(parts ...string) string {
 	h := sha256.New()
 	var length [8]byte
@@ -210,7 +212,7 @@ func name(parts ...string) string {
 	return string(h.Sum(nil))
 }
 
-// sweep forgets what nobody uses and whose budget is whole again. t.mu is held.
+// sweep drops the lines without users and with restored budgets. t.mu is held.
 func (t *Transport) sweep() {
 	now := t.now()
 	kept := make(map[*window]bool)
@@ -232,7 +234,7 @@ func (t *Transport) sweep() {
 	t.sweepAt = max(1024, 2*(len(t.aliases)+len(t.windows)))
 }
 
-// idle says whether nothing would be lost with the line.
+// idle reports whether the line can be dropped without a loss.
 func (l *line) idle(now int64) bool {
 	for w := range l.windows() {
 		if !w.idle(now) {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// usable is how many requests the default threshold lets through in a window.
+// usable returns how many requests the default threshold admits in a window.
 func usable(limit int64) int { return int(limit - pacer.Threshold(limit) + 1) }
 
 func TestNobodyIsRefusedAndLittleIsLeft(t *testing.T) {
@@ -54,7 +54,7 @@ func TestProcessesThatShareAViewAreOneCaller(t *testing.T) {
 		if most := time.Duration(windows-1) * 10 * time.Second; took > most+most*5/100 {
 			t.Errorf("%d windows took %v: want %v and 5 %% at most", windows, took, most)
 		}
-		for i, c := range clients { // 64 callers, 56 of whom go in a window
+		for i, c := range clients { // 64 callers, 56 of which fit a window
 			if longest := c.(*timed).longest; longest > 31*time.Second {
 				t.Errorf("a call of process %d waited %v while others went", i, longest)
 			}
@@ -78,7 +78,7 @@ func (c *timed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// A clock that is read by one goroutine before another, and used after it, seems to go back.
+// Goroutines that read the clock in one order and use it in another make it seem to go back.
 func TestAClockThatJumpsALittleRefusesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("60 per 10 seconds by token or ip"), 0)

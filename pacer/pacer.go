@@ -1,31 +1,35 @@
 // Package pacer keeps the caller's side of the contract (section 8, pacing rules): its Transport
-// sends a request only while there is budget for it, so that callers are not refused, and need no
+// sends a request only while there is budget for it, so that callers are not refused and need no
 // retries of their own.
 //
 //	client := http.Client{Transport: pacer.New(nil)}
 //
-// That is all it takes. Budgets are learned from the fields of responses, and kept per limiter and
-// credential, whichever client or goroutine a request comes from. A call goes down these steps:
+// No configuration is needed. The Transport learns budgets from the fields of responses. It keeps
+// them by limiter and credential, for all clients and goroutines. A call passes these steps:
 //
-//	request → line       line.go      which windows it is charged to (routes.go, caller.go): who waits with whom, in order
-//	line → window        budget.go    may it start: one pure file, no clock, no I/O; clock.go: when is Reset on this clock
-//	window → server      transport.go send; a 429 waits Retry-After and is sent again, its body too (replay.go)
-//	response → window    budget.go    what the fields say about it (answer.go reads them, family.go finds whose budget it is)
+//	request → line       line.go      the windows that it is charged to; calls wait in order
+//	                     routes.go, caller.go   limiter, credential
+//	line → window        budget.go    may it start: pure arithmetic
+//	                     clock.go     when is Reset on the local clock
+//	window → server      transport.go send; a 429 waits Retry-After and is sent again
+//	                     replay.go    with its body
+//	response → window    answer.go    what the fields state
+//	                     family.go    whose budget they describe
 //
-// Leave http.Client.Timeout 0: it covers the time that a call waits for its budget, and nothing
-// here can extend it. A call whose deadline is sooner than its budget is not sent, and its error, a
-// *WaitError, says at once when to come back. Options.AttemptTimeout bounds each attempt without
-// the waits, and a context bounds a whole call.
+// Leave http.Client.Timeout 0: it includes the time that a call waits for its budget, and a
+// Transport cannot extend it. If a call's deadline is sooner than its budget, the call is not sent,
+// and its error, a *WaitError, returns at once and says when to try again. Options.AttemptTimeout
+// bounds each attempt without the waits, and a context bounds a whole call.
 //
 // The fields may be the contract's, those of the IETF's drafts, or those that other servers send
 // (headers.Read).
 //
-// Several processes of one machine share one view through a file (Shared, file.go). Where a machine
-// has several addresses, requests that are counted by address leave from the one with the most
-// budget (egress.go).
+// Several processes of one machine can share one view through a file (Shared, file.go). If a
+// machine has several addresses, requests that are counted by address leave from the one with the
+// most budget (egress.go).
 //
-// A response without the fields, or with fields that cannot be true, is never waited for: without
-// knowledge there is no pacing, only the answer to a 429.
+// A response without fields, or with impossible values, never makes a call wait: without knowledge
+// there is no pacing, only the reaction to a 429.
 package pacer
 
 import (
@@ -41,141 +45,158 @@ type Options struct {
 	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
 
-	// Routes say which requests share a budget: those of one limiter, host and credential. nil
-	// means the contract's. Limits and lengths of windows need not be the server's: what responses
-	// say counts. But of a limiter with several windows it is by these that a response is known to
-	// describe one or the other; where they differ, it is guessed. Requests that no route covers
-	// share one budget for each host and credential, from the first response on that has the
-	// fields, until responses show that some of their paths have another limiter; those paths have
-	// a budget of their own then.
+	// Routes define which requests share a budget: those of one limiter, host and credential. Nil
+	// means the contract's. The limits and lengths of windows may differ from the server's, because
+	// responses override them. They matter if a limiter has several windows: they show which window
+	// a response describes; if they differ from the server's, that is guessed. Requests that no
+	// route covers share one budget for each host and credential, as soon as a response has the
+	// fields. If responses show that some of their paths have another limiter, those paths get a
+	// budget of their own.
 	Routes *weir.Routes
 
-	// Source tells what the server will find in a request for a key source of Routes, such as "token"; ok is false where
-	// it will find nothing. nil means the function Source. "ip" is not asked for. It is called concurrently, for each request.
+	// Source returns the value that the server will find in a request for a key source of Routes,
+	// such as "token"; ok is false if it will find none. Nil means the function Source. It is not
+	// called for "ip". It is called concurrently, for each request.
 	Source func(r *http.Request, source string) (value string, ok bool)
 
-	// Credentials are the fields of a request that say whose budget it spends: requests with
-	// different values of one of them share none. They count for requests that no route covers; for
-	// all others Routes and Source say what is counted by. nil means Authorization and X-Api-Key.
-	// Only hashes of the values are kept beyond this process.
+	// Credentials are the request fields that determine whose budget a request spends: requests
+	// with different values of any of them share no budget. They apply to requests that no route
+	// covers; for the others Routes and Source decide. Nil means Authorization and X-Api-Key. Only
+	// hashes of the values leave this process.
 	Credentials []string
 
-	// Threshold returns, for a window's limit, how many units are left at which callers begin to wait (D26): a call starts
-	// while the units left, less those in flight, are at least that many. nil means Threshold; Keep(0) uses everything. It is
-	// called while a budget is locked, and must not ask the Transport anything.
+	// Threshold returns, for a window's limit, the number of units below which callers wait (D26):
+	// a call starts while the units left, minus those in flight, are at least that many. Nil means
+	// Threshold; Keep(0) uses everything. It is called while a budget is locked, and must not call
+	// the Transport.
 	Threshold func(limit int64) int64
 
-	// MaxWait bounds the time that a call waits before it is sent, and again before each time that it is sent again. Where a
-	// longer wait is certain it is a *WaitError at once, else when so much time has passed. 0 means 10 minutes, NoWait never waits.
+	// MaxWait bounds the time that a call waits before it is sent, and again before each retry. A
+	// wait that is certain to be longer is a *WaitError at once; otherwise the *WaitError comes
+	// when the time has passed. 0 means 10 minutes; NoWait never waits.
 	MaxWait time.Duration
 
-	// AttemptTimeout bounds each attempt: from the moment at which a request is sent until its
-	// response's body is read. The time that a call waits for its budget does not count, unlike
-	// with http.Client.Timeout, which covers the waits too. A call that was sent and took longer is
-	// not sent again; its error matches context.DeadlineExceeded. 0 means no bound.
+	// AttemptTimeout bounds each attempt, from sending a request until its response's body is read.
+	// Unlike http.Client.Timeout it excludes the time that a call waits for its budget. A call that
+	// took longer is not sent again; its error matches context.DeadlineExceeded. 0 means no bound.
 	AttemptTimeout time.Duration
 
-	// Retries bounds how often a call is sent again after a 429; then the 429 is returned as it came. 0 means 10, below 0 is
-	// never.
+	// Retries bounds how often a call is sent again after a 429; then the 429 is returned. 0 means
+	// 10, a negative value none.
 	Retries int
 
-	// MaxBody bounds the bytes of a request's body that are kept to be sent again, where the request has no GetBody. The
-	// 429 of a request with a longer body is returned as it came. 0 means 1 MiB, below 0 keeps none.
+	// MaxBody bounds the bytes of a request's body that are kept for a retry, if the request has no
+	// GetBody. If the body is longer, a 429 is returned. 0 means 1 MiB; a negative value keeps
+	// none.
 	MaxBody int64
 
-	// Jitter bounds a random delay that is added to each wait for a budget, never subtracted, unless the deadline is sooner. 0
-	// means 100 ms, below 0 is none.
+	// Jitter bounds a random delay that is added to each wait for a budget, unless the deadline is
+	// sooner. 0 means 100 ms, a negative value none.
 	Jitter time.Duration
 
-	// Egress are the local addresses that requests may leave from. Where a limiter counts by address they leave from the
-	// one with the most budget; all others leave from the first. None means that the system chooses.
+	// Egress are the local addresses that requests may leave from. If a limiter counts by address,
+	// they leave from the one with the most budget; all others leave from the first. If empty, the
+	// system chooses.
 	Egress []netip.Addr
 
-	// EgressTransport returns what sends from a local address; it is called once for each of Egress, by New. nil means a
-	// clone of Base that dials from there: Base must be nil or an *http.Transport; a dialer of its own is not used, and one for
-	// TLS is a mistake that New panics of.
+	// EgressTransport returns the transport that sends from a local address; New calls it once for
+	// each of Egress. Nil means a clone of Base that dials from the address. Then Base must be nil
+	// or an *http.Transport; its DialContext is replaced, and New panics if it has a
+	// DialTLSContext.
 	EgressTransport func(netip.Addr) http.RoundTripper
 
-	// Shared is the view that several processes share; nil keeps it in this process.
+	// Shared is the view that several processes share; nil means that this process has its own.
 	Shared Shared
 
-	// OnWait, if set, is told before a call begins to wait, in its goroutine, and again where it then waits for another reason.
-	// It may ask the Transport, and must not send through it: others wait behind this call.
+	// OnWait, if set, is called before a call begins to wait, in its goroutine, and again if it
+	// then waits for another reason. It may query the Transport, but must not send through it:
+	// other calls wait behind this one.
 	OnWait func(Wait)
 
-	// OnRefused, if set, is told of each 429, in its call's goroutine.
+	// OnRefused, if set, is called for each 429, in its call's goroutine.
 	OnRefused func(Refusal)
 
-	// OnSharedFailure, if set, is told when Shared fails; until it works again, a second later at the earliest, this process
-	// goes by what it sees itself. It must not block.
+	// OnSharedFailure, if set, is called when Shared fails. Until Shared works again, a second
+	// later or more, this process uses only its own observations. The function must not block.
 	OnSharedFailure func(error)
 
-	// Now is the local clock; nil means time.Now. Only a server that sends no Date is believed to agree with it.
+	// Now is the local clock; nil means time.Now. A server's clock is assumed to agree with it only
+	// if the server sends no Date.
 	Now func() time.Time
 }
 
-// NoWait as MaxWait never waits: a call that cannot start is a *WaitError that says when to come back.
+// NoWait as MaxWait never waits: a call that cannot start is a *WaitError with the time to try
+// again.
 const NoWait time.Duration = -1
 
-// Threshold is the default: 5, or a tenth of the limit rounded up where that is less (D26).
+// Threshold is the default threshold: 5, or a tenth of the limit rounded up if that is less (D26).
 func Threshold(limit int64) int64 { return min(5, (limit+9)/10) }
 
-// Keep returns an Options.Threshold that is the same for all limits: n units are left to others. Keep(0) uses everything.
+// Keep returns an Options.Threshold that leaves n units to others, for all limits. Keep(0) uses
+// everything.
 func Keep(n int64) func(limit int64) int64 {
 	return func(int64) int64 { return max(n, 0) }
 }
 
-// A Reason says why a call waits.
+// A Reason is why a call waits.
 type Reason string
 
 const (
-	BudgetSpent Reason = "budget spent"          // the window has no more than the threshold left, until its Reset
-	Refused     Reason = "refused"               // a 429 asked for it
-	Probing     Reason = "asking for the budget" // another call is the first of a window; its response will tell
+	BudgetSpent Reason = "budget spent" // only the threshold is left of the window, until its Reset
+	Refused     Reason = "refused"      // a 429 asked to wait
+	// the first call of a window is in flight; its response will show what is left
+	Probing Reason = "asking for the budget"
 )
 
-// A Wait is told before a call waits.
+// A Wait describes a wait before it begins.
 type Wait struct {
 	Host    string
-	Limiter string // empty where no route covers the request
+	Limiter string // empty if no route covers the request
 	Reason  Reason
-	For     time.Duration // expected, as of now
-	Until   time.Time     // the same, on the local clock
+	For     time.Duration // the expected duration
+	Until   time.Time     // its end, on the local clock
 }
 
 // A Refusal is a 429 that was received.
 type Refusal struct {
 	Host       string
-	Limiter    string        // empty where no route covers the request
-	Attempt    int           // how often the request has been sent so far: 1 at the first refusal
-	RetryAfter time.Duration // how long the server asked to wait; 0 where it did not say
-	Again      bool          // whether the request will be sent again; else the 429 is returned, or a *WaitError
+	Limiter    string        // empty if no route covers the request
+	Attempt    int           // how often the request has been sent: 1 at the first refusal
+	RetryAfter time.Duration // how long the server asked to wait; 0 if it did not
+	// whether the request will be sent again; if not, the call returns the 429 or a *WaitError
+	Again bool
 }
 
-// A WaitError says that a call was not sent, or after a 429 not sent again, because the wait for it is longer than its
-// context's deadline or Options.MaxWait allows. It matches context.DeadlineExceeded where the deadline was the reason.
+// A WaitError means that a call was not sent, or not sent again after a 429, because it would wait
+// longer than its context's deadline or Options.MaxWait allows. It matches context.DeadlineExceeded
+// if the deadline was the reason.
 type WaitError struct {
-	Host     string
-	Limiter  string // empty where no route covers the request
-	Reason   Reason
-	Wait     time.Duration // how long from when the error was made, as far as is known
-	Until    time.Time     // when to come back, on the local clock
-	Deadline time.Time     // the request's, from its context or http.Client.Timeout; zero if it has none
-	bound    error         // context.DeadlineExceeded or errLonger
+	Host    string
+	Limiter string // empty if no route covers the request
+	Reason  Reason
+	Wait    time.Duration // from the creation of the error, as far as is known
+	Until   time.Time     // when to try again, on the local clock
+	// the request's, from its context or http.Client.Timeout; zero if it has none
+	Deadline time.Time
+	bound    error // context.DeadlineExceeded or errLonger
 }
 
-// A Budget is where a limiter's binding window stands, as far as this process knows.
+// A Budget is the state of a limiter's binding window, as far as this process knows.
 type Budget struct {
-	Host      string
-	Limiter   string        // empty where no route covers the request
-	Key       string        // what it is counted by, as "token 4f2k7q9x"; secrets are shown as a short hash
-	Egress    netip.Addr    // the local address it belongs to; the zero Addr where that makes no difference
-	Known     bool          // whether Limit, Remaining and Reset are known, and Reset has not passed
+	Host    string
+	Limiter string // empty if no route covers the request
+	// what it is counted by, as "token 4f2k7q9x"; secrets are shown as a short hash
+	Key string
+	// the local address that it belongs to; the zero Addr if the address does not matter
+	Egress netip.Addr
+	// whether Limit, Remaining and Reset are known, and Reset has not passed
+	Known     bool
 	Per       time.Duration // length of the window, as far as was seen; 0: not known
 	Limit     int64
-	Remaining int64         // units left, as the server last said
-	InFlight  int64         // units of requests that are not answered yet, of all processes that share the view
-	Waiting   int           // calls of this process that wait
-	Reset     time.Time     // when the budget is restored, on the local clock
-	Wait      time.Duration // how long a call that begins now would wait; 0: it could start
+	Remaining int64 // units left, according to the last response
+	// units of requests without an answer so far, of all processes that share the view
+	InFlight int64
+	Waiting  int           // waiting calls of this process
+	Reset    time.Time     // when the budget is restored, on the local clock
+	Wait     time.Duration // how long a new call would wait; 0: it could start
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// Whatever the limits, the network and the callers: who is alone with a credential is never refused, each request is served
-// once, and the budget is used. Each case is made of its number.
+// With any limits, network and callers, a caller that is alone with a credential is never refused,
+// each request is served once, and the budget is used. Each case follows from its number.
 func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
 	for seed := range uint64(150) {
 		bubble(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
 			if w.refused != 0 {
 				t.Errorf("case %d: limit %d per %d s, %d workers, %d clients: %d refusals", seed, limit, seconds, workers, len(clients), w.refused)
 			}
-			// A window may slip by a second each, and what is slow takes its time.
+			// Each window may slip by a second, and slow requests take their time.
 			serial := time.Duration(n/workers+windows) * (2*w.latency + slow)
 			if most := time.Duration(windows)*time.Duration(seconds+1)*time.Second + serial; took > most {
 				t.Errorf("case %d: limit %d per %d s, %d workers, %d clients, %d requests took %v, more than %v", seed, limit, seconds, workers, len(clients), n, took, most)
@@ -57,8 +57,8 @@ func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
 	}
 }
 
-// Where requests are lost on the way, others spend too and callers give up, nothing is certain but this: nobody hangs, and each request
-// that was answered was served once.
+// If requests get lost, others spend too and callers give up, this still holds: no call hangs, and
+// each request that was answered was served once.
 func TestNobodyHangsInTrouble(t *testing.T) {
 	broken := errors.New("connection reset")
 	for seed := range uint64(60) {
@@ -76,7 +76,8 @@ func TestNobodyHangsInTrouble(t *testing.T) {
 			var all sync.WaitGroup
 			answered := make(chan int, 300)
 			for i := range 300 {
-				client := []http.RoundTripper{p, other, w}[random.IntN(3)] // some do not pace themselves
+				// some do not pace themselves
+				client := []http.RoundTripper{p, other, w}[random.IntN(3)]
 				all.Go(func() {
 					response, err := client.RoundTrip(w.request("PUT", "/v1/wp/documents", bodyOf(i)))
 					var wait *pacer.WaitError

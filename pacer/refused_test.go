@@ -14,20 +14,21 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A reply is what a scripted server answers.
+// A reply is one answer of a scripted server.
 type reply struct {
 	status int
 	header map[string]string
 	err    error
 }
 
-// A script answers requests with replies in their order, then with the last one; it records when each request came.
+// A script answers requests with its replies in order, then with the last one. It records when each
+// request came.
 type script struct {
 	mu      sync.Mutex
 	replies []reply
 	at      []time.Duration
 	bodies  []string
-	closed  int // bodies of answers that were closed
+	closed  int // closed bodies of answers
 	began   time.Time
 }
 
@@ -76,7 +77,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// closing counts the closings of answers.
+// closing counts how often the bodies of answers are closed.
 type closing struct {
 	io.Reader
 	s *script
@@ -119,7 +120,7 @@ func without(h map[string]string, name string) map[string]string {
 	return out
 }
 
-// after says whether a time is at or right after another: what jitter may add.
+// after reports whether a time is at another or as much later as jitter may add.
 func after(got, want time.Duration) bool { return got >= want && got <= want+150*time.Millisecond }
 
 func TestA429WaitsAsItAsks(t *testing.T) {
@@ -166,7 +167,7 @@ func TestA429WaitsAsItAsks(t *testing.T) {
 	}
 }
 
-// A 429 that leaves enough of the budget it describes comes from another limit, as GitHub's
+// A 429 that leaves enough of the reported budget comes from another limit, such as GitHub's
 // secondary one. All calls wait as it asks, and not until the Reset of that budget.
 func TestA429OfAnotherLimitLeavesTheBudgetOpen(t *testing.T) {
 	open := fields("5000", "4987", "now+3000")
@@ -203,7 +204,7 @@ func TestA429OfAnotherLimitLeavesTheBudgetOpen(t *testing.T) {
 	}
 }
 
-// Calls that come after such a 429 wait for it too.
+// Calls that come after such a 429 also wait.
 func TestOthersWaitForTheLimitThatRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{
@@ -297,7 +298,8 @@ func TestFieldsThatCannotBeTrueStallNobody(t *testing.T) {
 }
 
 func TestAServerThatLies(t *testing.T) {
-	// It promises plenty and refuses all the same: each 429 is waited for, and after the last retry it is the caller's.
+	// It reports plenty and refuses anyway: each 429 is waited for, and after the last retry the
+	// caller gets it.
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 429, header: with(fields("60", "59", "now+60"), "Retry-After", "1")}}}
 		response, err := pacer.New(&pacer.Options{Base: s, Retries: 3}).RoundTrip(get(t))
@@ -305,7 +307,8 @@ func TestAServerThatLies(t *testing.T) {
 			t.Errorf("answered %v, %v after %d requests, want the 429 after 4", response, err, len(s.at))
 		}
 	})
-	// It says that nothing is left although it serves: a caller comes back at each Reset, not before and not never.
+	// It reports that nothing is left although it serves: a call starts at each Reset, not earlier
+	// and not never.
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+5")}}}
 		p := pacer.New(&pacer.Options{Base: s})
@@ -429,7 +432,7 @@ func TestRequestsWithoutAnAnswerMayHaveBeenCharged(t *testing.T) {
 			}
 			sent++
 		}
-		if sent != 6 { // one that said 9, and the lost: 9, 8, 7, 6 and 5 left
+		if sent != 6 { // one that reported 9, and the lost ones: 9, 8, 7, 6 and 5 left
 			t.Errorf("%d were sent of a budget of which 9 were left", sent)
 		}
 	})

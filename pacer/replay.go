@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// A replay sends the body of a request as often as is asked. A request that can make its body anew does so; of another one
-// what was read is kept, up to a bound: it is read when the base transport reads it, never ahead, so that a body which is
-// still being written goes out as it comes.
+// A replay sends the body of a request for each attempt. If the request has GetBody, the replay
+// calls it. If not, it keeps what was read, up to a bound. It reads the body only when the base
+// transport does, never ahead, so that a body that is still being written is sent as it comes.
 type replay struct {
 	request *http.Request
-	most    int64
+	maxKept int64
 
-	tape *tape // of a body that cannot be made anew
-	sent bool  // whether the request's own body is the transport's to close
+	tape *tape // of a body without GetBody
+	sent bool  // whether the transport has to close the request's own body
 }
 
 // next returns the request to send.
@@ -37,24 +37,25 @@ func (b *replay) next(attempt int) (*http.Request, error) {
 		return withBody(r, body), nil
 	}
 	if b.tape == nil {
-		b.tape = &tape{from: r.Body, most: b.most}
+		b.tape = &tape{from: r.Body, maxKept: b.maxKept}
 	}
 	return withBody(r, b.tape.play()), nil
 }
 
-// withBody is r with another body. The request itself is its caller's, and stays as it is.
+// withBody returns a copy of r with another body. It does not change r, which is its caller's.
 func withBody(r *http.Request, body io.ReadCloser) *http.Request {
 	out := r.WithContext(r.Context())
 	out.Body = body
 	return out
 }
 
-// again says whether the body can be sent once more. If so it stays so.
+// again reports whether the body can be sent once more. If so, that does not change.
 func (b *replay) again() bool {
 	return b.tape == nil || b.tape.rewind()
 }
 
-// done closes what the transport does not: the body of a request that was never sent, and the source of a tape.
+// done closes what the transport does not: the body of a request that was never sent, and the
+// source of a tape.
 func (b *replay) done() {
 	switch {
 	case b.tape != nil:
@@ -74,20 +75,21 @@ func closeBody(r *http.Request) {
 type tape struct {
 	from io.ReadCloser
 
-	mu       sync.Mutex
-	kept     []byte
-	start    int64         // where in the body kept begins: 0 until more was read than is kept
-	most     int64         // bytes
+	mu   sync.Mutex
+	kept []byte
+	// offset in the body of the first byte of kept: 0 until more was read than is kept
+	start    int64
+	maxKept  int64         // bytes
 	over     bool          // more was read than is kept
 	end      error         // of from
-	fetching chan struct{} // closed when what from is asked for has come; nil: nothing is
-	current  *playback     // only it reads on; nil between two
+	fetching chan struct{} // closed when the read of from has returned; nil: no read in progress
+	current  *playback     // only it may read on; nil between two
 	open     int           // playbacks
 	finished bool
 	closed   bool
 }
 
-// play returns the body from its beginning, instead of the one that played before.
+// play returns the body from its beginning, and replaces the current playback.
 func (t *tape) play() *playback {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,8 +98,8 @@ func (t *tape) play() *playback {
 	return t.current
 }
 
-// rewind says whether the body can be played from its beginning. If so the playback before reads no more, and what its last read
-// still brings is kept.
+// rewind reports whether the body can be played from its beginning. If so the current playback
+// reads no more, and what its last read still brings is kept.
 func (t *tape) rewind() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +110,9 @@ func (t *tape) rewind() bool {
 	return true
 }
 
-// read reads at a playback's position, until that is closed: a transport that gives a request up closes its body, and waits for
-// whoever reads it. What the source still brings then is there for the next playback.
+// read reads at a playback's position until the playback is closed: a transport that abandons a
+// request closes its body, and waits for the reader. What the source still brings after that is
+// kept for the next playback.
 func (t *tape) read(b []byte, p *playback) (int, error) {
 	for {
 		n, fetching, err := t.again(b, p)
@@ -123,7 +126,8 @@ func (t *tape) read(b []byte, p *playback) (int, error) {
 	}
 }
 
-// again reads what is kept. Where the source has to be asked it does so aside, and returns what is closed when that has come.
+// again reads what is kept. If the source has to be read, a goroutine does that, and again returns
+// a channel that is closed when it is done.
 func (t *tape) again(b []byte, p *playback) (n int, fetching <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,14 +150,14 @@ func (t *tape) again(b []byte, p *playback) (n int, fetching <-chan struct{}, er
 	return 0, t.fetching, nil
 }
 
-// fetch reads once from the source. It ends when the source is closed at the latest, which finish sees to.
+// fetch reads once from the source. It ends when finish closes the source, at the latest.
 func (t *tape) fetch(b []byte) {
 	n, err := t.from.Read(b)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, b[:n]...)
 	t.end = err
-	if t.current != nil && t.start+int64(len(t.kept)) > t.most {
+	if t.current != nil && t.start+int64(len(t.kept)) > t.maxKept {
 		t.over = true
 	}
 	close(t.fetching)
@@ -162,7 +166,7 @@ func (t *tape) fetch(b []byte) {
 
 var errClosed = errors.New("read a request's body: it is closed")
 
-// finish closes the source once nobody plays it.
+// finish closes the source as soon as no playback is open.
 func (t *tape) finish() {
 	t.mu.Lock()
 	t.finished = true
@@ -170,7 +174,7 @@ func (t *tape) finish() {
 	t.close()
 }
 
-// close closes the source where it is not needed any more.
+// close closes the source if it is not needed any more.
 func (t *tape) close() {
 	t.mu.Lock()
 	last := t.finished && t.open == 0 && !t.closed
@@ -181,22 +185,21 @@ func (t *tape) close() {
 	}
 }
 
-// A playback is a tape played from its beginning, once.
+// A playback plays a tape once from its beginning.
 type playback struct {
 	tape   *tape
 	at     int64
-	done   chan struct{} // closed with it
-	closed bool          // guarded by the tape
+	done   chan struct{} // closed by Close
+	closed bool          // guarded by tape.mu
 }
 
-// Read reads on.
 func (p *playback) Read(b []byte) (int, error) {
 	n, err := p.tape.read(b, p)
 	p.at += int64(n)
 	return n, err
 }
 
-// Close ends this playback alone.
+// Close closes this playback only.
 func (p *playback) Close() error {
 	p.tape.mu.Lock()
 	if !p.closed {

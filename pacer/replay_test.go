@@ -112,7 +112,8 @@ func TestABodyThatCannotBeSentAgain(t *testing.T) {
 	})
 }
 
-// early answers before it has read the body: the transport goes on reading it meanwhile, as net/http's does.
+// early answers before it has read the body: as in net/http, the transport goes on reading the
+// body.
 type early struct {
 	t     *testing.T
 	sent  int
@@ -176,7 +177,8 @@ func TestABodyIsClosedThoughNothingIsSent(t *testing.T) {
 	})
 }
 
-// HTTP/2 closes the body of a request that its server resets, and waits until nobody reads it any more.
+// HTTP/2 closes the body of a request that its server resets, and waits until no one reads it any
+// more.
 func TestAResetEndsACallWhoseBodyIsStillToCome(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.ReadFull(r.Body, make([]byte, 5))

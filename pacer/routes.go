@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// contractLimiters is the contract's table (section 8), as the built-in policy has it: a caller carries no parser of policy files. A test
-// holds the two together.
+// contractLimiters is the contract's table (section 8), like the built-in policy: a caller contains
+// no parser of policy files. A test compares the two.
 var contractLimiters = []struct {
 	name    string
 	routes  []string
@@ -43,12 +43,12 @@ var contract = sync.OnceValue(func() *weir.Routes {
 
 func must[T any](v T, err error) T {
 	if err != nil {
-		panic(fmt.Sprintf("the contract's table: %v", err)) // it is written above
+		panic(fmt.Sprintf("the contract's table: %v", err)) // impossible: the table is above
 	}
 	return v
 }
 
-// declaredBy returns what a window of the routes says.
+// declaredBy returns the limit and length of a window of the routes.
 func declaredBy(w weir.Window) declared {
 	return declared{w.Limit, int64(w.Per / time.Second)}
 }

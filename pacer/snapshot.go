@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Budget returns where a request's limiter stands: of the windows that it would be charged to, the one that makes it wait longest,
-// else the one with the least left. Nothing is sent or counted.
+// Budget returns the state of a request's limiter: of the windows that the request would be charged
+// to, the one that makes it wait longest, else the one with the least left. It sends and counts
+// nothing.
 func (t *Transport) Budget(r *http.Request) Budget {
 	l := t.line(r)
 	defer l.users.Add(-1)
 	now := t.now()
 	l.refresh(t)
-	t.tell()
+	t.reportFailure()
 	var best Budget
 	for i, w := range l.ways {
 		var worst Budget
@@ -36,14 +37,14 @@ func (t *Transport) Budget(r *http.Request) Budget {
 	return best
 }
 
-// refresh reads the windows of a line where they are shared.
+// refresh reads the windows of a line from a shared view.
 func (l *line) refresh(t *Transport) {
 	for w := range l.windows() {
 		w.refresh(&t.ledger)
 	}
 }
 
-// length is how many calls wait.
+// length returns the number of waiting calls.
 func (l *line) length() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +55,7 @@ func (l *line) length() int {
 	return n
 }
 
-// Budgets returns every budget that is kept, ordered by host, limiter and key.
+// Budgets returns all known budgets, ordered by host, limiter and key.
 func (t *Transport) Budgets() []Budget {
 	t.mu.RLock()
 	lines, windows := slices.Collect(maps.Values(t.lines)), slices.Collect(maps.Values(t.windows))
@@ -85,20 +86,21 @@ func (t *Transport) Budgets() []Budget {
 
 // describe returns what is known of a window.
 func (t *Transport) describe(w *window, cost, now int64) Budget {
-	view := w.look()
+	view := w.snapshot()
 	b := Budget{Host: w.host, Limiter: w.limiter, Key: w.shown, Egress: w.egress, InFlight: view.inFlight(), Per: time.Duration(view.length * second)}
 	if view.phase == known && now < view.restored(now) && now >= view.seen {
 		b.Known, b.Limit, b.Remaining = true, view.limit, view.remaining
 		b.Reset = t.clock().Add(time.Duration(view.restored(now) - now))
 	}
-	if v := view.may(t.ask(cost, w), now); !v.start {
+	if v := view.canStart(t.ask(cost, w), now); !v.start {
 		b.Wait = time.Duration(v.until - now)
 	}
 	return b
 }
 
-// Estimate returns how long it takes until n more requests like r can have been started, at least, if nobody else spends anything of their
-// budget: 0 where nothing is known to hold them. It counts those that wait already. n below 1 is 0.
+// Estimate returns how long it takes at least until n more requests like r have started, if no one
+// else spends from their budget. It includes the calls that already wait. It is 0 if nothing is
+// known to delay them, or if n is below 1.
 func (t *Transport) Estimate(r *http.Request, n int) time.Duration {
 	if n < 1 {
 		return 0
@@ -107,6 +109,6 @@ func (t *Transport) Estimate(r *http.Request, n int) time.Duration {
 	defer l.users.Add(-1)
 	now := t.now()
 	l.refresh(t)
-	t.tell()
+	t.reportFailure()
 	return time.Duration(l.when(t, now, int64(l.length())+int64(n)) - now)
 }

@@ -6,18 +6,17 @@ import (
 	"math/rand/v2"
 )
 
-// newLedger returns where the views are.
 func newLedger(o *Options, now func() int64) ledger {
 	return ledger{shared: o.Shared, process: rand.Uint64(), now: now}
 }
 
-// A state is a budget as bytes: a version, the fields in order, the flights. It is written and read by processes of one machine,
-// perhaps of different builds: another version is no state.
+// A state is a budget as bytes: a version, the fields in order, the flights. Processes of one
+// machine write and read it, perhaps of different builds: a state of another version is ignored.
 const (
 	stateVersion = 1
 	stateFields  = 26
 	flightSize   = 40
-	mostFlights  = 32 // of as many processes: what more of them have in flight is not seen
+	maxFlights   = 32 // of as many processes; flights of further processes are not seen
 )
 
 // encode returns the state of a budget.
@@ -25,7 +24,7 @@ func encode(b *budget) []byte {
 	out := make([]byte, 0, 1+8*stateFields+flightSize*len(b.flights))
 	out = append(out, stateVersion)
 	for _, v := range [stateFields]int64{
-		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas, flag(b.bound), b.least, b.mute, b.blocked, b.seen, b.opened,
+		int64(b.phase), b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas, flag(b.upperBound), b.minRemaining, b.silentAnswers, b.blocked, b.seen, b.opened,
 		b.clock.low, b.clock.high, b.clock.at, flag(b.clock.set),
 		int64(b.started), int64(b.newest), int64(b.turned), b.lost, int64(b.lostAt), b.probes, b.probing, b.base, b.charged,
 	} {
@@ -33,7 +32,7 @@ func encode(b *budget) []byte {
 	}
 	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(b.own))
 	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(b.foreign))
-	for _, f := range b.crowd() {
+	for _, f := range b.recentFlights() {
 		out = binary.LittleEndian.AppendUint64(out, f.process)
 		for _, v := range [...]int64{f.units, f.waiting, f.taken, f.at} {
 			out = binary.LittleEndian.AppendUint64(out, uint64(v))
@@ -49,15 +48,16 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// crowd returns the flights, as many as a state holds: those of the processes that were heard of last.
-func (b *budget) crowd() []flight {
-	return b.flights[max(len(b.flights)-mostFlights, 0):]
+// recentFlights returns the flights that a state can hold: those with the latest updates.
+func (b *budget) recentFlights() []flight {
+	return b.flights[max(len(b.flights)-maxFlights, 0):]
 }
 
-// decode returns the budget of a state; ok is false where it is none of this version that can be true.
+// decode returns the budget of a state; ok is false if the state has another version or impossible
+// values.
 func decode(state []byte) (b budget, ok bool) {
 	const fixed = 1 + 8*(stateFields+2)
-	if len(state) < fixed || state[0] != stateVersion || (len(state)-fixed)%flightSize != 0 || (len(state)-fixed)/flightSize > mostFlights {
+	if len(state) < fixed || state[0] != stateVersion || (len(state)-fixed)%flightSize != 0 || (len(state)-fixed)/flightSize > maxFlights {
 		return budget{}, false
 	}
 	state = state[1:]
@@ -69,8 +69,8 @@ func decode(state []byte) (b budget, ok bool) {
 	number := func() int64 { return int64(next()) }
 	b.phase = phase(next())
 	b.limit, b.remaining, b.reset, b.ends, b.length, b.lengthWas = number(), number(), number(), number(), number(), number()
-	b.bound = number() == 1
-	b.least, b.mute, b.blocked, b.seen, b.opened = number(), number(), number(), number(), number()
+	b.upperBound = number() == 1
+	b.minRemaining, b.silentAnswers, b.blocked, b.seen, b.opened = number(), number(), number(), number(), number()
 	b.clock = clock{number(), number(), number(), number() == 1}
 	b.started, b.newest, b.turned, b.lost, b.lostAt = next(), next(), next(), number(), next()
 	b.probes, b.probing, b.base, b.charged = number(), number(), number(), number()
@@ -78,19 +78,19 @@ func decode(state []byte) (b budget, ok bool) {
 	for len(state) > 0 {
 		b.flights = append(b.flights, flight{next(), number(), number(), number(), number()})
 	}
-	return b, b.sane()
+	return b, b.valid()
 }
 
-// sane says whether a state holds values that arithmetic can be done with.
-func (b *budget) sane() bool {
-	for _, units := range []int64{b.limit, b.remaining, b.least, b.mute, b.lost, b.probes, b.base, b.charged, b.inFlight()} {
+// valid reports whether all values are in a range that arithmetic can use.
+func (b *budget) valid() bool {
+	for _, units := range []int64{b.limit, b.remaining, b.minRemaining, b.silentAnswers, b.lost, b.probes, b.base, b.charged, b.inFlight()} {
 		if units < 0 || units > endless/4 {
 			return false
 		}
 	}
 	for _, f := range b.flights {
 		for _, n := range []int64{f.units, f.waiting, f.taken} {
-			if n < 0 || n > endless/mostFlights {
+			if n < 0 || n > endless/maxFlights {
 				return false
 			}
 		}
@@ -105,19 +105,20 @@ func (b *budget) sane() bool {
 			return false
 		}
 	}
-	if most := (longest + 1) * second; b.ends-b.seen > most || b.blocked-b.seen > most {
-		return false // nobody waits longer than for a window
+	if limit := (longestWindow + 1) * second; b.ends-b.seen > limit || b.blocked-b.seen > limit {
+		return false // no wait is longer than a window
 	}
-	return b.phase <= silent && b.length >= 0 && b.length <= longest && b.lengthWas >= 0 && b.lengthWas <= longest && b.reset >= 0
+	return b.phase <= silent && b.length >= 0 && b.length <= longestWindow && b.lengthWas >= 0 && b.lengthWas <= longestWindow && b.reset >= 0
 }
 
-// possible says whether a state can be of now: not of a clock that has been set back since, nor longer than a window.
-func (b *budget) possible(now int64) bool {
+// plausible reports whether a state can be current: the clock was not set back since, and no window
+// is too long.
+func (b *budget) plausible(now int64) bool {
 	for _, f := range b.flights {
 		if f.at > now+second {
 			return false
 		}
 	}
-	most := now + (longest+2)*second
-	return b.seen <= now+second && b.ends <= most && b.blocked <= most && b.probes < 1<<30
+	latest := now + (longestWindow+2)*second
+	return b.seen <= now+second && b.ends <= latest && b.blocked <= latest && b.probes < 1<<30
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// limiterOf is the limiter that a Transport puts a request under.
+// limiterOf returns the limiter that a Transport assigns a request to.
 func limiterOf(t *testing.T, o pacer.Options, method, path string) string {
 	t.Helper()
 	o.Base = &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}

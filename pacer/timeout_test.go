@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// http.Client.Timeout covers the wait, and nothing can extend it. The call ends at once with an
-// error that says so, which nothing on the way through http.Client replaces.
+// http.Client.Timeout includes the wait, and nothing can extend it. The call fails at once with an
+// error that explains this, and http.Client does not replace it.
 func TestAClientTimeoutThatIsTooShortForTheWaitIsToldAtOnce(t *testing.T) {
 	spentUp := map[string]string{"Date": "now", "X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "now+60"}
 	for name, replies := range map[string][]reply{
@@ -43,7 +43,7 @@ func TestAClientTimeoutThatIsTooShortForTheWaitIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// wantTimeout checks an error of http.Client: it is a *WaitError still, and a time-out by every way
+// wantTimeout checks an error of http.Client: it is still a *WaitError, and a time-out by every way
 // of asking.
 func wantTimeout(t *testing.T, err error, deadline, until time.Duration) {
 	t.Helper()
@@ -68,8 +68,8 @@ func wantTimeout(t *testing.T, err error, deadline, until time.Duration) {
 	}
 }
 
-// Where nobody could know that the wait would be too long, it ends before http.Client gives up and
-// says only that it did.
+// If it was not known that the wait would be too long, the call fails before http.Client gives up
+// and replaces the error.
 func TestAClientTimeoutDuringAWaitIsToldAsSuchToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		never := make(chan struct{})
@@ -78,7 +78,7 @@ func TestAClientTimeoutDuringAWaitIsToldAsSuchToo(t *testing.T) {
 			return nil, errors.New("gone")
 		})})
 		first := make(chan error)
-		go func() { // the first request, whose answer the others wait for
+		go func() { // the first request; the others wait for its answer
 			_, err := p.RoundTrip(get(t))
 			first <- err
 		}()
@@ -102,7 +102,7 @@ func TestAClientTimeoutDuringAWaitIsToldAsSuchToo(t *testing.T) {
 	})
 }
 
-// AttemptTimeout bounds what is sent, not what waits.
+// AttemptTimeout bounds the attempt, not the wait.
 func TestAnAttemptTimeoutLeavesTheWaitOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("10 per minute by token or ip"), 0)
@@ -115,7 +115,7 @@ func TestAnAttemptTimeoutLeavesTheWaitOut(t *testing.T) {
 	})
 }
 
-// through is http.Client as a RoundTripper.
+// through is an http.Client as a RoundTripper.
 type through struct{ *http.Client }
 
 func (c *through) RoundTrip(r *http.Request) (*http.Response, error) { return c.Do(r) }
@@ -177,7 +177,7 @@ func wantLate(t *testing.T, err error) {
 	}
 }
 
-// A connection that has been taken over is nobody's attempt any more.
+// A connection that has switched protocols outlives its attempt.
 func TestAConnectionThatSwitchesProtocolsOutlivesItsAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var sent *http.Request

@@ -14,9 +14,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A Transport is an http.RoundTripper that sends each request when there is budget for it. It is safe for concurrent use,
-// and everybody who uses a credential should use one Transport, or a Shared view: what a caller does not see it cannot
-// pace. Calls of one limiter, host and credential start in the order they came; others do not wait for them.
+// A Transport is an http.RoundTripper that sends each request when there is budget for it. It is
+// safe for concurrent use. All users of a credential should use one Transport, or a Shared view: it
+// cannot pace what it does not see. Calls of one limiter, host and credential start in the order of
+// their arrival; other calls do not wait for them.
 type Transport struct {
 	options Options
 	routes  *weir.Routes
@@ -24,19 +25,19 @@ type Transport struct {
 	ledger  ledger
 	ways    []egress
 
-	began  time.Time // local times count from here
+	began  time.Time // the origin of local times
 	origin int64
-	dated  atomic.Pointer[dated] // the last
+	dated  atomic.Pointer[dated] // the last Date that was read
 
 	mu      sync.RWMutex
-	aliases map[string]*line // by what a request carries
-	lines   map[string]*line // by what the server will make of it
+	aliases map[string]*line // by requestKey
+	lines   map[string]*line // by what the server will count by
 	windows map[string]*window
 	sweepAt int
 }
 
-// New returns a Transport. nil means the zero Options. It panics where Options cannot be meant: Egress addresses that Base
-// cannot send from.
+// New returns a Transport. Nil means the zero Options. New panics if Options has Egress addresses
+// that Base cannot send from.
 func New(o *Options) *Transport {
 	if o == nil {
 		o = new(Options)
@@ -88,7 +89,7 @@ func (o *Options) setDefaults() {
 	o.Jitter = or(o.Jitter, 100*time.Millisecond)
 }
 
-// or returns what a setting means: 0 the default, below 0 none.
+// or returns the value of a setting: 0 means the default, a negative value none.
 func or[T int | int64 | time.Duration](v, byDefault T) T {
 	if v == 0 {
 		return byDefault
@@ -96,11 +97,11 @@ func or[T int | int64 | time.Duration](v, byDefault T) T {
 	return max(v, 0)
 }
 
-// clock is the local time.
+// clock returns the local time.
 func (t *Transport) clock() time.Time { return t.options.Now() }
 
-// now is the local time in nanoseconds: in this process alone one that is never set back, in a view that is shared the one
-// that all processes have.
+// now returns the local time in nanoseconds: in one process a time that is never set back, in a
+// shared view the time that all processes have.
 func (t *Transport) now() int64 {
 	now := t.clock()
 	if t.ledger.shared != nil {
@@ -109,26 +110,27 @@ func (t *Transport) now() int64 {
 	return t.origin + int64(now.Sub(t.began))
 }
 
-// RoundTrip sends a request when there is budget for it, and sends it again after a 429. Other answers and errors are returned as
-// they come: only what was refused was surely not processed. Besides the errors of Options.Base it returns a *WaitError, which
-// http.Client wraps in a *url.Error; errors.As finds it.
+// RoundTrip sends a request when there is budget for it, and sends it again after a 429. It returns
+// other responses and errors unchanged: only a refused request was certainly not processed. Besides
+// the errors of Options.Base it returns a *WaitError, which http.Client wraps in a *url.Error;
+// errors.As finds it.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		closeBody(r)
 		return nil, err
 	}
-	c := call{ctx: r.Context(), t: t, request: r, line: t.line(r), most: time.Now().Add(t.maxWait)}
+	c := call{ctx: r.Context(), t: t, request: r, line: t.line(r), giveUp: time.Now().Add(t.maxWait)}
 	defer func() { c.line.users.Add(-1) }()
-	body := replay{request: r, most: t.options.MaxBody}
+	body := replay{request: r, maxKept: t.options.MaxBody}
 	defer body.done()
 	for attempt := 1; ; attempt++ {
 		p, err := c.enter()
-		t.tell()
+		t.reportFailure()
 		if err != nil {
 			return nil, err
 		}
 		response, a, err := t.send(&c, p, &body, attempt)
-		t.tell()
+		t.reportFailure()
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +138,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return response, nil
 		}
 		wait, again, err := t.refused(&c, p, response, a, &body, attempt)
-		t.tell()
+		t.reportFailure()
 		if !again {
 			return response, nil
 		}
@@ -150,9 +152,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// send sends a call that may start, and takes in what comes back, but for a 429.
+// send sends a call that may start, and handles any answer except a 429.
 func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *http.Response, back answer, err error) {
-	back = answer{kind: lost} // also where Base panics
+	back = answer{kind: lost} // also if Base panics
 	defer func() {
 		if !back.refused {
 			c.finish(p, back)
@@ -164,26 +166,27 @@ func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *
 		return nil, back, err
 	}
 	if response, err = t.attempt(p.way.base, out); err != nil {
-		back.kind = fate(err)
+		back.kind = outcome(err)
 		return nil, back, err
 	}
 	back = t.read(response)
 	return response, back, nil
 }
 
-// refused takes in a 429. again says that it is not the caller's: the call waits and is sent again, or err says why not.
+// refused handles a 429. If again is true the call waits and is sent again, or fails with err;
+// otherwise the 429 goes to the caller.
 func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, body *replay, attempt int) (wait time.Duration, again bool, err error) {
 	wait, known := retryAfter(response.Header)
 	a.wait = int64(wait)
 	until := c.finish(p, a)
 	now := t.now()
-	if until > 0 { // what the refusal says itself; other windows are asked before the call is sent again
+	if until > 0 { // of this refusal; other windows are asked before the call is sent again
 		wait, known = max(wait, time.Duration(until-now)), true
 	}
 	again = known && attempt <= t.options.Retries && body.again()
-	c.most = time.Now().Add(t.maxWait)
+	c.giveUp = time.Now().Add(t.maxWait)
 	if again {
-		err = c.worthRefused(now, wait)
+		err = c.checkRefusedWait(now, wait)
 	}
 	if t.options.OnRefused != nil {
 		told := time.Duration(a.wait)
@@ -192,8 +195,8 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, 
 	return wait, again, err
 }
 
-// worthRefused returns the error of a call that is not to wait after a 429, nil where it is.
-func (c *call) worthRefused(now int64, wait time.Duration) error {
+// checkRefusedWait returns an error if a call should not wait after a 429, else nil.
+func (c *call) checkRefusedWait(now int64, wait time.Duration) error {
 	until := now + int64(wait)
 	if deadline, ok := c.ctx.Deadline(); ok && wait > time.Until(deadline) {
 		return c.failure(Refused, until, now, context.DeadlineExceeded)
@@ -204,8 +207,8 @@ func (c *call) worthRefused(now int64, wait time.Duration) error {
 	return nil
 }
 
-// tell tells OnSharedFailure, while nothing is locked.
-func (t *Transport) tell() {
+// reportFailure calls OnSharedFailure, while nothing is locked.
+func (t *Transport) reportFailure() {
 	if err := t.ledger.failure(); err != nil && t.options.OnSharedFailure != nil {
 		t.options.OnSharedFailure(err)
 	}
@@ -220,8 +223,8 @@ func (c *call) sleep(wait time.Duration) error {
 	if jitter := c.jitter(); c.has(int64(wait) + jitter) {
 		wait += time.Duration(jitter)
 	}
-	c.most = c.most.Add(time.Second) // the wait was worth it; so is what is left of it when it is over
-	c.say(verdict{why: Refused, until: now + int64(wait)}, now)
+	c.giveUp = c.giveUp.Add(time.Second) // the wait was accepted; so is the rest of it
+	c.notify(verdict{why: Refused, until: now + int64(wait)}, now)
 	early, cancel := c.beforeDeadline()
 	defer cancel()
 	timer := time.NewTimer(wait)
@@ -234,8 +237,8 @@ func (c *call) sleep(wait time.Duration) error {
 	}
 }
 
-// fate says of a transport's error whether the request may have reached the server.
-func fate(err error) answerKind {
+// outcome returns whether the request may have reached the server, given a transport's error.
+func outcome(err error) answerKind {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
 		return unsent
@@ -243,8 +246,8 @@ func fate(err error) answerKind {
 	return lost
 }
 
-// discard reads what is left of a refusal's body, so that its connection can be used again, and closes it. More than a refusal's
-// text, or one that does not come, is not waited for: the connection is given up.
+// discard reads the rest of a refusal's body, so that its connection can be used again, and closes
+// it. If the body is long or slow, discard closes it early, and the connection is lost.
 func discard(ctx context.Context, body io.ReadCloser) {
 	read := make(chan struct{})
 	go func() { // until the body is closed
@@ -261,7 +264,7 @@ func discard(ctx context.Context, body io.ReadCloser) {
 	body.Close()
 }
 
-// CloseIdleConnections closes the connections that nobody uses.
+// CloseIdleConnections closes idle connections.
 func (t *Transport) CloseIdleConnections() {
 	for _, e := range t.ways {
 		if c, ok := e.base.(interface{ CloseIdleConnections() }); ok {
@@ -270,7 +273,7 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Error says what was not sent and why, what to set, and when to come back.
+// Error describes what was not sent and why, what to change, and when to try again.
 func (e *WaitError) Error() string {
 	of := "requests to " + e.Host
 	if e.Limiter != "" {
@@ -289,10 +292,10 @@ func (e *WaitError) Error() string {
 		e.Wait.Round(time.Millisecond), bound, e.Until.Format(deadlineForm), hint)
 }
 
-// deadlineForm shows a time to the millisecond: deadlines may be near.
+// deadlineForm is a time to the millisecond: deadlines may be near.
 const deadlineForm = "2006-01-02T15:04:05.000Z07:00"
 
-// Unwrap returns context.DeadlineExceeded where the context's deadline was the reason.
+// Unwrap returns context.DeadlineExceeded if the context's deadline was the reason.
 func (e *WaitError) Unwrap() error {
 	if e.bound == context.DeadlineExceeded {
 		return e.bound

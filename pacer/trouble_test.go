@@ -27,7 +27,7 @@ type doer func(*http.Request) (*http.Response, error)
 
 func (d doer) RoundTrip(r *http.Request) (*http.Response, error) { return d(r) }
 
-// initAs is an init for an agent.
+// initAs returns an init request for an agent.
 func initAs(t *testing.T, agent int) *http.Request {
 	t.Helper()
 	r := unsigned(t, "POST", "http://api.example.com/api/v1/widget/init")
@@ -41,7 +41,9 @@ func TestTwoWindowsRefuseNobodyEither(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 9))
 			minute, hour := 5+random.IntN(30), 10+random.IntN(100)
 			own := random.IntN(2) == 0
-			if !own { // the routes declare other windows than the server has: the first that binds is taken for the first
+			// the routes declare other windows than the server has: the first that binds is taken
+			// for the first
+			if !own {
 				hour += minute
 			}
 			text := fmt.Sprintf("limiters:\n  - name: widget-init\n    routes: [POST /api/v1/widget/init]\n    windows: [%d per %d seconds by ip+agent, %d per minute by ip]\n",
@@ -158,7 +160,7 @@ func TestManyMoreProcessesThanAStateHolds(t *testing.T) {
 	})
 }
 
-// A full changes a state and then cannot keep it.
+// A full changes a state and then fails to keep it.
 type full struct{}
 
 func (full) Update(_ string, change func([]byte) []byte) error {
@@ -207,7 +209,8 @@ func TestAnyMaxWait(t *testing.T) {
 		w, p := spent(t, pacer.Options{MaxWait: math.MaxInt64})
 		w.do(p, w.request("GET", "/v1/wp/status", ""))
 	})
-	bubble(t, func(t *testing.T) { // what a 429 asks for is known at once to be too long, however it says so
+	// if a 429 asks for too long a wait, that is known at once, in whichever form
+	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 429, header: with(fields("60", "0", "now+60"), "Retry-After", "20")}}}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -239,7 +242,7 @@ func TestALieAboutAWindowsLengthIsForgotten(t *testing.T) {
 }
 
 func TestAWindowWhoseProxyAnswersFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) { // a 502 before each window, from somebody who knows no limits
+	bubble(t, func(t *testing.T) { // a 502 before each window, from a proxy without a limiter
 		w := newWorld(t, policy("60 per 10 seconds by token or ip"), 0)
 		var mu sync.Mutex
 		last := time.Time{}
@@ -252,7 +255,7 @@ func TestAWindowWhoseProxyAnswersFirst(t *testing.T) {
 			last = time.Now()
 		}
 		w.spend(5*usable(60), 200, pacer.New(&pacer.Options{Base: w}))
-		if w.refused > usable(60)*4 { // the first of all says nothing of a limit
+		if w.refused > usable(60)*4 { // the very first reports no limit
 			t.Errorf("%d refusals", w.refused)
 		}
 	})
@@ -329,7 +332,8 @@ func TestATLSDialerCannotBeBound(t *testing.T) {
 	pacer.New(&pacer.Options{Base: base, Egress: addresses("127.0.0.2")})
 }
 
-// Over real connections, HTTP/1.1 and HTTP/2, with and without Expect: each body arrives whole, though each was refused once.
+// Over real connections, HTTP/1.1 and HTTP/2, with and without Expect, each body arrives whole
+// though each was refused once.
 func TestBodiesOverRealConnections(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		var mu sync.Mutex
@@ -339,7 +343,7 @@ func TestBodiesOverRealConnections(t *testing.T) {
 			first := !refused[r.URL.Path]
 			refused[r.URL.Path] = true
 			mu.Unlock()
-			if first { // unread
+			if first { // without reading the body
 				rw.Header().Set("Retry-After", "1")
 				rw.WriteHeader(http.StatusTooManyRequests)
 				return
@@ -455,7 +459,8 @@ func TestAStateThatCannotBeOfNowIsForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}}}
 		m := &memory{states: map[string][]byte{}}
-		now := func() time.Time { return time.Now().Add(24 * time.Hour) } // of a clock that was a day ahead
+		// of a clock that was a day ahead
+		now := func() time.Time { return time.Now().Add(24 * time.Hour) }
 		if _, err := pacer.New(&pacer.Options{Base: s, Shared: m, Now: now}).RoundTrip(get(t)); err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// spent returns a client whose budget of 10 is used up to the threshold of 1, at 10 ms after its first request.
+// spent returns a client whose budget of 10 is used up to the threshold of 1, at 10 ms after its
+// first request.
 func spent(t *testing.T, o pacer.Options) (*world, *pacer.Transport) {
 	t.Helper()
 	w := newWorld(t, policy("10 per minute by token or ip"), 0)
@@ -99,7 +100,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		if time.Since(began) != 0 {
 			t.Errorf("they took %v to end", time.Since(began))
 		}
-		w.do(p, w.request("GET", "/v1/wp/status", "")) // and nobody is in the way
+		w.do(p, w.request("GET", "/v1/wp/status", "")) // no call is in the way
 	})
 }
 
@@ -122,7 +123,8 @@ func TestCallersGoInTheirOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Wait()
-		for window := range slices.Chunk(order, usable(10)) { // answers of one window may overtake each other
+		// answers of one window may arrive out of order
+		for window := range slices.Chunk(order, usable(10)) {
 			slices.Sort(window)
 		}
 		if !slices.IsSorted(order) {
@@ -136,7 +138,7 @@ func TestAFirstRequestProbes(t *testing.T) {
 		w := newWorld(t, policy("10 per minute by token or ip"), 0)
 		w.latency = 100 * time.Millisecond
 		others := pacer.New(&pacer.Options{Base: w})
-		w.spend(6, 1, others) // so 4 are left, which a newcomer cannot know
+		w.spend(6, 1, others) // so 4 are left, which a new process cannot know
 		var waits []pacer.Wait
 		var mu sync.Mutex
 		newcomer := pacer.New(&pacer.Options{Base: w, OnWait: func(wait pacer.Wait) {
@@ -244,7 +246,7 @@ func TestBudgetsAreToldApart(t *testing.T) {
 }
 
 func TestADeadlineIsTooSoonOnlyWhereThatIsCertain(t *testing.T) {
-	bubble(t, func(t *testing.T) { // a probe is under way, and will be back in time
+	bubble(t, func(t *testing.T) { // a probe is in flight, and will return in time
 		w := newWorld(t, policy("60 per minute by token or ip"), 0)
 		w.latency = 100 * time.Millisecond
 		p := pacer.New(&pacer.Options{Base: w})
@@ -256,7 +258,8 @@ func TestADeadlineIsTooSoonOnlyWhereThatIsCertain(t *testing.T) {
 		}
 		all.Wait()
 	})
-	bubble(t, func(t *testing.T) { // what is in flight has been charged already, though its answer is not here
+	// units in flight have already been charged, though the answer is not here
+	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("60 per minute by token or ip"), 0)
 		p := pacer.New(&pacer.Options{Base: w})
 		w.do(p, w.request("GET", "/v1/wp/status", ""))

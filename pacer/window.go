@@ -6,62 +6,66 @@ import (
 	"time"
 )
 
-// A window is one window of one caller, as this process holds it: a budget, and who waits for it.
+// A window is one window of one caller in this process: a budget, and the lines that wait for it.
 type window struct {
-	key      string // identifies it among the windows of this process, credentials and all
+	key      string // identifies it among the windows of this process, including credentials
 	host     string
 	limiter  string
-	shown    string // what it is counted by, as people may see it
+	shown    string // what it is counted by, in a form for people
 	egress   netip.Addr
 	declared declared
 
 	mu      sync.Mutex
-	view    budget // with a shared view, as it was when last read
+	view    budget // with a shared view, as last read
 	flying  int64  // units in flight of this process
-	wanting int64  // calls of this process that wait, where the view is shared
+	wanting int64  // waiting calls of this process, if the view is shared
 	waiting map[*line]struct{}
 }
 
-// declared is what the routes say of a window; zero where no route covers the request.
+// declared is the limit and length that the routes give a window; zero if no route covers the
+// request.
 type declared struct {
 	limit  int64
 	length int64 // seconds
 }
 
-// A ledger is where the views of windows are.
+// A ledger holds the views of windows.
 type ledger struct {
-	shared  Shared // nil: in this process alone
+	shared  Shared // nil: only this process
 	process uint64
-	now     func() int64 // local time; it is read while a view is locked, so that views see it pass
+	// local time; it is read while a view is locked, so that times in a view never go back
+	now func() int64
 
 	mu     sync.Mutex
-	away   int64 // local time before which shared is not asked again
-	failed error // not told yet
+	away   int64 // local time before which shared is not used again
+	failed error // not reported yet
 }
 
-// A Shared is the view that several processes share, one state for each budget. It must be safe for concurrent use.
+// A Shared is a view that several processes share, with one state for each budget. It must be safe
+// for concurrent use.
 type Shared interface {
-	// Update lets change turn the state under key into the next one, while nobody else changes that; a state that is not there
-	// is nil. It does not keep the slice that change returns, and may call change again where somebody else came first. It
-	// should fail rather than wait long: calls wait for it. Keys are 32 bytes; states are some hundred bytes and may be
-	// dropped an hour after their last change.
+	// Update replaces the state under key by the one that change returns, atomically. A missing
+	// state is nil. Update does not keep the slice that change returns, and may call change again
+	// after a conflict. It should fail rather than wait long, because calls wait for it. Keys have
+	// 32 bytes. States have some hundred bytes, and may be dropped an hour after their last change.
 	Update(key string, change func(state []byte) (next []byte)) error
 }
 
-// update changes a window's budget: where it is shared, in the state that all see. change may be called more than once.
+// update changes a window's budget, in the shared state if there is one. change may be called more
+// than once.
 func (g *ledger) update(w *window, change func(b *budget, now int64)) {
 	if g.shared != nil && g.up() {
 		var next budget
 		err := g.shared.Update(w.key, func(state []byte) []byte {
 			b, ok := decode(state)
 			now := g.now()
-			if !ok || !b.possible(now) {
+			if !ok || !b.plausible(now) {
 				b = budget{}
 			}
 			if b.phase == unknown && b.limit == 0 && w.declared == (declared{}) {
 				b.phase = silent
 			}
-			b.flying(g.process, w.flying, w.wanting, now)
+			b.setFlight(g.process, w.flying, w.wanting, now)
 			change(&b, now)
 			next = b
 			return encode(&b)
@@ -73,18 +77,18 @@ func (g *ledger) update(w *window, change func(b *budget, now int64)) {
 		g.fail(err)
 	}
 	now := g.now()
-	w.view.flying(g.process, w.flying, 0, now)
+	w.view.setFlight(g.process, w.flying, 0, now)
 	change(&w.view, now)
 }
 
-// up says whether the shared view is to be asked.
+// up reports whether the shared view may be used.
 func (g *ledger) up() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.now() >= g.away
 }
 
-// fail leaves the shared view alone for a second.
+// fail disables the shared view for a second.
 func (g *ledger) fail(err error) {
 	g.mu.Lock()
 	now := g.now()
@@ -95,7 +99,7 @@ func (g *ledger) fail(err error) {
 	g.mu.Unlock()
 }
 
-// failure returns what is to be told of the shared view, once.
+// failure returns an error of the shared view once.
 func (g *ledger) failure() error {
 	if g.shared == nil {
 		return nil
@@ -107,24 +111,24 @@ func (g *ledger) failure() error {
 	return err
 }
 
-// A started call has its place in the order of a window, and the local time at which it got that.
+// A started call has its position in the order of a window, and the local time of its start.
 type started struct {
 	place uint64
 	at    int64
 }
 
-// may asks whether a call may start, without counting it.
-func (w *window) may(g *ledger, a ask) (v verdict) {
+// canStart decides whether a call may start, without counting it.
+func (w *window) canStart(g *ledger, a ask) (v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if g.shared == nil {
-		return w.view.may(a, g.now())
+		return w.view.canStart(a, g.now())
 	}
-	g.update(w, func(b *budget, now int64) { v = b.may(a, now) })
+	g.update(w, func(b *budget, now int64) { v = b.canStart(a, now) })
 	return v
 }
 
-// start asks whether a call may start, and if so counts it in flight.
+// start decides whether a call may start, and if so counts it in flight.
 func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,49 +136,48 @@ func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 		return w.startShared(g, a)
 	}
 	now := g.now()
-	if v = w.view.may(a, now); v.start {
+	if v = w.view.canStart(a, now); v.start {
 		w.flying += a.cost
-		w.view.flying(g.process, w.flying, 0, now)
+		w.view.setFlight(g.process, w.flying, 0, now)
 		as = started{w.view.begin(a, now), now}
 	}
 	return v, as
 }
 
-// startShared is start in a view that is shared. It stands alone because its closure allocates.
+// startShared is start in a shared view. It is a separate function because its closure allocates.
 func (w *window) startShared(g *ledger, a ask) (v verdict, as started) {
 	before := w.flying
 	g.update(w, func(b *budget, now int64) {
 		w.flying = before
-		if v = b.may(a, now); v.start {
+		if v = b.canStart(a, now); v.start {
 			w.flying = before + a.cost
-			b.flying(g.process, w.flying, w.wanting, now)
+			b.setFlight(g.process, w.flying, w.wanting, now)
 			as = started{b.begin(a, now), now}
 		}
 	})
 	return v, as
 }
 
-// An answer is what came back for a request.
+// An answer is the result of a request.
 type answer struct {
-	fields  stated
+	fields  report
 	kind    answerKind
 	refused bool
-	wait    int64 // nanoseconds that a 429 asks to wait; 0: it does not say
+	wait    int64 // nanoseconds that a 429 asks to wait; 0: it states none
 }
 
 type answerKind uint8
 
 const (
 	unsent   answerKind = iota // it never reached the server
-	lost                       // no answer: perhaps charged
-	unsaid                     // an answer without fields, or none that can be believed
+	lost                       // no answer; it may have been charged
+	noFields                   // an answer without fields, or with impossible ones
 	binding                    // fields, of this window
 	nonbound                   // fields, of another window of the same limiter
 )
 
-// finish takes in what came back. It returns the local time at which the budget of the fields is
-// restored, or the time at which a request can start that another limit has refused; 0 if the
-// fields are not credible.
+// finish handles an answer. It returns the local time at which the reported budget is restored, or
+// at which a request can start that another limit has refused; 0 if the fields are not credible.
 func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +186,7 @@ func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 		return w.finishShared(g, s, a)
 	}
 	s.now = g.now()
-	w.view.flying(g.process, w.flying, 0, s.now)
+	w.view.setFlight(g.process, w.flying, 0, s.now)
 	return w.view.learn(s, a)
 }
 
@@ -195,9 +198,9 @@ func (w *window) finishShared(g *ledger, s sent, a answer) (until int64) {
 	return until
 }
 
-// hear takes in an answer to a request that was started in another window. It returns what finish
-// does.
-func (w *window) hear(g *ledger, s sent, a answer) (until int64) {
+// learnElsewhere handles an answer to a request that started in another window. It returns what
+// finish does.
+func (w *window) learnElsewhere(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g.update(w, func(b *budget, now int64) {
@@ -208,19 +211,19 @@ func (w *window) hear(g *ledger, s sent, a answer) (until int64) {
 	return until
 }
 
-// learn takes in what came back for one request. It returns what finish does.
+// learn handles the answer to one request. It returns what finish does.
 func (b *budget) learn(s sent, a answer) (until int64) {
 	switch a.kind {
 	case unsent:
-		b.unsent(s)
+		b.notSent(s)
 	case lost:
-		b.miss(s)
-	case unsaid:
-		b.unsaid(s)
+		b.noAnswer(s)
+	case noFields:
+		b.noFields(s)
 	case nonbound:
-		b.unbound(s, a.fields, a.refused)
+		b.otherBound(s, a.fields, a.refused)
 	case binding:
-		if until = b.told(s, a.fields, a.refused); until > 0 && a.refused && s.fitted(a.fields) {
+		if until = b.observe(s, a.fields, a.refused); until > 0 && a.refused && s.fitted(a.fields) {
 			return b.blockedByAnother(s.now, a.wait, until)
 		}
 	}
@@ -230,8 +233,9 @@ func (b *budget) learn(s sent, a answer) (until int64) {
 	return until
 }
 
-// look returns a copy of the view; with a shared view, as it was when last read. What is in flight is one flight in it.
-func (w *window) look() budget {
+// snapshot returns a copy of the view; a shared view as last read. All units in flight are one
+// flight in it.
+func (w *window) snapshot() budget {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.view
@@ -239,7 +243,7 @@ func (w *window) look() budget {
 	return b
 }
 
-// refresh reads a view that is shared.
+// refresh reads a shared view.
 func (w *window) refresh(g *ledger) {
 	if g.shared == nil {
 		return
@@ -249,8 +253,8 @@ func (w *window) refresh(g *ledger) {
 	g.update(w, func(*budget, int64) {})
 }
 
-// wants says how many calls of this process wait, for the others to see with the next update.
-func (w *window) wants(calls int) {
+// setWaiting sets the number of waiting calls, which other processes see with the next update.
+func (w *window) setWaiting(calls int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wanting = int64(calls)
@@ -272,18 +276,18 @@ func (w *window) done(l *line) {
 	delete(w.waiting, l)
 }
 
-// wake tells the lines that wait for the window that something has changed, except one that has changed it.
+// wake wakes the lines that wait for the window, except the one that changed it.
 func (w *window) wake(except *line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.waiting {
 		if l != except {
-			l.poke()
+			l.wakeFirst()
 		}
 	}
 }
 
-// idle says whether nothing would be lost with the window.
+// idle reports whether the window can be dropped without a loss.
 func (w *window) idle(now int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -291,5 +295,5 @@ func (w *window) idle(now int64) bool {
 	return w.flying == 0 && len(w.waiting) == 0 && now >= b.blocked && (b.phase != known || now >= b.restored(now))
 }
 
-// poll is how long to wait before a shared view is read again while others may change it.
+// poll is the initial pause between two reads of a shared view while others may change it.
 const poll = 10 * time.Millisecond

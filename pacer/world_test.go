@@ -22,15 +22,15 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A world is a real limiter behind a network that takes time. Tests run it in a bubble, where time passes when everybody
-// waits.
+// A world is a real limiter behind a network with latency. Tests run it in a bubble, where time
+// passes when all goroutines wait.
 type world struct {
 	t       *testing.T
 	limit   http.Handler
 	token   string
 	latency time.Duration // one way
 	think   func() time.Duration
-	alter   func(*http.Response) // what is done to each response on its way back
+	alter   func(*http.Response) // changes each response on its way back
 
 	mu      sync.Mutex
 	served  map[string]int // requests that reached the backend, by their body
@@ -49,7 +49,7 @@ func (t tokens) Lookup(id string) (identity.StoredToken, error) {
 	return identity.StoredToken{}, identity.ErrUnknownToken
 }
 
-// newWorld starts a server under a policy, whose clock is ahead of the bubble's.
+// newWorld starts a server under a policy. Its clock is ahead of the bubble's.
 func newWorld(t *testing.T, policy string, ahead time.Duration) *world {
 	t.Helper()
 	file, err := policyfile.Parse("policy.yaml", []byte(policy))
@@ -102,7 +102,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(http.StatusNoContent)
 }
 
-// RoundTrip is the network: the request's body is read as the server reads it.
+// RoundTrip is the network: the server reads the request's body directly.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) { return w.from("192.0.2.1", r) }
 
 func (w *world) from(addr string, r *http.Request) (*http.Response, error) {
@@ -145,7 +145,7 @@ type via struct {
 
 func (v via) RoundTrip(r *http.Request) (*http.Response, error) { return v.w.from(v.addr.String(), r) }
 
-// request is one with the world's token.
+// request returns a request with the world's token.
 func (w *world) request(method, path, body string) *http.Request {
 	w.t.Helper()
 	r, err := http.NewRequest(method, "http://api.example.com"+path, strings.NewReader(body))
@@ -156,7 +156,7 @@ func (w *world) request(method, path, body string) *http.Request {
 	return r
 }
 
-// do sends a request and reads the answer; another status than 204 is an error of the test.
+// do sends a request and reads the answer; any status but 204 fails the test.
 func (w *world) do(client http.RoundTripper, r *http.Request) {
 	w.t.Helper()
 	response, err := client.RoundTrip(r)
@@ -170,7 +170,7 @@ func (w *world) do(client http.RoundTripper, r *http.Request) {
 	}
 }
 
-// spend lets workers send until n requests are done, and returns how long that took.
+// spend has workers send until n requests are done, and returns how long that took.
 func (w *world) spend(n, workers int, clients ...http.RoundTripper) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -196,7 +196,7 @@ func bodyOf(job int) string {
 	return strings.Repeat("x", job%7) + string(rune('a'+job%26)) + time.Duration(job).String()
 }
 
-// once says whether each of n requests was served once.
+// once fails the test unless each of n requests was served once.
 func (w *world) once(n int) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -215,7 +215,7 @@ func policy(windows string) string {
 	return "limiters:\n  - name: wp-plugin\n    routes: [/v1/wp/*]\n    windows: [" + windows + "]\n"
 }
 
-// asWait returns the typed error.
+// asWait returns err as a *WaitError, or fails the test.
 func asWait(t *testing.T, err error) *pacer.WaitError {
 	t.Helper()
 	var wait *pacer.WaitError
@@ -225,10 +225,11 @@ func asWait(t *testing.T, err error) *pacer.WaitError {
 	return wait
 }
 
-// bubble is synctest.Test, by a name that says what it is for.
+// bubble is synctest.Test under a shorter name.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 
-// A memory is a Shared view for the callers of one bubble: a file's lock would hold its time up.
+// A memory is a Shared view for the callers of one bubble. The lock of a File would stop the
+// bubble's time.
 type memory struct {
 	mu     sync.Mutex
 	states map[string][]byte
