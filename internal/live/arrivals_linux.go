@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// arrivals tell whether a file was renamed into place, which a look at the file cannot tell: a file
-// that was removed and is written anew is another file too. They are for proof alone. Changes are found
-// by looks, also on file systems that report no events; there no file is known to be renamed.
+// arrivals report whether a file was renamed into place, which a stat cannot show: a file that was
+// removed and written anew is another file too. They serve as evidence only. Changes are found by
+// polling, also on file systems without events; there no file is known to be renamed.
 type arrivals struct {
-	queue int // a descriptor; -1: there is none
+	queue int // a descriptor; -1: none
 	name  string
 	last  arrival
 }
 
-// arrivalsAt watches a path without links in it. If that fails, nothing is told.
+// arrivalsAt watches a path that contains no links. If it fails, look returns lost.
 func arrivalsAt(path string) *arrivals {
 	a := &arrivals{queue: -1, name: filepath.Base(path)}
 	queue, err := syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC)
@@ -33,7 +33,7 @@ func arrivalsAt(path string) *arrivals {
 	return a
 }
 
-// look takes in what has happened, and returns the last of it. It does not wait.
+// look reads the pending events and returns the last arrival. It does not block.
 func (a *arrivals) look() (now arrival) {
 	if a.queue < 0 {
 		return lost

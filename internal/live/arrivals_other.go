@@ -2,7 +2,7 @@
 
 package live
 
-// arrivals tell nothing on this system: no file is known to be renamed into place.
+// arrivals report nothing on this system: no file is known to be renamed into place.
 type arrivals struct{ last arrival }
 
 func arrivalsAt(string) *arrivals { return new(arrivals) }

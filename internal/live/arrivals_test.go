@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Where nothing can be told of arrivals, a file still stands still, and is not known to be renamed.
+// Without events a file still settles, and is not taken for renamed.
 func TestAFileThatNothingIsToldOfStandsStill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(path, []byte("limiters: []\n"), 0o600); err != nil {

@@ -14,52 +14,56 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A watched file is looked at again and again. Each look asks the path, not an open file or a notification: editors rename another file
-// into its place, Kubernetes swaps a link above it, and network file systems notify nobody.
+// A watched file is polled. Each poll looks at the path, and not at an open file or a notification:
+// editors rename another file into its place, Kubernetes swaps a link above it, and network file
+// systems send no notifications.
 type watched struct {
 	path string
 
-	judged  []byte      // the text that was judged last, whatever the judgement
-	seen    fs.FileInfo // of the file that was read last; nil: none was
-	settled bool        // seen holds the judged text
-	change  *change     // nil: the last look found the judged text
+	judged  []byte      // the text that was decided last, whatever the result
+	seen    fs.FileInfo // of the file that was read last; nil: none
+	settled bool        // whether seen describes the judged text
+	change  *change     // nil: the last poll found the judged text
 	looks   int
 
-	failures int // to look, in a row
+	failures int // consecutive failures to look
 
-	target   string      // where path leads, without links; empty: not known
-	arrivals *arrivals   // at target; nil: there is no target
-	whole    fs.FileInfo // of the file that was renamed into place, or to which a link was turned; nil: of none
+	target   string    // where path leads, without links; empty: not known
+	arrivals *arrivals // at target; nil: no target
+	// of the file that was renamed into place, or that a link was set to; nil: none
+	whole fs.FileInfo
 }
 
-// An arrival is the last that happened where a path leads.
+// An arrival is the last event at the target of a path.
 type arrival uint8
 
 const (
-	nothing arrival = iota // since it was last taken note of
+	nothing arrival = iota // no event since the last look
 	renamed                // a file was renamed into place
 	written                // a file was created, written or removed, or events were lost
-	lost                   // the folder is gone, or nothing can be told
+	lost                   // the directory is gone, or events are not available
 )
 
 const (
-	// readEvery is after how many looks the text itself is compared though the file looks the same: a clock too coarse for two writes,
-	// a tool that sets the time back, or a network file system's cache can hide a change.
+	// readEvery is after how many looks the text is compared even if the file seems unchanged: a
+	// clock too coarse for two writes, a tool that restores the time, or a network file system's
+	// cache can hide a change.
 	readEvery = int(time.Second / lookEvery)
-	// patientFor is how many failures in a row are not reported: a file that is replaced may be gone for a moment.
+	// patientFor is how many consecutive failures are not reported: a file that is being replaced
+	// may be missing for a moment.
 	patientFor = int(3 * time.Second / lookEvery)
 )
 
-// errMoved says that a file was changed while it was read.
-var errMoved = errors.New("the file changes while it is read")
+// errChanged means that a file was changed while it was read.
+var errChanged = errors.New("the file changes while it is read")
 
-// judge notes that text is judged.
+// judge records that text has been decided.
 func (f *watched) judge(text []byte) {
 	f.judged, f.settled = text, false
 	f.change = nil
 }
 
-// close lets go of what looks have opened. A later look opens it again.
+// close closes the descriptors of the watch. A later look opens them again.
 func (f *watched) close() {
 	if f.arrivals != nil {
 		f.arrivals.close()
@@ -67,15 +71,15 @@ func (f *watched) close() {
 	f.target, f.arrivals, f.whole = "", nil, nil
 }
 
-// follow watches what arrives where the path leads. A link that was turned to another file counts as
-// a renaming: the file behind it was there before.
+// follow watches the target of the path. A link that was set to another file counts as a renaming:
+// the file behind it was complete before.
 func (f *watched) follow() {
 	target, err := filepath.EvalSymlinks(f.path)
 	if err == nil {
 		target, err = filepath.Abs(target)
 	}
 	if err != nil {
-		return // the look will say why
+		return // the look will return the reason
 	}
 	if f.arrivals != nil && f.arrivals.look() != lost && target == f.target {
 		return
@@ -87,8 +91,8 @@ func (f *watched) follow() {
 	}
 }
 
-// arrived notes whether the file that was just read was renamed into place. again reports whether it
-// was written since the look before, though it may look untouched: the time of a file is coarse.
+// arrived records whether the file that was just read was renamed into place. again reports whether
+// it was written since the last look, even if it seems unchanged: file times are coarse.
 func (f *watched) arrived(info fs.FileInfo) (again bool) {
 	if f.arrivals == nil {
 		return false
@@ -99,7 +103,7 @@ func (f *watched) arrived(info fs.FileInfo) (again bool) {
 		f.whole = nil
 		return false
 	case renamed, written:
-		return true // it may be another file by now: the next look will tell
+		return true // it may already be another file: the next look decides
 	}
 	switch f.arrivals.last = nothing; last {
 	case renamed:
@@ -110,15 +114,15 @@ func (f *watched) arrived(info fs.FileInfo) (again bool) {
 	return last == written
 }
 
-// now returns the text as it is, and notes that it is judged.
+// now returns the current text, and records it as decided.
 func (f *watched) now() ([]byte, error) {
 	info, err := os.Stat(f.path)
 	if err == nil && !info.Mode().IsRegular() {
-		err = irregular(f.path) // opening a pipe could wait for ever
+		err = irregular(f.path) // opening a pipe could block for ever
 	}
 	var text []byte
 	if err == nil {
-		text, info, err = readStill(f.path, openRegular)
+		text, info, err = readStable(f.path, openRegular)
 	}
 	if err != nil {
 		f.settled = false
@@ -129,8 +133,9 @@ func (f *watched) now() ([]byte, error) {
 	return text, nil
 }
 
-// look returns a text that is another than was judged last and is taken for complete (see settle.go), and notes that it is judged. It
-// returns an error if the file could not be read patientFor times in a row, and errRestless if it is written to without a pause.
+// look returns a text that differs from the one decided last and is taken for complete (see
+// settle.go), and records it as decided. It returns an error if the file could not be read
+// patientFor times in a row, and errRestless if it keeps changing.
 func (f *watched) look(now time.Time) (text []byte, changed bool, err error) {
 	f.looks++
 	f.follow()
@@ -146,7 +151,7 @@ func (f *watched) look(now time.Time) (text []byte, changed bool, err error) {
 		return nil, false, nil
 	}
 	text, info, err = read(f.path, openRegular)
-	if errors.Is(err, errMoved) {
+	if errors.Is(err, errChanged) {
 		if f.begin(now); f.change.newest.info != nil {
 			f.change.newest.since = now
 		}
@@ -171,14 +176,14 @@ func (f *watched) look(now time.Time) (text []byte, changed bool, err error) {
 	f.judged, f.settled = done.text, done == &f.change.newest
 	if f.settled {
 		f.change = nil
-	} else { // the file goes on changing
+	} else { // the file keeps changing
 		newest := f.change.newest
 		f.change = &change{since: newest.since, newest: newest}
 	}
 	return done.text, true, nil
 }
 
-// begin notes that the file is changing.
+// begin records that the file is changing.
 func (f *watched) begin(now time.Time) {
 	f.settled = false
 	if f.change == nil {
@@ -186,7 +191,7 @@ func (f *watched) begin(now time.Time) {
 	}
 }
 
-// restless returns errRestless if the file has been changing for long.
+// restless returns errRestless if the file has been changing for too long.
 func (f *watched) restless(now time.Time) error {
 	if now.Sub(f.change.since) < restlessAfter {
 		return nil
@@ -194,7 +199,7 @@ func (f *watched) restless(now time.Time) error {
 	return errRestless
 }
 
-// failed returns err once it has come patientFor times in a row.
+// failed returns err if it is the patientFor-th consecutive failure.
 func (f *watched) failed(err error) error {
 	f.change, f.settled = nil, false
 	if f.failures++; f.failures < patientFor {
@@ -203,7 +208,7 @@ func (f *watched) failed(err error) error {
 	return err
 }
 
-// alike says whether a path leads to the same file as before, and that looks untouched.
+// alike reports whether a path leads to the same file as before, and the file seems unchanged.
 func alike(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
@@ -212,8 +217,9 @@ func irregular(path string) error {
 	return fmt.Errorf("read policy: %s is no regular file, and only such a one is read again", path)
 }
 
-// openRegular is os.Open for a regular file, and errs for anything else. It never waits: a pipe may have come into the place of the file
-// since it was looked at, and whoever waits for its other end watches nothing any more, and cannot be ended.
+// openRegular is os.Open for a regular file, and fails for anything else. It never blocks: a pipe
+// may have replaced the file since the stat, and opening it would wait for the other end, without a
+// way to stop.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -229,18 +235,18 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// readStill is read, tried again where the file was just being changed.
-func readStill(path string, open func(string) (*os.File, error)) (text []byte, info fs.FileInfo, err error) {
+// readStable is read with retries while the file is being changed.
+func readStable(path string, open func(string) (*os.File, error)) (text []byte, info fs.FileInfo, err error) {
 	for range 3 {
-		if text, info, err = read(path, open); !errors.Is(err, errMoved) {
+		if text, info, err = read(path, open); !errors.Is(err, errChanged) {
 			break
 		}
 	}
 	return text, info, err
 }
 
-// read returns what a file holds, up to one byte more than a policy may have, and what it looks like. It is errMoved where that
-// changed meanwhile.
+// read returns the content of a file, up to one byte more than a policy may have, and its FileInfo.
+// The error is errChanged if the file was changed meanwhile.
 func read(path string, open func(string) (*os.File, error)) ([]byte, fs.FileInfo, error) {
 	f, err := open(path)
 	if err != nil {
@@ -250,7 +256,7 @@ func read(path string, open func(string) (*os.File, error)) ([]byte, fs.FileInfo
 	return readFrom(f)
 }
 
-// readFrom is read of a file that is open and was not read yet.
+// readFrom is read for an open file at its start.
 func readFrom(f *os.File) ([]byte, fs.FileInfo, error) {
 	before, err := f.Stat()
 	if err != nil {
@@ -268,7 +274,7 @@ func readFrom(f *os.File) ([]byte, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("read policy: %w", err)
 	}
 	if before.Mode().IsRegular() && !alike(before, after) {
-		return nil, nil, fmt.Errorf("read policy %s: %w", f.Name(), errMoved)
+		return nil, nil, fmt.Errorf("read policy %s: %w", f.Name(), errChanged)
 	}
 	return text, after, nil
 }

@@ -1,11 +1,12 @@
-// Package live holds the policy in force while a server runs, and replaces it: from its file, or from a text that an operator posts.
+// Package live holds the policy in force while a server runs, and replaces it: from its file, or
+// from a text that an operator posts.
 //
-// A policy takes the place of another whole or not at all. What cannot be read, has problems or cannot be counted by the store is
-// refused with everything that is wrong with it, and what was in force stays so. Beside the policy there may be a candidate, from
-// a file of its own, by the same rules.
+// A policy is replaced as a whole or not at all. A policy that cannot be read, has problems, or
+// cannot be counted by the store is rejected with all its problems, and the policy in force stays.
+// There may also be a candidate policy from a file of its own, under the same rules.
 //
-//	live.go   what people call
-//	slot.go   one policy: judged, put in force or refused, told
+//	live.go   the API
+//	slot.go   one policy: checked, put in force or rejected, reported
 //	file.go   its file: whether it has changed
 //	settle.go whether a changed file is complete
 //	arrivals_*.go whether a file was renamed into place
@@ -24,23 +25,23 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// Where a policy can come from: State.Source.
+// The values of State.Source.
 const (
 	Contract = "contract" // built in
 	File     = "file"     // a file, which is watched
-	Stream   = "stream"   // standard input, a pipe: read once, and gone
+	Stream   = "stream"   // standard input or a pipe: it can be read only once
 	Posted   = "posted"   // an operator's text, until the file changes or the process ends
 )
 
 // A Document is a policy as it was read.
 type Document struct {
 	Source string
-	Path   string // what problems call it; of a File, where it is
+	Path   string // its name in problems; for a File, its path
 	Text   []byte
 	*policyfile.File
 }
 
-// Parse reads a policy from text that is at hand; path stands for it in problems. The error is a *policyfile.Error.
+// Parse reads a policy from text; path is its name in problems. The error is a *policyfile.Error.
 func Parse(r policyfile.Reader, source, path string, text []byte) (*Document, error) {
 	file, err := r.Parse(path, text)
 	if err != nil {
@@ -49,10 +50,10 @@ func Parse(r policyfile.Reader, source, path string, text []byte) (*Document, er
 	return &Document{Source: source, Path: path, Text: text, File: file}, nil
 }
 
-// Load reads the policy at path: a File, or, where it is none that could be read twice, a Stream. The error is a *policyfile.Error
-// where there is no valid policy, and one of package os where nothing can be read.
+// Load reads the policy at path: as a File, or as a Stream if path is no regular file. The error is
+// a *policyfile.Error if the policy is invalid, and one of package os if it cannot be read.
 func Load(r policyfile.Reader, path string) (*Document, error) {
-	text, info, err := readStill(path, os.Open)
+	text, info, err := readStable(path, os.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -65,32 +66,36 @@ func Load(r policyfile.Reader, path string) (*Document, error) {
 
 // Options are a Policy's settings; the zero value is useful.
 type Options struct {
-	// Reader reads policies, with the messages that the front door has.
+	// Reader reads policies, with the messages of the front door.
 	Reader policyfile.Reader
 
-	// Check says why the store cannot count a policy that is otherwise valid; nil means that it can count any. It is also asked of
-	// single limiters, to find those that are meant.
+	// Check returns why the store cannot count a policy that is otherwise valid; nil means that it
+	// can count any. It is also called with single limiters, to find the ones that are the reason.
 	Check func(weir.Policy) error
 
-	// Candidate is the file of the candidate policy; empty means that there is none. It may be missing or invalid at first.
+	// Candidate is the file of the candidate policy; empty means none. It may be missing or invalid
+	// at first.
 	Candidate string
-	// Evaluate puts the candidate in the place of an earlier one; required with Candidate. After an error the earlier one still is.
+	// Evaluate replaces the candidate; required with Candidate. After an error the earlier
+	// candidate must still be evaluated.
 	Evaluate func(*weir.Policy) error
 
-	// Before, if set, hears of each change of the policy in force just before it is made, and by an error refuses it.
+	// Before, if set, is called just before each change of the policy in force. Its error rejects
+	// the change.
 	Before func(Change) error
 
-	// Told, if set, hears how it stands with the policy in force after every attempt to replace it. It must not block.
+	// Told, if set, is called with the State of the policy in force after every attempt to replace
+	// it. It must not block.
 	Told func(State)
 
 	Now func() time.Time // nil means time.Now
 	Log *slog.Logger     // nil means slog.Default()
 }
 
-// A Change is one policy that takes the place of another.
+// A Change replaces the policy in force.
 type Change struct {
 	By           string // as State.By
-	Source, Path string // of what comes into force
+	Source, Path string // of the new policy
 	Version, Was string // see Version
 }
 
@@ -100,11 +105,12 @@ type Policy struct {
 	candidate *slot // nil: none
 }
 
-// ErrFixed is why a policy is never read again: it came from no file.
+// ErrFixed means that a policy cannot be reloaded: it came from no file.
 var ErrFixed = errors.New("the policy came from no file that could be read again")
 
-// New returns the policy in force, which start is already. swap puts another in its place, such as (*weir.Decider).Swap; after an
-// error of it the old one must still be in force. The candidate's file is read here; what is wrong with it is in its State.
+// New returns a Policy that starts with a document that is already in force. swap replaces it, such
+// as (*weir.Decider).Swap; after an error the old policy must still be in force. New reads the
+// candidate's file; its problems are in its State.
 func New(start *Document, swap func(weir.Policy) error, o Options) (*Policy, error) {
 	if start == nil || start.File == nil || swap == nil {
 		return nil, errors.New("new live policy: a policy to start with, and a way to swap it, are required")
@@ -126,50 +132,53 @@ func New(start *Document, swap func(weir.Policy) error, o Options) (*Policy, err
 		p.candidate = newSlot("candidate policy", File, o.Candidate, o)
 		p.candidate.put = o.Evaluate
 		p.candidate.state.Store(&State{Path: o.Candidate})
-		_ = p.candidate.reload(context.Background(), Start) // it is in its State, and in the log
+		// the result is in its State and in the log
+		_ = p.candidate.reload(context.Background(), Start)
 	}
 	return p, nil
 }
 
-// Who a change is said to be by, where it is nobody.
+// Authors of a change that no one asked for: see State.By.
 const (
 	Start = "start"
 	Watch = "watch" // of the file
 )
 
-// A State is how it stands with a policy. It is read only.
+// A State describes a policy and the last attempt to replace it. It must not be modified.
 type State struct {
-	Policy   weir.Policy
-	Version  string               // see Version
-	Source   string               // Contract, File, Stream or Posted; empty: a candidate that was never valid
-	Path     string               // the file that is watched, also while a Posted policy holds instead; empty: none
+	Policy  weir.Policy
+	Version string // see Version
+	// Contract, File, Stream or Posted; empty: a candidate that was never valid
+	Source string
+	// the watched file, also while a Posted policy is in force; empty: none
+	Path     string
 	Text     []byte               // as it was read
 	Lines    []int                // of Text, on which each limiter begins, from 1
-	Warnings []policyfile.Problem // what is valid but surprising
+	Warnings []policyfile.Problem // valid, but probably a mistake
 	Since    time.Time            // when it came into force
-	By       string               // who did that: Start, Watch, or what Reload and Post were told
+	By       string               // Start, Watch, or the author that Reload or Post was given
 	Last     Attempt              // to replace it
 }
 
-// An Attempt is one at putting a policy in force.
+// An Attempt is an attempt to put a policy in force.
 type Attempt struct {
 	At       time.Time
 	By       string
-	OK       bool                 // it is in force, or is the same as what was
+	OK       bool                 // it is in force, or equals the one that was
 	Problems []policyfile.Problem // why it is not
 }
 
-// Version returns what tells one policy from another in a log: 8 hex digits that are the same on every node which has the same
-// limiters, whatever the layout and the comments of its file.
+// Version returns 8 hex digits that identify a policy in a log. They are the same on every node
+// with the same limiters, whatever the layout and comments of the file.
 func Version(p weir.Policy) string {
 	sum := sha256.Sum256(policyfile.Marshal(p))
 	return hex.EncodeToString(sum[:4])
 }
 
-// State returns how it stands with the policy in force. It never waits.
+// State returns the State of the policy in force. It never blocks.
 func (p *Policy) State() State { return *p.live.state.Load() }
 
-// Candidate returns how it stands with the candidate, and false where there is no file of one.
+// Candidate returns the State of the candidate, and false if there is no candidate file.
 func (p *Policy) Candidate() (State, bool) {
 	if p.candidate == nil {
 		return State{}, false
@@ -177,9 +186,9 @@ func (p *Policy) Candidate() (State, bool) {
 	return *p.candidate.state.Load(), true
 }
 
-// Reload reads the policy's file again, and the candidate's, and puts in force what has changed there; a posted policy gives way. by
-// is who asks. Everything is logged; the error, for who asks, is a *policyfile.Error where a policy is refused, and ErrFixed where
-// there is no file.
+// Reload reads the policy's file and the candidate's again, and puts changes in force; they replace
+// a posted policy. by is the author. Everything is logged. The error is a *policyfile.Error if a
+// policy is rejected, and ErrFixed if there is no file.
 func (p *Policy) Reload(ctx context.Context, by string) error {
 	if p.candidate == nil {
 		return p.live.reload(ctx, by)
@@ -191,18 +200,19 @@ func (p *Policy) Reload(ctx context.Context, by string) error {
 	return errors.Join(err, p.candidate.reload(ctx, by))
 }
 
-// Post puts a policy in force that somebody sends, until the file changes, is reloaded, or the process ends: other nodes do not hear
-// of it. A text over policyfile.MaxSize is refused, so of an endless one no more than a byte above that need be read. The error
-// is a *policyfile.Error; then what was in force stays so.
+// Post puts a text in force until the file changes, is reloaded, or the process ends. Other nodes
+// are not informed. A text over policyfile.MaxSize is rejected, so at most one byte more of an
+// endless one need be read. The error is a *policyfile.Error; then the policy in force stays.
 func (p *Policy) Post(ctx context.Context, by string, text []byte) error {
 	return p.live.post(ctx, by, text)
 }
 
-// lookEvery is how often the files are looked at.
+// lookEvery is the time between two looks at the files.
 const lookEvery = 200 * time.Millisecond
 
-// Watch looks at the files until ctx ends, and puts in force what they become: within three seconds, also if a file is replaced all the
-// time, but never a text that its writer may not have finished. It returns when ctx has ended.
+// Watch looks at the files until ctx ends, and puts their changes in force within three seconds,
+// even if a file is replaced all the time, but never a text that may be incomplete. It returns when
+// ctx has ended.
 func (p *Policy) Watch(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()

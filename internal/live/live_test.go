@@ -19,12 +19,12 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// text is a policy file with one limiter of that limit.
+// text returns a policy file with one limiter of that limit.
 func text(limit int) string {
 	return fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per minute by ip]\n", limit)
 }
 
-// A fixture is a policy in force whose swaps are recorded.
+// A fixture is a policy in force that records its swaps.
 type fixture struct {
 	*live.Policy
 	t     *testing.T
@@ -34,7 +34,7 @@ type fixture struct {
 	log   lockedText
 }
 
-// A lockedText is a log that may be read while it is written.
+// A lockedText is a log that can be read while it is written.
 type lockedText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -101,10 +101,10 @@ func (f *fixture) replace(text string) {
 	}
 }
 
-// looks lets the file be looked at n times.
+// looks lets n seconds pass, with several looks at the file in each.
 func looks(n int) { time.Sleep(time.Duration(n) * time.Second); synctest.Wait() }
 
-// want is the limit in force, where it came from, and how often there was a swap.
+// want checks the limit in force, its source, and the number of swaps.
 func (f *fixture) want(limit int64, source string, swaps int) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -188,7 +188,7 @@ func TestALinkAboveTheFileMayBeSwapped(t *testing.T) {
 	})
 }
 
-// A change that leaves size and time as they were is found by the text, which is compared once a second.
+// A change that leaves size and time unchanged is found by comparing the text, once a second.
 func TestAChangeThatDoesNotShowIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inForce(t, nil)
@@ -211,7 +211,8 @@ func TestAFileThatIsBeingWrittenIsLeftAlone(t *testing.T) {
 		f := inForce(t, nil)
 		whole := text(2) + "#" + strings.Repeat("x", 100) + "\n"
 		for n := range 20 {
-			f.write(f.path, whole[:len(whole)-20+n]) // a shorter one would often be no policy, and judged so
+			// a shorter text would often be no policy, and be decided as such
+			f.write(f.path, whole[:len(whole)-20+n])
 			looks(1)
 			f.want(1, live.File, 0)
 		}

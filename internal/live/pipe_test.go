@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A pipe that comes into the place of the file between the look at it and the opening is not waited for.
+// A pipe that replaces the file between the stat and the open does not block.
 func TestAPipeInThePlaceOfTheFileIsNotWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

@@ -28,7 +28,7 @@ func TestReloadDoesNotWaitForTheWatch(t *testing.T) {
 			t.Errorf("by %q", s.By)
 		}
 		looks(20)
-		f.want(2, live.File, 1) // the watch does not judge it again
+		f.want(2, live.File, 1) // the watch does not decide it again
 		if err := f.Reload(t.Context(), "SIGHUP"); err != nil {
 			t.Fatal(err)
 		}
@@ -56,10 +56,10 @@ func TestAPostedPolicyHoldsUntilTheFileChanges(t *testing.T) {
 		if s := f.State(); s.By != "token ops" || !s.Since.Equal(time.Now()) {
 			t.Errorf("%+v", s)
 		}
-		f.replace(text(1)) // as it was
+		f.replace(text(1)) // unchanged
 		looks(20)
 		f.want(7, live.Posted, 1)
-		f.replace("limiters: []\n") // refused: what holds is still what was posted
+		f.replace("limiters: []\n") // rejected: the posted policy stays in force
 		looks(3)
 		f.want(7, live.Posted, 1)
 		f.replace(text(2))

@@ -40,7 +40,8 @@ var ways = map[string]func(f *fixture, n int, text string){
 	},
 }
 
-// A file that is replaced every second, at whatever moment of it, is never more than three seconds ahead of the policy in force.
+// If a file is replaced every second, in any phase, the policy in force is at most three seconds
+// behind.
 func TestAFileThatIsReplacedEverySecondComesIntoForce(t *testing.T) {
 	for name, change := range ways {
 		for _, every := range []time.Duration{time.Second, 1017 * time.Millisecond, 980 * time.Millisecond} {
@@ -56,7 +57,8 @@ func TestAFileThatIsReplacedEverySecondComesIntoForce(t *testing.T) {
 	}
 }
 
-// Whoever renames another file into place has finished writing it, so the rate does not matter, nor does the last line's end.
+// A file that is renamed into place is complete, so the rate does not matter, and neither does the
+// end of the last line.
 func TestAFileThatIsRenamedIntoPlaceAtAnyRateComesIntoForce(t *testing.T) {
 	for _, way := range []string{"renamed into place", "behind a link that is swapped"} {
 		for _, every := range []time.Duration{70 * time.Millisecond, 500 * time.Millisecond, time.Second} {
@@ -75,7 +77,8 @@ func TestAFileThatIsRenamedIntoPlaceAtAnyRateComesIntoForce(t *testing.T) {
 	}
 }
 
-// A text that is written again and again, as by a tool that does not look whether anything has changed, comes into force once.
+// A text that is written again and again, as by a tool that does not check for changes, comes into
+// force once.
 func TestTheSameNewTextWrittenEverySecondComesIntoForce(t *testing.T) {
 	for name, change := range ways {
 		for _, end := range []string{"\n", ""} {
@@ -97,7 +100,8 @@ func TestTheSameNewTextWrittenEverySecondComesIntoForce(t *testing.T) {
 	}
 }
 
-// neverBehind changes the file n times and wants each text, or a later one, in force three seconds after it was written.
+// neverBehind changes the file n times, and checks that each text, or a later one, is in force
+// three seconds later.
 func neverBehind(t *testing.T, f *fixture, change func(f *fixture, n int, text string), every time.Duration, n int) {
 	t.Helper()
 	var written []time.Time
@@ -122,13 +126,14 @@ func neverBehind(t *testing.T, f *fixture, change func(f *fixture, n int, text s
 	}
 }
 
-// whole is a policy each of whose prefixes that end with a limiter is a policy too.
+// whole returns a policy, and its first half, which is a valid policy too.
 func whole(limit int) (half, all string) {
 	half = text(limit)
 	return half, half + "  - name: more\n    routes: [/more]\n    windows: [1 per minute by ip]\n"
 }
 
-// A writer that is slow leaves half of a policy in the file for a while. Half of one never comes into force, neither once nor in a loop.
+// A slow writer leaves half of a policy in the file for a while. The half never comes into force,
+// neither once nor in a loop.
 func TestHalfAPolicyNeverComesIntoForce(t *testing.T) {
 	for _, pause := range []time.Duration{100 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond, 1900 * time.Millisecond} {
 		for _, cut := range []int{0, 1} { // at the end of a line, and within one
@@ -161,7 +166,8 @@ func TestHalfAPolicyNeverComesIntoForce(t *testing.T) {
 	}
 }
 
-// Half of a policy that was written in place is not taken for a whole one because another file has taken its place.
+// Half of a policy that was written in place is not taken for complete because another file has
+// replaced it.
 func TestHalfAPolicyThatWasRenamedAwayNeverComesIntoForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inForce(t, nil)
@@ -184,7 +190,7 @@ func TestHalfAPolicyThatWasRenamedAwayNeverComesIntoForce(t *testing.T) {
 	})
 }
 
-// What is in force, rewritten in place, is for a while a shorter policy.
+// If the policy in force is rewritten in place, it is a shorter policy for a while.
 func TestARewritingOfThePolicyInForceDoesNotCutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inForce(t, nil)
@@ -200,7 +206,7 @@ func TestARewritingOfThePolicyInForceDoesNotCutIt(t *testing.T) {
 		}
 		looks(3)
 		f.want(2, live.File, 1)
-		f.write(f.path, half) // meant so
+		f.write(f.path, half) // intended
 		looks(3)
 		f.want(2, live.File, 2)
 	})
@@ -219,7 +225,7 @@ func TestAFileThatNeverStandsStillIsTold(t *testing.T) {
 		if last.OK || !strings.Contains(last.Problems[0].Message, "rename") || strings.Count(f.log.String(), "cannot be read") != 1 {
 			t.Fatalf("%+v, log:\n%s", last, f.log.String())
 		}
-		f.want(1, live.File, 0) // not the last text, which may grow on
+		f.want(1, live.File, 0) // not the last text, which may still grow
 		looks(3)
 		f.want(2, live.File, 1)
 		if !f.State().Last.OK {
@@ -231,7 +237,7 @@ func TestAFileThatNeverStandsStillIsTold(t *testing.T) {
 			f.write(f.path, text(4))
 			time.Sleep(50 * time.Millisecond)
 		}
-		f.replace(string(f.State().Text)) // as it was
+		f.replace(string(f.State().Text)) // unchanged
 		looks(3)
 		f.want(2, live.File, 1)
 		if !f.State().Last.OK {

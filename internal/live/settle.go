@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// How long a new text must stay as it is before it is judged. A file has no mark that says that its
-// writer has finished. A file that was renamed into place is complete. Any other may be half of a
-// policy, so a pause is taken for the end. All of these times, with the time between two looks, are
+// How long a new text must stay unchanged before it is taken for complete. A file has no mark that
+// its writer has finished. A file that was renamed into place is complete. Any other may be half of
+// a policy, so a pause counts as the end. All these times, plus the time between two looks, are
 // below the three seconds that docs/operate.md promises.
 const (
 	// stillRenamed is for a file that was renamed into place. It may be replaced by another one.
 	stillRenamed = time.Second
-	// stillWritten is for a text that was written in place, or in a new file at the same path.
+	// stillWritten is for a text that was written in place, or to a new file at the same path.
 	stillWritten = 2 * time.Second
 	// stillAgain is the shortest pause after a text that is written every second.
 	stillAgain = 600 * time.Millisecond
-	// busyAfter is how long a file keeps changing before stillRenamed and stillWritten are cut short.
+	// busyAfter is how long a file keeps changing before stillRenamed and stillWritten are
+	// shortened.
 	busyAfter = 2400 * time.Millisecond
-	// restlessAfter is how long a change lasts before it is reported that no text of it can be judged.
+	// restlessAfter is how long a file keeps changing before that is reported as an error.
 	restlessAfter = 3 * time.Second
 )
 
@@ -28,41 +29,43 @@ const (
 var errRestless = errors.New("the file has kept changing for three seconds, and no text of it can be taken for complete: " +
 	"write the new policy beside it, and rename it into its place")
 
-// A change is what happens to a file from the look that finds another text than the judged one,
-// until the file stands still and its text is judged, or the judged text is back.
+// A change is the history of a file from the look that finds a text other than the decided one,
+// until the file settles and its text is decided, or until the decided text is back.
 type change struct {
 	since     time.Time
 	newest    sighting
-	prior     sighting      // the last text before the newest that is not empty
-	stood     time.Duration // how long prior stayed as it was
-	piecemeal bool          // a text has grown: this writer does not write a text at once
+	prior     sighting      // the last text before newest that is not empty
+	unchanged time.Duration // how long prior stayed unchanged
+	piecemeal bool          // a text has grown: the writer does not write a text at once
 	turns     int           // how often a text was replaced by one that does not begin with it
-	replaced  *sighting     // what the newest text has replaced, if it can be judged; see busy
+	// what the newest text has replaced, if it may be taken for complete; see complete
+	replaced *sighting
 }
 
-// A sighting is a text that looks find in a file.
+// A sighting is a text that looks have found in a file.
 type sighting struct {
 	info    fs.FileInfo // nil: no look has found any
 	text    []byte
 	renamed bool      // the file was renamed into place, and not written since
-	again   bool      // the file was written since the look before, though it may look untouched
-	since   time.Time // of the first look that found the file so
-	first   time.Time // of the first look that found the text; it may have been written again since
+	again   bool      // the file was written since the last look, even if it seems unchanged
+	since   time.Time // the first look that found the file in this state
+	first   time.Time // the first look that found the text; it may have been written again since
 }
 
-// see notes what a look finds.
+// see records the result of a look.
 func (c *change) see(s sighting, judged []byte) {
 	if c.newest.info != nil && !s.again && alike(c.newest.info, s.info) && bytes.Equal(c.newest.text, s.text) {
 		c.newest.renamed = s.renamed
 		return
 	}
 	if len(c.newest.text) > 0 {
-		c.prior, c.stood = c.newest, s.since.Sub(c.newest.since)
+		c.prior, c.unchanged = c.newest, s.since.Sub(c.newest.since)
 	}
 	before := c.prior
 	s.first = s.since
 	switch {
-	case len(before.text) == 0 || len(s.text) == 0: // it is the first, or the file was emptied to be written
+	// the first text, or the file was emptied to be written
+	case len(before.text) == 0 || len(s.text) == 0:
 	case bytes.Equal(s.text, before.text):
 		s.first = before.first
 	case !s.renamed && bytes.HasPrefix(s.text, before.text):
@@ -71,29 +74,29 @@ func (c *change) see(s sighting, judged []byte) {
 		c.turns++
 		c.replaced = nil
 		whole := bytes.HasSuffix(before.text, []byte("\n")) && !bytes.HasPrefix(judged, before.text)
-		if whole && !before.renamed && !s.renamed && c.stood >= stillAgain {
+		if whole && !before.renamed && !s.renamed && c.unchanged >= stillAgain {
 			c.replaced = &before
 		}
 	}
 	c.newest = s
 }
 
-// complete returns what is taken for a whole text at now; nil means that nothing is.
+// complete returns the text that is taken for complete at now, or nil.
 func (c *change) complete(now time.Time) *sighting {
 	n := &c.newest
-	stood, busy := now.Sub(n.since), now.Sub(c.since) >= busyAfter
+	unchanged, busy := now.Sub(n.since), now.Sub(c.since) >= busyAfter
 	switch {
-	case n.renamed && (busy || stood >= stillRenamed):
+	case n.renamed && (busy || unchanged >= stillRenamed):
 		return n
-	case stood >= stillWritten:
+	case unchanged >= stillWritten:
 		return n
 	case n.renamed || c.piecemeal:
 		return nil
-	case now.Sub(n.first) >= stillWritten && stood >= stillAgain:
+	case now.Sub(n.first) >= stillWritten && unchanged >= stillAgain:
 		return n // the same text is written again and again
 	case busy && c.turns >= 2:
-		// One text after another is written in place, each at once. The newest may be half of one. The
-		// one before it was replaced, and not continued.
+		// Several texts are written in place, each at once. The newest may be incomplete. The one
+		// before it was replaced, not continued.
 		return c.replaced
 	}
 	return nil

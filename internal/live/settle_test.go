@@ -85,7 +85,7 @@ func TestAnUnfinishedTextNeverComesIntoForce(t *testing.T) {
 	}
 }
 
-// A policy that is replaced before it is in force is never in force: a mistake that was put right.
+// A policy that is replaced before it is in force never comes into force.
 func TestAWithdrawnPolicyNeverComesIntoForce(t *testing.T) {
 	for name, change := range ways {
 		for _, pause := range []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 800 * time.Millisecond} {
@@ -104,7 +104,7 @@ func TestAWithdrawnPolicyNeverComesIntoForce(t *testing.T) {
 	}
 }
 
-// Of files that are renamed into place at any rate, only one that is still there comes into force.
+// If files are renamed into place at any rate, only a file that is still there comes into force.
 func TestARenamedFileComesIntoForceWhileItIsThere(t *testing.T) {
 	for _, way := range []string{"renamed into place", "behind a link that is swapped"} {
 		for _, every := range []time.Duration{71 * time.Millisecond, 501 * time.Millisecond, 1001 * time.Millisecond} {
@@ -128,7 +128,7 @@ func TestARenamedFileComesIntoForceWhileItIsThere(t *testing.T) {
 						}
 					})
 					looks(3)
-					time.Sleep(500 * time.Microsecond) // no change comes at the moment of a look
+					time.Sleep(500 * time.Microsecond) // no change coincides with a look
 					neverBehind(t, f, ways[way], every, int(8*time.Second/every))
 				})
 			})
@@ -136,7 +136,7 @@ func TestARenamedFileComesIntoForceWhileItIsThere(t *testing.T) {
 	}
 }
 
-// What is renamed into place is told from what is written there also after the folder was replaced.
+// Renaming and writing are also distinguished after the directory was replaced.
 func TestARenamingIsSeenInANewFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inForce(t, nil)

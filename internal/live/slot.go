@@ -14,23 +14,25 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A slot is where one policy is in force, or evaluated: one attempt to replace it at a time.
+// A slot holds one policy that is in force, or evaluated. It makes one attempt at a time to replace
+// it.
 type slot struct {
-	what   string // of the log's lines
+	what   string // for log lines
 	reader policyfile.Reader
-	check  func(weir.Policy) error // nil: any policy will do
+	check  func(weir.Policy) error // nil: any policy is valid
 	put    func(*weir.Policy) error
-	before func(Change) error // nil: nobody
-	told   func(State)        // nil: nobody
+	before func(Change) error // nil: not called
+	told   func(State)        // nil: not called
 	now    func() time.Time
 	log    *slog.Logger
 
 	state atomic.Pointer[State]
 
-	turn   chan struct{} // holds one token: whoever has it makes the attempt, and may use what follows
-	file   *watched      // nil: what is in force was in no file
-	judged Attempt       // the last that came to a judgement
-	unread string        // the last failure to read the file that was told; empty after a success
+	turn   chan struct{} // a mutex with a context; it guards the fields below
+	file   *watched      // nil: the policy in force came from no file
+	judged Attempt       // the last attempt that was decided
+	// the last failure to read the file that was reported; empty after a success
+	readError string
 }
 
 func newSlot(what, source, path string, o Options) *slot {
@@ -41,7 +43,7 @@ func newSlot(what, source, path string, o Options) *slot {
 	return s
 }
 
-// begin takes d for what is in force already.
+// begin records that d is already in force.
 func (s *slot) begin(d *Document) {
 	now := s.now()
 	s.judged = Attempt{At: now, By: Start, OK: true}
@@ -62,8 +64,8 @@ func (s *slot) newState(d *Document, at time.Time, by string) *State {
 	return state
 }
 
-// alone waits for its turn; where it returns nil the caller calls next.
-func (s *slot) alone(ctx context.Context) error {
+// acquire waits for its turn. If it returns nil the caller must call release.
+func (s *slot) acquire(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
 		return nil
@@ -72,17 +74,17 @@ func (s *slot) alone(ctx context.Context) error {
 	}
 }
 
-func (s *slot) next() { <-s.turn }
+func (s *slot) release() { <-s.turn }
 
-// reload judges the file as it is now.
+// reload offers the current content of the file.
 func (s *slot) reload(ctx context.Context, by string) error {
 	if s.file == nil {
 		return fmt.Errorf("reload: %w: %s; weir serve --policy FILE has one", ErrFixed, s.origin())
 	}
-	if err := s.alone(ctx); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
-	defer s.next()
+	defer s.release()
 	text, err := s.file.now()
 	if err != nil {
 		s.unreadable(by, err)
@@ -91,72 +93,72 @@ func (s *slot) reload(ctx context.Context, by string) error {
 	return s.offer(by, File, s.file.path, text)
 }
 
-// origin says where a policy came from that was in no file.
+// origin describes where a policy came from that is from no file.
 func (s *slot) origin() string {
 	switch s.state.Load().Source {
 	case Contract:
 		return "it is the built-in contract"
 	case Posted:
-		return "it was posted, and before it was none from a file"
+		return "it was posted, and the one before it came from no file"
 	}
-	return "it was read from standard input or a pipe, which gives nothing twice"
+	return "it was read from standard input or a pipe, which can be read only once"
 }
 
-// post judges a text that somebody sent.
+// post offers a text that an operator sent.
 func (s *slot) post(ctx context.Context, by string, text []byte) error {
-	if err := s.alone(ctx); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return fmt.Errorf("post: %w", err)
 	}
-	defer s.next()
+	defer s.release()
 	return s.offer(by, Posted, "the posted policy", bytes.Clone(text[:min(len(text), policyfile.MaxSize+1)]))
 }
 
-// watch begins to note what arrives at the file.
+// watch starts to watch the file.
 func (s *slot) watch() {
 	if s.file == nil {
 		return
 	}
 	s.turn <- struct{}{}
-	defer s.next()
+	defer s.release()
 	s.file.follow()
 }
 
-// unwatch lets go of what looks have left open.
+// unwatch closes the descriptors of the watch.
 func (s *slot) unwatch() {
 	if s.file == nil {
 		return
 	}
 	s.turn <- struct{}{}
-	defer s.next()
+	defer s.release()
 	s.file.close()
 }
 
-// look judges the file if it has changed and is complete.
+// look offers the file's text if it has changed and is complete.
 func (s *slot) look(ctx context.Context, now time.Time) {
-	if s.file == nil || s.alone(ctx) != nil {
+	if s.file == nil || s.acquire(ctx) != nil {
 		return
 	}
-	defer s.next()
+	defer s.release()
 	text, changed, err := s.file.look(now)
 	switch {
 	case err != nil:
 		s.unreadable(Watch, err)
 	case changed:
-		_ = s.offer(Watch, File, s.file.path, text) // it is told
-	case s.unread != "" && s.file.failures == 0 && s.file.change == nil:
-		s.log.Info("the "+s.what+"'s file can be read again, and is what it was", "path", s.file.path)
-		s.unread = ""
+		_ = s.offer(Watch, File, s.file.path, text) // the result is logged
+	case s.readError != "" && s.file.failures == 0 && s.file.change == nil:
+		s.log.Info("the "+s.what+"'s file can be read again, and is unchanged", "path", s.file.path)
+		s.readError = ""
 		s.attempted(s.judged)
 	}
 }
 
-// offer puts a policy in force, or refuses it, and tells.
+// offer puts a policy in force or rejects it, and reports the result.
 func (s *slot) offer(by, source, path string, text []byte) error {
-	s.unread = ""
+	s.readError = ""
 	old := s.state.Load()
 	if source == File && old.Source == File && bytes.Equal(text, old.Text) {
 		s.judged = Attempt{At: s.now(), By: by, OK: true}
-		s.log.Info("the "+s.what+" is what it was", "path", path, "version", old.Version, "by", by)
+		s.log.Info("the "+s.what+" is unchanged", "path", path, "version", old.Version, "by", by)
 		s.attempted(s.judged)
 		return nil
 	}
@@ -179,11 +181,11 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 	state := s.newState(d, s.judged.At, by)
 	s.state.Store(state)
 	for _, w := range d.Warnings {
-		s.log.Warn("the new "+s.what+" is valid, and surprising", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message)
+		s.log.Warn("the new "+s.what+" is valid, with a warning", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message)
 	}
 	s.log.Info("the "+s.what+" was replaced; counts go on", "source", source, "path", path, "version", state.Version, "was", old.Version,
 		"limiters", len(d.Policy.Limiters), "by", by)
-	s.tell()
+	s.notify()
 	return nil
 }
 
@@ -211,7 +213,7 @@ func (s *slot) accept(by string, d *Document) error {
 	return &policyfile.Error{Problems: found}
 }
 
-// found asks which limiters are meant by what a check says of a whole policy.
+// found returns a problem for each limiter that a failed check of the whole policy is about.
 func (s *slot) found(d *Document, all error) []policyfile.Problem {
 	var found []policyfile.Problem
 	for i, l := range d.Policy.Limiters {
@@ -225,7 +227,7 @@ func (s *slot) found(d *Document, all error) []policyfile.Problem {
 	return found
 }
 
-// problem is one of the limiter with that index; -1: of the policy.
+// problem returns a problem of the limiter with that index, or, for -1, of the policy.
 func (d *Document) problem(limiter int, message string) policyfile.Problem {
 	p := policyfile.Problem{File: d.Path, Message: message}
 	if limiter >= 0 && limiter < len(d.Lines) {
@@ -234,16 +236,16 @@ func (d *Document) problem(limiter int, message string) policyfile.Problem {
 	return p
 }
 
-// mostLogged is how many problems of one policy the log has; State has all.
-const mostLogged = 10
+// maxLogged is how many problems of one policy are logged; State has all.
+const maxLogged = 10
 
-// refuse tells why what was offered is not in force.
+// refuse records and logs why an offered policy is not in force.
 func (s *slot) refuse(by, path string, problems []policyfile.Problem) {
 	s.judged = Attempt{At: s.now(), By: by, Problems: problems}
-	s.log.Error("the new "+s.what+" is refused, what was in force stays so", "path", path, "problems", len(problems), "by", by)
+	s.log.Error("the new "+s.what+" is refused, and the one in force stays", "path", path, "problems", len(problems), "by", by)
 	for i, p := range problems {
-		if i == mostLogged {
-			s.log.Error(fmt.Sprintf("%d problems more are not logged; 'weir policy check FILE' tells all", len(problems)-i))
+		if i == maxLogged {
+			s.log.Error(fmt.Sprintf("%d problems more are not logged; 'weir policy check FILE' lists all", len(problems)-i))
 			break
 		}
 		s.log.Error("a problem of the refused "+s.what, "problem", p.String())
@@ -251,29 +253,29 @@ func (s *slot) refuse(by, path string, problems []policyfile.Problem) {
 	s.attempted(s.judged)
 }
 
-// unreadable tells that there is nothing to judge. A watch tells it once.
+// unreadable reports that the file cannot be read. A watch reports it once.
 func (s *slot) unreadable(by string, err error) {
 	message := err.Error()
 	if errors.Is(err, os.ErrNotExist) {
 		message = "the file is gone"
 	}
-	if by == Watch && s.unread == message {
+	if by == Watch && s.readError == message {
 		return
 	}
-	s.unread = message
-	s.log.Error("the "+s.what+" cannot be read, what was in force stays so", "path", s.file.path, "error", err, "by", by)
+	s.readError = message
+	s.log.Error("the "+s.what+" cannot be read, and the one in force stays", "path", s.file.path, "error", err, "by", by)
 	s.attempted(Attempt{At: s.now(), By: by, Problems: []policyfile.Problem{{File: s.file.path, Message: message}}})
 }
 
-// attempted notes an attempt that left the policy as it was.
+// attempted records an attempt that did not change the policy.
 func (s *slot) attempted(a Attempt) {
 	state := *s.state.Load()
 	state.Last = a
 	s.state.Store(&state)
-	s.tell()
+	s.notify()
 }
 
-func (s *slot) tell() {
+func (s *slot) notify() {
 	if s.told != nil {
 		s.told(*s.state.Load())
 	}
