@@ -11,11 +11,13 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// The figure to hold: 600 ns a line at most and no allocation, so that with the reader a core does a million lines a second.
+// Required: at most 600 ns a line and no allocation, so that one core processes a million lines a
+// second with the reader.
 //
 //	GOMAXPROCS=1 taskset -c 0 go test -run - -bench . ./internal/replay
 
-// mixed returns lines of 100 000 callers, of whom few send most, on the contract's endpoints: 2 000 a second.
+// mixed returns lines of 100 000 callers on the contract's endpoints, 2 000 a second. A few callers
+// send most of them.
 func mixed(b testing.TB) []accesslog.Line {
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.1, 10, 99_999)
@@ -69,7 +71,8 @@ func benchmark(b *testing.B, o Options) {
 func BenchmarkAdd(b *testing.B)      { benchmark(b, Options{Touch: 0.001}) }
 func BenchmarkAddPaced(b *testing.B) { benchmark(b, Options{Paced: true}) }
 
-// BenchmarkLog is a combined log from its bytes to its report; the figure to hold is a million lines a second on one core.
+// BenchmarkLog processes a combined log from its bytes to its report. Required: a million lines a
+// second on one core.
 func BenchmarkLog(b *testing.B) {
 	lines := mixed(b)
 	var log bytes.Buffer

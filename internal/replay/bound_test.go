@@ -1,6 +1,7 @@
 //go:build !race
 
-// Callers by the million, of one goroutine: the race detector would make that fifty times as slow, and finds nothing in it.
+// Millions of callers in one goroutine: the race detector would take fifty times as long, and finds
+// nothing here.
 
 package replay
 
@@ -15,8 +16,8 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// crowd puts n requests of ever new callers through a replay, ten a second; every 100th comes three times, so that a limit of two
-// refuses it something.
+// crowd sends n requests of new callers through a replay, ten a second. Every 100th comes three
+// times, so that a limit of two refuses it something.
 func crowd(t testing.TB, r *Replay, n int) (touched int) {
 	var l accesslog.Line
 	l.Method, l.Target = []byte("GET"), []byte("/")
@@ -53,7 +54,7 @@ func TestMoreCallersThanFitAreEstimated(t *testing.T) {
 	if !near(o.Callers, n, 0.03) || !near(o.Touched, touched, 0.03) || !near(w.Callers, n, 0.03) || !near(w.Touched, touched, 0.03) || w.Forgotten != 0 || w.Peak != 3 {
 		t.Errorf("addresses %+v, %+v; window %+v; want %d, %d", o.Callers, o.Touched, w, n, touched)
 	}
-	// One in 100 has a peak of 3, the others of 1: two percent may be touched, so that 1 is enough.
+	// One in 100 has a peak of 3, the others of 1: two percent may be touched, so that 1 suffices.
 	if got := w.Recommend; got == nil || got.Limit != 1 || !near(got.Touches, touched, 0.05) || got.Share > 0.02 {
 		t.Errorf("recommended: %+v", got)
 	}
@@ -105,7 +106,8 @@ func TestMemoryDoesNotGrowWithTheLog(t *testing.T) {
 	}
 }
 
-// BenchmarkTenMillionCallers tells how much memory a log of ten million different callers takes, of whom few are alive at a time.
+// BenchmarkTenMillionCallers measures the memory for a log of ten million callers, of which few are
+// active at a time.
 func BenchmarkTenMillionCallers(b *testing.B) {
 	for b.Loop() {
 		r := start(b, Options{Policy: policyOf(limiterOf(b, "all", "2 per minute by ip")), Touch: 0.001})
@@ -158,7 +160,7 @@ func TestEntriesAreFoundWhereTheyWerePut(t *testing.T) {
 	}
 }
 
-// A caller with a million of waiting requests costs little more than serving them.
+// A caller with a million waiting requests costs little more than serving them.
 func TestAMillionThatWaitAreOneLine(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "100000 per minute by ip")), Paced: true, Patience: time.Hour})
 	for range 1_000_000 {
@@ -174,7 +176,7 @@ func TestAMillionThatWaitAreOneLine(t *testing.T) {
 }
 
 func TestWhoFindsNoRoomToWaitIsCounted(t *testing.T) {
-	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Paced: true, Memory: LeastMemory, Patience: mostPatience})
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Paced: true, Memory: LeastMemory, Patience: maxPatience})
 	room := r.lanes[0].waiting.left
 	for range 300_000 {
 		send(t, r, 0, "192.0.2.7")

@@ -12,32 +12,34 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// A caller is whoever sent the request of a line: identity's Caller over what the line tells, and beside that the credentials and own
-// sources that fields of the log are said to hold. It is weir.Keys and weir.Addresser.
+// A caller is the sender of a line's request: identity's Caller over the line, and the credentials
+// and own sources in the log's fields. It is weir.Keys and weir.Addresser.
 type caller struct {
 	identity.Caller
 	sources *sources
 	peers   *peers
-	known   *peer // where the present one is remembered; nil: nobody asked for it yet, or it cannot be
+	known   *peer // the present address's place in peers; nil: not looked up yet, or it has none
 	line    *accesslog.Line
 	query   string
-	lines   [3][1]string // values of header fields: the agent's, the forwarded one's, the User-Agent
-	peer    []byte       // room for one with a port
-	lacks   uint64       // which sources the present request was asked for and has not, by their place in sources.all
-	seen    uint64       // which any request had a field of
+	// values of header fields: the agent's, the forwarded address's, the User-Agent
+	lines [3][1]string
+	peer  []byte // buffer for an address with a port
+	// the sources that the present request was asked for and lacks, by their place in sources.all
+	lacks uint64
+	seen  uint64 // the sources that any request had a field for
 }
 
-// sources say where the log has what.
+// sources map key sources to fields of the log.
 type sources struct {
-	all       []string // every source that a limiter counts by, and "ip" and "agent" first
+	all       []string // "ip", "agent", then every other source that a limiter counts by
 	mapped    []int    // for each, the field that holds it; -1: none
-	alike     []uint64 // for each, the places of those that the same field holds
-	forwarded int      // the field that holds what by says; -1: none
+	alike     []uint64 // for each, the places of the sources in the same field
+	forwarded int      // the field that holds the header field by; -1: none
 	by        string   // the header field that trusted proxies write
 	trusted   []netip.Prefix
 }
 
-// The places of two sources.
+// The places of two sources in sources.all.
 const (
 	placeIP = iota
 	placeAgent
@@ -46,7 +48,7 @@ const (
 // maxSources is how many sources policies may count by.
 const maxSources = 64
 
-// newSources finds out which sources the policies count by.
+// newSources collects the sources that the policies count by.
 func newSources(o *Options) *sources {
 	s := &sources{all: []string{identity.IP, identity.Agent}, forwarded: o.Forwarded, by: http.CanonicalHeaderKey(o.ClientIPHeader), trusted: o.TrustedProxies}
 	if s.by == "" {
@@ -92,19 +94,19 @@ func newSources(o *Options) *sources {
 		}
 		s.alike = append(s.alike, same)
 	}
-	if s.mapped[placeIP] >= 0 { // what a field says of the address needs nobody's word
+	if s.mapped[placeIP] >= 0 { // an address from a field needs no trusted proxy
 		s.trusted, s.forwarded = nil, -1
 	}
 	return s
 }
 
-// namesTokens reports whether a limiter says something of single tokens.
+// namesTokens reports whether a limiter has a rule for single tokens.
 func namesTokens(l *weir.Limiter) bool {
 	return slices.ContainsFunc(l.Exempt, func(w weir.Who) bool { return w.Token != "" }) ||
 		slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.For.Token != "" })
 }
 
-// namesAgent reports whether a line has a field that names the agent.
+// namesAgent reports whether a line has the field that names the agent.
 func (s *sources) namesAgent(l *accesslog.Line) bool {
 	field := s.mapped[placeAgent]
 	return field >= 0 && len(l.Field(field)) > 0
@@ -125,14 +127,14 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		if len(c.sources.trusted) == 0 {
 			return c.appendPeer(dst)
 		}
-		if !c.tells(placeIP, c.sources.forwarded) && c.trusts(c.Addr()) {
+		if !c.has(placeIP, c.sources.forwarded) && c.trusts(c.Addr()) {
 			c.lacks |= 1 << placeIP
 		}
 		return c.Caller.AppendKey(dst, source)
 	case identity.Agent:
 		if c.line.Agent != nil {
 			c.seen |= 1 << placeAgent
-		} else if !c.tells(placeAgent, c.sources.mapped[placeAgent]) {
+		} else if !c.has(placeAgent, c.sources.mapped[placeAgent]) {
 			if v, ok := c.Query("agent_id"); !ok || v == "" {
 				c.lacks |= 1 << placeAgent
 			}
@@ -155,8 +157,9 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	return dst, false
 }
 
-// tells reports whether the line has a field, which may be -1: none, and notes that the log has the source that it holds.
-func (c *caller) tells(place, field int) bool {
+// has reports whether the line has a field, and records that the log has the source at place. A
+// field of -1 is none.
+func (c *caller) has(place, field int) bool {
 	if field < 0 || len(c.line.Field(field)) == 0 {
 		return false
 	}
@@ -164,7 +167,8 @@ func (c *caller) tells(place, field int) bool {
 	return true
 }
 
-// appendPeer appends what an address is counted by where no proxy is trusted, so that it follows from what is logged alone.
+// appendPeer appends the counted form of an address when no proxy is trusted, so that it depends
+// only on the logged address.
 func (c *caller) appendPeer(dst []byte) (value []byte, ok bool) {
 	if c.known == nil {
 		at, hash, known := c.peers.find(c.logged())
@@ -185,8 +189,8 @@ func (c *caller) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(c.sources.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// credential returns what is counted of a field that is said to hold a source: of an API token its public id, as a policy names it.
-// The scheme of an Authorization field does not belong to it.
+// credential returns the counted form of a field that holds a source: for an API token its public
+// id, as in a policy. It drops the scheme of an Authorization field.
 func credential(source string, v []byte) []byte {
 	if source != identity.Session && source != identity.Token {
 		return v
@@ -199,7 +203,7 @@ func credential(source string, v []byte) []byte {
 	switch {
 	case !isToken:
 		return v
-	case source == identity.Session: // the one field may hold either
+	case source == identity.Session: // the same field may hold either
 		return nil
 	}
 	if i := strings.IndexByte(rest, '_'); i >= 0 {
@@ -208,8 +212,9 @@ func credential(source string, v []byte) []byte {
 	return v[len("wpt_") : len("wpt_")+len(rest)]
 }
 
-// Peer implements identity.Request. An address alone, which logs have and connections do not, gets a port: to find out that it has none
-// takes identity five times as long as to read it.
+// Peer implements identity.Request. An address without a port, which logs have and connections do
+// not, gets one: identity takes five times as long to find that the port is missing as to read the
+// address.
 func (c *caller) Peer() string {
 	peer := c.logged()
 	colons := 0
@@ -233,7 +238,7 @@ func (c *caller) Peer() string {
 	return text(c.peer)
 }
 
-// logged is what stands where the address should.
+// logged returns the text in the place of the address.
 func (c *caller) logged() []byte {
 	if field := c.sources.mapped[placeIP]; field >= 0 {
 		return c.line.Field(field)
@@ -241,7 +246,8 @@ func (c *caller) logged() []byte {
 	return c.line.Peer
 }
 
-// Header implements identity.Request. The result is good until it is asked for the same field of the next line.
+// Header implements identity.Request. The result is valid until the same field of the next line is
+// requested.
 func (c *caller) Header(name string) []string {
 	switch name {
 	case "X-Agent-Id":
@@ -274,7 +280,7 @@ func (c *caller) field(place, index int) []string {
 	return c.lines[place][:]
 }
 
-// Query implements identity.Request, as identity.HTTPRequest does; plain queries cost nothing.
+// Query implements identity.Request, like identity.HTTPRequest; plain queries do not allocate.
 func (c *caller) Query(name string) (string, bool) {
 	if !strings.Contains(c.query, name) && !strings.Contains(c.query, "%") {
 		return "", false
@@ -296,7 +302,7 @@ func (c *caller) Query(name string) (string, bool) {
 	return identity.QueryValue(c.query, name)
 }
 
-// isPlainPair reports whether a parameter stands for itself.
+// isPlainPair reports whether a parameter contains no escapes.
 func isPlainPair(pair string) bool {
 	for i := range len(pair) {
 		if c := pair[i]; c == '%' || c == '+' || c == ';' {
@@ -306,12 +312,13 @@ func isPlainPair(pair string) bool {
 	return true
 }
 
-// maxPlainPairs is how many parameters are looked at before net/url, which has a bound of its own, is asked.
+// maxPlainPairs is how many parameters are read before net/url, which has a bound of its own, is
+// used.
 const maxPlainPairs = 64
 
 // Body implements identity.Request: a log has none.
 func (c *caller) Body(int) []byte { return nil }
 
-// text returns bytes of a line as a string without a copy, which at a million lines a second shows. It holds as long as the line: what
-// is kept of it is copied.
+// text returns bytes of a line as a string without copying, which matters at a million lines a
+// second. It is valid as long as the line, so what is kept of it must be copied.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -123,7 +123,8 @@ func TestAFieldIsTakenForAVerifiedCredential(t *testing.T) {
 
 func TestATokensLimitIsItsOwn(t *testing.T) {
 	l := limiterOf(t, "all", "2 per minute by token or ip")
-	l.Overrides = []weir.Override{{Limit: 2, Per: l.Windows[0].Per, For: weir.Who{Token: "abcdefgh23"}}} // as high as all others'
+	// the same as for all others
+	l.Overrides = []weir.Override{{Limit: 2, Per: l.Windows[0].Per, For: weir.Who{Token: "abcdefgh23"}}}
 	l.Exempt = []weir.Who{{Token: "zzzzzzzz22"}}
 	own, exempt := logged("192.0.2.1", "wpt_abcdefgh23_x", "-", "-"), logged("192.0.2.1", "wpt_zzzzzzzz22_x", "-", "-")
 	out := fromLog(t, Options{Policy: policyOf(l), Forwarded: -1, Keys: map[string]int{"token": 0}, Touch: 0.5},
@@ -147,7 +148,7 @@ func TestWhatTheLogLacksIsTold(t *testing.T) {
 		t.Errorf("lacks %+v", got)
 	}
 	out = fromLog(t, Options{Policy: p, Forwarded: -1, Keys: map[string]int{"tenant": 1, "agent": 1, "session": 0}}, line, line)
-	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "session" { // a field that nobody has
+	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "session" { // a field without values
 		t.Errorf("lacks %+v", got)
 	}
 	out = fromLog(t, Options{Policy: p, Forwarded: -1, Keys: map[string]int{"tenant": 1, "agent": 2, "session": 1}}, line, line)
@@ -169,11 +170,11 @@ func TestAProxysWordNeedsAField(t *testing.T) {
 	if got := out.Log.Lacks; len(got) != 1 || got[0].Source != "ip" || got[0].Requests != 3 {
 		t.Errorf("lacks %+v", got)
 	}
-	o.Forwarded = 1 // a field that nobody has
+	o.Forwarded = 1 // a field without values
 	if got := fromLog(t, o, lines...).Log.Lacks; len(got) != 1 || got[0].Source != "ip" || got[0].Requests != 3 {
 		t.Errorf("lacks %+v", got)
 	}
-	o.Keys = map[string]int{"ip": 2} // the field is the address, whoever is trusted
+	o.Keys = map[string]int{"ip": 2} // the field is the address, whichever proxies are trusted
 	out = fromLog(t, o, logged("10.0.0.1", "-", "-", "10.0.0.7"), logged("10.0.0.1", "-", "-", "10.0.0.7"))
 	if got := names(out.Policy.Limiters[0]); !slices.Equal(got, []string{"ip 10.0.0.7"}) || len(out.Log.Lacks) > 0 {
 		t.Errorf("worst %q, lacks %+v", got, out.Log.Lacks)
@@ -204,7 +205,7 @@ func TestCallersAreNamedInWords(t *testing.T) {
 	}
 }
 
-// They share a budget with all others of the kind, which nobody would guess from the figures.
+// Such requests share a budget with all others of their kind, which the figures do not show.
 func TestRequestsWithoutAnAddressAreTold(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip"))})
 	for i, peer := range []string{"192.0.2.7", "", "203.0.113.xxx", "crawler.example.com", "2001:db8::1"} {
@@ -223,7 +224,8 @@ func TestRequestsWithoutAnAddressAreTold(t *testing.T) {
 	}
 }
 
-// More addresses than are remembered come by turns, each twice in a row and again: nobody is taken for another.
+// More addresses than the cache holds take turns, each twice in a row and again: none is taken for
+// another.
 func TestNobodyIsTakenForWhoWasThereBefore(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip"))})
 	const n = 40_000
@@ -254,7 +256,8 @@ func TestNobodyIsTakenForWhoWasThereBefore(t *testing.T) {
 	}
 }
 
-// D10: what the gateway answers 400, because readers differ about the agent in the query, is not counted by an agent here either.
+// D10: a query that readers interpret differently is answered 400 by the gateway, and not counted
+// by an agent here either.
 func TestAnAgentThatReadersDifferAboutIsRefusedAsTheGatewayDoes(t *testing.T) {
 	var kinds []target.Kind
 	o := Options{

@@ -10,13 +10,13 @@ import (
 
 // An entry is what is remembered of one caller, in 32 bytes. Times are Unix seconds.
 type entry struct {
-	id       uint64 // the caller's hash, but for its low bits, which are marks; 0: nobody
+	id       uint64 // the caller's hash, with marks in its low bits; 0: empty
 	requests uint32
-	refused  uint32 // of these
-	first    uint32 // when it was first refused
-	demand   uint32 // units that it asked for in the window that is open
-	peak     uint32 // the most of that
-	reset    uint32 // when the window ends
+	refused  uint32 // of requests
+	first    uint32 // time of the first refusal
+	demand   uint32 // units that it asked for in the open window
+	peak     uint32 // the maximum of demand
+	reset    uint32 // end of the window
 }
 
 // A mark is a fact about a caller. Callers are counted by their marks.
@@ -25,35 +25,37 @@ type mark uint64
 const (
 	known   mark = 1 << iota // every entry has it
 	touched                  // it was refused something
-	follows                  // the limit of the window is its own too: it is neither exempt nor has it another
+	// the window's limit applies: the caller is neither exempt nor has its own limit
+	follows
 )
 
 const (
-	marks     = 8 // of them there can be
+	marks     = 8 // the maximum number of marks
 	markBits  = 1<<marks - 1
 	entrySize = 32
 
 	segmentEntries = 1024
 	segmentBytes   = segmentEntries * entrySize
 	fullSegment    = segmentEntries * 3 / 4
-	thinSegment    = segmentEntries * 5 / 8 // what is left of a full one when callers give way
+	thinSegment    = segmentEntries * 5 / 8 // what is left of a full segment after an eviction
 )
 
 func (e *entry) has(m mark) bool { return e.id&uint64(m) != 0 }
 
-// A pool is the memory that tables share, in segments. It is not for concurrent use, as all here.
+// A pool is the memory that tables share, in segments. Like everything here it is not safe for
+// concurrent use.
 type pool struct {
 	left int64 // bytes
 	free [][]entry
 	room []entry // for rewriting a segment
 
-	places   []int // for byLoss
+	places   []int // for evictionOrder
 	refusals []uint32
 }
 
 func newPool(bytes int64) *pool { return &pool{left: bytes} }
 
-// take returns an empty segment; nil where there is no room.
+// take returns an empty segment, or nil if there is no memory.
 func (p *pool) take() []entry {
 	if n := len(p.free); n > 0 {
 		s := p.free[n-1]
@@ -66,7 +68,7 @@ func (p *pool) take() []entry {
 	return p.grow()
 }
 
-// grow returns an empty segment, whether there is room or not.
+// grow returns an empty segment, even beyond the bound.
 func (p *pool) grow() []entry {
 	p.left -= segmentBytes
 	return make([]entry, segmentEntries)
@@ -84,24 +86,26 @@ type segment struct {
 	depth   int // how many bits
 }
 
-// callers are all callers that one window counts, or all addresses: exact while there is memory for them. Then those who were refused
-// nothing, and whose window has ended, give way first, and those who were refused most give way last; how many they were is estimated from then on, by sketches.
+// callers are all callers of one window, or all addresses. They are exact while memory suffices.
+// After that callers are evicted: first those without refusals whose window has ended, last those
+// with the most refusals. From then on sketches estimate the counts.
 type callers struct {
 	pool      *pool
 	directory []*segment // by the first bits of a hash
-	depth     int        // how many
+	depth     int        // how many bits
 	segments  []*segment
 	counts    [marks]int64 // of entries by mark; exact while estimates is nil
 	estimates *estimates
-	keeps     mark // who has one of them gives way late, as who was refused something does
+	protected mark // a caller with one of these marks is evicted late, like one with refusals
 }
 
-// at returns the entry of a hash, new where there was none. It is good until the next call. now is Unix seconds.
+// at returns the entry of a hash, creating it if necessary. It is valid until the next call. now is
+// Unix seconds.
 func (c *callers) at(hash uint64, now uint32) *entry {
 	if c.directory == nil {
 		s := c.pool.take()
 		if s == nil {
-			s = c.pool.grow() // a segment each there is always
+			s = c.pool.grow() // every table has at least one segment
 		}
 		c.segments = []*segment{{entries: s}}
 		c.directory = append(c.directory, c.segments[0])
@@ -123,7 +127,7 @@ func (c *callers) at(hash uint64, now uint32) *entry {
 	}
 }
 
-// lookUp returns the entry of a hash; nil where there is none.
+// lookUp returns the entry of a hash, or nil.
 func (c *callers) lookUp(hash uint64) *entry {
 	if c.directory == nil {
 		return nil
@@ -134,7 +138,7 @@ func (c *callers) lookUp(hash uint64) *entry {
 	return nil
 }
 
-// find returns the entry of an id, or the free one where it belongs.
+// find returns the entry of an id, or the free entry for it.
 func (s *segment) find(id uint64) *entry {
 	entries := s.entries[:segmentEntries]
 	for i := id >> marks; ; i++ {
@@ -145,7 +149,7 @@ func (s *segment) find(id uint64) *entry {
 	}
 }
 
-// mark notes a fact about the caller of an entry.
+// mark records a fact about the caller of an entry.
 func (c *callers) mark(e *entry, m mark) {
 	if e.has(m) {
 		return
@@ -177,8 +181,9 @@ func (c *callers) count(m mark) Count {
 	return Count{N: int64(c.estimates.callers[bit(m)].Estimate()), Estimated: true}
 }
 
-// countOnly returns how many callers have a mark and not another, both of which keep them: exactly, while all of these are remembered.
-// Otherwise it is how many more have either than the other. The three marks are one for each policy, and one for both.
+// countOnly returns how many callers have the mark m and not the mark not. It is exact while no
+// protected caller has been evicted. After that it is the number with either mark minus the number
+// with not. The three marks are one for each policy, and one for both.
 func (c *callers) countOnly(m, not, either mark) Count {
 	if c.estimates == nil || c.estimates.kept == 0 {
 		n := int64(0)
@@ -193,17 +198,17 @@ func (c *callers) countOnly(m, not, either mark) Count {
 	return Count{N: max(all-others, 0), Estimated: true, Off: (all + others) / 33}
 }
 
-// makeRoom splits a full segment, or has callers give way.
+// makeRoom splits a full segment, or evicts callers from it.
 func (c *callers) makeRoom(s *segment, now uint32) {
 	low := c.pool.take()
 	if low == nil {
-		c.giveWay(s, now)
+		c.evict(s, now)
 		return
 	}
 	high := c.pool.take()
 	if high == nil {
 		c.pool.free = append(c.pool.free, low)
-		c.giveWay(s, now)
+		c.evict(s, now)
 		return
 	}
 	if s.depth == c.depth {
@@ -243,8 +248,8 @@ func (s *segment) put(e *entry) {
 	s.n++
 }
 
-// giveWay forgets some callers of a full segment: those first whose loss shows least.
-func (c *callers) giveWay(s *segment, now uint32) {
+// evict forgets some callers of a full segment, in evictionOrder.
+func (c *callers) evict(s *segment, now uint32) {
 	if c.estimates == nil {
 		c.estimate()
 	}
@@ -255,13 +260,13 @@ func (c *callers) giveWay(s *segment, now uint32) {
 	copy(old, s.entries)
 	over := s.n - thinSegment
 	for i := range old {
-		if e := &old[i]; over > 0 && e.id != 0 && e.refused == 0 && !e.has(c.keeps) && e.reset <= now {
+		if e := &old[i]; over > 0 && e.id != 0 && e.refused == 0 && !e.has(c.protected) && e.reset <= now {
 			c.forget(e, now)
 			over--
 		}
 	}
 	if over > 0 {
-		for _, i := range c.pool.byLoss(old, now)[:over] {
+		for _, i := range c.pool.evictionOrder(old, now)[:over] {
 			c.forget(&old[i], now)
 		}
 	}
@@ -274,12 +279,13 @@ func (c *callers) giveWay(s *segment, now uint32) {
 	}
 }
 
-// worstKept is how many of a segment's callers with the most refusals stay until all others have gone.
+// worstKept is how many callers of a segment with the most refusals stay until all others are
+// evicted.
 const worstKept = segmentEntries / 16
 
-// byLoss orders the places of entries by what is lost with them: those with the fewest refusals whose window has ended; those who were
-// refused nothing, in a window that is open; then the others, so that who was refused most goes last.
-func (p *pool) byLoss(entries []entry, now uint32) []int {
+// evictionOrder orders the places of entries: first callers with few refusals whose window has
+// ended; then callers without refusals in an open window; then the others, by refusals.
+func (p *pool) evictionOrder(entries []entry, now uint32) []int {
 	places, refusals := p.places[:0], p.refusals[:0]
 	for i := range entries {
 		if entries[i].id != 0 {
@@ -316,16 +322,18 @@ func (c *callers) each(visit func(e *entry)) {
 	}
 }
 
-// estimates count callers of whom not all are remembered.
+// estimates count callers when not all are remembered.
 type estimates struct {
-	callers [marks]hyperloglog.Sketch        // by mark: of every caller there ever was, within 2 %
-	peaks   [peakBuckets]*hyperloglog.Sketch // of those who were forgotten, by their peak; nil: nobody
-	broken  int64                            // callers who were forgotten while their window was open
-	lost    int64                            // callers who were forgotten with what they were refused
-	kept    int64                            // callers who were forgotten although they had a mark that keeps them
+	callers [marks]hyperloglog.Sketch        // by mark: all callers ever seen, within 2 %
+	peaks   [peakBuckets]*hyperloglog.Sketch // of evicted callers, by their peak; nil: none
+	// callers that were evicted while their window was open
+	broken int64
+	lost   int64 // callers that were evicted with refusals
+	// callers that were evicted although they had a protecting mark
+	kept int64
 }
 
-// estimate begins to count by sketches.
+// estimate starts the sketches.
 func (c *callers) estimate() {
 	c.estimates = new(estimates)
 	c.pool.left -= marks * sketchBytes
@@ -339,11 +347,11 @@ func (c *callers) estimate() {
 }
 
 const (
-	sketchBytes   = 20 << 10 // of 2¹⁴ registers, and what it needs on the way there
+	sketchBytes   = 20 << 10 // of 2¹⁴ registers, including what building them takes
 	peakPrecision = 12
 )
 
-// forget notes the end of an entry, and empties it.
+// forget records an eviction, and empties the entry.
 func (c *callers) forget(e *entry, now uint32) {
 	s := c.estimates
 	if e.reset > now {
@@ -352,7 +360,7 @@ func (c *callers) forget(e *entry, now uint32) {
 	if e.refused > 0 {
 		s.lost++
 	}
-	if e.has(c.keeps) {
+	if e.has(c.protected) {
 		s.kept++
 	}
 	if e.has(follows) {
@@ -364,7 +372,7 @@ func (c *callers) forget(e *entry, now uint32) {
 func (s *estimates) notePeak(e *entry) {
 	b := peakBucket(e.peak)
 	if s.peaks[b] == nil {
-		s.peaks[b], _ = hyperloglog.NewSketch(peakPrecision, true) // the precision is allowed
+		s.peaks[b], _ = hyperloglog.NewSketch(peakPrecision, true) // the precision is valid
 	}
 	s.peaks[b].InsertHash(e.id &^ markBits)
 }

@@ -4,21 +4,21 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// changes are what the second policy does otherwise than the first.
+// changes are the differences of the second policy from the first.
 type changes struct {
 	refused  int64
 	admitted int64
 	unknown  int64
-	by       map[*limiter]*Differences // of the second policy; nil: no limiter of it
+	by       map[*limiter]*Differences // of the second policy; nil: no limiter
 	points   *points
 	worst    worst
 }
 
 func newChanges(r *Replay) *changes {
-	return &changes{by: make(map[*limiter]*Differences), points: r.timeline.newPoints(), worst: worst{most: r.options.Worst}}
+	return &changes{by: make(map[*limiter]*Differences), points: r.timeline.newPoints(), worst: worst{size: r.options.Worst}}
 }
 
-// note compares what became of the present request, whose address e is.
+// note compares the results of the present request, whose address is e.
 func (c *changes) note(r *Replay, e *entry, hash uint64) {
 	c.points.request(&r.timeline)
 	if r.lanes[0].verdict == unknown || r.lanes[1].verdict == unknown {

@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// lacks tells which sources the log does not have.
+// lacks returns the sources that the log does not have.
 func (r *Replay) lacks() []Lack {
 	out := r.hidden()
 	for place, source := range r.sources.all {
 		if r.caller.seen>>place&1 != 0 {
-			continue // the log tells, and some callers have none
+			continue // the log has the source, and some callers do not
 		}
 		lack := Lack{Source: source}
 		var instead []string
@@ -39,7 +39,7 @@ func (r *Replay) lacks() []Lack {
 	return out
 }
 
-// hidden tells of how many requests the agent is not known at all, if it is of any.
+// hidden returns a Lack for the requests whose agent is unknown, if there are any.
 func (r *Replay) hidden() []Lack {
 	lack := Lack{Source: identity.Agent}
 	for _, l := range r.lanes {
@@ -61,7 +61,7 @@ func (r *Replay) hidden() []Lack {
 	return []Lack{lack}
 }
 
-// instead adds in words what a limiter counts requests by that lack a source.
+// instead adds to words what a limiter counts requests by that lack a source.
 func (r *Replay) instead(words []string, l *weir.Limiter, source string) []string {
 	add := func(word string) {
 		if !slices.Contains(words, word) {
@@ -84,7 +84,7 @@ func (r *Replay) instead(words []string, l *weir.Limiter, source string) []strin
 			}
 			next := identity.IP
 			for _, other := range part[i+1:] {
-				if r.tells(other) {
+				if r.hasSource(other) {
 					next = other
 					break
 				}
@@ -101,8 +101,8 @@ func (r *Replay) instead(words []string, l *weir.Limiter, source string) []strin
 	return words
 }
 
-// tells reports whether the log has anything of a source.
-func (r *Replay) tells(source string) bool {
+// hasSource reports whether the log has any value of a source.
+func (r *Replay) hasSource(source string) bool {
 	place := slices.Index(r.sources.all, source)
 	return place < 0 || place <= placeAgent || r.caller.seen>>place&1 != 0
 }

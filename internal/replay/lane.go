@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A lane is one policy, and what becomes of the requests under it.
+// A lane is one policy, and the results of the requests under it.
 type lane struct {
 	replay  *Replay
 	name    string
@@ -24,19 +24,20 @@ type lane struct {
 	now     int64 // the store's clock, in Unix nanoseconds
 	store   *memstore.Store
 	decider *weir.Decider
-	blind   *weir.Decider // of requests whose agent the log does not tell, see unknown.go; nil: no window counts by agent
-	pool    *pool
-	waiting *waiting // nil: refused requests are not sent again
+	// for requests with an unknown agent, see unknown.go; nil: no window counts by agent
+	agentless *weir.Decider
+	pool      *pool
+	waiting   *waiting // nil: refused requests are not sent again
 
-	limiters map[*weir.Limiter]*limiter // as the decider has them
-	ordered  []*limiter                 // as the policy has them
+	limiters map[*weir.Limiter]*limiter // by the decider's rules
+	ordered  []*limiter                 // in the order of the policy
 
-	scratch  weir.Scratch
-	decision weir.Decision
-	verdict  verdict
-	covers   *limiter // the present request; nil: none
-	tried    verdict  // what the limiters say of it that are tried out
-	unsure   bool     // blind decides it
+	scratch      weir.Scratch
+	decision     weir.Decision
+	verdict      verdict
+	covers       *limiter // the present request's limiter; nil: none
+	tried        verdict  // the strictest verdict of limiters in shadow on the present request
+	agentUnknown bool     // whether agentless decides the present request
 
 	triesAgents bool // a limiter in shadow counts by agent
 
@@ -48,25 +49,26 @@ type lane struct {
 	points    *points
 }
 
-// A verdict is what became of the present request in a lane.
+// A verdict is the result of the present request in a lane.
 type verdict uint8
 
 const (
-	uncovered verdict = iota // no limiter that is enforced covers it
+	uncovered verdict = iota // no enforced limiter covers it
 	admitted
 	unknown // a window that counts by agent might have refused it
 	refused
 )
 
-// A limiter is what one limiter did.
+// A limiter is the results of one limiter.
 type limiter struct {
-	rules    *weir.Limiter
-	windows  []window
-	leaders  []int // for each window, the first that counts by the same key: it notes who was refused
-	special  bool  // it makes a difference between callers
+	rules   *weir.Limiter
+	windows []window
+	// for each window, the first that counts by the same key: it counts the refusals of callers
+	leaders  []int
+	special  bool // it has exemptions or overrides
 	requests int64
 	refused  int64
-	unknown  int64 // requests that it admits, but for windows that cannot be judged
+	unknown  int64 // requests that it admits except for windows that cannot be decided
 	hidden   int64 // requests that such a window should have counted
 	points   *points
 	worst    worst
@@ -74,16 +76,17 @@ type limiter struct {
 	delay    *delay
 }
 
-// A window is what one window of a limiter did.
+// A window is the results of one window of a limiter.
 type window struct {
-	rules   *weir.Window
-	inBlind *weir.Window // the same of the blind decider
-	byAgent bool         // its key names the agent
-	per     uint32
-	refused int64
-	unknown int64           // requests whose agent is unknown, which it has not counted
-	peak    uint32          // of any caller
-	own     []weir.Override // as high as the window's own limit, so that a Standing does not tell who has one
+	rules       *weir.Window
+	inAgentless *weir.Window // the same window of the agentless decider
+	byAgent     bool         // its key names the agent
+	per         uint32
+	refused     int64
+	unknown     int64  // requests with an unknown agent, which it has not counted
+	peak        uint32 // over all callers
+	// overrides with the window's own limit, which a Standing does not distinguish
+	own     []weir.Override
 	callers callers
 }
 
@@ -103,7 +106,7 @@ func (r *Replay) newLane(name string, p weir.Policy, memory int64) (*lane, error
 		_ = l.store.Close()
 		return nil, err
 	}
-	if err = l.openBlind(); err != nil {
+	if err = l.openAgentless(); err != nil {
 		_ = l.store.Close()
 		return nil, err
 	}
@@ -115,7 +118,7 @@ func (r *Replay) newLane(name string, p weir.Policy, memory int64) (*lane, error
 
 func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 	s := &limiter{rules: rules, windows: make([]window, len(rules.Windows)), points: l.replay.timeline.newPoints()}
-	s.worst.most = l.replay.options.Worst
+	s.worst.size = l.replay.options.Worst
 	s.special = len(rules.Exempt)+len(rules.Overrides) > 0
 	for i := range rules.Windows {
 		w := &rules.Windows[i]
@@ -137,18 +140,19 @@ func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 	return s
 }
 
-// of returns what is known of a limiter of the decider's, or of the blind one's while that decides.
+// of returns the results of a limiter of the decider, or of the agentless decider while that
+// decides.
 func (l *lane) of(rules *weir.Limiter) *limiter {
 	s := l.limiters[rules]
 	if s == nil {
 		i := slices.IndexFunc(l.ordered, func(s *limiter) bool { return s.rules.Name == rules.Name })
 		s = l.ordered[i]
 		l.limiters[rules] = s
-		if l.unsure {
-			s.knowBlind(rules)
+		if l.agentUnknown {
+			s.mapAgentless(rules)
 			return s
 		}
-		s.rules = rules // the decider's own copy: its standings point into it
+		s.rules = rules // the decider's own copy: its standings point to it
 		for i := range s.windows {
 			s.windows[i].rules = &rules.Windows[i]
 		}
@@ -156,20 +160,20 @@ func (l *lane) of(rules *weir.Limiter) *limiter {
 	return s
 }
 
-// knowBlind notes which windows are the limiter's in the blind decider: those that do not name the
-// agent, in their order.
-func (s *limiter) knowBlind(rules *weir.Limiter) {
+// mapAgentless maps the limiter's windows to those of the agentless decider: the ones that do not
+// name the agent, in order.
+func (s *limiter) mapAgentless(rules *weir.Limiter) {
 	next := 0
 	for i := range s.windows {
 		if w := &s.windows[i]; !w.byAgent {
-			w.inBlind = &rules.Windows[next]
+			w.inAgentless = &rules.Windows[next]
 			next++
 		}
 	}
 }
 
-// add judges the present request, and sends those again before it whose time has come.
-func (l *lane) add(choice, blind *target.Choice) error {
+// add decides the present request, after it has resent the waiting requests whose time has come.
+func (l *lane) add(choice, agentless *target.Choice) error {
 	r := l.replay
 	if l.waiting != nil {
 		if err := l.waiting.until(r.now); err != nil {
@@ -179,7 +183,7 @@ func (l *lane) add(choice, blind *target.Choice) error {
 	l.now, l.verdict, l.covers = r.now, uncovered, nil
 	l.requests++
 	l.points.request(&r.timeline)
-	choice = l.sees(choice, blind)
+	choice = l.choose(choice, agentless)
 	rules := choice.Match.Limiter()
 	if rules == nil {
 		l.unlimited++
@@ -190,7 +194,7 @@ func (l *lane) add(choice, blind *target.Choice) error {
 	l.tried = uncovered
 	request := weir.Request{Keys: &r.caller, Match: choice.Match, Scratch: &l.scratch}
 	r.caller.lacks = 0
-	if err := l.judge().DecideInto(context.Background(), &request, &l.decision); err != nil {
+	if err := l.current().DecideInto(context.Background(), &request, &l.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: %w", l.name, err)
 	}
 	l.noteShadow()
@@ -204,7 +208,7 @@ func (l *lane) add(choice, blind *target.Choice) error {
 	s := l.of(rules)
 	l.covers = s
 	s.count(r, &l.decision, l.scratch.Who)
-	if l.unsure && s.noteUnknown(&l.decision) {
+	if l.agentUnknown && s.noteUnknown(&l.decision) {
 		l.verdict = unknown
 		l.unknown++
 		return nil
@@ -221,15 +225,15 @@ func (l *lane) add(choice, blind *target.Choice) error {
 	return nil
 }
 
-// judge returns the decider of the present request.
-func (l *lane) judge() *weir.Decider {
-	if l.unsure {
-		return l.blind
+// current returns the decider of the present request.
+func (l *lane) current() *weir.Decider {
+	if l.agentUnknown {
+		return l.agentless
 	}
 	return l.decider
 }
 
-// noteShadow counts the present request among those of all limiters that are tried out.
+// noteShadow counts the present request in the totals of the limiters in shadow.
 func (l *lane) noteShadow() {
 	if l.tried == uncovered {
 		return
@@ -243,8 +247,8 @@ func (l *lane) noteShadow() {
 	}
 }
 
-// shadowed counts what a limiter that is tried out says. Its requests are nobody's but its own. A request that was refused and is sent
-// again is not shown to it twice.
+// shadowed counts the decision of a limiter in shadow, which counts its requests alone. A refused
+// request that is sent again is not shown to it twice.
 func (l *lane) shadowed(v weir.Shadowed) {
 	if v.Decision == nil || v.Decision.Outcome == weir.Unlimited {
 		return
@@ -271,12 +275,12 @@ func (l *lane) shadowed(v weir.Shadowed) {
 		return key
 	})
 	r.caller.lacks = lacks
-	if l.unsure && s.noteUnknown(v.Decision) {
+	if l.agentUnknown && s.noteUnknown(v.Decision) {
 		l.tried = max(l.tried, unknown)
 	}
 }
 
-// count notes one request of a limiter. who tells the bytes that a window counts the caller by.
+// count records one request of a limiter. who returns the bytes that a window counts the caller by.
 func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing) []byte) {
 	s.requests++
 	s.points.request(&r.timeline)
@@ -321,19 +325,19 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 	})
 }
 
-// indexOf returns which window a standing is of; -1 for the one that a limiter has whose windows
-// are all unknown.
+// indexOf returns the index of a standing's window, or -1 for the standing of a limiter whose
+// windows are all unknown.
 func (s *limiter) indexOf(w *weir.Window) int {
 	windows := s.windows
 	for i := range windows {
-		if windows[i].rules == w || windows[i].inBlind == w {
+		if windows[i].rules == w || windows[i].inAgentless == w {
 			return i
 		}
 	}
 	return -1
 }
 
-// count notes what one request asked of the window, and returns its caller's entry.
+// count records one request of the window, and returns its caller's entry.
 func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standing, hash uint64) *entry {
 	e := w.callers.at(hash, r.second)
 	e.requests = plus(e.requests, 1)
@@ -345,7 +349,7 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 	switch {
 	case !s.special || w.follows(r, d, of):
 		if !e.has(follows) {
-			// What others spent of the budget so far, as the engine has it; nearly always nothing.
+			// What others have spent of the budget, according to the engine; usually nothing.
 			before := of.Count
 			if d.Allowed {
 				before -= d.Cost
@@ -359,7 +363,8 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 	case !e.has(follows):
 		e.demand = asked
 		e.peak = max(e.peak, asked)
-	case d.Exempt || int64(asked) <= of.Limit: // others are refused for what it spends; what it is refused it does not spend
+	// its spending makes others refused; a refused request spends nothing
+	case d.Exempt || int64(asked) <= of.Limit:
 		e.demand = asked
 	}
 	w.peak = max(w.peak, asked)
@@ -370,7 +375,7 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 	return e
 }
 
-// follows reports whether the present caller would have another limit if the window had.
+// follows reports whether a change of the window's limit would change the present caller's.
 func (w *window) follows(r *Replay, d *weir.Decision, of *weir.Standing) bool {
 	if d.Exempt || of.Limit != w.rules.Limit {
 		return false
@@ -387,7 +392,7 @@ func (w *window) follows(r *Replay, d *weir.Decision, of *weir.Standing) bool {
 	return true
 }
 
-// plus adds without spilling.
+// plus adds without overflow.
 func plus(a, b uint32) uint32 {
 	if a > 1<<32-1-b {
 		return 1<<32 - 1
@@ -395,7 +400,7 @@ func plus(a, b uint32) uint32 {
 	return a + b
 }
 
-// version tells a policy from others, as package live does.
+// version identifies a policy, as in package live.
 func version(p weir.Policy) string {
 	sum := sha256.Sum256(policyfile.Marshal(p))
 	return hex.EncodeToString(sum[:4])

@@ -29,7 +29,7 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// The heart of it: a log that the gateway's own requests left is judged, request by request, as the gateway judged them.
+// A log of the gateway's own requests is decided, request by request, as the gateway decided them.
 
 func TestAReplayedLogIsJudgedAsItWasLive(t *testing.T) {
 	refused, special := 0, 0
@@ -37,7 +37,7 @@ func TestAReplayedLogIsJudgedAsItWasLive(t *testing.T) {
 		p := drawPolicy(t)
 		asked := drawTraffic(t, time.Second)
 		for i := range asked {
-			asked[i].xAgent = "" // which the format does not tell
+			asked[i].xAgent = "" // the format does not have it
 		}
 		live := serve(t, p, asked)
 		got, out := replayed(t, Options{Policy: p, Against: &p, Forwarded: -1}, accesslog.Options{Stdin: strings.NewReader(combined(asked))})
@@ -80,7 +80,7 @@ func TestWeirsOwnLogIsJudgedAsItWasLive(t *testing.T) {
 			p := drawPolicy(t, "ip+agent")
 			asked := drawTraffic(t, time.Millisecond)
 			for i := range asked {
-				// The log does not have the query, which alone can make a request unreadable.
+				// The log has no query, and a query alone can make a request unreadable.
 				path, query, _ := strings.Cut(asked[i].target, "?")
 				if query == "#" || identity.AgentIsAmbiguous(query) {
 					asked[i].target = path
@@ -113,9 +113,8 @@ func TestWeirsOwnLogIsJudgedAsItWasLive(t *testing.T) {
 
 var loggedTime = regexp.MustCompile(`^(time=|\{"time":")[0-9TZ:.-]+`)
 
-// atTheirTimes puts the times at which the requests were sent in place of those at which the
-// gateway, which has the machine's clock, has logged them. It returns which request, from 1, each
-// line, from 1, is of.
+// atTheirTimes replaces the times in a log, which are the machine's, by the times at which the
+// requests were sent. It returns the number of each line's request, both from 1.
 func atTheirTimes(t *rapid.T, log string, all []asked, live served) (text string, numbers map[int64]int64) {
 	numbers = make(map[int64]int64)
 	lines := slices.Collect(strings.Lines(log))
@@ -151,13 +150,14 @@ func (a asked) raw() string {
 			fmt.Fprintf(&b, "%s: %s\r\n", f[0], f[1])
 		}
 	}
-	if a.method == http.MethodOptions { // as a replay takes it
+	if a.method == http.MethodOptions { // as a replay interprets it
 		b.WriteString("Origin: https://shop.example\r\nAccess-Control-Request-Method: POST\r\n")
 	}
 	return b.String() + "\r\n"
 }
 
-// A judged is what became of a request: limiter, and outcome in words; all empty where nobody was asked.
+// A judged is the result of a request: limiter, and outcome in words; both empty if no limiter was
+// asked.
 type judged struct{ limiter, outcome string }
 
 type served struct {
@@ -165,7 +165,8 @@ type served struct {
 	shadowed, shadowRefused int
 }
 
-// serve puts requests through a gateway, one after another, its store's clock at each one's time.
+// serve sends requests through a gateway, one after another, with its store's clock at each one's
+// time.
 func serve(t *rapid.T, p weir.Policy, all []asked, who ...identity.Options) served {
 	return serveLogged(t, p, all, nil, who...)
 }
@@ -206,7 +207,7 @@ func serveLogged(t *rapid.T, p weir.Policy, all []asked, access *gateway.AccessL
 		now = time.Unix(noon, 0).Add(a.at)
 		last = judged{}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(a.raw())))
-		if err != nil { // net/http says 400
+		if err != nil { // net/http answers 400
 			out.verdicts = append(out.verdicts, judged{"", "400"})
 			continue
 		}
@@ -221,7 +222,7 @@ func serveLogged(t *rapid.T, p weir.Policy, all []asked, access *gateway.AccessL
 	return out
 }
 
-// replayed reads a log and returns what became of each line, by its number.
+// replayed reads a log and returns the result of each line, by its number.
 func replayed(t *rapid.T, o Options, from accesslog.Options) (map[int64]judged, *Report) {
 	got := make(map[int64]judged)
 	o.OnVerdict = func(v Verdict) {
@@ -299,7 +300,7 @@ func compare(t *rapid.T, all []asked, live served, got map[int64]judged, out *Re
 	if shadowed != int64(live.shadowed) || shadowRefused != int64(live.shadowRefused) {
 		t.Fatalf("shadows: live %d, %d, replayed %d, %d", live.shadowed, live.shadowRefused, shadowed, shadowRefused)
 	}
-	if d := out.Difference; d != nil { // to itself
+	if d := out.Difference; d != nil { // compared with itself
 		if !reflect.DeepEqual(out.Policy, *out.Against) || d.NewlyRefused+d.NewlyAdmitted+d.NewlyTouched.N+d.Freed.N != 0 || len(d.Worst)+len(d.Limiters) > 0 {
 			t.Fatalf("%+v, under the same again %+v: %+v", out.Policy, *out.Against, d)
 		}
@@ -366,7 +367,7 @@ func caddy(t *rapid.T, all []asked) string {
 	return b.String()
 }
 
-// drawTraffic draws requests in the order of time, in steps of unit or none.
+// drawTraffic draws requests in the order of time, in steps of unit or of 0.
 func drawTraffic(t *rapid.T, unit time.Duration) []asked {
 	at := time.Duration(0)
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) asked {

@@ -9,27 +9,26 @@ import (
 	"github.com/weirlimit/weir/internal/target"
 )
 
-// paths remember what was chosen for a path, since logs have the same ones again and again: that takes a sixth of the time that it
-// takes to choose. Only plain paths are remembered, so whatever is found needs no second look.
+// paths cache the limiter choice for a path, since paths repeat in logs: a lookup takes a sixth of
+// the time of a choice. Only plain paths are cached, so that a hit needs no check.
 type paths struct {
 	slots [1 << 10]remembered
-	last  remembered // of what is not
+	last  remembered // for paths that are not cached
 }
 
-// A remembered path, and what each policy chose for it.
+// A remembered is a path, and each policy's choice for it.
 type remembered struct {
 	method, path []byte
 	choices      [2]target.Choice
-	blind        [2]target.Choice // of the lanes' blind deciders
+	agentless    [2]target.Choice // of the lanes' agentless deciders
 }
 
-// maxRemembered is the longest path that is.
+// maxRemembered is the length of the longest path that is cached.
 const maxRemembered = 256
 
-// choose returns what each policy chooses for a request, and its query; ok is false where an HTTP server would not take it for a
-// request at all. The result is good until the next call.
-//
-// named says that the agent is known without the query.
+// choose returns each policy's choice for a request, and its query; ok is false if an HTTP server
+// would not accept the request. The result is valid until the next call. named means that the agent
+// is known without the query.
 func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, query string, ok bool) {
 	path := raw
 	if i := strings.IndexByte(raw, '?'); i >= 0 {
@@ -58,7 +57,7 @@ func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, que
 	return slot, query, true
 }
 
-// chooseOdd is choose for what is not plain.
+// chooseOdd is choose for a request that is not plain.
 func (r *Replay) chooseOdd(method, raw string, ambiguous bool) (chosen *remembered, query string, ok bool) {
 	if !isToken(method) {
 		return nil, "", false
@@ -79,13 +78,13 @@ func (r *Replay) chooseInto(to *remembered, asked *target.Request) {
 	}
 	for i, l := range r.lanes {
 		target.Choose(l.decider, asked, &to.choices[i])
-		if l.blind != nil {
-			target.Choose(l.blind, asked, &to.blind[i])
+		if l.agentless != nil {
+			target.Choose(l.agentless, asked, &to.agentless[i])
 		}
 	}
 }
 
-// isToken reports whether a method is spelled as one (RFC 9110, section 5.6.2).
+// isToken reports whether a method is a token (RFC 9110, section 5.6.2).
 func isToken(method string) bool {
 	for _, c := range []byte(method) {
 		switch {

@@ -9,19 +9,22 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The lowest limit that touches few enough.
+// The lowest limit that touches few enough callers.
 //
-// A window opens with a caller's first request after the last one's end, whatever the limit is: that request fits into every limit
-// that its cost fits into. So where one window's limit alone refuses, the windows of a caller are the same ones under every limit, and
-// it is refused something if, and only if, in one of them it asks for more units than the limit. The most that it ever asks for is
-// thus the lowest limit that does not touch it, and how many callers each limit touches follows from these peaks alone.
+// A window opens with a caller's first request after the end of the last one, whatever the limit
+// is, because that request fits every limit that its cost fits. So if only one window's limit
+// refuses, a caller's windows are the same under every limit, and it is refused if and only if it
+// asks in one of them for more units than the limit. Its peak, the maximum that it ever asks for,
+// is thus the lowest limit that does not touch it, and the peaks alone determine how many callers
+// each limit touches.
 //
-// That holds for callers who follow the limit. What others spend of the same budget (exempt ones, ones with limits of their own) is
-// in the peak as it would be if nobody who follows it were refused. It says nothing of a limiter's other windows: each is judged as if
-// it stood alone.
+// That holds for callers that the limit applies to. If others, which are exempt or have limits of
+// their own, spend from the same budget, the peak includes that as if none of the first were
+// refused. The result ignores a limiter's other windows: each window is taken alone.
 
-// recommend returns the lowest limit of a window that touches no more than a share of the callers who follow it; nil where there are
-// none, where no limit that is allowed does, or where too much was forgotten to tell.
+// recommend returns the lowest limit of a window that touches at most a share of the callers that
+// it applies to. It returns nil if there are none, if no valid limit does, or if too much was
+// forgotten.
 func (c *callers) recommend(share float64, cost int64, highest uint32) *Recommend {
 	of := c.count(follows)
 	if of.N == 0 {
@@ -29,11 +32,11 @@ func (c *callers) recommend(share float64, cost int64, highest uint32) *Recommen
 	}
 	var r Recommend
 	if c.estimates == nil {
-		r = c.exactly(most(share, of.N), cost)
+		r = c.exactly(maxTouched(share, of.N), cost)
 	} else if c.estimates.broken > 0 {
 		return nil
 	} else {
-		r = c.about(most(share, of.N), cost, highest)
+		r = c.about(maxTouched(share, of.N), cost, highest)
 	}
 	if r.Limit > weir.MaxLimit {
 		return nil
@@ -43,8 +46,8 @@ func (c *callers) recommend(share float64, cost int64, highest uint32) *Recommen
 	return &r
 }
 
-// most returns how many of n callers are at most a share of them.
-func most(share float64, n int64) int64 {
+// maxTouched returns how many of n callers are at most a share of them.
+func maxTouched(share float64, n int64) int64 {
 	k := int64(math.Floor(share * float64(n)))
 	for k > 0 && float64(k)/float64(n) > share {
 		k--
@@ -55,7 +58,8 @@ func most(share float64, n int64) int64 {
 	return min(k, n)
 }
 
-// exactly returns the lowest limit that touches at most k callers: the peak of the one after the k highest.
+// exactly returns the lowest limit that touches at most k callers: the peak of the caller after the
+// k highest.
 func (c *callers) exactly(k, cost int64) Recommend {
 	var counts [1 << 16]int64
 	descend := func() (value int, above int64) {
@@ -84,7 +88,7 @@ func (c *callers) exactly(k, cost int64) Recommend {
 	})
 	low, more := descend()
 	r := Recommend{Limit: int64(high<<16 | low), Touches: Count{N: above + more}}
-	if r.Limit < cost { // all may be touched: but a request must fit
+	if r.Limit < cost { // all callers may be touched, but a request must fit
 		r.Limit, r.Touches.N = cost, 0
 		peaks(func(p uint32) {
 			if int64(p) > cost {
@@ -95,9 +99,9 @@ func (c *callers) exactly(k, cost int64) Recommend {
 	return r
 }
 
-// about is exactly where callers were forgotten: one who came back has several peaks, of which the highest counts, so it is looked for
-// in the union of all that are above a limit. Limits are tried in steps of an eighth at most; that the estimate of a union may be too
-// low is allowed for.
+// about is exactly for evicted callers: a caller that came back has several peaks, of which the
+// highest counts, so about estimates the union of all peaks above a limit. It tries limits in steps
+// of at most an eighth, and adds a margin for the error of the estimate.
 func (c *callers) about(k, cost int64, highest uint32) Recommend {
 	s := c.estimates
 	c.each(func(e *entry) {
@@ -118,12 +122,13 @@ func (c *callers) about(k, cost int64, highest uint32) Recommend {
 			break
 		}
 		r.Limit, r.Touches.N = limit, touches
-		_ = above.Merge(s.peaks[b]) // of one precision
+		_ = above.Merge(s.peaks[b]) // both have one precision
 	}
 	return r
 }
 
-// Peaks are kept in buckets: one each up to 8, and then 8 to each doubling.
+// peakBuckets is the number of buckets for peaks: one for each peak up to 8, then 8 for each
+// doubling.
 const peakBuckets = 8 + 29*8
 
 func peakBucket(peak uint32) int {

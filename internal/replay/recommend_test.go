@@ -13,19 +13,19 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// A sent is one request of a caller of few traits.
+// A sent is one request of a caller.
 type sent struct {
 	at     int // seconds
 	peer   netip.Addr
 	agent  string
-	follow bool // the limit of the window is its own too
+	follow bool // the window's limit applies to the caller
 }
 
 func (s *sent) line() *accesslog.Line {
 	return &accesslog.Line{Time: (noon + int64(s.at)) * int64(time.Second), Peer: []byte(s.peer.String()), Method: []byte("GET"), Target: []byte("/"), UserAgent: []byte(s.agent), TellsAgent: true}
 }
 
-// counted returns who a key counts the request by.
+// counted returns the caller that a key counts the request by.
 func (s *sent) counted(key string) string {
 	switch key {
 	case "ip":
@@ -38,7 +38,8 @@ func (s *sent) counted(key string) string {
 	return "everyone"
 }
 
-// touchedUnder replays requests under one limit, and returns how many callers who follow it were refused something.
+// touchedUnder replays requests under one limit, and returns how many callers that it applies to
+// were refused something.
 func touchedUnder(t rapid.TB, l weir.Limiter, limit int64, all []sent) int {
 	l.Windows = []weir.Window{l.Windows[0]}
 	l.Windows[0].Limit = limit
@@ -58,8 +59,8 @@ func touchedUnder(t rapid.TB, l weir.Limiter, limit int64, all []sent) int {
 	return len(touched)
 }
 
-// The peak of a caller's demand is the lowest limit that does not touch it: proved by trying every limit. Exempt callers and callers
-// with limits of their own spend from the same budgets.
+// The peak of a caller's demand is the lowest limit that does not touch it: the test tries every
+// limit. Exempt callers and callers with limits of their own spend from the same budgets.
 func TestTheRecommendedLimitIsTheLowestThatTouchesSoFew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawOneWindow(t)
@@ -131,7 +132,7 @@ func drawSent(t *rapid.T, l *weir.Limiter) []sent {
 func TestSharesRoundOnTheSafeSide(t *testing.T) {
 	for n := int64(1); n < 500; n++ {
 		for k := range n + 1 {
-			if got := most(float64(k)/float64(n), n); got != k {
+			if got := maxTouched(float64(k)/float64(n), n); got != k {
 				t.Fatalf("%d of %d callers as a share of them are %d", k, n, got)
 			}
 		}
@@ -140,7 +141,7 @@ func TestSharesRoundOnTheSafeSide(t *testing.T) {
 		share float64
 		n, k  int64
 	}{{0.001, 999, 0}, {0.001, 1000, 1}, {0.001, 1999, 1}, {1, 7, 7}, {0, 7, 0}, {math.Nextafter(0.5, 0), 2, 0}, {0.29, 100, 29}} {
-		if got := most(c.share, c.n); got != c.k {
+		if got := maxTouched(c.share, c.n); got != c.k {
 			t.Errorf("%v of %d callers are %d, want %d", c.share, c.n, got, c.k)
 		}
 	}

@@ -1,24 +1,25 @@
-// Package replay puts the requests of a log through the engine that serves, its clock driven by the log, and tells what became of
-// them under a policy, or under two.
+// Package replay runs the requests of a log through the engine that serves, on the log's clock, and
+// reports the results under one policy or two.
 //
-// A request is decided by the same code as in the gateway: target chooses what counts it, identity says who sent it, a weir.Decider
-// over a memstore judges it. Where a log tells less than a request does:
+// The same code as in the gateway decides a request: target chooses the limiter, identity finds the
+// caller, and a weir.Decider over a memstore decides. A log holds less than a request:
 //
 //   - An OPTIONS request on a surface is taken for a CORS preflight.
-//   - Nobody's credential can be verified: a session or a token is what a field of the log says it is, or there is none. So nobody is
-//     known to be answered 401 either, and all spend what everyone shares.
-//   - The agent is what the query or a field says, else the User-Agent: bodies are not logged. If the log has none of these, windows
-//     that count by agent are unknown.
+//   - No credential can be verified: a session or token is the value of the log's field, if it has
+//     one. So no request is known to be answered 401, and all requests spend what everyone shares.
+//   - The agent is the value of the query or a field, else the User-Agent, because bodies are not
+//     logged. If the log has none of these, windows that count by agent are unknown.
 //
-// Memory is bounded, whatever the log's length: see callers.go for what is forgotten then, and how the report says so.
+// Memory is bounded for any log: callers.go describes what is forgotten then, and how the report
+// shows it.
 //
-//	replay.go      one line after another         lane.go       one policy
-//	paths.go       what counts it                 callers.go    what is remembered of each
-//	caller.go      who sent it                    worst.go      those who are named
-//	unknown.go     whose agent is not told
-//	peers.go       whom it has seen last
-//	wait.go        who waits, and is sent again   recommend.go  the lowest limit that touches few
-//	difference.go  what a second policy changes   report.go     what is told
+//	replay.go      one line after another           lane.go       one policy
+//	paths.go       the limiter of a request         callers.go    what is remembered of callers
+//	caller.go      the sender of a request          worst.go      callers that are named
+//	unknown.go     requests with an unknown agent
+//	peers.go       a cache of addresses
+//	wait.go        waiting and sending again        recommend.go  the lowest limit that touches few
+//	difference.go  what a second policy changes     report.go     the result
 package replay
 
 import (
@@ -46,48 +47,55 @@ type Options struct {
 	Against     *weir.Policy // a second policy, to compare; nil: none
 	AgainstName string
 
-	// TrustedProxies, ClientIPHeader and IPv6Prefix are those of identity.Options. Who the proxies say the client is, stands in
-	// field Forwarded.
+	// TrustedProxies, ClientIPHeader and IPv6Prefix are those of identity.Options. The field
+	// Forwarded holds the client's address from the proxies.
 	TrustedProxies []netip.Prefix
 	ClientIPHeader string
 	IPv6Prefix     int
-	Forwarded      int // index into accesslog.Options.Fields of what ClientIPHeader held; -1: the log does not tell
+	// index into accesslog.Options.Fields of the value of ClientIPHeader; -1: the log does not have
+	// it
+	Forwarded int
 
-	// Keys says which of accesslog.Options.Fields hold key sources, by source and index: session, token, agent, ip, or one of your
-	// own. What such a field has is taken for verified; a line that has none of it was sent by somebody who has none.
+	// Keys maps key sources to indexes into accesslog.Options.Fields: session, token, agent, ip, or
+	// one of your own. The value of such a field counts as verified; without a value the caller has
+	// no such credential.
 	Keys map[string]int
 
-	// Memory bounds all that is remembered, in bytes; 0 means 256 MiB. At least LeastMemory.
+	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least LeastMemory.
 	Memory int64
 
-	Paced    bool          // whether refused requests are sent again, each at its Reset, as callers who keep to the contract do
+	// whether refused requests are sent again, each at its Reset, as the contract asks of callers
+	Paced    bool
 	Patience time.Duration // how long a paced caller waits at most; 0 means 1 h
 
-	Touch float64 // the share of callers that a recommended limit may touch, 0 to 1; 0: none is recommended
-	Worst int     // how many of the worst callers are told of each limiter, at most 100; 0 means 10
+	// the share of callers that a recommended limit may touch, 0 to 1; 0: none is recommended
+	Touch float64
+	Worst int // how many of the worst callers of each limiter are reported, at most 100; 0 means 10
 
-	// OnVerdict, if set, is told what becomes of each request, once for each policy. It must not keep what it is given.
+	// OnVerdict, if set, is called with the result of each request, once for each policy. It must
+	// not keep its argument.
 	OnVerdict func(Verdict)
 }
 
-// A Verdict is what becomes of one request when it first comes.
+// A Verdict is the result of one request when it first comes.
 type Verdict struct {
 	Line     *accesslog.Line
 	Against  bool // by the second policy
 	Kind     target.Kind
-	Limiter  string         // that is enforced and covers it; empty: none
-	Decision *weir.Decision // nil where no limiter covers it
-	Unknown  bool           // the log does not tell the agent, by which a window counts: that window is not in Decision
+	Limiter  string         // the enforced limiter that covers it; empty: none
+	Decision *weir.Decision // nil if no limiter covers it
+	// the log has no agent, by which a window counts: that window is not in Decision
+	Unknown bool
 }
 
 const (
 	defaultMemory = 256 << 20
-	// LeastMemory is the smallest Options.Memory.
+	// LeastMemory is the smallest valid Options.Memory, except for 0.
 	LeastMemory = 16 << 20
-	mostWorst   = 100
+	maxWorst    = 100
 )
 
-// A Replay is a log on its way through. It is not for concurrent use.
+// A Replay processes a log. It is not safe for concurrent use.
 type Replay struct {
 	options  Options
 	sources  *sources
@@ -95,11 +103,11 @@ type Replay struct {
 	caller   caller
 	namer    namer
 	seed     maphash.Seed
-	key      []byte // room for one
+	key      []byte // buffer for a key
 	paths    paths
 
-	now      int64  // the log's clock in Unix nanoseconds: it never goes back
-	second   uint32 // that in seconds, as windows count
+	now      int64  // the log's clock in Unix nanoseconds; it never goes back
+	second   uint32 // now in seconds, as windows count
 	timeline timeline
 	log      Log
 	ended    bool
@@ -109,7 +117,8 @@ type Replay struct {
 	changes   *changes // nil without a second policy
 }
 
-// New checks the options and returns a Replay that waits for its first line. A policy with problems gives a *weir.PolicyError.
+// New checks the options and returns a Replay without lines. A policy with problems gives a
+// *weir.PolicyError.
 func New(o Options) (*Replay, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new replay: %w", err)
@@ -147,7 +156,7 @@ func New(o Options) (*Replay, error) {
 		return nil, errors.Join(err, r.lanes[0].store.Close())
 	}
 	r.changes = newChanges(r)
-	r.addresses.keeps = touchedEither
+	r.addresses.protected = touchedEither
 	return r, nil
 }
 
@@ -160,18 +169,18 @@ func (r *Replay) open(name string, p weir.Policy, memory int64) error {
 	return nil
 }
 
-// complete puts defaults in place of zeros.
+// complete replaces zeros by defaults, and checks the rest.
 func (o *Options) complete() error {
 	o.Memory, o.Patience, o.Worst = cmp.Or(o.Memory, defaultMemory), cmp.Or(o.Patience, time.Hour), cmp.Or(o.Worst, 10)
 	switch {
 	case o.Memory < LeastMemory:
 		return fmt.Errorf("%d bytes of memory are too few: at least %d (%d MiB) are needed, 0 means %d (%d MiB)",
 			o.Memory, LeastMemory, LeastMemory>>20, defaultMemory, defaultMemory>>20)
-	case o.Patience < 0 || o.Patience > mostPatience:
-		return fmt.Errorf("patience %v: up to %v is allowed, 0 means 1h", o.Patience, mostPatience)
-	case o.Worst < 0 || o.Worst > mostWorst:
-		return fmt.Errorf("%d of the worst callers: 1 to %d are allowed, 0 means 10", o.Worst, mostWorst)
-	case !(o.Touch >= 0 && o.Touch <= 1): // nor NaN
+	case o.Patience < 0 || o.Patience > maxPatience:
+		return fmt.Errorf("patience %v: up to %v is allowed, 0 means 1h", o.Patience, maxPatience)
+	case o.Worst < 0 || o.Worst > maxWorst:
+		return fmt.Errorf("%d of the worst callers: 1 to %d are allowed, 0 means 10", o.Worst, maxWorst)
+	case !(o.Touch >= 0 && o.Touch <= 1): // also rejects NaN
 		return fmt.Errorf("a share of %v of the callers: 0 to 1 is allowed", o.Touch)
 	case o.Forwarded < -1:
 		return fmt.Errorf("forwarded field %d: an index is needed, or -1", o.Forwarded)
@@ -187,18 +196,19 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// mostPatience bounds Options.Patience.
-const mostPatience = 366 * 24 * time.Hour
+// maxPatience bounds Options.Patience.
+const maxPatience = 366 * 24 * time.Hour
 
-// latest is the last time that a line may have, in Unix nanoseconds: a memstore's clock stands still where the longest window would end
-// after what 32 bits hold, and who waits from now on must come to the end of it before.
-const latest = (1<<32 - 1 - int64((weir.MaxPer+mostPatience)/time.Second)) * int64(time.Second)
+// latest is the latest valid time of a line, in Unix nanoseconds: a memstore's clock stops if the
+// longest window would end after what 32 bits hold, and a caller that waits must reach its end
+// before that.
+const latest = (1<<32 - 1 - int64((weir.MaxPer+maxPatience)/time.Second)) * int64(time.Second)
 
-// errEnded is what Add returns after Report.
+// errEnded is returned by Add after Report.
 var errEnded = errors.New("replay: the report was made already")
 
-// Add judges the request of the next line. A line that is older than one before it is counted at the time of that one. After an error,
-// which no line alone can cause, the Replay is of no more use.
+// Add decides the request of the next line. A line that is older than an earlier one is counted at
+// the time of that one. No line alone causes an error; after an error the Replay must not be used.
 func (r *Replay) Add(l *accesslog.Line) error {
 	if r.ended {
 		return errEnded
@@ -220,18 +230,18 @@ func (r *Replay) Add(l *accesslog.Line) error {
 	r.log.Requests++
 	r.caller.start(r.resolver, l, query)
 	for i, lane := range r.lanes {
-		if err := lane.add(&chosen.choices[i], &chosen.blind[i]); err != nil {
+		if err := lane.add(&chosen.choices[i], &chosen.agentless[i]); err != nil {
 			return err
 		}
 		if r.options.OnVerdict != nil {
-			r.tell(l, i, chosen.choices[i].Kind)
+			r.report(l, i, chosen.choices[i].Kind)
 		}
 	}
 	r.noteAddress()
 	return nil
 }
 
-// move has the clock show the time of a line, if it is not there already.
+// move advances the clock to the time of a line.
 func (r *Replay) move(at int64) {
 	if r.log.Requests == 0 {
 		r.log.From, r.log.To = at, at
@@ -247,7 +257,7 @@ func (r *Replay) move(at int64) {
 	r.timeline.at(int64(r.second))
 }
 
-func (r *Replay) tell(l *accesslog.Line, index int, kind target.Kind) {
+func (r *Replay) report(l *accesslog.Line, index int, kind target.Kind) {
 	lane := r.lanes[index]
 	v := Verdict{Line: l, Against: index == 1, Kind: kind, Unknown: lane.verdict == unknown}
 	if lane.covers != nil {
@@ -256,7 +266,7 @@ func (r *Replay) tell(l *accesslog.Line, index int, kind target.Kind) {
 	r.options.OnVerdict(v)
 }
 
-// Marks of an address, beside known. touched says that the first policy refused it something.
+// Marks of an address, besides known. touched means that the first policy refused it something.
 const (
 	coveredFirst mark = 1 << (iota + 3)
 	coveredSecond
@@ -303,13 +313,13 @@ func (r *Replay) noteNoAddress() {
 	no.Requests++
 	if no.Example == "" {
 		peer := r.caller.logged()
-		no.Example = string(peer[:min(len(peer), mostShown)])
+		no.Example = string(peer[:min(len(peer), maxShown)])
 	}
 }
 
-// Report ends the replay and tells what it saw. Requests that still wait are sent at their time, the clock moving on without the log.
-// Log holds what can be told of the requests alone: the files, their formats and what is malformed are the reader's to add. The error is
-// Add's.
+// Report ends the replay and returns its results. Requests that still wait are sent at their time,
+// with the clock advancing beyond the log. Log holds only what the requests show: the caller of
+// Report adds the files, their formats and malformed lines. The error is Add's.
 func (r *Replay) Report() (*Report, error) {
 	if r.ended {
 		return nil, errEnded
@@ -343,25 +353,25 @@ func (r *Replay) Report() (*Report, error) {
 	return out, nil
 }
 
-// outcome tells what became of the requests, but for their addresses.
+// outcome returns the results of the requests, without their addresses.
 func (l *lane) outcome() Outcome {
 	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Unknown: l.unknown, Shadow: l.shadow,
 		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared}
 	if l.waiting != nil {
-		o.Delay = l.waiting.delay.tell()
+		o.Delay = l.waiting.delay.result()
 	}
 	for _, s := range l.ordered {
-		o.Limiters = append(o.Limiters, s.tell(l))
+		o.Limiters = append(o.Limiters, s.result(l))
 	}
 	return o
 }
 
-func (s *limiter) tell(l *lane) Limiter {
+func (s *limiter) result(l *lane) Limiter {
 	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Unknown: s.unknown,
 		Windows: []Window{}, Series: s.points.series(&l.replay.timeline)}
 	out.Worst = s.worst.callers(func(group int) *callers { return &s.windows[group].callers })
 	if l.waiting != nil && s.rules.Mode == weir.Enforce {
-		out.Delay = s.delay.tell()
+		out.Delay = s.delay.result()
 	}
 	for i := range s.windows {
 		w := &s.windows[i]
@@ -369,15 +379,15 @@ func (s *limiter) tell(l *lane) Limiter {
 			out.Doubt.add(&w.callers)
 		}
 		out.Doubt.Unknown = out.Doubt.Unknown || w.unknown > 0
-		told := Window{Window: w.rules.String(), Limit: w.rules.Limit, Refused: w.refused, Unknown: w.unknown, Peak: int64(w.peak),
+		window := Window{Window: w.rules.String(), Limit: w.rules.Limit, Refused: w.refused, Unknown: w.unknown, Peak: int64(w.peak),
 			Callers: w.callers.count(known), Touched: w.callers.count(touched)}
 		if w.callers.estimates != nil {
-			told.Forgotten = w.callers.estimates.broken
+			window.Forgotten = w.callers.estimates.broken
 		}
 		if l.replay.options.Touch > 0 && w.unknown == 0 {
-			told.Recommend = w.callers.recommend(l.replay.options.Touch, max(s.rules.Cost, 1), w.peak)
+			window.Recommend = w.callers.recommend(l.replay.options.Touch, max(s.rules.Cost, 1), w.peak)
 		}
-		out.Windows = append(out.Windows, told)
+		out.Windows = append(out.Windows, window)
 	}
 	return out
 }

@@ -17,7 +17,7 @@ import (
 // noon is when every timeline begins.
 const noon = 1772366400
 
-// limiterOf returns one limiter over everything, in the words of a policy.
+// limiterOf returns one limiter for all requests, with windows in a policy's form.
 func limiterOf(t rapid.TB, name string, windows ...string) weir.Limiter {
 	t.Helper()
 	l := weir.Limiter{Name: name, Routes: []weir.Route{{Path: "/", Prefix: true}}}
@@ -165,7 +165,7 @@ func TestCallersThatWaitAreServedInTime(t *testing.T) {
 
 func TestCallersWaitOnlySoLong(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip")), Paced: true, Patience: 2 * time.Minute})
-	for range 10 { // now, at 60, at 120: the others learn at 120 at the latest that 180 is too late
+	for range 10 { // now, at 60, at 120: the others learn by 120 that 180 is too late
 		send(t, r, 0, "192.0.2.7")
 	}
 	d := report(t, r).Policy.Delay
@@ -190,10 +190,11 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A clock that stood still would let nobody out of a window any more, and whoever waits for its end would wait for ever.
+// If the clock stopped, no window would end, and a caller that waits for its end would wait for
+// ever.
 func TestATimeThatCannotBeCountedIsLeftOut(t *testing.T) {
 	for _, paced := range []bool{false, true} {
-		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per 31 days by ip")), Paced: paced, Patience: mostPatience})
+		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per 31 days by ip")), Paced: paced, Patience: maxPatience})
 		last := float64(latest/int64(time.Second)) - noon
 		for _, s := range []float64{-noon - 1, 0, 1, 6e9, last - 40*86400, last - 1, last, last + 1} {
 			send(t, r, s, "192.0.2.7")
@@ -209,7 +210,7 @@ func TestATimeThatCannotBeCountedIsLeftOut(t *testing.T) {
 	}
 }
 
-// What is only tried out covers a request too, and says of each only once what it would do.
+// A limiter in shadow also covers a request, and reports once for each what it would do.
 func TestShadowsAreCountedBesideTheLimitersThatCount(t *testing.T) {
 	enforced := limiterOf(t, "enforced", "3 per minute by ip")
 	enforced.Routes[0].Path = "/a/"

@@ -1,18 +1,19 @@
 package replay
 
-// maxPoints is how many points a Series has at most.
+// maxPoints is the maximum number of points of a Series.
 const maxPoints = 500
 
-// A timeline is how time is divided for all series at once: in steps of a second, of two, four and so on as the log goes on.
+// A timeline divides time for all series at once: in steps of a second, and of two, four and so on
+// as the log continues.
 type timeline struct {
 	start  int64 // Unix seconds; a multiple of step
-	step   int64 // 0: nothing yet
-	second int64 // the present one
-	slot   int   // its point
+	step   int64 // 0: no request so far
+	second int64 // the present second
+	slot   int   // the index of its point
 	all    []*points
 }
 
-// points are what happened in each step.
+// points are the counts of each step.
 type points struct{ requests, refused []int64 }
 
 func (t *timeline) newPoints() *points {
@@ -21,7 +22,7 @@ func (t *timeline) newPoints() *points {
 	return p
 }
 
-// at moves on to a second.
+// at advances to a second.
 func (t *timeline) at(second int64) {
 	if second == t.second && t.step > 0 {
 		return
@@ -45,7 +46,7 @@ func (t *timeline) double() {
 	t.start, t.step = start, step
 }
 
-// fold adds each pair of points up; the first has its pair before it where shift is 1.
+// fold adds up each pair of points. If shift is 1 the first point is the second of its pair.
 func fold(p []int64, shift int64) []int64 {
 	n := 0
 	for i, v := range p {

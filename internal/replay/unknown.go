@@ -9,17 +9,16 @@ import (
 	"github.com/weirlimit/weir/internal/target"
 )
 
-// Requests whose agent the log does not tell.
+// Requests whose agent the log does not have.
 //
-// A window that counts by agent cannot be judged for such a request: to count all of them by one
-// agent, an empty one, refuses requests that the server would admit, and to count each by an agent
-// of its own admits what it would refuse. So they are not counted in such windows at all, and these
-// are unknown. A second decider judges them, with the same policy but for the windows that name the
-// agent. It counts in the same store, under the same keys, so that the other windows are as exact
-// as ever.
+// A window that counts by agent cannot be decided for such a request. Counting all of them by one
+// empty agent refuses requests that the server would admit, and counting each by its own agent
+// admits requests that the server would refuse. So such windows do not count them, and are reported
+// as unknown. A second decider decides these requests. It has the same policy without the windows
+// that name the agent, and the same store and keys, so that the other windows stay exact.
 
 // withoutAgent returns a policy without the windows that name the agent; ok is false if there are
-// none. A limiter that has no others gets one that refuses nothing.
+// none. A limiter without other windows gets one that refuses nothing.
 func withoutAgent(p weir.Policy) (out weir.Policy, ok bool) {
 	out = p
 	out.Limiters = slices.Clone(p.Limiters)
@@ -41,8 +40,9 @@ func withoutAgent(p weir.Policy) (out weir.Policy, ok bool) {
 	return out, ok
 }
 
-// openBlind makes the decider of requests whose agent is unknown, if any window counts by it.
-func (l *lane) openBlind() (err error) {
+// openAgentless makes the decider for requests with an unknown agent, if any window counts by
+// agent.
+func (l *lane) openAgentless() (err error) {
 	policy, ok := withoutAgent(l.policy)
 	if !ok {
 		return nil
@@ -51,23 +51,22 @@ func (l *lane) openBlind() (err error) {
 		rules := &l.policy.Limiters[i]
 		l.triesAgents = l.triesAgents || rules.Mode == weir.Shadow && slices.ContainsFunc(rules.Windows, func(w weir.Window) bool { return w.Key.Uses(identity.Agent) })
 	}
-	l.blind, err = weir.New(policy, l.store, weir.Options{OnShadow: l.shadowed})
+	l.agentless, err = weir.New(policy, l.store, weir.Options{OnShadow: l.shadowed})
 	return err
 }
 
-// sees has the lane decide the present request, whose choices are given, by the decider that is
-// meant for it, and returns the choice of that one.
-func (l *lane) sees(choice, blind *target.Choice) *target.Choice {
-	l.unsure = false
-	if l.blind == nil || !l.replay.caller.hidesAgent() || !l.asksAgent(choice) {
+// choose selects the decider for the present request, and returns the choice for that decider.
+func (l *lane) choose(choice, agentless *target.Choice) *target.Choice {
+	l.agentUnknown = false
+	if l.agentless == nil || !l.replay.caller.hidesAgent() || !l.asksAgent(choice) {
 		return choice
 	}
-	l.unsure = true
-	return blind
+	l.agentUnknown = true
+	return agentless
 }
 
-// asksAgent reports whether the agent decides what a request is counted by. If a limiter in shadow
-// names the agent and may cover the request, it is taken to.
+// asksAgent reports whether the agent affects what a request is counted by. A limiter in shadow
+// that names the agent, and may cover the request, counts as such.
 func (l *lane) asksAgent(choice *target.Choice) bool {
 	if l.triesAgents && choice.Match.Beside() {
 		return true
@@ -87,7 +86,7 @@ func (l *lane) asksAgent(choice *target.Choice) bool {
 }
 
 // isByAgent reports whether a part of a key counts the present request by agent: it names the
-// agent, and the caller has nothing of what stands before it.
+// agent, and the caller has none of the sources before it.
 func (r *Replay) isByAgent(part weir.Part) bool {
 	at := slices.Index(part, identity.Agent)
 	if at < 0 {
@@ -101,8 +100,8 @@ func (r *Replay) isByAgent(part weir.Part) bool {
 	return true
 }
 
-// hidesAgent reports whether the log does not tell the agent of the present request: no field that
-// was named has it, the query does not, and the line has no place for it.
+// hidesAgent reports whether the log lacks the agent of the present request: neither a named field
+// nor the query has it, and the line has no place for it.
 func (c *caller) hidesAgent() bool {
 	if c.line.TellsAgent {
 		return false
@@ -114,8 +113,8 @@ func (c *caller) hidesAgent() bool {
 	return !ok || v == ""
 }
 
-// noteUnknown notes that a request could not be counted in the windows that name the agent, and
-// reports whether one of them may have refused it.
+// noteUnknown records that the windows that name the agent could not count a request, and reports
+// whether one of them may have refused it.
 func (s *limiter) noteUnknown(d *weir.Decision) bool {
 	if d.Exempt || d.Cost == 0 {
 		return false

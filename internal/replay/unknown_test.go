@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// from sends a request of an agent; "?" is one that the log does not tell, and "" one that the
+// from sends a request with an agent. "?" is an agent that the log does not have, "" one that the
 // client has not sent.
 func from(t rapid.TB, r *Replay, second float64, peer, agent string) {
 	t.Helper()
@@ -150,8 +150,8 @@ func TestWhoWaitsForAnotherWindowOfAnUnknownAgentIsServedInTime(t *testing.T) {
 	}
 }
 
-// However a log mixes lines that tell the agent and lines that do not, windows that do not name it
-// are as if the others were not there.
+// However a log mixes lines with and without the agent, the windows that do not name it are as if
+// the others did not exist.
 func TestAnUnknownAgentChangesNothingOfTheOtherWindows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		windows := []string{"3 per minute by ip", "5 per hour by everyone"}

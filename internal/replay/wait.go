@@ -12,12 +12,14 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Callers that keep to the contract send a refused request again at its Reset, and again, until it is served or they give up.
+// Callers that keep the contract send a refused request again at its Reset, until it is served or
+// they give up.
 //
-// Requests of one limiter that all its windows count by the same keys are one to the engine: if the first of them is refused at a
-// time, so are all, until the same reset. So they wait in one line, and only the first is sent: a caller with a million of waiting
-// requests costs one refusal a window, not a million, and what is served is served at the very second at which it would be if each
-// were sent. Lines whose time has come are taken in the order in which their first requests came.
+// Requests of one limiter with the same keys in all its windows are equal to the engine: if the
+// first of them is refused at a time, so are all, until the same reset. So they wait in one line,
+// and only the first is sent. A caller with a million waiting requests costs one refusal a window
+// instead of a million, and each request is served in the same second as if all were sent. Lines
+// whose time has come are processed in the order of their first requests.
 
 // waiting are all lines of one policy.
 type waiting struct {
@@ -26,13 +28,13 @@ type waiting struct {
 	left     int64 // bytes
 	lines    map[uint64]*line
 	order    order
-	next     int64 // the number of the next request that waits
+	next     int64 // the number of the next waiting request
 	delay    *delay
 	scratch  weir.Scratch
 	decision weir.Decision
 }
 
-// A line is one.
+// A line is the waiting requests that are equal to the engine.
 type line struct {
 	key     uint64
 	limiter *limiter
@@ -45,7 +47,7 @@ type line struct {
 	place   int   // in order
 }
 
-// An item is one request that waits.
+// An item is one waiting request.
 type item struct {
 	number int64
 	came   int64 // Unix nanoseconds
@@ -53,14 +55,14 @@ type item struct {
 
 const (
 	itemBytes = 2 * 16  // an item, in a slice that grows
-	lineBytes = 1 << 10 // a line with who it is
+	lineBytes = 1 << 10 // a line with its caller
 )
 
 func newWaiting(l *lane, memory int64) *waiting {
 	return &waiting{lane: l, patience: int64(l.replay.options.Patience), left: memory, lines: make(map[uint64]*line), delay: newDelay()}
 }
 
-// kept is a caller that outlives its line of the log.
+// A kept is a caller that outlives its line of the log.
 type kept struct {
 	weir.SavedKeys
 	addr netip.Addr
@@ -69,7 +71,7 @@ type kept struct {
 // Addr implements weir.Addresser.
 func (k *kept) Addr() netip.Addr { return k.addr }
 
-// add lets the present request wait that was just refused.
+// add makes the present request wait, which was just refused.
 func (w *waiting) add(s *limiter, d *weir.Decision) {
 	r := w.lane.replay
 	if s.delay == nil {
@@ -88,7 +90,7 @@ func (w *waiting) add(s *limiter, d *weir.Decision) {
 			return
 		}
 		w.left -= lineBytes
-		judge := w.lane.judge()
+		judge := w.lane.current()
 		l = &line{key: key, limiter: s, match: judge.Named(s.rules.Name), judge: judge, who: keep(s, &r.caller), wake: reset}
 		w.lines[key] = l
 	}
@@ -105,7 +107,8 @@ func (w *waiting) add(s *limiter, d *weir.Decision) {
 	}
 }
 
-// tooLong reports whether nobody waits from came, in nanoseconds, to reset, in seconds.
+// tooLong reports whether a wait from came, in nanoseconds, to reset, in seconds, exceeds the
+// patience.
 func tooLong(reset, came, patience int64) bool {
 	return reset-came/int64(time.Second) > patience/int64(time.Second)+1 || reset*int64(time.Second)-came > patience
 }
@@ -113,12 +116,12 @@ func tooLong(reset, came, patience int64) bool {
 func (w *waiting) giveUp(s *limiter) { w.delay.gaveUp++; s.delay.gaveUp++ }
 func (w *waiting) drop(s *limiter)   { w.delay.noRoom++; s.delay.noRoom++ }
 
-// keyOf returns what tells the line of the present request from others: its limiter, what each window counts it by, and, where the
-// limiter makes a difference between callers, what it may do so by.
+// keyOf returns a hash that identifies the line of the present request: its limiter, the keys of
+// its windows, and, if the limiter has exemptions or overrides, the address and token.
 func (w *waiting) keyOf(s *limiter, d *weir.Decision) uint64 {
 	r := w.lane.replay
 	key := append(append(r.key[:0], s.rules.Name...), 0)
-	if w.lane.unsure {
+	if w.lane.agentUnknown {
 		key[len(key)-1] = 1 // its windows are others
 	}
 	standings := d.Standings()
@@ -130,7 +133,7 @@ func (w *waiting) keyOf(s *limiter, d *weir.Decision) uint64 {
 		}
 	}
 	if s.special {
-		addr, _ := r.caller.Addr().MarshalBinary() // it does not fail
+		addr, _ := r.caller.Addr().MarshalBinary() // does not fail
 		key = append(append(key, byte(len(addr))), addr...)
 		key, _ = r.caller.AppendKey(key, identity.Token)
 	}
@@ -151,7 +154,7 @@ func keep(s *limiter, c *caller) kept {
 	return k
 }
 
-// until sends what waits for a time up to at, in Unix nanoseconds.
+// until sends the requests that wait for a time up to at, in Unix nanoseconds.
 func (w *waiting) until(at int64) error {
 	for len(w.order) > 0 {
 		l := w.order[0]
@@ -194,7 +197,7 @@ func (w *waiting) send(l *line) error {
 	return nil
 }
 
-// pop takes the first request out of a line.
+// pop removes the first request of a line.
 func (w *waiting) pop(l *line) {
 	l.head++
 	w.left += itemBytes
@@ -204,7 +207,7 @@ func (w *waiting) pop(l *line) {
 	}
 }
 
-// order is a heap of lines: by their time, then by who came first.
+// order is a heap of lines by their time, then by the arrival of their first requests.
 type order []*line
 
 func (o order) Len() int { return len(o) }

@@ -22,7 +22,7 @@ type patient struct {
 	who  weir.Keys
 }
 
-// A model sends every waiting request at its own reset, in the order of these, and of those who came.
+// A model sends every waiting request at its own reset, in the order of resets, then of arrival.
 type model struct {
 	t        *rapid.T
 	now      int64
@@ -46,7 +46,7 @@ func newModel(t *rapid.T, p weir.Policy, patience time.Duration) *model {
 	return m
 }
 
-// send judges a request, and reports until when it must wait.
+// send decides a request, and reports whether it must wait.
 func (m *model) send(p *patient) (waits bool) {
 	d, err := m.decider.Decide(m.t.Context(), weir.Request{Method: "GET", Path: "/", Keys: p.who})
 	if err != nil {
@@ -64,12 +64,13 @@ func (m *model) send(p *patient) (waits bool) {
 	return true
 }
 
-// until sends what waits for a time up to at.
+// until sends the requests that wait for a time up to at.
 func (m *model) until(at int64) {
 	for {
 		next := -1
 		for i, p := range m.waiting {
-			if p.wake*int64(time.Second) <= at && (next < 0 || p.wake < m.waiting[next].wake) { // they stand as they came
+			// they are in the order of arrival
+			if p.wake*int64(time.Second) <= at && (next < 0 || p.wake < m.waiting[next].wake) {
 				next = i
 			}
 		}
@@ -98,7 +99,7 @@ func (m *model) add(at int64, who weir.Keys) {
 	}
 }
 
-// asker are a caller's keys.
+// An asker is a caller's keys.
 type asker struct {
 	addr  netip.Addr
 	agent string
@@ -116,7 +117,7 @@ func (a asker) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return dst, source == identity.Everyone
 }
 
-// A line of requests that are one to the engine, of which only the first is sent, comes to the same as if each were sent.
+// A line of equal requests, of which only the first is sent, gives the same result as sending each.
 func TestWhoWaitsInLineIsServedAsIfEachAsked(t *testing.T) {
 	waited, tired := 0, int64(0)
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,18 +14,19 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// worst are the callers who were refused most. Only their names are kept: whoever is refused more than the last of them takes its
-// place, so that at any time, and at the end, nobody else was refused more. Where callers have given way, what was forgotten of one that
-// is named is known here still; of others it may be too little, so that one of them may be missing.
+// worst are the callers with the most refusals. Only they have names: a caller with more refusals
+// than the last of them replaces it, so that at any time no other caller has more. If callers were
+// evicted, a named caller's counts are still known here; those of others may be too low, so that
+// one of them may be missing.
 type worst struct {
-	most  int
-	least uint32 // of slots, once there are most of them
-	slots []slot
+	size       int
+	minRefused uint32 // the minimum of refused in slots, once they are full
+	slots      []slot
 }
 
 type slot struct {
 	hash     uint64
-	group    int // which of a limiter's keys counts it
+	group    int // the index of the limiter's key that counts it
 	name     []byte
 	requests uint32
 	refused  uint32
@@ -34,23 +35,24 @@ type slot struct {
 	peak     uint32
 }
 
-// note tells of a refusal that is noted in e already, an entry of of. name appends the caller's name.
+// note records a refusal that is already counted in e, an entry of of. name appends the caller's
+// name.
 func (w *worst) note(of *callers, e *entry, hash uint64, group int, now uint32, name func(dst []byte) []byte) {
-	if len(w.slots) == w.most && e.refused < w.least && !of.lost() {
+	if len(w.slots) == w.size && e.refused < w.minRefused && !of.lost() {
 		return
 	}
 	s := w.find(hash, group)
 	switch {
 	case s != nil:
 		s.refused++
-		if e.refused < s.refused { // it was forgotten
+		if e.refused < s.refused { // it was evicted
 			e.refused, e.first, e.requests = s.refused, s.first, plus(e.requests, s.requests)
 		}
-	case len(w.slots) < w.most:
+	case len(w.slots) < w.size:
 		w.slots = append(w.slots, slot{hash: hash, group: group, refused: e.refused, first: e.first})
 		s = &w.slots[len(w.slots)-1]
 		s.name = name(nil)
-	case e.refused <= w.least:
+	case e.refused <= w.minRefused:
 		return
 	default:
 		s = w.last()
@@ -58,7 +60,7 @@ func (w *worst) note(of *callers, e *entry, hash uint64, group int, now uint32, 
 	}
 	s.last = now
 	s.requests, s.peak = max(s.requests, e.requests), max(s.peak, e.peak)
-	w.least = w.last().refused
+	w.minRefused = w.last().refused
 }
 
 func (w *worst) find(hash uint64, group int) *slot {
@@ -81,7 +83,7 @@ func (w *worst) last() *slot {
 	return last
 }
 
-// callers returns the worst first. in tells the callers of each group.
+// callers returns the worst first. in returns the callers of each group.
 func (w *worst) callers(in func(group int) *callers) []Caller {
 	slices.SortStableFunc(w.slots, func(a, b slot) int {
 		return cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(a.first, b.first), cmp.Compare(string(a.name), string(b.name)))
@@ -89,7 +91,7 @@ func (w *worst) callers(in func(group int) *callers) []Caller {
 	out := make([]Caller, len(w.slots))
 	for i := range w.slots {
 		s := &w.slots[i]
-		if e := in(s.group).lookUp(s.hash); e != nil { // it may have come since, and been admitted
+		if e := in(s.group).lookUp(s.hash); e != nil { // it may have sent admitted requests since
 			s.requests, s.peak = max(s.requests, e.requests), max(s.peak, e.peak)
 		}
 		out[i] = Caller{Name: string(s.name), Requests: int64(s.requests), Refused: int64(s.refused), First: int64(s.first), Last: int64(s.last), Peak: int64(s.peak)}
@@ -103,15 +105,15 @@ func (d *Doubt) add(c *callers) {
 	d.Refused = d.Refused || c.lost()
 }
 
-// namer writes callers' names.
+// A namer writes callers' names.
 type namer struct {
 	k0, k1 uint64 // of the digests
-	ipv6   int    // bits of an address that are counted
+	ipv6   int    // the counted bits of an address
 	value  []byte
 }
 
-// name appends who a window counts, in words: "ip 192.0.2.7, agent "demo"". A session is only shown by a digest, which is another in
-// each run, and a token by its public id.
+// name appends the caller that a window counts, in words: "ip 192.0.2.7, agent "demo"". It shows a
+// session only as a digest that differs in each run, and a token by its public id.
 func (n *namer) name(dst []byte, key weir.Key, who weir.Keys) []byte {
 	for i, part := range key {
 		source, value := weir.CountedBy(n.value[:0], part, who)
@@ -147,7 +149,7 @@ func (n *namer) one(dst []byte, source string, value []byte) []byte {
 	case source == identity.Token:
 		return append(append(dst, ' '), value...)
 	}
-	cut := value[:min(len(value), mostShown)]
+	cut := value[:min(len(value), maxShown)]
 	dst = strconv.AppendQuote(append(dst, ' '), text(cut))
 	if len(cut) < len(value) {
 		dst = append(dst, "…"...)
@@ -155,10 +157,11 @@ func (n *namer) one(dst []byte, source string, value []byte) []byte {
 	return dst
 }
 
-// mostShown is how much is shown of what a log says, in bytes.
-const mostShown = 60
+// maxShown is how many bytes of a value from a log are shown.
+const maxShown = 60
 
-// isID reports whether b looks like a token's public id (D15): whatever else a log has in its place may be secret.
+// isID reports whether b looks like a token's public id (D15): any other text in its place may be a
+// secret.
 func isID(b []byte) bool {
 	for _, c := range b {
 		if !('a' <= c && c <= 'z' || '2' <= c && c <= '7') {

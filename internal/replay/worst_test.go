@@ -1,6 +1,7 @@
 //go:build !race
 
-// Callers by the million, of one goroutine: the race detector would make that fifty times as slow, and finds nothing in it.
+// Millions of callers in one goroutine: the race detector would take fifty times as long, and finds
+// nothing here.
 
 package replay
 
@@ -15,7 +16,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Only a few names are kept, and yet they are those of the callers who were refused most.
+// Only a few names are kept, and they are those of the callers with the most refusals.
 func TestTheWorstAreThoseWhoWereRefusedMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Worst: rapid.IntRange(1, 5).Draw(t, "worst")})
@@ -46,7 +47,8 @@ func TestTheWorstAreThoseWhoWereRefusedMost(t *testing.T) {
 
 func TestACallerOfTwoWindowsIsToldOnce(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip", "2 per day by ip", "3 per hour by everyone"))})
-	for _, s := range []float64{0, 1, 61, 62, 121, 181} { // refused by the minute, by both, by the day twice
+	// refused by the minute, by both, by the day twice
+	for _, s := range []float64{0, 1, 61, 62, 121, 181} {
 		send(t, r, s, "192.0.2.7")
 	}
 	l := report(t, r).Policy.Limiters[0]
@@ -60,7 +62,7 @@ func TestACallerOfTwoWindowsIsToldOnce(t *testing.T) {
 	}
 }
 
-// Two policies may disagree about somebody of whom the first one has nothing to say: exactly that is what is looked for.
+// Only the second policy refuses a caller: the first policy's result must not evict it.
 func TestTheNewlyRefusedDoNotGiveWayToThoseWhoAreNot(t *testing.T) {
 	lax, strict := policyOf(limiterOf(t, "all", "1000 per minute by ip")), policyOf(limiterOf(t, "all", "10 per minute by ip"))
 	r := start(t, Options{Policy: lax, Against: &strict, Memory: LeastMemory})
@@ -75,7 +77,8 @@ func TestTheNewlyRefusedDoNotGiveWayToThoseWhoAreNot(t *testing.T) {
 	}
 }
 
-// Where all are refused something, the few who were refused most are the last to go, and the list says that it may be wrong.
+// If all callers are refused something, the few with the most refusals are evicted last, and the
+// list says that it may be wrong.
 func TestTheWorstStayWhereAllAreRefused(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip")), Memory: LeastMemory})
 	for i := range 51 {
@@ -98,17 +101,18 @@ func TestTheWorstStayWhereAllAreRefused(t *testing.T) {
 	}
 }
 
-// However little memory there is, nobody is said to have been refused more than it was, and who stands out is there.
+// With any amount of memory, no caller is reported with too many refusals, and the clearly worst
+// callers are listed.
 func TestWhatIsForgottenOfTheWorstIsNeverTooMuch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		c := callers{pool: newPool(0)} // one segment
-		w := worst{most: 5}
+		w := worst{size: 5}
 		truth := make(map[string]int64)
 		for i := range 8000 {
 			who := 5 + random.IntN(3000)
 			if i%16 == 0 {
-				who = i / 16 % 5 // 100 refusals each, the others have about three
+				who = i / 16 % 5 // 100 refusals each; the others have about three
 			}
 			name := fmt.Sprint(who)
 			hash := uint64(who+1) * 0x9e3779b97f4a7c15
@@ -132,12 +136,12 @@ func TestWhatIsForgottenOfTheWorstIsNeverTooMuch(t *testing.T) {
 	})
 }
 
-// Who is refused more than before is no caller who was not touched before.
+// A caller with more refusals than before is not newly touched.
 func TestTheNewlyTouchedAreThoseWhomOnlyTheSecondPolicyRefuses(t *testing.T) {
 	three, two := policyOf(limiterOf(t, "all", "3 per minute by ip")), policyOf(limiterOf(t, "all", "2 per minute by ip"))
 	count := func(first, second weir.Policy, refusals int) *Report {
 		r := start(t, Options{Policy: first, Against: &second, Memory: LeastMemory})
-		for i := range 50 { // 10 are refused by both, 40 by the stricter one alone
+		for i := range 50 { // 10 are refused by both, 40 only by the stricter one
 			for range 3 + i%5/4 {
 				send(t, r, float64(i)/10-600, fmt.Sprintf("192.0.2.%d", i))
 			}
@@ -154,7 +158,7 @@ func TestTheNewlyTouchedAreThoseWhomOnlyTheSecondPolicyRefuses(t *testing.T) {
 }
 
 func TestADifferenceOfEstimatesSaysHowFarItMayBeOff(t *testing.T) {
-	c := callers{pool: newPool(0), keeps: touchedEither}
+	c := callers{pool: newPool(0), protected: touchedEither}
 	random := rand.New(rand.NewPCG(1, 2))
 	const n = 100_000
 	for i := range n {

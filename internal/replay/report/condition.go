@@ -11,28 +11,30 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// A Condition is what must not come out of a replay: [LIMITER.]METRIC OP NUMBER[%], such as "newly-refused > 0.3%".
+// A Condition is what a replay must not result in: [LIMITER.]METRIC OP NUMBER[%], such as
+// "newly-refused > 0.3%".
 //
-// It is judged exactly, in whole numbers and fractions of them. Where a number is only estimated, it holds as soon as it may hold.
+// It is decided exactly, in fractions of whole numbers. If a number is only estimated, the
+// condition holds as soon as it may hold.
 type Condition struct {
 	text    string
 	limiter string // empty: all
 	metric  *metric
 	op      string
-	bound   *big.Rat // as written: percent where it is one
+	bound   *big.Rat // as written; a percentage if percent
 	percent bool
 }
 
-// A metric is something that conditions are about.
+// A metric is a quantity that conditions compare.
 type metric struct {
 	name  string
-	of    string // what a percentage is of
+	of    string // the whole of a percentage
 	needs need
-	whole bool // there is no such number of one limiter
+	whole bool // it has no value for one limiter
 	value func(r *replay.Report, limiter string) []measured
 }
 
-// A need is what a run must be told for there to be a metric.
+// A need is an option that a metric requires of a run.
 type need int
 
 const (
@@ -41,7 +43,8 @@ const (
 	paced        // callers that wait
 )
 
-// A measured value is a number and what it is a part of, each within bounds that are equal where it is exact.
+// A measured value is a number and the whole that it is a part of, each as bounds; they are equal
+// for an exact number.
 type measured struct {
 	n, of span
 	where string // which of several; may be empty
@@ -51,7 +54,7 @@ type span struct{ low, high *big.Rat }
 
 func exactly(n int64) span { return span{big.NewRat(n, 1), big.NewRat(n, 1)} }
 
-// callers is a number of callers: where it is estimated, as far off as an estimate can be expected to be.
+// callers returns a number of callers. The bounds of an estimate are its expected error.
 func callers(c replay.Count) span {
 	s := exactly(c.N)
 	if c.Estimated {
@@ -64,7 +67,8 @@ func callers(c replay.Count) span {
 	return s
 }
 
-// estimateOff is by how many per cent an estimate is taken to be off: more than replay.Count promises, so that a gate errs on the safe side.
+// estimateOff is the assumed error of an estimate in percent: more than replay.Count promises, so
+// that a gate errs on the safe side.
 const estimateOff = 3
 
 var metrics = []metric{
@@ -98,7 +102,7 @@ var metrics = []metric{
 	}},
 }
 
-// waits is a limiter's delay; none where nobody waited.
+// waits returns a limiter's delay, or the zero Delay if nothing waited.
 func waits(l *replay.Limiter) replay.Delay {
 	if l.Delay == nil {
 		return replay.Delay{}
@@ -106,7 +110,7 @@ func waits(l *replay.Limiter) replay.Delay {
 	return *l.Delay
 }
 
-// last is the outcome that conditions are about: the second policy's, where there is one.
+// last returns the outcome that conditions are about: the second policy's, if there is one.
 func last(r *replay.Report) *replay.Outcome {
 	if r.Against != nil {
 		return r.Against
@@ -123,7 +127,8 @@ func perLimiter(r *replay.Report, limiter string, all func(*replay.Outcome) int6
 	return []measured{{n: exactly(one(l)), of: exactly(l.Requests)}}
 }
 
-// limiterOf finds a limiter by its name; one that no request met may be missing, and did nothing.
+// limiterOf returns a limiter by its name. One that no request met may be missing; its figures are
+// 0.
 func limiterOf(o *replay.Outcome, name string) *replay.Limiter {
 	if i := slices.IndexFunc(o.Limiters, func(l replay.Limiter) bool { return l.Name == name }); i >= 0 {
 		return &o.Limiters[i]
@@ -131,7 +136,8 @@ func limiterOf(o *replay.Outcome, name string) *replay.Limiter {
 	return &replay.Limiter{Name: name}
 }
 
-// touched is how many callers were refused something; each window of a limiter has callers of its own.
+// touched returns how many callers were refused something. Each window of a limiter has its own
+// callers.
 func touched(r *replay.Report, limiter string) (all []measured) {
 	o := last(r)
 	if limiter == "" {
@@ -156,7 +162,7 @@ func newly(r *replay.Report, limiter string, all int64, one func(replay.Differen
 
 var conditionForm = regexp.MustCompile(`^\s*(?:([^\s<>=]+)\.)?([a-z-]+)\s*(<=|>=|==|<|>)\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(%?)\s*$`)
 
-// ParseCondition reads a condition.
+// ParseCondition parses a condition.
 func ParseCondition(text string) (*Condition, error) {
 	m := conditionForm.FindStringSubmatch(text)
 	if m == nil {
@@ -180,7 +186,7 @@ func ParseCondition(text string) (*Condition, error) {
 	return c, nil
 }
 
-// Metrics are the names of what conditions can be about.
+// Metrics returns the names of all metrics.
 func Metrics() []string {
 	names := make([]string, len(metrics))
 	for i, m := range metrics {
@@ -189,25 +195,25 @@ func Metrics() []string {
 	return names
 }
 
-// Limiter is the one that c is about; empty where it is about all.
+// Limiter returns the limiter that c is about, or "" for all.
 func (c *Condition) Limiter() string { return c.limiter }
 
-// NeedsAgainst reports whether there is nothing to judge without a second policy.
+// NeedsAgainst reports whether c needs a second policy.
 func (c *Condition) NeedsAgainst() bool { return c.metric.needs == against }
 
-// NeedsPaced reports whether there is nothing to judge where callers do not wait.
+// NeedsPaced reports whether c needs callers that wait.
 func (c *Condition) NeedsPaced() bool { return c.metric.needs == paced }
 
 func (c *Condition) String() string { return c.text }
 
-// A Verdict is how a condition came out.
+// A Verdict is the result of a condition.
 type Verdict struct {
 	Condition string `json:"condition"`
-	Holds     bool   `json:"holds"`    // what must not be, is, or may be
-	Measured  string `json:"measured"` // what was found, in words
+	Holds     bool   `json:"holds"`    // whether the condition holds, or may hold
+	Measured  string `json:"measured"` // the measured value, in words
 }
 
-// Judge says whether c holds of r, which was made with what c needs.
+// Judge decides whether c holds for r. r must have what c needs.
 func (c *Condition) Judge(r *replay.Report) Verdict {
 	v := Verdict{Condition: c.text}
 	if why := c.unjudgeable(r); why != "" {
@@ -238,12 +244,13 @@ func (c *Condition) Judge(r *replay.Report) Verdict {
 	return v
 }
 
-// Covers reports whether any limiter met a request: where none did, no condition is judged as passed.
+// Covers reports whether any limiter met a request. If not, no condition passes.
 func Covers(o *replay.Outcome) bool {
 	return slices.ContainsFunc(o.Limiters, func(l replay.Limiter) bool { return l.Requests > 0 })
 }
 
-// Crowded reports whether there was too little memory, so that figures may be wrong: then no condition is judged as passed either.
+// Crowded reports whether memory was too small, so that figures may be wrong. Then no condition
+// passes either.
 func Crowded(r *replay.Report) bool {
 	for _, o := range []*replay.Outcome{&r.Policy, r.Against} {
 		if o != nil && (o.Shared > 0 || o.Delay != nil && o.Delay.NoRoom > 0) {
@@ -253,8 +260,7 @@ func Crowded(r *replay.Report) bool {
 	return false
 }
 
-// isUnknown reports whether a window that is unknown has a part in what c is about: then c is not
-// judged as passed.
+// isUnknown reports whether an unknown window affects what c is about: then c does not pass.
 func (c *Condition) isUnknown(r *replay.Report) bool {
 	if c.metric.of == "lines" || c.metric.name == "unlimited" {
 		return false
@@ -262,10 +268,11 @@ func (c *Condition) isUnknown(r *replay.Report) bool {
 	if Unknown(last(r), c.limiter) {
 		return true
 	}
-	return c.metric.needs == against && Unknown(&r.Policy, "") // a limiter's requests may have been another's
+	// under the other policy the limiter's requests may have had another limiter
+	return c.metric.needs == against && Unknown(&r.Policy, "")
 }
 
-// unjudgeable says why nothing that c is about can have happened, whatever the log; empty: it can.
+// unjudgeable returns why nothing that c is about can happen, whatever the log, or "".
 func (c *Condition) unjudgeable(r *replay.Report) string {
 	o := last(r)
 	switch {
@@ -285,7 +292,7 @@ func (c *Condition) unjudgeable(r *replay.Report) string {
 	return ""
 }
 
-// holds reports whether a measured value is one that c forbids, and says the value.
+// holds reports whether c holds for a measured value, and describes the value.
 func (c *Condition) holds(m measured) (bool, string) {
 	words := c.words(m)
 	value, hundred := m.n, big.NewRat(100, 1)
@@ -295,7 +302,8 @@ func (c *Condition) holds(m measured) (bool, string) {
 		}
 		value.low = new(big.Rat).Quo(new(big.Rat).Mul(m.n.low, hundred), m.of.high)
 		value.high = new(big.Rat).Quo(new(big.Rat).Mul(m.n.high, hundred), m.of.low)
-		if about(m.n)+about(m.of) != "" { // an estimate apart, a part is no more than all
+		// apart from estimation errors, a part is at most the whole
+		if about(m.n)+about(m.of) != "" {
 			value.low, value.high = atMost(value.low, hundred), atMost(value.high, hundred)
 		}
 	}
@@ -313,14 +321,14 @@ func (c *Condition) holds(m measured) (bool, string) {
 	return low <= 0 && high >= 0, words
 }
 
-func atMost(a, most *big.Rat) *big.Rat {
-	if a.Cmp(most) > 0 {
-		return most
+func atMost(a, limit *big.Rat) *big.Rat {
+	if a.Cmp(limit) > 0 {
+		return limit
 	}
 	return a
 }
 
-// words is a measured value for people: 42 of 10,000 requests (0.42%).
+// words describes a measured value: 42 of 10,000 requests (0.42%).
 func (c *Condition) words(m measured) string {
 	n, of := middle(m.n), middle(m.of)
 	words := fmt.Sprintf("%s%s of %s%s", about(m.n), thousands(n), about(m.of), many(of, strings.TrimSuffix(c.metric.of, "s")))
@@ -340,7 +348,7 @@ func (c *Condition) words(m measured) string {
 	return words
 }
 
-// about stands before a number that is estimated.
+// about returns the prefix of an estimated number.
 func about(s span) string {
 	if s.low.Cmp(s.high) == 0 {
 		return ""
@@ -348,13 +356,13 @@ func about(s span) string {
 	return "~"
 }
 
-// percent writes n of so many with as many digits as tell it from its neighbours.
+// percent formats n of a whole with enough digits to distinguish it from its neighbours.
 func percent(n, of int64) string {
 	text := new(big.Rat).SetFrac64(100*n, of).FloatString(6)
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".") + "%"
 }
 
-// middle is the number between the bounds, which lie as far below as above it.
+// middle returns the number in the middle of the bounds.
 func middle(s span) int64 {
 	m := new(big.Rat).Mul(new(big.Rat).Add(s.low, s.high), big.NewRat(1, 2))
 	return new(big.Int).Quo(m.Num(), m.Denom()).Int64()

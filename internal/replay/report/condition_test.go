@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// refusing is a report of so many refused of so many requests.
+// refusing returns a report with so many refusals of so many requests.
 func refusing(refused, requests int64) *replay.Report {
 	return &replay.Report{Policy: replay.Outcome{Requests: requests, Refused: refused, Limiters: []replay.Limiter{{Name: "all", Requests: requests, Refused: refused}}}}
 }
@@ -30,7 +30,8 @@ func TestAConditionIsJudgedExactly(t *testing.T) {
 		refused, requests int64
 		holds             bool
 	}{
-		{"refused > 0.3%", 3, 1000, false}, // three of a thousand are 0.3 %, and in floats a little more
+		// three of a thousand are 0.3 %, and in floats a little more
+		{"refused > 0.3%", 3, 1000, false},
 		{"refused >= 0.3%", 3, 1000, true},
 		{"refused == 0.3%", 3, 1000, true},
 		{"refused < 0.3%", 3, 1000, false},
@@ -43,7 +44,7 @@ func TestAConditionIsJudgedExactly(t *testing.T) {
 		{"refused > 0", 0, 1000, false},
 		{"refused == 0", 0, 0, true},
 		{"refused > 100%", 10, 10, false},
-		{"refused > 10%", 0, 0, true}, // of nothing there is no share: doubt refuses
+		{"refused > 10%", 0, 0, true}, // there is no share of nothing: doubt refuses
 		{"refused < 10%", 0, 0, true},
 	} {
 		if v := judge(t, c.text, refusing(c.refused, c.requests)); v.Holds != c.holds {
@@ -57,7 +58,7 @@ func TestEachMetricIsWhatItSays(t *testing.T) {
 	r.Against.Delay = &replay.Delay{Delayed: 40, GaveUp: 2}
 	r.Against.Limiters[0].Delay = &replay.Delay{Delayed: 39, GaveUp: 1}
 	for text, want := range map[string]string{
-		"refused > 1%":                     "62 of 10,000 requests (0.62%)", // the second policy's: what the change brings
+		"refused > 1%":                     "62 of 10,000 requests (0.62%)", // the second policy's
 		"widget-leads.refused > 1%":        "62 of 9,000 requests (0.688889%)",
 		"touched > 1":                      "3 of 1,234 callers",
 		"newly-refused > 0.3%":             "30 of 10,000 requests (0.3%)",
@@ -83,7 +84,7 @@ func TestEachMetricIsWhatItSays(t *testing.T) {
 	}
 }
 
-// Of several windows any one may break a bound.
+// Any of several windows may exceed a bound.
 func TestTouchedIsJudgedByEveryWindow(t *testing.T) {
 	r := made()
 	r.Against = nil
@@ -98,7 +99,8 @@ func TestTouchedIsJudgedByEveryWindow(t *testing.T) {
 func TestAnEstimateIsJudgedOnTheDoubtfulSide(t *testing.T) {
 	r := &replay.Report{Policy: replay.Outcome{Touched: replay.Count{N: 1000, Estimated: true}, Callers: replay.Count{N: 100_000, Estimated: true}}}
 	for text, holds := range map[string]bool{
-		"touched > 1030": false, "touched > 1029": true, "touched >= 1030": true, // it may be 3 % more
+		// it may be 3 % more
+		"touched > 1030": false, "touched > 1029": true, "touched >= 1030": true,
 		"touched < 970": false, "touched < 971": true, "touched <= 970": true, // or less
 		"touched == 1020": true, "touched == 1031": false,
 		"touched > 1.06%": true, "touched > 1.07%": false, // 1,030 of 97,000 at most
@@ -111,7 +113,7 @@ func TestAnEstimateIsJudgedOnTheDoubtfulSide(t *testing.T) {
 	}
 }
 
-// What cannot pass says so itself, in whichever form it is read.
+// What cannot pass explains that itself, in every form.
 func TestNoConditionPassesWhereFiguresSayNothing(t *testing.T) {
 	for want, spoil := range map[string]func(r *replay.Report){
 		"no limiter covers any request, so there is nothing to judge": func(r *replay.Report) {
@@ -135,7 +137,8 @@ func TestNoConditionPassesWhereFiguresSayNothing(t *testing.T) {
 	}
 }
 
-// A policy that only tries limiters out refuses nothing, whatever the log: a gate about its sums would always pass.
+// A policy with all limiters in shadow refuses nothing, so a condition on its sums would always
+// pass.
 func TestAShadowIsJudgedByItsName(t *testing.T) {
 	r := made()
 	r.Against.Requests, r.Against.Unlimited, r.Against.Refused = 988, 988, 0
@@ -156,7 +159,8 @@ func TestAShadowIsJudgedByItsName(t *testing.T) {
 	}
 }
 
-// Whoever is freed was refused something by the first policy; under the second one it may be no caller at all.
+// A freed caller was refused something by the first policy; under the second it may be no caller at
+// all.
 func TestTheFreedAreAPartOfTheFirstPolicysCallers(t *testing.T) {
 	r := made()
 	r.Against.Callers, r.Policy.Callers, r.Difference.Freed = replay.Count{N: 1}, replay.Count{N: 80}, replay.Count{N: 40}
@@ -174,7 +178,8 @@ func TestAnEstimatedShareIsNoMoreThanAll(t *testing.T) {
 	if v := judge(t, "newly-touched > 100%", r); v.Holds {
 		t.Errorf("%+v", v)
 	}
-	r.Difference.NewlyTouched = replay.Count{N: 10, Estimated: true, Off: 60} // the difference of two
+	// the difference of two estimates
+	r.Difference.NewlyTouched = replay.Count{N: 10, Estimated: true, Off: 60}
 	if v := judge(t, "newly-touched > 6%", r); !v.Holds || !strings.HasPrefix(v.Measured, "~10 of ~1,000 callers (~1%)") {
 		t.Errorf("%+v: it may be 70", v)
 	}
@@ -205,7 +210,7 @@ func TestWhatIsNoConditionIsRefused(t *testing.T) {
 	}
 }
 
-// A share is compared as the fraction that it is.
+// A share is compared as the exact fraction.
 func TestSharesAreComparedAsFractions(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		requests := rapid.Int64Range(1, 1<<50).Draw(rt, "requests")

@@ -7,15 +7,15 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// A grid is rows of cells in columns of one width.
+// A grid is rows of cells in aligned columns.
 type grid struct {
-	left string // which columns are written to the left: an "l" for each, and "r" for numbers
+	left string // the alignment of each column: "l" left, "r" right
 	rows [][]string
 }
 
 func (g *grid) row(cells ...string) { g.rows = append(g.rows, cells) }
 
-// drop leaves a column out.
+// drop removes a column.
 func (g *grid) drop(column int) {
 	g.left = g.left[:column] + g.left[column+1:]
 	for i, row := range g.rows {
@@ -23,7 +23,7 @@ func (g *grid) drop(column int) {
 	}
 }
 
-// widths returns how wide each column is.
+// widths returns the width of each column.
 func (g *grid) widths() []int {
 	widths := make([]int, len(g.left))
 	for _, row := range g.rows {
@@ -34,7 +34,7 @@ func (g *grid) widths() []int {
 	return widths
 }
 
-// room is how much of a line of that width the last column has.
+// room returns the width that is left for the last column in a line.
 func (g *grid) room(width int) int {
 	for _, w := range g.widths() {
 		width -= w + 2

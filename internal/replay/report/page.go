@@ -22,15 +22,17 @@ var pageStyle string
 //go:embed page.js
 var pageScript string
 
-// mostPoints is how many points a chart has at most: as many as can be told apart, whatever the log's length.
-const mostPoints = 500
+// maxPoints is the maximum number of points of a chart, for any length of the log: as many as can
+// be distinguished.
+const maxPoints = 500
 
-// HTML writes r as one document that asks for nothing else: style, script and figures are inside, and its content policy lets just
-// these run. The tables in it need no script; the charts do. Verdicts, which may be none, are those of the gates.
+// HTML writes r as one self-contained document: style, script and figures are inside, and its
+// content policy allows only these to run. Its tables need no script; its charts do. Verdicts are
+// those of the gates, and may be empty.
 func HTML(w io.Writer, r *replay.Report, verdicts []Verdict) error {
 	v := newView(r)
 	v.Verdicts = verdicts
-	data, err := json.Marshal(v.charts) // in which < > & are escaped, so that no name ends the element
+	data, err := json.Marshal(v.charts) // JSON escapes < > &, so that no name ends the element
 	if err != nil {
 		return fmt.Errorf("write the figures of the charts: %w", err)
 	}
@@ -45,34 +47,34 @@ func HTML(w io.Writer, r *replay.Report, verdicts []Verdict) error {
 	return t.Execute(w, v)
 }
 
-// pageWords are what the template says numbers with.
+// pageWords are the functions that the template formats numbers with.
 func pageWords() template.FuncMap {
 	return template.FuncMap{
 		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts, "besides": besides, "more": more,
-		"shown": func(s string) string { return Shown(s, 300) }, // what cannot be seen is spelled out
+		"shown": func(s string) string { return Shown(s, 300) }, // spells out invisible characters
 		"len64": func(list []replay.BadLine) int64 { return int64(len(list)) },
 		"iso":   func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) },
 	}
 }
 
-// A view is a report as the template wants it.
+// A view is a report as the template needs it.
 type view struct {
 	*replay.Report
 	Allowed         string        // the content policy
-	Styles, Scripts template.HTML // ours alone: nothing that a log tells is in them but as JSON
+	Styles, Scripts template.HTML // only our own text, and a log's as JSON
 	Outcomes        []outcomeView
 	Limiters        []limiterView
 	Sentence        string
 	Notes           []string
 	Verdicts        []Verdict
-	Newly           int // the chart of what is newly refused
+	Newly           int // the chart of newly refused requests
 	Waited          bool
-	Unsure          bool // of some requests it is unknown whether they would have been refused
+	Unsure          bool // for some requests it is unknown whether they would have been refused
 
 	charts []chart
 }
 
-// An outcomeView is one policy's outcome, and its chart.
+// An outcomeView is one policy's outcome and its chart.
 type outcomeView struct {
 	*replay.Outcome
 	Chart int
@@ -86,13 +88,13 @@ type limiterView struct {
 
 type limiterOutcome struct {
 	*replay.Limiter
-	Policy      string // whose; empty where there is only one
+	Policy      string // its policy; empty if there is only one
 	Chart       int
 	Recommended bool
 }
 
-// A chart is what the script draws: so many requests in each step, of which so many refused. Top is how high its scale goes, so that
-// charts that stand side by side have one.
+// A chart is what the script draws: the requests and refusals in each step. Top is the maximum of
+// its scale, so that charts side by side can share one.
 type chart struct {
 	Start    int64   `json:"start"`
 	Step     int64   `json:"step"`
@@ -124,7 +126,7 @@ func newView(r *replay.Report) *view {
 	return v
 }
 
-// limiter puts what a limiter did beside what one of its name did under the other policy.
+// limiter adds a limiter's results, next to those of the same name under the other policy.
 func (v *view) limiter(o *replay.Outcome, l *replay.Limiter, policies int) {
 	one := limiterOutcome{Limiter: l, Chart: v.chart(l.Series)}
 	if policies > 1 {
@@ -139,11 +141,12 @@ func (v *view) limiter(o *replay.Outcome, l *replay.Limiter, policies int) {
 	v.Limiters[i].Each = append(v.Limiters[i].Each, one)
 }
 
-// chart keeps a series for the script, with neighbours added up where there are too many, and returns its number.
+// chart keeps a series for the script, with neighbours added up if there are too many, and returns
+// its number.
 func (v *view) chart(s replay.Series) int {
 	n := max(len(s.Requests), len(s.Refused))
-	each := int64(max((n+mostPoints-1)/mostPoints, 1))
-	c := chart{Start: s.Start, Step: s.Step * each, Requests: merged(s.Requests, mostPoints), Refused: merged(s.Refused, mostPoints)}
+	each := int64(max((n+maxPoints-1)/maxPoints, 1))
+	c := chart{Start: s.Start, Step: s.Step * each, Requests: merged(s.Requests, maxPoints), Refused: merged(s.Refused, maxPoints)}
 	for _, values := range [][]int64{c.Requests, c.Refused} {
 		for _, n := range values {
 			c.Top = max(c.Top, n)
@@ -153,7 +156,7 @@ func (v *view) chart(s replay.Series) int {
 	return len(v.charts) - 1
 }
 
-// level gives charts that are compared one scale.
+// level gives charts that are compared the same scale.
 func (v *view) level() {
 	var all []int
 	for _, o := range v.Outcomes {

@@ -24,7 +24,7 @@ func document(t *testing.T, r *replay.Report) string {
 	return b.String()
 }
 
-// elements are all of a document's, by name, parsed as a browser does.
+// elements returns all elements of a document, by name, parsed as a browser does.
 func elements(t *testing.T, text string) map[string][]*html.Node {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(text))
@@ -95,7 +95,7 @@ func TestNothingOnThePageRunsButItsOwn(t *testing.T) {
 	}
 }
 
-// The browser would refuse these too (Trusted Types), but only once it meets them.
+// The browser would block these too (Trusted Types), but only when it meets them.
 func TestThePageMakesNoMarkupOfText(t *testing.T) {
 	for _, way := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "DOMParser", "createContextualFragment", "fetch(", "XMLHttp", "import("} {
 		if strings.Contains(pageScript, way) {
@@ -109,7 +109,7 @@ func TestThePageMakesNoMarkupOfText(t *testing.T) {
 	}
 }
 
-// Every figure of a chart's is in a table too, for who has no script: the sums at least.
+// The sums of every chart are in a table too, for readers without scripts.
 func TestTheTablesNeedNoScript(t *testing.T) {
 	text := document(t, made())
 	if noscript := elements(t, text)["noscript"]; len(noscript) != 1 {
@@ -129,7 +129,7 @@ func TestTheTablesNeedNoScript(t *testing.T) {
 	}
 }
 
-// However long the log, a page opens.
+// The page opens for a log of any length.
 func TestThePageIsBoundedWhateverTheLog(t *testing.T) {
 	r := made()
 	sum := int64(0)
@@ -149,7 +149,7 @@ func TestThePageIsBoundedWhateverTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, c := range charts {
-		if len(c.Refused) > mostPoints || len(c.Requests) > mostPoints {
+		if len(c.Refused) > maxPoints || len(c.Requests) > maxPoints {
 			t.Errorf("chart %d has %d points", i, len(c.Refused))
 		}
 	}
@@ -172,7 +172,7 @@ func TestAnEmptyReportIsAPageToo(t *testing.T) {
 	}
 }
 
-// WCAG 2.2, 1.4.3 (text 4.5) and 1.4.11 (what charts and borders are made of 3).
+// WCAG 2.2, 1.4.3 (text 4.5) and 1.4.11 (parts of charts and borders 3).
 func TestContrastsSufficeByDayAndByNight(t *testing.T) {
 	schemes := strings.SplitN(pageStyle, "@media (prefers-color-scheme: dark)", 2)
 	for i, scheme := range schemes {
@@ -217,7 +217,7 @@ func luminance(t *testing.T, colour string) float64 {
 	return sum
 }
 
-// A policy is named after its file, and files are named by anybody.
+// A policy is named after its file, and anyone may have named the file.
 func TestNoNameOnThePageHidesWhatItIs(t *testing.T) {
 	r := made()
 	odd := "evil\x1b]0;owned\a\u202e</title>.yaml"

@@ -1,7 +1,8 @@
-// Package report says what a replay found: as a table for a terminal (Table), as one HTML document with charts (HTML), and as the
-// answer to whether something that was forbidden came out of it (Condition).
+// Package report presents the result of a replay: as a table for a terminal (Table), as one HTML
+// document with charts (HTML), and as the verdict on a condition that must not hold (Condition).
 //
-// All that a log tells was written by strangers: it is shown as text, and can neither move a cursor nor become markup.
+// All text from a log was written by strangers. It is shown as text only: it can neither move a
+// cursor nor become markup.
 package report
 
 import (
@@ -15,13 +16,13 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// Table writes r for a terminal so many columns wide; 0 stands for 80, and less than 60 is taken for 60.
+// Table writes r for a terminal with a number of columns; 0 means 80, and the minimum is 60.
 func Table(w io.Writer, r *replay.Report, width int) error {
 	if width == 0 {
 		width = 80
 	}
 	t := &table{width: max(width, 60)}
-	t.say("", "%s", Sentence(r))
+	t.line("", "%s", Sentence(r))
 	t.b.WriteString("\n")
 	t.log(&r.Log)
 	t.outcome(&r.Policy)
@@ -37,30 +38,30 @@ func Table(w io.Writer, r *replay.Report, width int) error {
 	return err
 }
 
-// A table is being written.
+// A table is a table that is being written.
 type table struct {
 	b     strings.Builder
 	width int
 
-	most, lowest, unknown bool // such columns are in it
+	most, lowest, unknown bool // whether it has such columns
 }
 
-// legend explains columns that their heads do not.
+// legend explains columns whose heads do not.
 func (t *table) legend() {
 	if t.most {
 		t.b.WriteString("\n")
-		t.say("", "MOST: units that one caller asked for in one window.")
+		t.line("", "MOST: units that one caller asked for in one window.")
 	}
 	if t.lowest {
-		t.say("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, had the limiter no other window; STILL: the callers that it touches.")
+		t.line("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, had the limiter no other window; STILL: the callers that it touches.")
 	}
 	if t.unknown {
-		t.say("", "UNKNOWN: the window counts by agent, which the log does not tell of so many requests. It has refused none of these here, and other windows may have counted too many.")
+		t.line("", "UNKNOWN: the window counts by agent, which the log does not tell of so many requests. It has refused none of these here, and other windows may have counted too many.")
 	}
 }
 
-// say writes a line, broken between words where it is too long.
-func (t *table) say(indent, format string, args ...any) {
+// line writes a line, broken between words if it is too long.
+func (t *table) line(indent, format string, args ...any) {
 	line := indent
 	for _, word := range strings.Fields(strings.ReplaceAll(fmt.Sprintf(format, args...), " %", "\x00%")) {
 		word = strings.ReplaceAll(word, "\x00", " ") // a number stays with its sign
@@ -76,7 +77,7 @@ func (t *table) say(indent, format string, args ...any) {
 	t.b.WriteString(line + "\n")
 }
 
-// grid writes rows, if there are any under their head, after an empty line.
+// grid writes the rows after an empty line, if there are any besides the head.
 func (t *table) grid(g *grid) {
 	if len(g.rows) > 1 {
 		t.b.WriteString("\n" + g.String())
@@ -96,16 +97,16 @@ func (t *table) log(l *replay.Log) {
 		}
 		from = append(from, Shown(FileName(name), 60)+format)
 	}
-	t.say("", "%s in %s of %s", many(l.Requests, "request"), many(l.Lines, "line"), strings.Join(from, ", "))
+	t.line("", "%s in %s of %s", many(l.Requests, "request"), many(l.Lines, "line"), strings.Join(from, ", "))
 	if l.Requests > 0 {
-		t.say("", "%s UTC, %s", between(l.From, l.To), lasting(float64(l.To-l.From)))
+		t.line("", "%s UTC, %s", between(l.From, l.To), lasting(float64(l.To-l.From)))
 	}
 	for _, note := range Notes(l) {
-		t.say("", "%s", note)
+		t.line("", "%s", note)
 	}
 }
 
-// FileName is what a file is called for people: standard input has a name, too.
+// FileName returns a file's name for people: standard input has a name, too.
 func FileName(name string) string {
 	if name == "-" {
 		return "standard input"
@@ -113,7 +114,7 @@ func FileName(name string) string {
 	return name
 }
 
-// Notes are what is to be known of a log before its figures are believed, a sentence each.
+// Notes returns what a reader must know of a log before its figures, a sentence each.
 func Notes(l *replay.Log) (all []string) {
 	if l.Malformed > 0 {
 		all = append(all, fmt.Sprintf("%s malformed (%s), and not counted", many(l.Malformed, "line"), share(l.Malformed, l.Lines)))
@@ -149,13 +150,13 @@ func Notes(l *replay.Log) (all []string) {
 	return all
 }
 
-// Names names a few, and how many more.
+// Names lists a few names, and how many more there are.
 func Names(names []string) string {
-	const most = 3
+	const maxNames = 3
 	var all []string
 	for i, name := range names {
-		if i == most && len(names) > most+1 {
-			all = append(all, fmt.Sprintf("%d more", len(names)-most))
+		if i == maxNames && len(names) > maxNames+1 {
+			all = append(all, fmt.Sprintf("%d more", len(names)-maxNames))
 			break
 		}
 		all = append(all, Shown(name, 40))
@@ -169,11 +170,11 @@ func Names(names []string) string {
 func (t *table) outcome(o *replay.Outcome) {
 	t.b.WriteString("\n")
 	for _, warning := range Warnings(o) { // before the figures that they are about
-		t.say("", "warning: %s", warning)
+		t.line("", "warning: %s", warning)
 	}
-	t.say("", "%s", headline(o))
+	t.line("", "%s", headline(o))
 	for _, beside := range besides(o) {
-		t.say("", "%s", beside)
+		t.line("", "%s", beside)
 	}
 	t.limiters(o)
 	t.windows(o)
@@ -181,7 +182,8 @@ func (t *table) outcome(o *replay.Outcome) {
 	t.worst(o)
 }
 
-// besides are what an outcome's sums leave out, a sentence each: requests that nothing could refuse, and refusals that nobody felt.
+// besides returns what an outcome's sums leave out, a sentence each: requests that nothing could
+// refuse, and refusals without an effect.
 func besides(o *replay.Outcome) (all []string) {
 	switch {
 	case o.Unlimited > 0 && o.Shadow.Alone > 0:
@@ -195,7 +197,7 @@ func besides(o *replay.Outcome) (all []string) {
 	return all
 }
 
-// headline is an outcome in a sentence.
+// headline summarizes an outcome in a sentence.
 func headline(o *replay.Outcome) string {
 	refused := "refused"
 	if o.Delay != nil {
@@ -206,7 +208,7 @@ func headline(o *replay.Outcome) string {
 		counted(o.Touched), ofCallers(o.Callers), part(o.Touched, o.Callers))
 }
 
-// more says of how many others it is unknown.
+// more describes how many further requests are unknown.
 func more(unknown int64) string {
 	if unknown == 0 {
 		return ""
@@ -214,7 +216,7 @@ func more(unknown int64) string {
 	return ", " + thousands(unknown) + " more unknown"
 }
 
-// ofCallers says how many callers there are.
+// ofCallers formats a number of callers.
 func ofCallers(c replay.Count) string {
 	if c.Estimated {
 		return "~" + many(c.N, "caller")
@@ -222,7 +224,8 @@ func ofCallers(c replay.Count) string {
 	return many(c.N, "caller")
 }
 
-// Warnings are why figures of an outcome may be wrong, a sentence each: there was too little memory.
+// Warnings returns why figures of an outcome may be wrong because of too little memory, a sentence
+// each.
 func Warnings(o *replay.Outcome) (all []string) {
 	const more = "give more --memory"
 	if o.Shared > 0 {
@@ -281,11 +284,11 @@ func (t *table) limiters(o *replay.Outcome) {
 	}
 	t.grid(g)
 	if len(idle) > 0 {
-		t.say("", "No request met %s.", strings.Join(idle, ", "))
+		t.line("", "No request met %s.", strings.Join(idle, ", "))
 	}
 }
 
-// limiterName is a limiter's name, with its mode where that is not the usual one.
+// limiterName returns a limiter's name, with its mode if it is in shadow.
 func limiterName(l *replay.Limiter) string {
 	if l.Mode == "shadow" {
 		return Shown(l.Name, 32) + " (shadow)"
@@ -293,7 +296,7 @@ func limiterName(l *replay.Limiter) string {
 	return Shown(l.Name, 40)
 }
 
-// windows says what each window that was asked did, and which limit it could have.
+// windows writes the results of each window with requests, and its recommended limit.
 func (t *table) windows(o *replay.Outcome) {
 	g := &grid{left: "lrrrrrr"}
 	g.row("WINDOW", "CALLERS", "TOUCHED", "SHARE", "MOST", "LOWEST", "STILL")
@@ -330,15 +333,16 @@ func (t *table) windows(o *replay.Outcome) {
 	t.most = t.most || len(g.rows) > 1
 }
 
-// narrow makes windows fit the line: the share goes first, which can be worked out, and names are cut then.
+// narrow makes the windows fit the line: it drops the share, which follows from the other columns,
+// and then cuts names.
 func (t *table) narrow(g *grid) {
 	if g.room(t.width) < -2 {
 		g.drop(3)
 	}
 	if over := -2 - g.room(t.width); over > 0 {
-		most := max(g.widths()[0]-over, 16)
+		width := max(g.widths()[0]-over, 16)
 		for _, row := range g.rows {
-			row[0] = runewidth.Truncate(row[0], most, "…")
+			row[0] = runewidth.Truncate(row[0], width, "…")
 		}
 	}
 }
@@ -359,7 +363,7 @@ func (t *table) delays(o *replay.Outcome) {
 	}
 	row("all", o.Delay)
 	if len(g.rows) == 1 {
-		t.say("", "No request had to wait.")
+		t.line("", "No request had to wait.")
 		return
 	}
 	t.grid(g)
@@ -372,7 +376,7 @@ func (t *table) worst(o *replay.Outcome) {
 	}
 }
 
-// callers lists who was refused most, if anybody was.
+// callers lists the callers with the most refusals, if there are any.
 func (t *table) callers(title, refused string, worst []replay.Caller, doubt replay.Doubt) {
 	if len(worst) == 0 {
 		return
@@ -387,11 +391,11 @@ func (t *table) callers(title, refused string, worst []replay.Caller, doubt repl
 	}
 	t.b.WriteString("\n" + title + ":\n" + t.fitCallers(g).String())
 	if why := doubts(doubt); why != "" {
-		t.say("", "~ %s", why)
+		t.line("", "~ %s", why)
 	}
 }
 
-// doubts says what a list of callers may have wrong; empty: nothing.
+// doubts explains how a list of callers may be wrong, or returns "".
 func doubts(d replay.Doubt) string {
 	switch {
 	case d.Refused:
@@ -404,7 +408,7 @@ func doubts(d replay.Doubt) string {
 	return ""
 }
 
-// peak is the most that a caller asked for in one window, where that is known.
+// peak formats the maximum that a caller asked for in one window, if it is known.
 func peak(c replay.Caller) string {
 	if c.Peak == 0 {
 		return ""
@@ -412,12 +416,12 @@ func peak(c replay.Caller) string {
 	return thousands(c.Peak)
 }
 
-// peaks reports whether that is known of any.
+// peaks reports whether any peak is known.
 func peaks(all []replay.Caller) bool {
 	return slices.ContainsFunc(all, func(c replay.Caller) bool { return c.Peak > 0 })
 }
 
-// fitCallers cuts the names of callers, which stand last, to what is left of the line.
+// fitCallers cuts the names of callers, the last column, to the width of the line.
 func (t *table) fitCallers(g *grid) *grid {
 	last := len(g.left) - 1
 	names := make([]string, len(g.rows))
@@ -434,7 +438,7 @@ func (t *table) fitCallers(g *grid) *grid {
 func (t *table) difference(r *replay.Report) {
 	d := r.Difference
 	t.b.WriteString("\n")
-	t.say("", "%s", changes(r))
+	t.line("", "%s", changes(r))
 	g := &grid{left: "lrr"}
 	g.row("LIMITER", "NEWLY REFUSED", "NEWLY ADMITTED")
 	for _, l := range d.Limiters {
@@ -449,7 +453,7 @@ func (t *table) difference(r *replay.Report) {
 	t.callers("Newly refused most", "NEWLY", d.Worst, d.Doubt)
 }
 
-// changedName is what requests that changed came under, by the second policy.
+// changedName returns the second policy's limiter of requests that changed.
 func changedName(d replay.Differences) string {
 	if d.Name == "" {
 		return "(no limiter)"
@@ -457,7 +461,7 @@ func changedName(d replay.Differences) string {
 	return Shown(d.Name, 40)
 }
 
-// changes is a difference in a sentence.
+// changes summarizes a difference in a sentence.
 func changes(r *replay.Report) string {
 	d := r.Difference
 	return fmt.Sprintf("From %s to %s: %s of %s newly refused (%s), %s newly admitted (%s)%s; %s of %s newly touched (%s); %s of %s freed (%s)",
@@ -477,7 +481,7 @@ func (t *table) malformed(l *replay.Log) {
 	}
 	t.b.WriteString(":\n")
 	for _, bad := range l.Examples {
-		t.say("  ", "%s:%d: %s", Shown(FileName(bad.File), 80), bad.Line, Shown(bad.Reason, 200))
+		t.line("  ", "%s:%d: %s", Shown(FileName(bad.File), 80), bad.Line, Shown(bad.Reason, 200))
 		t.b.WriteString("    \"" + Shown(bad.Text, t.width-6) + "\"\n")
 	}
 }

@@ -15,7 +15,7 @@ const hostile = "agent \x1b[2J\u202e</script><script>alert(1)</script><img src=x
 
 const start = 1_800_000_000 // 2027-01-15 08:00:00 UTC
 
-// made is a report with something of everything in it.
+// made returns a report with every kind of figure in it.
 func made() *replay.Report {
 	series := func(n int) replay.Series {
 		s := replay.Series{Start: start, Step: 30}
@@ -97,7 +97,7 @@ func TestTheTableSaysWhatIsInTheReport(t *testing.T) {
 	}
 }
 
-// A log holds what strangers have sent.
+// A log contains what strangers have sent.
 func TestNothingInALogActsOnATerminal(t *testing.T) {
 	r := made()
 	r.Log.Files[0] = "a\x1b[31m.log"
@@ -185,7 +185,7 @@ func TestEstimatesAreMarked(t *testing.T) {
 	}
 }
 
-// What is only tried out refuses nobody, and yet something is said of it.
+// A limiter in shadow refuses nothing, and is reported all the same.
 func TestShadowsAreSaidBesideTheSums(t *testing.T) {
 	r := made()
 	r.Against, r.Difference = nil, nil
@@ -198,7 +198,7 @@ func TestShadowsAreSaidBesideTheSums(t *testing.T) {
 	}
 }
 
-// Figures that may be wrong say so.
+// Figures that may be wrong are marked.
 func TestTooLittleMemoryIsSaid(t *testing.T) {
 	r := made()
 	r.Policy.Shared, r.Policy.Limiters[0].Windows[0].Forgotten, r.Policy.Delay = 7, 8, &replay.Delay{NoRoom: 9}
@@ -217,7 +217,7 @@ func TestTooLittleMemoryIsSaid(t *testing.T) {
 	}
 }
 
-// What is left out of the figures, or is in them otherwise than one may think, is said.
+// What the figures leave out, or include unexpectedly, is reported.
 func TestWhatALogHasThatCannotBeCountedIsSaid(t *testing.T) {
 	r := made()
 	r.Log.Timeless, r.Log.NoAddress = 7, replay.NoAddress{Requests: 8, Example: "203.0.113.xxx\x1b[2J"}
@@ -234,7 +234,7 @@ func TestWhatALogHasThatCannotBeCountedIsSaid(t *testing.T) {
 	}
 }
 
-// A list that may be wrong says so, and one that is right does not.
+// A list that may be wrong is marked, and a correct one is not.
 func TestDoubtsAboutTheWorstAreSaid(t *testing.T) {
 	said := func(r *replay.Report) string {
 		return strings.Join(strings.Fields(table80(t, r)), " ") + strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(document(t, r), " ")), " ")

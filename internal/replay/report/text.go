@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// thousands writes a whole number in groups of three digits: 1,234,567.
+// thousands formats a whole number in groups of three digits: 1,234,567.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -26,7 +26,7 @@ func thousands(n int64) string {
 	return sign + s
 }
 
-// many says how many there are of a thing, in words that fit one and many.
+// many formats a number of things, in singular or plural.
 func many(n int64, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -42,7 +42,7 @@ func are(n int64, thing string) string {
 	return many(n, thing) + " are"
 }
 
-// counted is a number of callers; one that is estimated says so.
+// counted formats a number of callers, and marks an estimate.
 func counted(c replay.Count) string {
 	if c.Estimated {
 		return "~" + thousands(c.N)
@@ -50,10 +50,11 @@ func counted(c replay.Count) string {
 	return thousands(c.N)
 }
 
-// least is a number that may be too low where it is in doubt.
+// least formats a number, marked if it may be too low.
 func least(n int64, doubt bool) string { return counted(replay.Count{N: n, Estimated: doubt}) }
 
-// share says which part of a whole n is. What is something is never rounded to nothing, nor what is not all to all.
+// share formats n as a share of a whole. A share above 0 is never rounded to 0, nor one below 100 %
+// to 100 %.
 func share(n, of int64) string {
 	switch {
 	case of == 0:
@@ -77,18 +78,18 @@ func share(n, of int64) string {
 	return fmt.Sprintf("%.1f %%", percent)
 }
 
-// part is share of callers, who may be estimated: then they are no more than all.
+// part is share for callers. If they are estimated, the result is at most 100 %.
 func part(n, of replay.Count) string {
-	if n.N == 0 || !n.Estimated && !of.Estimated { // that there is nobody is never an estimate
+	if n.N == 0 || !n.Estimated && !of.Estimated { // that there are none is never an estimate
 		return share(n.N, of.N)
 	}
 	return "~" + share(min(n.N, of.N), of.N)
 }
 
-// moment is a time of the log, UTC.
+// moment formats a time of the log in UTC.
 func moment(at int64) string { return time.Unix(at, 0).UTC().Format(time.DateTime) }
 
-// between is a span of the log; what both ends share is said once.
+// between formats a span of the log, with a common date only once.
 func between(from, to int64) string {
 	a, b := moment(from), moment(to)
 	if a[:10] == b[:10] {
@@ -97,7 +98,7 @@ func between(from, to int64) string {
 	return a + " to " + b
 }
 
-// lasting is a number of seconds for people: 0.4 s, 42 s, 3 min 5 s, 2 h 3 min, 4 d 1 h.
+// lasting formats a number of seconds: 0.4 s, 42 s, 3 min 5 s, 2 h 3 min, 4 d 1 h.
 func lasting(seconds float64) string {
 	s := int64(seconds + 0.5)
 	switch {
@@ -113,7 +114,7 @@ func lasting(seconds float64) string {
 	return trimZero(fmt.Sprintf("%d d %d h", s/86400, s%86400/3600))
 }
 
-// trimZero leaves out a second part that is nothing.
+// trimZero drops a second unit that is 0.
 func trimZero(s string) string {
 	words := strings.Split(s, " ")
 	if len(words) == 4 && words[2] == "0" {
@@ -122,37 +123,39 @@ func trimZero(s string) string {
 	return s
 }
 
-// Shown is what a log, or a file's name, says, fit for a terminal (see plaintext.Line) and at most so many columns wide.
-func Shown(s string, most int) string {
-	return runewidth.Truncate(plaintext.Line(s, math.MaxInt), most, "…")
+// Shown makes a text from a log or a file's name safe for a terminal (see plaintext.Line), and cuts
+// it to a number of columns.
+func Shown(s string, columns int) string {
+	return runewidth.Truncate(plaintext.Line(s, math.MaxInt), columns, "…")
 }
 
-// bars are an eighth of a line high, two eighths, and so on.
+// bars are one eighth of a line high, two eighths, and so on.
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws numbers over time, width characters at most: a space where there is none, and a bar, however low, where there is one.
+// sparkline draws numbers over time in at most width characters: a space for 0, and a bar for
+// everything else, however small.
 func sparkline(values []int64, width int) string {
 	values = merged(values, width)
-	most := int64(0)
+	highest := int64(0)
 	for _, v := range values {
-		most = max(most, v)
+		highest = max(highest, v)
 	}
 	line := make([]rune, len(values))
 	for i, v := range values {
 		if line[i] = ' '; v > 0 {
-			line[i] = bars[int(math.Ceil(float64(v)/float64(most)*float64(len(bars))))-1]
+			line[i] = bars[int(math.Ceil(float64(v)/float64(highest)*float64(len(bars))))-1]
 		}
 	}
 	return string(line)
 }
 
-// merged adds neighbours up until there are at most so many values.
-func merged(values []int64, most int) []int64 {
-	each := (len(values) + most - 1) / max(most, 1)
+// merged adds up neighbours until there are at most n values.
+func merged(values []int64, n int) []int64 {
+	each := (len(values) + n - 1) / max(n, 1)
 	if each <= 1 {
 		return values
 	}
-	out := make([]int64, 0, most)
+	out := make([]int64, 0, n)
 	for i := 0; i < len(values); i += each {
 		sum := int64(0)
 		for _, v := range values[i:min(i+each, len(values))] {

@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// Sentence says in one sentence what came out: of the second policy, if there is one, what it
-// changes. It says so too if the figures say less than they seem to: if only a part of the log was
-// read, a window is unknown, or there was too little memory.
+// Sentence summarizes the result in one sentence: if there is a second policy, what it changes. The
+// sentence also says if the figures are less reliable than they seem: if only a part of the log was
+// read, a window is unknown, or memory was too small.
 func Sentence(r *replay.Report) string {
 	begin := ""
 	if r.Partial != "" {
@@ -30,7 +30,7 @@ func Sentence(r *replay.Report) string {
 	return begin + capital(begin == "", refusals(o)+unsure(r, o.Refused, o.Unknown)+".")
 }
 
-// refusals says what one policy would have refused.
+// refusals describes what one policy would have refused.
 func refusals(o *replay.Outcome) string {
 	if o.Refused == 0 {
 		return fmt.Sprintf("under %s none of %s would have been refused", Shown(o.Name, 60), many(o.Requests, "request")) + tried(o)
@@ -43,7 +43,7 @@ func refusals(o *replay.Outcome) string {
 		ofCallers(o.Touched), how, mostBy(refusedBy(o)), waited(o)) + tried(o)
 }
 
-// changed says what the second policy refuses and the first does not.
+// changed describes what the second policy refuses and the first does not.
 func changed(r *replay.Report) string {
 	d, o := r.Difference, r.Against
 	from := fmt.Sprintf("from %s to %s ", Shown(r.Policy.Name, 60), Shown(o.Name, 60))
@@ -62,7 +62,7 @@ func changed(r *replay.Report) string {
 		share(d.NewlyRefused, o.Requests), mostBy(by)) + admitted
 }
 
-// An amount is how much of something is a limiter's.
+// An amount is a limiter's part of a number.
 type amount struct {
 	name string
 	n    int64
@@ -77,7 +77,7 @@ func refusedBy(o *replay.Outcome) (all []amount) {
 	return all
 }
 
-// mostBy names the limiter that has most of it, the first of several.
+// mostBy names the limiter with the largest part, the first of several.
 func mostBy(all []amount) string {
 	var most amount
 	others := false
@@ -98,7 +98,7 @@ func mostBy(all []amount) string {
 	return ", all by " + most.name
 }
 
-// waited says what became of those that were refused at first.
+// waited describes what happened to the requests that were refused at first.
 func waited(o *replay.Outcome) string {
 	d := o.Delay
 	switch {
@@ -110,7 +110,7 @@ func waited(o *replay.Outcome) string {
 	return fmt.Sprintf("; %s served after %s at most, %s gave up", thousands(d.Delayed), lasting(d.Max), thousands(d.GaveUp))
 }
 
-// tried says what limiters in shadow would have refused beside that.
+// tried describes what limiters in shadow would have refused in addition.
 func tried(o *replay.Outcome) string {
 	if o.Shadow.Refused == 0 {
 		return ""
@@ -118,8 +118,8 @@ func tried(o *replay.Outcome) string {
 	return fmt.Sprintf("; %s by limiters that are in shadow", thousands(o.Shadow.Refused))
 }
 
-// unsure says what the figures leave out: requests that a window which is unknown may have refused,
-// and what makes others doubtful. refused is how many are known to be refused.
+// unsure describes what the figures leave out: requests that an unknown window may have refused,
+// and other reasons for doubt. refused is the number of known refusals.
 func unsure(r *replay.Report, refused, unknown int64) string {
 	text := ""
 	switch {
@@ -138,13 +138,13 @@ func unsure(r *replay.Report, refused, unknown int64) string {
 	return text
 }
 
-// Disordered reports whether so many requests came later than they can be put in order that the
-// figures say little of the log.
+// Disordered reports whether so many requests were too late to be put in order that the figures
+// mean little.
 func Disordered(r *replay.Report) bool { return r.Log.OutOfOrder > r.Log.Requests/1000 }
 
-// Unknown reports whether the log does not tell the agent of some request by which a limiter
-// counts: of one limiter, or of all if the name is empty. Then its figures may be otherwise than
-// they seem, for what a window that is unknown refuses is not counted by others.
+// Unknown reports whether a window has requests with an unknown agent: a window of one limiter, or
+// of any if the name is empty. Then the figures may be wrong, because other windows do not count
+// what the unknown window refuses.
 func Unknown(o *replay.Outcome, limiter string) bool {
 	for i := range o.Limiters {
 		l := &o.Limiters[i]
@@ -160,7 +160,7 @@ func Unknown(o *replay.Outcome, limiter string) bool {
 	return false
 }
 
-// capital begins a sentence with a capital letter, if it begins one.
+// capital capitalizes a text if it begins a sentence.
 func capital(begins bool, text string) string {
 	if !begins {
 		return text

@@ -75,7 +75,7 @@ func TestTheSentenceHeadsTheTableAndThePage(t *testing.T) {
 	}
 }
 
-// unsureReport is a report of two limiters, of which the first has a window that is unknown.
+// unsureReport returns a report of two limiters, of which the first has an unknown window.
 func unsureReport() *replay.Report {
 	r := made()
 	for _, o := range []*replay.Outcome{&r.Policy, r.Against} {
@@ -129,7 +129,7 @@ func TestNoGatePassesByAWindowThatIsUnknown(t *testing.T) {
 		"widget-leads.touched > 90%": false, "newly-refused > 90%": false, "newly-admitted > 90%": false, "newly-touched > 90%": false,
 		"freed > 90%": false, "delayed > 90%": false, "gave-up > 90%": false, "widget-leads.newly-refused > 90%": false,
 		"unasked.refused > 90%": true, "unlimited > 90%": true, "malformed > 90%": true,
-		"unasked.newly-refused > 90%": false, // what came under it may have come under the other before
+		"unasked.newly-refused > 90%": false, // its requests may have had the other limiter before
 	} {
 		v := judge(t, text, r)
 		if v.Holds == passes {
