@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A Clock is the wall clock of a server, which stands still until it is told to move: a storetest.Clock. The server sees it to
-// the microsecond, rounded down. What has seen a moment of it, a command or Now, is followed by nothing that sees an earlier
-// one, but for a step back. It is safe for concurrent use.
+// A Clock is the wall clock of a server, which only Advance moves: a storetest.Clock. The server
+// sees it in microseconds, rounded down. After a command or Now has read a time, no later read
+// returns an earlier one, except after a step back. It is safe for concurrent use.
 type Clock struct{ ns *atomic.Int64 } // since 1970, in memory that the server shares
 
-// Now returns the server's time, to the nanosecond.
+// Now returns the server's time in nanoseconds.
 func (c *Clock) Now() time.Time { return time.Unix(0, c.ns.Load()) }
 
-// Advance moves the clock by d, which may be negative. Every command from then on sees it.
+// Advance moves the clock by d, which may be negative. Every later command sees it.
 func (c *Clock) Advance(d time.Duration) { c.ns.Add(int64(d)) }
 
-// StartWithClock is Start for a server with a clock of its own, which stands at a moment with a fraction of a second. Linux
-// only.
+// StartWithClock is Start for a server with a clock of its own, which starts at a time with a
+// fraction of a second. It needs Linux.
 func StartWithClock(t testing.TB, args ...string) (*Server, *Clock) {
 	t.Helper()
 	s := newServer(t, args)

@@ -14,7 +14,7 @@ import (
 //go:embed preload/clock.c
 var clockSource []byte
 
-// newClock returns a clock that stands at 1970, and what the environment of a process must say to live by it.
+// newClock returns a clock at 1970, and the environment variables for a process that uses it.
 func newClock(t testing.TB) (*Clock, []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func newClock(t testing.TB) (*Clock, []string) {
 	if err := f.Truncate(8); err != nil {
 		t.Fatal(err)
 	}
-	// Never unmapped: a goroutine that outlives its test may still ask for the time.
+	// Never unmapped: a goroutine that outlives its test may still read the time.
 	mapped, err := syscall.Mmap(int(f.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		t.Fatalf("map the clock: %v", err)

@@ -26,7 +26,7 @@ func connect(t *testing.T, s *redistest.Server) rueidis.Client {
 	return client
 }
 
-// serverTime asks the server, in microseconds since 1970.
+// serverTime returns the server's time, in microseconds since 1970.
 func serverTime(ctx context.Context, client rueidis.Client) (int64, error) {
 	answer, err := client.Do(ctx, client.B().Time().Build()).AsStrSlice()
 	if err != nil {
@@ -44,8 +44,9 @@ func TestTheServerLivesByTheClock(t *testing.T) {
 	s, clock := redistest.StartWithClock(t)
 	client := connect(t, s)
 	for _, step := range []time.Duration{
-		0, 0, // it stands
-		time.Nanosecond, 210 * time.Nanosecond, time.Nanosecond, // 999 ns, 1000 ns: the microsecond is rounded down
+		0, 0, // it does not move
+		// 999 ns, 1000 ns: the microsecond is rounded down
+		time.Nanosecond, 210 * time.Nanosecond, time.Nanosecond,
 		time.Microsecond, time.Second, 876_542 * time.Microsecond, -time.Microsecond, -time.Hour, 24 * time.Hour, -72 * time.Hour,
 	} {
 		clock.Advance(step)
@@ -80,7 +81,7 @@ func TestTheServersHousekeepingGoesOnWhileTheClockStands(t *testing.T) {
 		s.Do(t, "SET", strconv.Itoa(i), "1", "PX", "1")
 	}
 	clock.Advance(time.Second)
-	for start := time.Now(); s.Info(t, "stats")["expired_keys"] != "100"; { // nobody asks for them
+	for start := time.Now(); s.Info(t, "stats")["expired_keys"] != "100"; { // no command reads them
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("the keys do not go")
 		}

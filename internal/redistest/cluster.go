@@ -8,20 +8,20 @@ import (
 	"testing"
 )
 
-// Slots is how many slots a cluster has.
+// Slots is the number of slots of a cluster.
 const Slots = 16384
 
-// A Cluster is a Redis cluster. Its methods see to one change at a time.
+// A Cluster is a Redis cluster. Only one goroutine at a time may change it.
 type Cluster struct {
-	// Nodes are the masters, as they were in the beginning, then the replicas of the first, of the second and so on.
+	// Nodes are the initial masters, then the replicas of the first, of the second and so on.
 	Nodes []*Server
 
 	ids map[*Server]string
 }
 
-// StartCluster starts a cluster of masters that share the slots evenly, each with some replicas. A node that does not answer
-// for a second is taken to have failed. It returns when all nodes agree that the cluster works and the replicas follow; args
-// are for each node.
+// StartCluster starts a cluster of masters with equal shares of the slots, each with some replicas.
+// A node that does not answer for a second counts as failed. StartCluster returns when all nodes
+// agree that the cluster works and the replicas are in sync; args are for each node.
 func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{ids: make(map[*Server]string)}
@@ -65,7 +65,7 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 	return c
 }
 
-// Addrs are the nodes', as in Nodes.
+// Addrs returns the nodes' addresses, in the order of Nodes.
 func (c *Cluster) Addrs() []string {
 	var all []string
 	for _, s := range c.Nodes {
@@ -74,7 +74,7 @@ func (c *Cluster) Addrs() []string {
 	return all
 }
 
-// Slot is the slot of a key.
+// Slot returns the slot of a key.
 func (c *Cluster) Slot(t testing.TB, key string) int {
 	t.Helper()
 	m := c.running(t).Do(t, "CLUSTER", "KEYSLOT", key)
@@ -85,13 +85,13 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// MasterOf is the node that serves a key.
+// MasterOf returns the node that serves a key.
 func (c *Cluster) MasterOf(t testing.TB, key string) *Server {
 	t.Helper()
 	return c.owner(t, c.Slot(t, key))
 }
 
-// Crash kills a master, and waits until a replica of it has taken its place everywhere. It returns that.
+// Crash kills a master, waits until all nodes agree on its replacement, and returns that.
 func (c *Cluster) Crash(t testing.TB, master *Server) *Server {
 	t.Helper()
 	slot := c.slots(t, master)[0]
@@ -99,7 +99,8 @@ func (c *Cluster) Crash(t testing.TB, master *Server) *Server {
 	return c.awaitOwner(t, slot, func(id string) bool { return id != c.ids[master] })
 }
 
-// Failover has a replica of a master take its place in an orderly way, and waits until it has everywhere. It returns that.
+// Failover performs an orderly failover from a master to one of its replicas, waits until all nodes
+// know, and returns the new master.
 func (c *Cluster) Failover(t testing.TB, master *Server) *Server {
 	t.Helper()
 	slot := c.slots(t, master)[0]
@@ -118,7 +119,8 @@ func (c *Cluster) Failover(t testing.TB, master *Server) *Server {
 	return nil
 }
 
-// Reshard moves the first n slots of one master to another, with their keys, while the cluster serves.
+// Reshard moves the first n slots of one master to another, with their keys, while the cluster
+// serves.
 func (c *Cluster) Reshard(t testing.TB, from, to *Server, n int) {
 	t.Helper()
 	slots := c.slots(t, from)
@@ -130,8 +132,9 @@ func (c *Cluster) Reshard(t testing.TB, from, to *Server, n int) {
 	}
 }
 
-// BeginMove moves the keys of a slot to another master, but not yet the slot: who asks for one of them is sent there once
-// (ASK). The function that it returns moves the slot, and returns when every node knows.
+// BeginMove moves the keys of a slot to another master, but not yet the slot: clients are
+// redirected there for one command (ASK). The function that it returns moves the slot, and returns
+// when every node knows.
 func (c *Cluster) BeginMove(t testing.TB, slot int, to *Server) (finish func()) {
 	t.Helper()
 	from, number := c.owner(t, slot), strconv.Itoa(slot)
@@ -157,7 +160,7 @@ func (c *Cluster) BeginMove(t testing.TB, slot int, to *Server) (finish func()) 
 	}
 }
 
-// A peer is what one node says of another, or of itself.
+// A peer is what one node reports of another, or of itself.
 type peer struct {
 	id, master string
 	flags      []string
@@ -166,7 +169,7 @@ type peer struct {
 
 func (p peer) is(flag string) bool { return slices.Contains(p.flags, flag) }
 
-// peers asks a node whom it knows.
+// peers returns the peers that a node knows.
 func (c *Cluster) peers(s *Server) ([]peer, error) {
 	text, err := s.Try("CLUSTER", "NODES").ToString()
 	if err != nil {
@@ -201,7 +204,7 @@ func (c *Cluster) peers(s *Server) ([]peer, error) {
 	return all, nil
 }
 
-// slots are those of a master, as itself says. There is one at least.
+// slots returns the slots of a master according to itself, at least one.
 func (c *Cluster) slots(t testing.TB, master *Server) []int {
 	t.Helper()
 	peers, err := c.peers(master)
@@ -222,7 +225,8 @@ func (c *Cluster) owner(t testing.TB, slot int) *Server {
 	return c.awaitOwner(t, slot, func(string) bool { return true })
 }
 
-// awaitOwner waits until all nodes that run agree on who has a slot, that one is as wanted, and the cluster works.
+// awaitOwner waits until all running nodes agree on the owner of a slot, wanted returns true for
+// it, and the cluster works.
 func (c *Cluster) awaitOwner(t testing.TB, slot int, wanted func(id string) bool) *Server {
 	t.Helper()
 	agreed := ""
@@ -246,7 +250,7 @@ func (c *Cluster) awaitOwner(t testing.TB, slot int, wanted func(id string) bool
 	return nil
 }
 
-// await waits until something holds of each node that runs.
+// await waits until holds returns true for each running node.
 func (c *Cluster) await(t testing.TB, what string, holds func(*Server, []peer) bool) {
 	t.Helper()
 	err := eventually(func() error {
@@ -269,7 +273,7 @@ func (c *Cluster) await(t testing.TB, what string, holds func(*Server, []peer) b
 	}
 }
 
-// running is the first node that runs.
+// running returns the first running node.
 func (c *Cluster) running(t testing.TB) *Server {
 	t.Helper()
 	for _, s := range c.Nodes {
@@ -286,7 +290,7 @@ func (c *Cluster) works(s *Server) bool {
 	return err == nil && field(info, "cluster_state") == "ok"
 }
 
-// follows says whether a server is a master, or a replica that has caught up with one.
+// follows reports whether a server is a master, or a replica in sync with one.
 func follows(s *Server) bool {
 	info, err := s.Try("INFO", "replication").ToString()
 	return err == nil && (field(info, "role") == "master" || field(info, "master_link_status") == "up")

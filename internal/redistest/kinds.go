@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// StartTLSWithClock is StartTLS for a server with a clock of its own, as StartWithClock's.
+// StartTLSWithClock is StartTLS with a clock as in StartWithClock.
 func StartTLSWithClock(t testing.TB) (*Server, *Clock) {
 	t.Helper()
 	s := newServer(t, nil)
@@ -16,13 +16,13 @@ func StartTLSWithClock(t testing.TB) (*Server, *Clock) {
 	return s, s.startWithClock(t)
 }
 
-// StartClusterWithClock starts a cluster of one machine that has every slot, with a clock of its own. Several could not agree
-// on who is alive while their clocks jump.
+// StartClusterWithClock starts a cluster of one machine with every slot and a clock of its own.
+// Several machines could not agree on failures while their clocks jump.
 func StartClusterWithClock(t testing.TB) (*Server, *Clock) {
 	t.Helper()
 	s, clock := StartWithClock(t, "--cluster-enabled", "yes")
 	s.Do(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	clock.Advance(time.Minute) // a master waits a little before it takes slots for its own
+	clock.Advance(time.Minute) // a master waits a little before it claims slots
 	err := eventually(func() error {
 		state, err := s.Try("CLUSTER", "INFO").ToString()
 		if err == nil && !strings.Contains(state, "cluster_state:ok") {
@@ -36,7 +36,8 @@ func StartClusterWithClock(t testing.TB) (*Server, *Clock) {
 	return s, clock
 }
 
-// StartSentinelWithClock starts a master with a clock of its own, and the Sentinel that watches it by the usual one.
+// StartSentinelWithClock starts a master with a clock of its own, and a Sentinel with the system's
+// clock that watches it.
 func StartSentinelWithClock(t testing.TB) (master, sentinel *Server, clock *Clock) {
 	t.Helper()
 	master, clock = StartWithClock(t)

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// A process is one that we started. It dies with us, where the system can see to that.
+// A process is a child process. If the system can do that, it dies with the test binary.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 }
 
-// startProcess starts a command that writes to the file log, which is emptied first.
+// startProcess starts a command with its output in the file log, which it truncates first.
 func startProcess(log string, env []string, name string, args ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
@@ -33,15 +33,15 @@ func startProcess(log string, env []string, name string, args ...string) (*proce
 	p.cmd.SysProcAttr = diesWithUs()
 	started := make(chan error)
 	go func() {
-		// A child dies with the thread that started it, not with the process: so this goroutine keeps its thread until the
-		// child has ended.
+		// The kernel kills a child with the thread that started it, not with the process, so this
+		// goroutine keeps its thread until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // how it ended is in its log
+			_ = p.cmd.Wait() // the log shows how it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -59,7 +59,7 @@ func (p *process) kill() {
 
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	_ = p.resume() // one that is paused hears nothing
+	_ = p.resume() // a paused process receives no signal
 	select {
 	case <-p.done:
 	case <-time.After(10 * time.Second):
@@ -68,21 +68,21 @@ func (p *process) stop() {
 }
 
 func readLog(name string) string {
-	const most = 16 << 10
+	const maxBytes = 16 << 10
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[max(0, len(text)-most):])
+	return string(text[max(0, len(text)-maxBytes):])
 }
 
-// patience is how long anything may take before it is taken to have failed; nothing here takes a tenth of it on an idle machine.
+// patience is the time-out for everything; on an idle machine nothing takes a tenth of it.
 const patience = 30 * time.Second
 
 // A final error is one that waiting does not cure.
 type final struct{ error }
 
-// eventually tries until there is no error, and returns the last one where that takes too long.
+// eventually calls try until it returns nil, and returns its last error after patience.
 func eventually(try func() error) error {
 	deadline := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -100,14 +100,15 @@ func eventually(try func() error) error {
 	}
 }
 
-// The ports that servers get are below those that systems give to whoever asks for any, so that nobody gets one by accident
-// while a server is down. A node of a cluster also has the port that is busOffset higher.
+// The servers' ports are below the range that systems assign by default, so that no other process
+// gets one by accident while a server is down. A node of a cluster also uses the port that is
+// busOffset higher.
 const (
 	firstPort, ports = 10_000, 10_000
 	busOffset        = 10_000
 )
 
-// sparePort returns a port of the loopback where nobody listens, nor on the one that is busOffset higher.
+// sparePort returns a port of the loopback without a listener, also at busOffset above it.
 func sparePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

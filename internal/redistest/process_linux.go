@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// diesWithUs has the kernel kill the child when the test binary dies, however that dies.
+// diesWithUs makes the kernel kill the child when the test binary ends, however it ends.
 func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// pause returns when the process stands still, which is a little after it was told to.
+// pause stops the process, and returns when it has stopped, which is a little after the signal.
 func (p *process) pause() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err

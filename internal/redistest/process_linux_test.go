@@ -39,7 +39,7 @@ func TestWhatWasStartedEnds(t *testing.T) {
 	t.Run("a test", func(t *testing.T) {
 		s := redistest.Start(t)
 		pid = s.Pid()
-		s.Pause(t) // even then
+		s.Pause(t) // also then
 	})
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("process %d is still there: %v", pid, err)
@@ -48,7 +48,7 @@ func TestWhatWasStartedEnds(t *testing.T) {
 
 func TestAServerDiesWithTheTestBinary(t *testing.T) {
 	const inside = "REDISTEST_INSIDE"
-	if os.Getenv(inside) != "" { // this is the one that will be killed
+	if os.Getenv(inside) != "" { // this is the process that will be killed
 		fmt.Println("at", redistest.Start(t).Addr())
 		select {}
 	}

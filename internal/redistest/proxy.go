@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A Proxy stands between a client and a server and does to the network what the test says. It is safe for concurrent use.
+// A Proxy sits between a client and a server, and simulates faults of the network. It is safe for
+// concurrent use.
 type Proxy struct {
 	addr                 string
 	toServer, fromServer atomic.Int64
@@ -29,7 +30,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	p := &Proxy{target: target, links: make(map[*link]bool)}
 	for p.listener == nil {
 		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(sparePort(t)))
-		_ = p.listen() // somebody was quicker
+		_ = p.listen() // another process may have taken the port
 	}
 	t.Cleanup(func() {
 		p.Refuse()
@@ -38,11 +39,11 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is HOST:PORT, and stays so.
+// Addr returns the HOST:PORT of the proxy, which does not change.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Pass passes everything, as in the beginning. Connections that a BlackHole has lost bytes of are reset: a stream with a gap
-// is none.
+// Pass passes everything, as initially. Connections that have lost bytes in a BlackHole are reset,
+// because a stream with a gap is useless.
 func (p *Proxy) Pass(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
@@ -58,22 +59,22 @@ func (p *Proxy) Pass(t testing.TB) {
 	}
 }
 
-// Delay holds each answer back by d from when it arrives here. Answers that follow each other closely do not add up.
+// Delay delays each answer by d from its arrival. The delays of consecutive answers do not add up.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// BlackHole swallows all that is sent either way, on connections that are open and on those that come, which are accepted, until
-// Pass.
+// BlackHole drops all bytes in both directions, on open connections and on new ones, which it
+// accepts, until Pass.
 func (p *Proxy) BlackHole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hole = true
 }
 
-// Refuse resets the connections and refuses new ones, as where no process listens, until Pass.
+// Refuse resets the connections and refuses new ones, as if no process listened, until Pass.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,31 +85,31 @@ func (p *Proxy) Refuse() {
 	p.cut()
 }
 
-// Cut resets the connections that are open.
+// Cut resets the open connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut()
 }
 
-// Retarget sends the connections that come from now on to another address. Those that are open stay where they are.
+// Retarget connects new connections to another address. Open connections do not change.
 func (p *Proxy) Retarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Bytes is how much has been passed on since NewProxy.
+// Bytes returns how many bytes have been passed on since NewProxy.
 func (p *Proxy) Bytes() (toServer, fromServer int64) { return p.toServer.Load(), p.fromServer.Load() }
 
-// Connections is how many are open.
+// Connections returns the number of open connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// cut needs the lock.
+// cut resets the connections. p.mu is held.
 func (p *Proxy) cut() {
 	for l := range p.links {
 		l.reset()
@@ -116,7 +117,7 @@ func (p *Proxy) cut() {
 	}
 }
 
-// listen needs the lock, once others know of p.
+// listen opens the listener. p.mu is held, unless p is not yet shared.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.addr)
 	if err != nil {
@@ -135,14 +136,14 @@ func (p *Proxy) listen() error {
 	return nil
 }
 
-// A link is one connection and its continuation to the server.
+// A link is a client's connection and its continuation to the server.
 type link struct {
 	client, server *net.TCPConn // server may be nil
 	ended          chan struct{}
 	once           sync.Once
 }
 
-// reset closes both ends without the usual goodbye.
+// reset closes both ends with a reset.
 func (l *link) reset() {
 	for _, c := range []*net.TCPConn{l.client, l.server} {
 		if c != nil {
@@ -181,7 +182,7 @@ func (p *Proxy) serve(from net.Listener, client *net.TCPConn) {
 		l.server = server.(*net.TCPConn)
 		open := p.links[l]
 		p.mu.Unlock()
-		if !open { // cut while we dialled
+		if !open { // cut while dialling
 			return
 		}
 		p.done.Go(func() { p.answer(l) })
@@ -189,7 +190,7 @@ func (p *Proxy) serve(from net.Listener, client *net.TCPConn) {
 	p.ask(l)
 }
 
-// drop ends a connection, however far it came.
+// drop ends a connection in any state.
 func (p *Proxy) drop(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +198,7 @@ func (p *Proxy) drop(l *link) {
 	delete(p.links, l)
 }
 
-// ask passes on what the client sends.
+// ask passes on the client's bytes.
 func (p *Proxy) ask(l *link) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -208,20 +209,20 @@ func (p *Proxy) ask(l *link) {
 		if l.server == nil || p.swallows() {
 			continue
 		}
-		p.toServer.Add(int64(n)) // before anybody can know that it arrived
+		p.toServer.Add(int64(n)) // before anyone can know that they arrived
 		if _, err := l.server.Write(buf[:n]); err != nil {
 			return
 		}
 	}
 }
 
-// An answer is what the server sent, and when the client may have it.
+// An answer is a piece of the server's output, and when the client gets it.
 type answer struct {
 	bytes []byte
 	due   time.Time
 }
 
-// answer passes on what the server sends, after the delay.
+// answer passes on the server's bytes after the delay.
 func (p *Proxy) answer(l *link) {
 	defer p.drop(l)
 	queue := make(chan answer, 1024)

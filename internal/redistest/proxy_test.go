@@ -36,7 +36,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// opened dials and sees that the server answers.
+// opened dials, and checks that the server answers.
 func opened(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c := dial(t, addr)
@@ -66,7 +66,7 @@ func TestAProxyHoldsAnswersBack(t *testing.T) {
 	if took, err := ping(c); err != nil || took < 50*time.Millisecond {
 		t.Errorf("the answer took %v: %v", took, err)
 	}
-	p.Delay(time.Hour) // the end of the test does not wait for it
+	p.Delay(time.Hour) // the test's end does not wait for it
 	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
 		t.Error(err)
 	}

@@ -1,6 +1,6 @@
-// Package redistest starts real Redis servers for tests, never a mock: one server, one with TLS, a cluster, a set of Sentinels,
-// a server whose clock the test steers, and a proxy that loses what passes. Whatever it starts ends with the test, and with
-// the test binary. Only tests import it.
+// Package redistest starts real Redis servers for tests: a single server, one with TLS, a cluster,
+// a set of Sentinels, a server with a clock that the test moves, and a proxy that simulates network
+// faults. All of them end with the test, and with the test binary. Only tests import it.
 package redistest
 
 import (
@@ -25,7 +25,8 @@ import (
 
 // A Server is one redis-server on the loopback. It is safe for concurrent use.
 type Server struct {
-	// TLS is how to speak to it; nil means in clear. CAFile is the certificate of the authority in PEM, empty in clear.
+	// TLS is the client's configuration; nil means no TLS. CAFile is the authority's certificate in
+	// PEM, or "".
 	TLS    *tls.Config
 	CAFile string
 
@@ -40,8 +41,9 @@ type Server struct {
 	process *process
 }
 
-// Start starts a server that keeps nothing on disk, unless args, which are redis-server's, say otherwise. It returns when the
-// server answers. Where args have --requirepass, Do and URL know the password.
+// Start starts a server that keeps nothing on disk, unless args, which are redis-server's, change
+// that. It returns when the server answers. If args include --requirepass, Do and URL use that
+// password.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, args)
@@ -60,7 +62,8 @@ func passwordIn(args []string) string {
 	return ""
 }
 
-// start looks for a port and starts the server there. Another process may be quicker: then it looks again.
+// start starts the server on a free port. If another process takes the port first, it tries
+// another.
 func (s *Server) start(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -121,7 +124,8 @@ func (s *Server) exec(args []string) error {
 	})
 }
 
-// answers says whether the server is ready, and is the one that we started: the port may be somebody else's.
+// answers returns nil if the server is ready and is this process: the port may be another
+// process's.
 func (s *Server) answers(p *process) error {
 	if err := s.Try("PING").Error(); err != nil {
 		return err
@@ -136,10 +140,10 @@ func (s *Server) answers(p *process) error {
 	return nil
 }
 
-// Addr is HOST:PORT.
+// Addr returns the server's HOST:PORT.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// URL is redis://HOST:PORT, or rediss:// with TLS, with the password where there is one.
+// URL returns redis://HOST:PORT, or rediss:// with TLS, with the password if there is one.
 func (s *Server) URL() string {
 	u := url.URL{Scheme: "redis", Host: s.Addr()}
 	if s.TLS != nil {
@@ -151,7 +155,7 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Do sends one command over a connection of its own. An error ends the test; a null is none.
+// Do sends one command over a new connection. An error fails the test; a null is no error.
 func (s *Server) Do(t testing.TB, args ...string) rueidis.RedisMessage {
 	t.Helper()
 	m, err := s.Try(args...).ToMessage()
@@ -161,7 +165,7 @@ func (s *Server) Do(t testing.TB, args ...string) rueidis.RedisMessage {
 	return m
 }
 
-// Try is Do where an error is an answer too. It gives up after 10 seconds.
+// Try is Do for commands whose error is a result too. It gives up after 10 seconds.
 func (s *Server) Try(args ...string) rueidis.RedisResult {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{s.Addr()}, Password: s.password, TLSConfig: s.TLS,
@@ -177,7 +181,7 @@ func (s *Server) Try(args ...string) rueidis.RedisResult {
 	return client.Do(ctx, client.B().Arbitrary(args...).Build())
 }
 
-// Info is one section of INFO, as a map.
+// Info returns one section of INFO as a map.
 func (s *Server) Info(t testing.TB, section string) map[string]string {
 	t.Helper()
 	m := s.Do(t, "INFO", section)
@@ -188,7 +192,8 @@ func (s *Server) Info(t testing.TB, section string) map[string]string {
 	return fields(text)
 }
 
-// Commands is how many scripts the server was asked to run since it started: EVAL, EVALSHA and FCALL, errors included.
+// Commands returns how many scripts the server was asked to run since it started: EVAL, EVALSHA and
+// FCALL, including errors.
 func (s *Server) Commands(t testing.TB) int64 {
 	t.Helper()
 	stats := s.Info(t, "commandstats")
@@ -209,7 +214,7 @@ func (s *Server) Commands(t testing.TB) int64 {
 	return total
 }
 
-// CPU is the processor time that the server has used since it started.
+// CPU returns the processor time that the server has used since it started.
 func (s *Server) CPU(t testing.TB) time.Duration {
 	t.Helper()
 	info := s.Info(t, "cpu")
@@ -224,7 +229,7 @@ func (s *Server) CPU(t testing.TB) time.Duration {
 	return total
 }
 
-// Running says whether the process has not ended. A paused one runs.
+// Running reports whether the process has not ended. A paused process runs.
 func (s *Server) Running() bool {
 	select {
 	case <-s.current().done:
@@ -234,20 +239,21 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Pid is the process's; that of the last one after it has ended.
+// Pid returns the id of the process, or of the last one if it has ended.
 func (s *Server) Pid() int { return s.current().pid() }
 
-// Kill ends the server at once, as a crash would, and returns when it is gone.
+// Kill kills the server, like a crash, and returns when it has ended.
 func (s *Server) Kill() {
 	if p := s.current(); p != nil {
 		p.kill()
 	}
 }
 
-// Stop asks the server to end, and returns when it is gone. One that does not end within 10 seconds is killed.
+// Stop terminates the server, and returns when it has ended. After 10 seconds it kills it.
 func (s *Server) Stop() { s.current().stop() }
 
-// Pause stops the server where it is: the system still accepts connections for it and what is sent, and nothing answers.
+// Pause suspends the server: the system still accepts its connections and input, but nothing
+// answers.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	if err := s.current().pause(); err != nil {
@@ -255,7 +261,7 @@ func (s *Server) Pause(t testing.TB) {
 	}
 }
 
-// Resume ends a Pause. What was sent meanwhile is carried out now.
+// Resume ends a Pause. Commands that were sent meanwhile run now.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
 	if err := s.current().resume(); err != nil {
@@ -263,7 +269,8 @@ func (s *Server) Resume(t testing.TB) {
 	}
 }
 
-// Restart starts the server again at the same address, over the same directory. One that still runs is stopped first.
+// Restart starts the server again at the same address and in the same directory. It stops a running
+// server first.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Stop()
@@ -272,7 +279,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Log is what the server has written to its log since it was last started.
+// Log returns the server's log since its last start.
 func (s *Server) Log() string { return readLog(filepath.Join(s.dir, "log")) }
 
 func (s *Server) current() *process {
@@ -281,7 +288,7 @@ func (s *Server) current() *process {
 	return s.process
 }
 
-// fields reads the lines NAME:VALUE of an INFO.
+// fields parses the lines NAME:VALUE of an INFO.
 func fields(info string) map[string]string {
 	all := make(map[string]string)
 	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {

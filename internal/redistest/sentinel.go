@@ -10,15 +10,16 @@ import (
 // MasterName is the name under which Sentinels know their master.
 const MasterName = "weir"
 
-// A Sentinel is a master with two replicas, and the three Sentinels that watch it.
+// A Sentinel is a master with two replicas, and three Sentinels that watch it.
 type Sentinel struct {
-	Nodes     []*Server // the first is the master in the beginning
+	Nodes     []*Server // initially the first is the master
 	Sentinels []*Server
 }
 
-// StartSentinel returns when the Sentinels know each other and the replicas follow. A master that does not answer for half a
-// second is taken to have failed. The Sentinels look at things more often than usual, so that tests need not wait. A node that
-// is restarted is what it was in the beginning, until the Sentinels see to it.
+// StartSentinel returns when the Sentinels know each other and the replicas are in sync. A master
+// that does not answer for half a second counts as failed. The Sentinels poll more often than
+// usual, so that tests are fast. A node that is restarted has its initial role until the Sentinels
+// change it.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	master := Start(t, "--repl-diskless-sync-delay", "0")
@@ -69,7 +70,7 @@ func (s *Sentinel) ready() error {
 	return nil
 }
 
-// Addrs are the Sentinels'.
+// Addrs returns the Sentinels' addresses.
 func (s *Sentinel) Addrs() []string {
 	var all []string
 	for _, watch := range s.Sentinels {
@@ -78,18 +79,18 @@ func (s *Sentinel) Addrs() []string {
 	return all
 }
 
-// URL is redis-sentinel://HOST:PORT,…/weir.
+// URL returns redis-sentinel://HOST:PORT,…/weir.
 func (s *Sentinel) URL() string {
 	return "redis-sentinel://" + strings.Join(s.Addrs(), ",") + "/" + MasterName
 }
 
-// Master is the master on which all Sentinels that run agree, and which takes itself for one.
+// Master returns the master that all running Sentinels agree on, and that has that role itself.
 func (s *Sentinel) Master(t testing.TB) *Server {
 	t.Helper()
 	return s.WaitForMaster(t, nil)
 }
 
-// KillMaster kills the master and returns what it was. It does not wait for another.
+// KillMaster kills the master and returns it. It does not wait for a replacement.
 func (s *Sentinel) KillMaster(t testing.TB) *Server {
 	t.Helper()
 	master := s.Master(t)
@@ -97,14 +98,16 @@ func (s *Sentinel) KillMaster(t testing.TB) *Server {
 	return master
 }
 
-// Failover has the Sentinels put a replica in the master's place, and waits until they have. It returns the new master.
+// Failover makes the Sentinels promote a replica, waits until they have, and returns the new
+// master.
 func (s *Sentinel) Failover(t testing.TB) *Server {
 	t.Helper()
 	master := s.Master(t)
 	err := eventually(func() error {
 		for _, watch := range s.Sentinels {
 			if watch.Running() {
-				return watch.Try("SENTINEL", "FAILOVER", MasterName).Error() // not while another is under way
+				// fails while another failover is in progress
+				return watch.Try("SENTINEL", "FAILOVER", MasterName).Error()
 			}
 		}
 		return final{fmt.Errorf("no Sentinel runs")}
@@ -115,8 +118,8 @@ func (s *Sentinel) Failover(t testing.TB) *Server {
 	return s.WaitForMaster(t, master)
 }
 
-// WaitForMaster waits until all Sentinels that run agree on a master which is not the given one, and which takes itself for
-// one. It returns that.
+// WaitForMaster waits until all running Sentinels agree on a master other than not, and that has
+// the role itself. It returns that master.
 func (s *Sentinel) WaitForMaster(t testing.TB, not *Server) *Server {
 	t.Helper()
 	var master *Server

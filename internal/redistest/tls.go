@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// StartTLS is Start for a server that speaks TLS only, with a certificate for 127.0.0.1 and localhost. It asks clients for
-// none, unless args say so: then its own will do.
+// StartTLS is Start for a server that accepts only TLS, with a certificate for 127.0.0.1 and
+// localhost. It does not ask for client certificates unless args say so; then it accepts its own.
 func StartTLS(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, nil)
@@ -36,7 +36,7 @@ func (s *Server) setTLS(t testing.TB, args []string) {
 	s.password = passwordIn(args)
 }
 
-// certify makes a certificate that vouches for itself, and returns how a client trusts it.
+// certify makes a self-signed certificate, and the client's configuration that trusts it.
 func certify(t testing.TB) (client *tls.Config, certFile, keyFile string) {
 	t.Helper()
 	dir := t.TempDir()

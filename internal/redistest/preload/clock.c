@@ -1,10 +1,11 @@
-// A wall clock that a test steers: LD_PRELOAD puts these functions before the C library's. The time is the number of
-// nanoseconds since 1970 in the first eight bytes of the file $WEIR_CLOCK. The test has mapped it too, so one atomic store
-// moves the clock for both at once. (libfaketime 0.9.10, which is ready-made, has Debian's Redis hang before it listens, and
-// has no step that all see at one instant: it reads the time from a text file.)
+// A wall clock that a test moves: LD_PRELOAD places these functions before the C library's. The
+// time is the number of nanoseconds since 1970 in the first eight bytes of the file $WEIR_CLOCK.
+// The test maps the file too, so one atomic store moves the clock for both at once. (libfaketime
+// 0.9.10 is no alternative: with it Debian's Redis hangs before it listens, and it reads the time
+// from a text file, so that a step is not atomic.)
 //
-// The monotonic clocks stay real, so Redis's housekeeping goes on while the wall clock stands. Everything here is free of
-// allocation: an allocator asks for the time before main.
+// The monotonic clocks stay real, so that Redis's housekeeping continues while the wall clock
+// stops. Nothing here allocates, because an allocator reads the time before main.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdatomic.h>
