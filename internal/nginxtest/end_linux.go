@@ -2,5 +2,6 @@ package nginxtest
 
 import "syscall"
 
-// endsWithUs has the kernel tell nginx's master to end, and its worker with it, when the test binary dies, however that dies.
+// endsWithUs makes the kernel terminate nginx's master, and with it the worker, when the test
+// binary ends, however it ends.
 func endsWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }

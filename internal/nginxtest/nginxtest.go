@@ -1,5 +1,5 @@
-// Package nginxtest starts a real nginx for a test, Debian's, on a socket of the loopback that listens already. It ends with the test,
-// and with the test binary. Only tests import it.
+// Package nginxtest starts a real nginx for a test, Debian's, on a socket of the loopback that
+// already listens. It ends with the test, and with the test binary. Only tests import it.
 package nginxtest
 
 import (
@@ -24,7 +24,8 @@ type Server struct {
 	done chan struct{} // closed when it has ended
 }
 
-// base is what every nginx has; the test's own part of http comes last. It has the places user, directory and the test's part.
+// base is the common part of the configuration, with placeholders for the user, the directory and
+// the test's part of http.
 const base = `%[1]s
 daemon off;
 worker_processes 1;
@@ -43,10 +44,10 @@ http {
 }
 `
 
-// Start starts nginx with a test's part of the http block, in which LISTEN stands for the address that one of its servers listens
-// on, in a directory of its own, and returns when it has read that. It logs errors from warnings on, and requests to a file, unless
-// the part says otherwise. When the test ends nginx is stopped; the test fails where it does not stop well, and is told what
-// nginx said where it failed.
+// Start starts nginx in a directory of its own with a test's part of the http block, in which
+// LISTEN means the address of one of its servers, and returns when nginx has read it. nginx logs
+// warnings and errors, and requests to a file, unless the part changes that. At the end of the test
+// nginx is stopped. The test fails if nginx does not exit cleanly, and then shows nginx's log.
 func Start(t testing.TB, part string) *Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +63,7 @@ func Start(t testing.TB, part string) *Server {
 	defer socket.Close()
 	user := ""
 	if os.Getuid() == 0 {
-		user = "user root;" // others may not look into a test's directory
+		user = "user root;" // other users cannot read a test's directory
 	}
 	conf := filepath.Join(s.dir, "nginx.conf")
 	text := fmt.Sprintf(base, user, s.dir, strings.ReplaceAll(part, "LISTEN", s.Addr))
@@ -83,15 +84,15 @@ func Start(t testing.TB, part string) *Server {
 	return s
 }
 
-// binary is where nginx is.
+// binary returns the path of nginx.
 func binary() string {
 	if path, err := exec.LookPath("nginx"); err == nil {
 		return path
 	}
-	return "/usr/sbin/nginx" // sbin is not on everybody's PATH
+	return "/usr/sbin/nginx" // sbin is not on every PATH
 }
 
-// run starts the process, with its words in a file.
+// run starts the process with its output in a file.
 func (s *Server) run() error {
 	out, err := os.Create(s.log())
 	if err != nil {
@@ -101,15 +102,15 @@ func (s *Server) run() error {
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	started := make(chan error)
 	go func() {
-		// A child is told of the end of the thread that started it, not of the process: so this goroutine keeps its thread until
-		// the child has ended.
+		// The kernel signals a child when the thread that started it ends, not the process, so this
+		// goroutine keeps its thread until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(s.done)
 		err := s.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = s.cmd.Wait() // how it ended is in ProcessState
+			_ = s.cmd.Wait() // ProcessState shows how it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -120,20 +121,21 @@ func (s *Server) run() error {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "said") }
 
-// Log returns the last of what nginx has said: its error log, as long as the test's part does not send that elsewhere.
+// Log returns the end of nginx's output: its error log, unless the test's part redirects that.
 func (s *Server) Log() string {
-	const most = 16 << 10
+	const maxBytes = 16 << 10
 	text, err := os.ReadFile(s.log())
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[max(0, len(text)-most):])
+	return string(text[max(0, len(text)-maxBytes):])
 }
 
-// patience is how long anything may take before it is taken to have failed; nothing here takes a tenth of it on an idle machine.
+// patience is the time-out for everything; on an idle machine nothing takes a tenth of it.
 const patience = 30 * time.Second
 
-// await returns when nginx has read its configuration: it writes its number down then. Its socket listened before.
+// await returns when nginx has read its configuration and written its pid. Its socket already
+// listened before.
 func (s *Server) await() error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -153,10 +155,11 @@ func (s *Server) await() error {
 	}
 }
 
-// Stop ends nginx, and returns when it has ended and its logs are whole. One that has ended already is no error; one that ends
-// otherwise than well, or that had to be killed, is.
+// Stop terminates nginx, and returns when it has ended and its logs are complete. It is no error if
+// nginx has already ended, unless it failed, or if it had to be killed.
 func (s *Server) Stop() error {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // to its master, which ends its worker; it may have ended already
+	// to the master, which ends its worker; it may have ended already
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.done:
 	case <-time.After(patience):

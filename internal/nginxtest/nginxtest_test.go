@@ -39,7 +39,7 @@ func TestNginxServesUntilItIsStopped(t *testing.T) {
 	}
 }
 
-// A recording is a test that is watched.
+// A recording is a test whose failures are recorded.
 type recording struct {
 	testing.TB
 	text     string
@@ -55,7 +55,7 @@ func (r *recording) Error(args ...any)            { r.text += fmt.Sprint(args...
 func (r *recording) Fatal(args ...any)            { r.Error(args...); panic(errStopped) }
 func (r *recording) Errorf(f string, args ...any) { r.text += fmt.Sprintf(f, args...) }
 
-// start runs a test of nothing else.
+// start starts nginx in the recorded test.
 func (r *recording) start(part string) (s *Server) {
 	defer func() {
 		if failure := recover(); failure != nil && failure != errStopped {
@@ -71,7 +71,7 @@ func (r *recording) end() {
 	}
 }
 
-// A configuration that nginx does not take fails the test at once, in nginx's words.
+// A configuration that nginx rejects fails the test at once, with nginx's message.
 func TestAConfigurationThatIsNoneFailsTheTest(t *testing.T) {
 	r := &recording{TB: t}
 	s := r.start("server { listen LISTEN; nonsense; }")
