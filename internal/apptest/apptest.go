@@ -1,5 +1,6 @@
-// Package apptest starts the application servers that backends are made with, Debian's gunicorn, daphne, PHP, lighttpd and Python, on
-// the loopback, so that tests see what these read in a request. Only tests import it.
+// Package apptest starts application servers of common backends, Debian's gunicorn, daphne, PHP,
+// lighttpd and Python, on the loopback, so that tests see how they read a request. Only tests
+// import it.
 package apptest
 
 import (
@@ -19,8 +20,9 @@ import (
 	"time"
 )
 
-// apps are the applications that the servers run. All do the same: they write down each request as they route it, and answer with a
-// line "METHOD PATH" and one line "NAME=value" for each field that they were told, by its CGI name.
+// apps are the applications of the servers. All do the same: they record each request as they route
+// it, and answer with a line "METHOD PATH" and one line "NAME=value" for each field, by its CGI
+// name.
 //
 //go:embed apps
 var apps embed.FS
@@ -35,7 +37,7 @@ type Server struct {
 	done chan struct{} // closed when it has ended
 
 	once    sync.Once
-	stopped error // what Stop returns
+	stopped error // the result of Stop
 }
 
 // Gunicorn starts gunicorn, with one worker. It routes by PATH_INFO.
@@ -56,7 +58,8 @@ func Daphne(t testing.TB) *Server {
 	return s
 }
 
-// Python starts the server of Python's standard library, which speaks HTTP/1.1, keeps connections, and reads the body of a POST alone.
+// Python starts the server of Python's standard library. It speaks HTTP/1.1, keeps connections, and
+// reads only the body of a POST.
 func Python(t testing.TB) *Server {
 	t.Helper()
 	s := prepare(t, "python3")
@@ -65,7 +68,7 @@ func Python(t testing.TB) *Server {
 	return s
 }
 
-// lighttpdConf has two places: the directory, and the port.
+// lighttpdConf has placeholders for the directory and the port.
 const lighttpdConf = `
 server.document-root = "%[1]s"
 server.port = %[2]d
@@ -77,17 +80,19 @@ url.rewrite-once = ("^/.*$" => "/script.py")
 cgi.assign = (".py" => "")
 `
 
-// Lighttpd starts lighttpd, which runs a CGI script for each request. It routes by X-Rewrite-Url and X-HTTP-Method-Override, if any.
+// Lighttpd starts lighttpd, which runs a CGI script for each request. It routes by X-Rewrite-Url
+// and X-HTTP-Method-Override, if present.
 func Lighttpd(t testing.TB) *Server {
 	t.Helper()
 	s := prepare(t, "lighttpd")
-	// It takes a socket that listens only from who knows its process id, as systemd does.
+	// It accepts a listening socket only with its own process id in LISTEN_PID, as systemd sets it.
 	s.cmd = exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec lighttpd -D -f lighttpd.conf`)
 	s.startListening(t)
 	return s
 }
 
-// PHP starts the server that is built into PHP. It routes by X-Rewrite-Url and X-HTTP-Method-Override, if any.
+// PHP starts PHP's built-in server. It routes by X-Rewrite-Url and X-HTTP-Method-Override, if
+// present.
 func PHP(t testing.TB) *Server {
 	t.Helper()
 	s := prepare(t, "php")
@@ -104,7 +109,7 @@ func PHP(t testing.TB) *Server {
 	return s
 }
 
-// Seen returns each request that the application was asked, as it routed it: "METHOD PATH", in order.
+// Seen returns each request to the application, as it routed it: "METHOD PATH", in order.
 func (s *Server) Seen(t testing.TB) (requests []string) {
 	t.Helper()
 	file, err := os.Open(s.asked())
@@ -128,17 +133,17 @@ func (s *Server) Seen(t testing.TB) (requests []string) {
 func (s *Server) asked() string { return filepath.Join(s.dir, "asked") }
 func (s *Server) log() string   { return filepath.Join(s.dir, "said") }
 
-// Log returns the last of what the server has said.
+// Log returns the end of the server's output.
 func (s *Server) Log() string {
-	const most = 16 << 10
+	const maxBytes = 16 << 10
 	text, err := os.ReadFile(s.log())
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[max(0, len(text)-most):])
+	return string(text[max(0, len(text)-maxBytes):])
 }
 
-// prepare makes a server's directory, with all applications in it.
+// prepare makes a server's directory with all applications.
 func prepare(t testing.TB, name string) *Server {
 	t.Helper()
 	s := &Server{name: name, dir: t.TempDir(), done: make(chan struct{})}
@@ -158,7 +163,8 @@ func prepare(t testing.TB, name string) *Server {
 	return s
 }
 
-// startListening starts the server with a socket that listens already, as descriptor 3: nobody has to wait for it.
+// startListening starts the server with a socket that already listens as descriptor 3, so that
+// there is nothing to wait for.
 func (s *Server) startListening(t testing.TB) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -180,7 +186,8 @@ func (s *Server) startListening(t testing.TB) {
 	s.start(t)
 }
 
-// start starts the server in its directory. It is stopped when the test ends, and what it said is shown if the test failed.
+// start starts the server in its directory. It is stopped when the test ends; if the test failed,
+// its output is shown.
 func (s *Server) start(t testing.TB) {
 	t.Helper()
 	s.cmd.Dir = s.dir
@@ -199,7 +206,7 @@ func (s *Server) start(t testing.TB) {
 	})
 }
 
-// run starts the process, with its words in a file.
+// run starts the process with its output in a file.
 func (s *Server) run() error {
 	out, err := os.Create(s.log())
 	if err != nil {
@@ -209,14 +216,15 @@ func (s *Server) run() error {
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	started := make(chan error)
 	go func() {
-		// The kernel ends a child with the thread that started it, not with the process: so this goroutine keeps its thread.
+		// The kernel signals a child when the thread that started it ends, not the process, so this
+		// goroutine keeps its thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(s.done)
 		err := s.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = s.cmd.Wait() // how it ended is in ProcessState
+			_ = s.cmd.Wait() // ProcessState shows how it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -225,7 +233,7 @@ func (s *Server) run() error {
 	return nil
 }
 
-// patience is how long anything may take before it has failed; nothing here takes a tenth of it on an idle machine.
+// patience is the time-out for everything; on an idle machine nothing takes a tenth of it.
 const patience = 30 * time.Second
 
 func (s *Server) await(t testing.TB, what string, ok func() bool) {
@@ -245,8 +253,8 @@ func (s *Server) await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Stop ends the server, and returns when it has ended. A server that had ended by itself, or that had to be killed, is an error. Stopping
-// again does nothing.
+// Stop terminates the server, and returns when it has ended. It is an error if the server had
+// already ended, or had to be killed. A second call does nothing.
 func (s *Server) Stop() error {
 	s.once.Do(func() { s.stopped = s.stop() })
 	return s.stopped

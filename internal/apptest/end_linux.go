@@ -2,5 +2,5 @@ package apptest
 
 import "syscall"
 
-// endsWithUs makes the kernel end the program when the test binary dies, however that dies.
+// endsWithUs makes the kernel terminate the program when the test binary ends, however it ends.
 func endsWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }

@@ -1,5 +1,6 @@
 <?php
-// Routes as Symfony, Laminas and Yii do behind IIS, or did: by the field that names the real path, and the one that names the method.
+// Routes as Symfony, Laminas and Yii do, or did, behind IIS: by the fields that override the path
+// and the method.
 $method = $_SERVER['HTTP_X_HTTP_METHOD_OVERRIDE'] ?? $_SERVER['REQUEST_METHOD'];
 $path = explode('?', $_SERVER['HTTP_X_REWRITE_URL'] ?? $_SERVER['REQUEST_URI'])[0];
 file_put_contents(__DIR__ . '/asked', "$method $path\n", FILE_APPEND);

@@ -1,4 +1,5 @@
-# Python's own server, which keeps connections and reads no body that its handler does not read: this one reads those of POST.
+# Python's own server, which keeps connections and does not read bodies; this handler reads those of
+# POST.
 import http.server
 import socket
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-# Routes as Symfony, Laminas and Yii do behind IIS, or did: by the field that names the real path, and the one that names the method.
+# Routes as Symfony, Laminas and Yii do, or did, behind IIS: by the fields that override the path
+# and the method.
 import os
 import sys
 

@@ -1,4 +1,5 @@
-# What every application here does with a request: it writes down how it routes it, and answers with all that it was told.
+# Common to every application here: it records how it routes a request, and answers with all its
+# fields.
 import os
 
 ASKED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "asked")
