@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// An answer is what the upstream says to requests whose path ends with its name.
+// An answer is the upstream's response to requests whose path ends with its name.
 type answer struct {
 	before string // 1xx answers
-	status string // 200 OK, where it is empty
-	fields string // lines; where they are empty the body has a Content-Length
+	status string // empty: 200 OK
+	fields string // lines; empty: the body has a Content-Length
 	body   string
 	early  bool // it does not wait for the request's body
 	ends   bool // the connection ends with it
-	cut    bool // the body is not all of it
+	cut    bool // the body is incomplete
 }
 
-// wellBehaved are the answers of an upstream that gives no trouble.
+// wellBehaved are the answers of an upstream without faults.
 var wellBehaved = map[string]answer{
 	"":            answers[""],
 	"204":         answers["204"],
@@ -73,7 +73,7 @@ var answers = map[string]answer{
 	"unasked":     {status: "101 Switching Protocols", fields: "Connection: Upgrade\r\nUpgrade: websocket\r\n", ends: true},
 }
 
-// text returns the bytes of the answer to a request, which say whose they are.
+// text returns the bytes of the answer to a request, which contain the request's target.
 func (a answer) text(method, target string) string {
 	status, body := a.status, a.body
 	switch {

@@ -10,20 +10,21 @@ import (
 	"testing"
 )
 
-// A testCase is a stream that is written down, and what is to become of it. In testdata/*.txt it reads like this:
+// A testCase is a byte stream with its expected outcome. In testdata/*.txt it looks like this:
 //
 //	=== a length with a sign
 //	# why it is here
 //	> POST /a HTTP/1.1                          a line, and CRLF; Go's escapes, and {{70000*x}} for many
 //	> Content-Length: +3
 //	>
-//	~ abc                                       no CRLF behind it
-//	|                                           the rest is sent when an answer has come
-//	once                                        not in pieces too: chance would decide what comes of it
-//	want: nothing -> 400                        what becomes of it, in the words of outcome.summary
-//	nginx [signed-length]: POST /a -> 200 end   what nginx does otherwise, and the row of docs/engines.md that says why
+//	~ abc                                       no CRLF after it
+//	|                                           the rest is sent after an answer
+//	once                                        only whole: in pieces the outcome would be random
+//	want: nothing -> 400                        the outcome, as in outcome.summary
+//	nginx [signed-length]: POST /a -> 200 end   nginx's outcome, and the row of docs/engines.md that explains it
 //
-// The farewell is sent behind every stream. Where "want" and an exception read alike the difference is in fields or bodies.
+// The farewell follows every stream. If "want" and an exception are equal, the difference is in
+// fields or bodies.
 type testCase struct {
 	file, name string
 	parts      []string // of the stream
@@ -69,7 +70,7 @@ func readCases(t testing.TB) []testCase {
 				t.Fatalf("%s:%d: %q is none of a case's lines", file, n, line)
 			}
 		}
-		_ = text.Close() // it was read
+		_ = text.Close() // it was only read
 	}
 	for _, c := range cases {
 		if len(c.parts) == 0 || c.want == "" {
@@ -79,7 +80,7 @@ func readCases(t testing.TB) []testCase {
 	return cases
 }
 
-// add takes one line of a case, and reports whether it is one.
+// add parses one line of a case, and reports whether it is valid.
 func (c *testCase) add(line string) bool {
 	if m := exceptLine.FindStringSubmatch(line); m != nil {
 		c.except[m[1]] = exception{m[2], m[3]}

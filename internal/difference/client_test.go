@@ -17,25 +17,27 @@ import (
 	"time"
 )
 
-// patience is for what must happen: it is never waited out but by a failing test.
+// patience is the time-out for what must happen: only a failing test waits that long.
 const patience = 20 * time.Second
 
-// farewell is the request that is sent behind a stream: its answer ends the connection, and shows that both sides still agree
-// where a request begins.
+// farewell is the request after every stream: its answer ends the connection, and shows that both
+// sides still agree where a request begins.
 const farewell = "GET /end HTTP/1.1\r\nHost: end.example.com\r\nConnection: close\r\n\r\n"
 
-// An outcome is what became of a stream.
+// An outcome is the result of a stream.
 type outcome struct {
 	requests  []*message // that reached the upstream
-	anomalies []string   // what reached it and is no request
-	answers   []*message // that came back; a 100 Continue is left out, which a server may send or not
-	waited    int        // the answers before the server waited for more, and the sending side was closed; -1: it never did
-	strange   string     // what came back and is no answer
+	anomalies []string   // input of the upstream that is no request
+	answers   []*message // that came back, without 100 Continue, which is optional
+	// the number of answers before the server waited for more and the sending side was closed; -1:
+	// it never did
+	waited    int
+	strange   string // output that is no answer
 	heard     chan struct{}
-	uncounted int // requests that reached the upstream beyond those that were counted
+	uncounted int // requests that reached the upstream without being counted
 }
 
-// A caller sends streams, each from an address of its own in 127.0.0.0/8, so that none finds a window that another has used.
+// A caller sends streams, each from its own address in 127.0.0.0/8, so that they share no window.
 type caller struct{ next atomic.Uint32 }
 
 func (c *caller) dial(t testing.TB, addr string) (*net.TCPConn, net.IP) {
@@ -53,8 +55,8 @@ func (c *caller) dial(t testing.TB, addr string) (*net.TCPConn, net.IP) {
 // pause, as a piece of a stream, waits for the head of an answer that is not a 100.
 const pause = "pause"
 
-// exchange sends the pieces of a stream and returns the answers. Where the server waits for more for as long as quiet, the
-// sending side is closed.
+// exchange sends the pieces of a stream and returns the answers. If the server waits for more for
+// longer than quiet, exchange closes the sending side.
 func (o *outcome) exchange(c *net.TCPConn, pieces []string, quiet time.Duration) {
 	var writing sync.WaitGroup
 	done := make(chan struct{})
@@ -85,7 +87,7 @@ func (o *outcome) exchange(c *net.TCPConn, pieces []string, quiet time.Duration)
 	writing.Wait()
 }
 
-// A patient reader closes the sending side of its connection once nothing more comes, and reads on.
+// A patient reader closes the sending side of its connection when nothing more comes, and reads on.
 type patient struct {
 	conn    *net.TCPConn
 	quiet   time.Duration
@@ -115,7 +117,8 @@ func (p *patient) Read(b []byte) (int, error) {
 	}
 }
 
-// read reads answers up to the end of the connection. What a reset takes away is not told from what was never said.
+// read reads answers up to the end of the connection. What a reset destroys cannot be distinguished
+// from what was never sent.
 func (o *outcome) read(in *bufio.Reader) {
 	for {
 		m, err := readHead(in)
@@ -135,7 +138,7 @@ func (o *outcome) read(in *bufio.Reader) {
 			o.answers = append(o.answers, m)
 			select {
 			case o.heard <- struct{}{}:
-			default: // nobody waits for so many
+			default: // no one waits for so many
 			}
 		}
 		if status == 101 {
@@ -155,7 +158,7 @@ func isReset(err error) bool {
 	return errors.As(err, &op) && !op.Timeout()
 }
 
-// status returns that of a status line, or 0.
+// status returns the status of a status line, or 0.
 func (m *message) status() int {
 	if len(m.first) < len("HTTP/1.1 200") || m.first[:7] != "HTTP/1." {
 		return 0
@@ -167,8 +170,8 @@ func (m *message) status() int {
 	return n
 }
 
-// readAnswer reads the body of an answer. Whether it is one to HEAD is not known here, for what asked for it may not have been a
-// request at all: what begins like an answer is the next one.
+// readAnswer reads the body of an answer. Whether it answers a HEAD is not known, because its
+// request may have been no request at all: input that begins like an answer is the next one.
 func (m *message) readAnswer(in *bufio.Reader, status int) error {
 	length, err := m.framing()
 	if err != nil {
@@ -188,15 +191,16 @@ func (m *message) readAnswer(in *bufio.Reader, status int) error {
 	return m.readBody(in, length)
 }
 
-// summary is an outcome in a line: the requests that reached the upstream whole, what came back, and how it ended.
+// summary formats an outcome in a line: the complete requests that reached the upstream, the
+// answers, and the end.
 //
-//	POST /a "abc", end -> 200 end     and then the server closed, as it was asked to
+//	POST /a "abc", end -> 200 end     and then the server closed, as requested
 //	nothing -> 400                    it refused, and closed
-//	GET /a -> 200 waits               it waited for more, and said nothing when that did not come
+//	GET /a -> 200 waits               it waited for more, and sent nothing when that did not come
 func (o *outcome) summary() string {
 	var said, back []string
 	for _, m := range o.requests {
-		if !m.cut { // how much of one had got there when its body broke off, if anything, is chance
+		if !m.cut { // how much of a broken-off request had arrived is random
 			said = append(said, m.request())
 		}
 	}
@@ -228,7 +232,7 @@ func (o *outcome) summary() string {
 	return text
 }
 
-// request is a request in few words.
+// request formats a request briefly.
 func (m *message) request() string {
 	text := strings.TrimSuffix(strings.TrimSuffix(m.first, " HTTP/1.1"), " HTTP/1.0")
 	text = strings.ToValidUTF8(text, "?")
@@ -264,7 +268,7 @@ func (m *message) answer() string {
 	return text
 }
 
-// detail is everything of an outcome that two servers have to agree on.
+// detail returns everything of an outcome that two servers must agree on.
 func (o *outcome) detail(keep func(name string) bool) []string {
 	text := []string{o.summary()}
 	for _, m := range o.requests {
@@ -285,7 +289,7 @@ func (m *message) full(keep func(name string) bool) string {
 		switch {
 		case !keep(f.name):
 		case f.name == "date":
-			b.WriteString("\n\tdate") // there is one
+			b.WriteString("\n\tdate") // its value differs
 		default:
 			fmt.Fprintf(&b, "\n\t%s: %.100s", f.name, f.value)
 		}
@@ -300,9 +304,9 @@ func (m *message) full(keep func(name string) bool) string {
 	return b.String()
 }
 
-// withoutItsWords returns an outcome in which a refusal that ends the connection is its status alone: net/http words what it
-// refuses before any handler in its own way. passedOn goes further, for a server that is not ours: of an answer that is not the
-// upstream's the status alone is left.
+// withoutItsWords returns an outcome in which a refusal that ends the connection is reduced to its
+// status: net/http words its own refusals in its own way. passedOn does more, for a server that is
+// not ours: it reduces every answer that is not the upstream's.
 func (o *outcome) withoutItsWords() *outcome {
 	return o.reduced(func(m *message) bool { return m.status() >= 400 && m.has("connection", "close") })
 }
@@ -323,7 +327,7 @@ func (o *outcome) reduced(which func(*message) bool) *outcome {
 	return &copied
 }
 
-// differ returns the lines of two details that differ, marked with who has them.
+// differ returns the lines in which two details differ, marked with their origin.
 func differ(a, b []string, nameA, nameB string) string {
 	var text []string
 	for i := range max(len(a), len(b)) {

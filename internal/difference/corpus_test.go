@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// quiets are how long a server may be silent before it is said to wait for more. It is a guess, which a busy machine makes
-// wrong: what differs is looked at again, more slowly.
+// quiets are how long a server may be silent before it counts as waiting for more. On a busy
+// machine the guess may be wrong, so a difference is checked again, more slowly.
 var quiets = []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}
 
-// pieces returns a case's stream with the farewell, each part of it cut by cut, which keeps them apart.
+// pieces returns a case's stream with the farewell, with each part split by cut.
 func (c *testCase) pieces(cut func(string) []string) []string {
 	var all []string
 	for i, part := range c.parts {
@@ -27,10 +27,10 @@ func (c *testCase) pieces(cut func(string) []string) []string {
 	return all
 }
 
-// whole is a stream at once.
+// whole returns a stream as one piece.
 func whole(stream string) []string { return []string{stream} }
 
-// scattered is a stream in pieces that a generator draws.
+// scattered returns a stream in random pieces.
 func scattered(stream string, r *rand.Rand) []string {
 	var pieces []string
 	for len(stream) > 0 {
@@ -41,18 +41,21 @@ func scattered(stream string, r *rand.Rand) []string {
 	return pieces
 }
 
-// bookkeeping is what nginx is not asked for, or says in its own way.
+// bookkeeping are the fields that nginx does not send, or in its own way.
 var bookkeeping = map[string]bool{
 	"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true, // it adds none
-	"x-ratelimit-limit": true, "x-ratelimit-remaining": true, "x-ratelimit-reset": true, "retry-after": true, // nor these
+	// nor these
+	"x-ratelimit-limit": true, "x-ratelimit-remaining": true, "x-ratelimit-reset": true, "retry-after": true,
 	"connection": true, "keep-alive": true, "server": true, "date": true,
-	"content-length": true, "transfer-encoding": true, // a body that is there already has a length for it
+	// for a body that is complete it sends a length
+	"content-length": true, "transfer-encoding": true,
 }
 
 func every(string) bool       { return true }
 func substance(n string) bool { return !bookkeeping[n] }
 
-// compare sends a case to all subjects until all is as it should be, more slowly each time, and returns what is not.
+// compare sends a case to all subjects until all outcomes are as expected, more slowly each time,
+// and returns what is not.
 func (c *testCase) compare(t *testing.T, ours []*subject, nginx *subject, pieces []string) (problems []string) {
 	t.Helper()
 	for _, quiet := range quiets {
@@ -74,8 +77,8 @@ func (c *testCase) compare(t *testing.T, ours []*subject, nginx *subject, pieces
 	return problems
 }
 
-// judge holds one outcome to the case, and to the first engine's. Where it differs there must be a row that says so, and where
-// there is one it must differ.
+// judge compares one outcome with the case, and with the first engine's. A difference requires a
+// row that explains it, and a row requires a difference.
 func (c *testCase) judge(name string, o, first *outcome, keep func(string) bool) (problems []string) {
 	want, excepted := c.want, false
 	if e, ok := c.except[name]; ok {
@@ -119,8 +122,8 @@ func TestTheEnginesAndNginxAgree(t *testing.T) {
 	}
 }
 
-// An upstream may answer before it has the whole request. How much of it still gets there is chance, and whether the connection
-// goes on; the answer is not.
+// An upstream may answer before it has the whole request. How much of the request still arrives,
+// and whether the connection goes on, is random; the answer is not.
 func TestAnEarlyAnswerArrives(t *testing.T) {
 	for _, e := range engines {
 		s := newGateway(t, e.name, e.engine, answers)

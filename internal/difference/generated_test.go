@@ -12,14 +12,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What streams are composed of. The targets are canonical, so that all pass them on as they are.
+// The parts of streams. The targets are canonical, so that all servers pass them on unchanged.
 var (
 	methods = []string{"GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}
 	targets = []string{"/", "/a", "/a?x=1", "/a/204", "/a/304", "/a/404", "/a/chunked", "/a/close", "/a/until-close", "/few/a", "/few/a", "/few/b"}
 	plain   = []string{"Accept: */*", "X-A: b", "X-A:", "Cookie: a=b; c=d", "Connection: keep-alive", "Connection: x-a"}
 	bodies  = []string{"", "hello", "GET /inner HTTP/1.1\r\nHost: h\r\n\r\n", "0\r\n\r\n", strings.Repeat("x", 5000)}
 
-	// hostile lines stand in the place of others.
+	// hostile lines replace others.
 	hostile = []string{
 		"Content-Length: 3", "Content-Length: 0", "Content-Length: +3", "Content-Length: 3, 3", "content-length : 3", "Content-Length: 99999999999999999999",
 		"Transfer-Encoding: chunked", "Transfer-Encoding: xchunked", "Transfer-Encoding: identity", "Transfer-Encoding:\tchunked", "Transfer-Encoding : chunked",
@@ -28,11 +28,11 @@ var (
 		"Expect: 100-continue", "Expect: tea", "Upgrade: h2c", "TE: trailers", "Trailer: Content-Length", "X-A\x00: b", ": b", "X-A", "",
 		"GET /inner HTTP/1.1", "X-Forwarded-For: 198.51.100.1",
 	}
-	// bytes that somebody might take for something else.
+	// odd are bytes with a special meaning in some place.
 	odd = []string{"\r", "\n", "\r\n", "\x00", " ", "\t", ":", ";", ",", "0", "5", "f", "-", "+", "\x0b", "\x7f", "\xff", "\r\n\r\n", "chunked", "0\r\n\r\n"}
 )
 
-// aRequest draws a request that everybody takes.
+// aRequest draws a request that all servers accept.
 func aRequest(t *rapid.T) string {
 	method := rapid.SampledFrom(methods).Draw(t, "method")
 	lines := []string{method + " " + rapid.SampledFrom(targets).Draw(t, "target") + " HTTP/1.1", "Host: example.com"}
@@ -60,7 +60,7 @@ func inChunks(t *rapid.T, body string) string {
 	return b.String() + "0\r\n" + rapid.SampledFrom([]string{"", "", "X-Sum: 1\r\n"}).Draw(t, "trailer") + "\r\n"
 }
 
-// mutated draws what a hostile caller would make of a stream.
+// mutated draws a hostile change of a stream.
 func mutated(t *rapid.T, stream string) string {
 	for range rapid.IntRange(1, 3).Draw(t, "mutations") {
 		at := rapid.IntRange(0, len(stream)).Draw(t, "at")
@@ -85,15 +85,15 @@ func mutated(t *rapid.T, stream string) string {
 	return stream
 }
 
-// A trial is what the subjects made of one stream.
+// A trial is the outcomes of one stream.
 type trial struct {
 	stream string
 	ours   []*outcome // in the order of engines
 	nginx  *outcome   // nil: not asked
 }
 
-// try sends a stream to all subjects. net/http takes no empty line before a request, which the others skip: it is sent a stream
-// without those.
+// try sends a stream to all subjects. net/http rejects an empty line before a request, which the
+// others skip, so it gets the stream without those.
 func try(t testing.TB, ours []*subject, nginx *subject, stream string, quiet time.Duration, seed uint64) trial {
 	t.Helper()
 	cut := whole
@@ -114,7 +114,8 @@ func try(t testing.TB, ours []*subject, nginx *subject, stream string, quiet tim
 	return tried
 }
 
-// withoutEmptyLines returns a stream without one empty line before each of its requests, as far as they can be read.
+// withoutEmptyLines removes one empty line before each request of a stream, as far as they can be
+// read.
 func withoutEmptyLines(stream string) string {
 	var kept strings.Builder
 	for rest := stream; ; {
@@ -141,7 +142,7 @@ func withoutEmptyLines(stream string) string {
 	}
 }
 
-// safety is what holds for any bytes whatever.
+// safety returns a violation of what must hold for any bytes.
 func (o *outcome) safety() string {
 	if len(o.anomalies) > 0 || o.uncounted > 0 || o.strange != "" {
 		return o.summary()
@@ -149,7 +150,7 @@ func (o *outcome) safety() string {
 	return ""
 }
 
-// problem returns what is wrong with a trial; empty: nothing.
+// problem returns what is wrong with a trial, or "".
 func (tried *trial) problem() string {
 	for i, o := range tried.ours {
 		if wrong := o.safety(); wrong != "" {
@@ -171,10 +172,11 @@ func (tried *trial) problem() string {
 	return ""
 }
 
-// asPassed is a request as both engines pass it on; asRead, as any server reads it.
+// asPassed formats a request as both engines pass it on; asRead, as any server reads it.
 func (m *message) asPassed() string {
 	return m.full(func(name string) bool {
-		return name != "x-forwarded-for" && name != "expect" && name != "host" && name != "user-agent" && name != "te" // docs/engines.md
+		// docs/engines.md
+		return name != "x-forwarded-for" && name != "expect" && name != "host" && name != "user-agent" && name != "te"
 	})
 }
 
@@ -183,8 +185,9 @@ func (m *message) asRead() string {
 	return fmt.Sprintf("%s %q", method, m.body)
 }
 
-// within says why what o let through is not the beginning of what another let through; empty: it is. The other may have let
-// less through where it waits for more, and never in another form.
+// within returns why the requests that o let through are not a prefix of those that another let
+// through, or "". The other may have let through fewer if it waits for more, but never in another
+// form.
 func (o *outcome) within(other *outcome, form func(*message) string) string {
 	mine, theirs := wholeOnes(o.requests), wholeOnes(other.requests)
 	for i := range min(len(mine), len(theirs)) {
@@ -202,7 +205,7 @@ func wholeOnes(all []*message) []*message {
 	return slices.DeleteFunc(slices.Clone(all), func(m *message) bool { return m.cut })
 }
 
-// check tries a stream, and again more slowly where something differs that a busy machine explains.
+// check tries a stream, and tries it again more slowly if a busy machine may explain a difference.
 func check(t testing.TB, ours []*subject, nginx *subject, stream string, seed uint64) string {
 	t.Helper()
 	problem := ""
@@ -224,7 +227,8 @@ func newEngines(t testing.TB) []*subject {
 	return ours
 }
 
-// Streams that are valid are the same to everybody, in all that is passed on and all that comes back.
+// All servers treat valid streams equally, in everything that is passed on and everything that
+// comes back.
 func TestGeneratedStreamsThatAreValid(t *testing.T) {
 	ours, nginx := newEngines(t), newNginx(t, wellBehaved)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -247,8 +251,8 @@ func TestGeneratedStreamsThatAreValid(t *testing.T) {
 	})
 }
 
-// Whatever the bytes are: no more requests reach the upstream than were counted, and the fast engine lets nothing through that
-// net/http, or nginx, would read otherwise.
+// For any bytes, no more requests reach the upstream than were counted, and the fast engine lets
+// nothing through that net/http or nginx would read differently.
 func TestGeneratedStreams(t *testing.T) {
 	ours, nginx := newEngines(t), newNginx(t, wellBehaved)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -259,7 +263,7 @@ func TestGeneratedStreams(t *testing.T) {
 	})
 }
 
-// Bytes of any kind: see TestGeneratedStreams.
+// FuzzStreams is TestGeneratedStreams for any bytes.
 func FuzzStreams(f *testing.F) {
 	for _, c := range readCases(f) {
 		if stream := strings.Join(c.parts, ""); len(stream) < 4<<10 && !strings.Contains(c.want, "waits") {
@@ -269,7 +273,7 @@ func FuzzStreams(f *testing.F) {
 	ours := newEngines(f)
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
 		if len(stream) > 64<<10 {
-			return // it says nothing new, slowly
+			return // longer streams are slow, and show nothing new
 		}
 		if problem := check(t, ours, nil, string(stream), seed); problem != "" {
 			t.Fatal(problem)

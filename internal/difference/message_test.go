@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// A field is one field line: the name in small letters, the value as it came, without the blanks around it.
+// A field is one field line: the name in lower case, the value without surrounding blanks.
 type field struct{ name, value string }
 
-// A message is a request or an answer, as it was read.
+// A message is a request or an answer as it was read.
 type message struct {
 	first    string // the request line or the status line
 	fields   []field
@@ -23,7 +23,7 @@ type message struct {
 	tunnel   string // what came after a 101
 }
 
-// values returns those of one field, in order.
+// values returns the values of one field, in order.
 func (m *message) values(name string) []string {
 	var all []string
 	for _, f := range m.fields {
@@ -34,17 +34,17 @@ func (m *message) values(name string) []string {
 	return all
 }
 
-// has reports whether a field has just that value.
+// has reports whether a field has exactly this value.
 func (m *message) has(name, value string) bool {
 	got := m.values(name)
 	return len(got) == 1 && strings.EqualFold(got[0], value)
 }
 
-// mostHead is more than any subject passes on.
-const mostHead = 1 << 20
+// maxHead is more than any subject passes on.
+const maxHead = 1 << 20
 
-// readHead reads lines up to the empty one. Every line ends with CRLF, and has neither of them, nor a NUL, within. It returns
-// io.EOF where nothing came at all.
+// readHead reads lines up to the empty one. Every line ends with CRLF, and contains no CR, LF or
+// NUL. It returns io.EOF at the end of the input.
 func readHead(r *bufio.Reader) (*message, error) {
 	var head []byte
 	for !strings.HasSuffix(string(head[max(0, len(head)-4):]), "\r\n\r\n") {
@@ -54,7 +54,7 @@ func readHead(r *bufio.Reader) (*message, error) {
 			return nil, err
 		case err != nil:
 			return nil, fmt.Errorf("half a head, %.200q: %w", head, err)
-		case len(head) == mostHead:
+		case len(head) == maxHead:
 			return nil, fmt.Errorf("a head that does not end, %.200q", head)
 		}
 		head = append(head, c)
@@ -85,7 +85,7 @@ func readFields(lines []string) ([]field, error) {
 
 var errTwoLengths = errors.New("a message with two lengths")
 
-// framing returns how long the body is: -1 means chunks, -2 that nothing says so.
+// framing returns the length of the body: -1 means chunks, -2 that none is given.
 func (m *message) framing() (int64, error) {
 	coding, length := m.values("transfer-encoding"), m.values("content-length")
 	switch {
@@ -104,7 +104,8 @@ func (m *message) framing() (int64, error) {
 	return strconv.ParseInt(length[0], 10, 64)
 }
 
-// readBody reads a body of that framing. One that breaks off is cut, which is no error; one that is no body is.
+// readBody reads a body of that framing. A body that breaks off is cut, which is no error; an
+// invalid one is an error.
 func (m *message) readBody(r *bufio.Reader, length int64) error {
 	if length == -1 {
 		return m.readChunks(r)
@@ -156,7 +157,7 @@ func (m *message) readTrailers(r *bufio.Reader) error {
 	return err
 }
 
-// broken notes a body that ends with its connection, which happens; all else is an error.
+// broken records a body that ends with its connection; every other error is returned.
 func (m *message) broken(err error) error {
 	var strange *lineError
 	if errors.As(err, &strange) {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// A recorder is an upstream that remembers the requests that reach it. It is no HTTP library, so that it shares nobody's
-// indulgence: what is not a request in the plainest form is an anomaly, and nothing more is read of that connection.
+// A recorder is an upstream that remembers the requests that reach it. It uses no HTTP library, so
+// that it is lenient in nothing: input that is no request in the strictest form is an anomaly, and
+// ends the connection.
 type recorder struct {
 	listener net.Listener
 	answers  map[string]answer // by name
@@ -24,7 +25,7 @@ type recorder struct {
 	requests  []*message // in the order in which their heads were complete
 	anomalies []string
 	busy      int
-	quiet     chan struct{} // not nil: somebody waits for busy to be 0
+	quiet     chan struct{} // not nil: take waits for busy to be 0
 }
 
 func newRecorder(t testing.TB, answers map[string]answer) *recorder {
@@ -70,7 +71,7 @@ func (r *recorder) accept() {
 	}
 }
 
-// enter is called when the first byte of a request came, and leave when nothing more is to happen about it.
+// enter is called at the first byte of a request, leave when the request is finished.
 func (r *recorder) enter() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +87,7 @@ func (r *recorder) leave() {
 	}
 }
 
-// take returns what came since the last time, once nothing is under way.
+// take returns what came since the last call, once no request is in progress.
 func (r *recorder) take(t testing.TB) (requests []*message, anomalies []string) {
 	t.Helper()
 	r.mu.Lock()
@@ -126,7 +127,7 @@ func (r *recorder) serve(c net.Conn) {
 	}
 }
 
-// exchange is one request and its answer. It reports whether another may follow.
+// exchange handles one request. It reports whether another may follow.
 func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 	r.enter()
 	defer r.leave()
@@ -163,7 +164,7 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 		r.wrong(fmt.Errorf("%s: %w", m.first, err))
 		return false
 	}
-	if a.early { // whether the rest still comes is chance
+	if a.early { // whether the rest still comes is random
 		whole := !m.cut
 		m.body, m.cut = "", false
 		return whole
@@ -181,7 +182,8 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 	return !a.ends
 }
 
-// disguise takes the port out of a request that is for the recorder itself: each subject's has another.
+// disguise removes the port from a request to the recorder itself, because each subject's recorder
+// has another.
 func (r *recorder) disguise(m *message) {
 	for i := range m.fields {
 		if m.fields[i].value == r.addr() {
@@ -190,7 +192,8 @@ func (r *recorder) disguise(m *message) {
 	}
 }
 
-// nameOf returns the name of the answer that a target asks for: its path's last part, if there is such an answer.
+// nameOf returns the name of the answer for a target: the last part of its path, if there is such
+// an answer.
 func (r *recorder) nameOf(target string) string {
 	path, _, _ := strings.Cut(target, "?")
 	name := path[strings.LastIndexByte(path, '/')+1:]
@@ -200,7 +203,8 @@ func (r *recorder) nameOf(target string) string {
 	return ""
 }
 
-// checkRequest holds a request line to its only form, and the head to the fields that every request to an upstream has.
+// checkRequest checks that a request line has its only valid form, and that the head has the fields
+// of every request to an upstream.
 func checkRequest(m *message) error {
 	words := strings.Split(m.first, " ")
 	if len(words) != 3 || words[0] == "" || words[1] == "" || words[2] != "HTTP/1.1" && words[2] != "HTTP/1.0" {

@@ -19,19 +19,20 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A subject is a server before a recording upstream of its own.
+// A subject is a server in front of its own recording upstream.
 type subject struct {
 	name     string
 	addr     string
 	upstream *recorder
-	gateway  *gateway.Gateway // nil: it is not ours, and counts nothing
-	counted  atomic.Int64     // requests of this stream that the limiter let through
+	gateway  *gateway.Gateway // nil: not ours, and it counts nothing
+	counted  atomic.Int64     // requests of this stream that the limiter admitted
 	caller   caller
-	sent     map[string]int64 // how many counted requests have not reached the upstream, by the address they came from
+	// counted requests that have not reached the upstream, by the caller's address
+	sent map[string]int64
 }
 
-// send sends a stream in pieces and returns what became of it. A request of an earlier stream that broke off may reach the
-// upstream only now; it is counted, and belongs to nobody any more.
+// send sends a stream in pieces and returns the outcome. A broken-off request of an earlier stream
+// may reach the upstream only now; it was counted, and belongs to no stream.
 func (s *subject) send(t testing.TB, pieces []string, quiet time.Duration) *outcome {
 	t.Helper()
 	o := new(outcome)
@@ -57,7 +58,7 @@ func (s *subject) send(t testing.TB, pieces []string, quiet time.Duration) *outc
 	return o
 }
 
-// settle waits until a gateway has nothing to do any more.
+// settle waits until a gateway is idle.
 func (s *subject) settle(t testing.TB) {
 	t.Helper()
 	if s.gateway == nil {
@@ -75,7 +76,7 @@ func (s *subject) settle(t testing.TB) {
 	}
 }
 
-// policy counts everything: under /few little is allowed.
+// policy counts everything, with small limits under /few.
 func policy() weir.Policy {
 	return weir.Policy{Limiters: []weir.Limiter{
 		{Name: "few", Routes: []weir.Route{{Path: "/few/", Prefix: true}}, Windows: []weir.Window{{Limit: 2, Per: time.Hour, Key: weir.Key{{"ip"}}}}},
@@ -83,7 +84,7 @@ func policy() weir.Policy {
 	}}
 }
 
-// engines are the gateway's, the strictest first: it is what the others are compared with.
+// engines are the gateway's, the strictest first: the others are compared with it.
 var engines = []struct {
 	name   string
 	engine gateway.Engine
@@ -92,7 +93,8 @@ var engines = []struct {
 	{"std", gateway.EngineStd},
 }
 
-// newGateway returns a gateway before a recorder. Its clock stands still, so that two of them say the same of a window.
+// newGateway returns a gateway in front of a recorder. Its clock does not move, so that two
+// gateways report the same windows.
 func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[string]answer) *subject {
 	t.Helper()
 	s := &subject{name: name, upstream: newRecorder(t, answers), sent: map[string]int64{}}
@@ -141,8 +143,9 @@ func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[st
 	return s
 }
 
-// nginxConf is the ordinary way to put nginx before an upstream whose connections are kept, with websockets; bodies are passed
-// on as they come, as the gateway does. It has one place, the recorder's address.
+// nginxConf is the usual configuration of nginx in front of an upstream with kept connections and
+// websockets. It passes on bodies as they come, like the gateway. Its placeholder is the recorder's
+// address.
 const nginxConf = `
 	access_log off;
 	error_log stderr crit;
@@ -166,7 +169,7 @@ const nginxConf = `
 	}
 `
 
-// newNginx returns Debian's nginx before a recorder.
+// newNginx returns Debian's nginx in front of a recorder.
 func newNginx(t testing.TB, answers map[string]answer) *subject {
 	t.Helper()
 	s := &subject{name: "nginx", upstream: newRecorder(t, answers), sent: map[string]int64{}}

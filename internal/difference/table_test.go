@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// verdicts are the words of docs/engines.md for what becomes of a stream; no cell uses them otherwise.
+// verdicts are the words of docs/engines.md for outcomes; its cells use them in no other sense.
 var verdicts = []string{"refused", "answered", "passed on", "waits"}
 
-// verdict says in a word what an outcome's summary says.
+// verdict reduces an outcome's summary to a word.
 func verdict(summary string) string {
 	requests, answers, _ := strings.Cut(summary, " -> ")
 	passed := slices.ContainsFunc(strings.Split(requests, ", "), func(r string) bool { return r != "end" && r != "nothing" })
@@ -30,8 +30,8 @@ func verdict(summary string) string {
 
 var tableRow = regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|[^|]*\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|[^|]*\\|$")
 
-// The page's table is that of the corpus: every row has a case that differs in that way, every case that differs has a row, and
-// each column says what becomes of the row's streams.
+// The page's table matches the corpus: every row has a case that differs in that way, every case
+// that differs has a row, and each column has the outcomes of the row's streams.
 func TestThePageOnEnginesSaysWhatTheCorpusFound(t *testing.T) {
 	columns := []string{"fast", "std", "nginx"}
 	found := map[string]map[string][]string{} // row, column, verdicts
@@ -45,7 +45,7 @@ func TestThePageOnEnginesSaysWhatTheCorpusFound(t *testing.T) {
 				if other, ok := c.except[column]; ok {
 					want = other.want
 					if other.row != e.row {
-						continue // another row tells it
+						continue // another row describes it
 					}
 				}
 				found[e.row][column] = append(found[e.row][column], verdict(want))
