@@ -1,6 +1,7 @@
-// Package openapitest holds a server to its OpenAPI 3.1 document, for tests: every exchange that a test makes is checked
-// against what the document says of it. kin-openapi reads the document, judges it and finds the operation of a request;
-// the schemas are compiled once, as the JSON Schema 2020-12 that OpenAPI 3.1 says they are.
+// Package openapitest holds a server to its OpenAPI 3.1 document, for tests: it checks every
+// exchange of a test against the document. kin-openapi reads and validates the document, and finds
+// the operation of a request. The schemas are compiled once, as JSON Schema 2020-12, which OpenAPI
+// 3.1 uses.
 package openapitest
 
 import (
@@ -17,17 +18,18 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A Document is an OpenAPI document that exchanges are checked against. It is safe for concurrent use.
+// A Document is an OpenAPI document that exchanges are checked against. It is safe for concurrent
+// use.
 type Document struct {
 	Spec *openapi3.T
 
-	router  routers.Router
-	schemas map[*openapi3.Schema]*jsonschema.Resolved // of every body, parameter and header
-	unsaid  []string                                  // response headers that need not be there
+	router   routers.Router
+	schemas  map[*openapi3.Schema]*jsonschema.Resolved // of every body, parameter and header
+	optional []string                                  // response headers that may be missing
 }
 
-// Read reads a document and judges it. The error says what is wrong with it, examples that do not match their schemas
-// included.
+// Read reads and validates a document. Its error lists all problems, including examples that do not
+// match their schemas.
 func Read(yaml []byte) (*Document, error) {
 	spec, err := openapi3.NewLoader().LoadFromData(yaml)
 	if err != nil {
@@ -41,7 +43,7 @@ func Read(yaml []byte) (*Document, error) {
 	}
 	d := &Document{Spec: spec, schemas: map[*openapi3.Schema]*jsonschema.Resolved{}}
 	anywhere := *spec
-	anywhere.Servers = nil // the tests know theirs
+	anywhere.Servers = nil // tests have their own
 	if d.router, err = gorillamux.NewRouter(&anywhere); err != nil {
 		return nil, fmt.Errorf("route OpenAPI document: %w", err)
 	}
@@ -51,14 +53,15 @@ func Read(yaml []byte) (*Document, error) {
 	return d, nil
 }
 
-// Without returns the document of a server that stands alone, without what adds the named response headers.
+// Without returns the document of a bare server, in which the named response headers may be
+// missing.
 func (d *Document) Without(headers ...string) *Document {
 	bare := *d
-	bare.unsaid = headers
+	bare.optional = headers
 	return &bare
 }
 
-// compile makes validators of all the schemas that values are checked against, and checks the examples beside them.
+// compile compiles all schemas that values are checked against, and checks their examples.
 func (d *Document) compile() error {
 	definitions, err := d.definitions()
 	if err != nil {
@@ -85,7 +88,7 @@ func (d *Document) compile() error {
 	return errors.Join(all...)
 }
 
-// A place is where the document says by a schema what may stand there.
+// A place is a part of the document with a schema for a value.
 type place struct {
 	name     string
 	schema   *openapi3.SchemaRef
@@ -128,7 +131,7 @@ func (d *Document) places() []place {
 	return all
 }
 
-// parameters returns those of the path and of the operation itself.
+// parameters returns the parameters of the path and of the operation.
 func parameters(item *openapi3.PathItem, operation *openapi3.Operation) []*openapi3.Parameter {
 	var all []*openapi3.Parameter
 	for _, list := range []openapi3.Parameters{item.Parameters, operation.Parameters} {
@@ -139,7 +142,7 @@ func parameters(item *openapi3.PathItem, operation *openapi3.Operation) []*opena
 	return all
 }
 
-// definitions returns the document's named schemas as JSON Schema has them.
+// definitions returns the document's named schemas in JSON Schema.
 func (d *Document) definitions() (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	for name, schema := range d.Spec.Components.Schemas {
@@ -157,7 +160,7 @@ const (
 	definitions = `"#/$defs/`
 )
 
-// local writes a schema with its references to where resolve puts what they name.
+// local marshals a schema with references to the place where resolve puts the definitions.
 func local(schema *openapi3.SchemaRef) (json.RawMessage, error) {
 	text, err := json.Marshal(schema)
 	return json.RawMessage(strings.ReplaceAll(string(text), components, definitions)), err
@@ -187,7 +190,7 @@ func resolve(ref *openapi3.SchemaRef, named map[string]json.RawMessage) (*jsonsc
 	return schema.Resolve(nil)
 }
 
-// gather adds to needed what text refers to, and what that refers to.
+// gather adds to needed what text refers to, recursively.
 func gather(text json.RawMessage, named, needed map[string]json.RawMessage) {
 	for _, after := range strings.Split(string(text), definitions)[1:] {
 		name, _, _ := strings.Cut(after, `"`)
@@ -198,7 +201,7 @@ func gather(text json.RawMessage, named, needed map[string]json.RawMessage) {
 	}
 }
 
-// validate checks a value as JSON has it, whatever it is made of.
+// validate checks a value in its JSON form.
 func validate(schema *jsonschema.Resolved, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -211,7 +214,7 @@ func validate(schema *jsonschema.Resolved, value any) error {
 	return schema.Validate(plain)
 }
 
-// Operation returns the operation that a request asks for, HEAD as GET; nil where the document has none.
+// Operation returns the operation of a request, with HEAD as GET, or nil if the document has none.
 func (d *Document) Operation(r *http.Request) *routers.Route {
 	route, _ := d.find(r)
 	return route

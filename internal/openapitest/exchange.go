@@ -15,19 +15,20 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// An Exchange is a request and what came back.
+// An Exchange is a request and its response.
 type Exchange struct {
 	Request *http.Request // its Body is not read
 	Sent    []byte        // the request's body
 	Status  int
 	Header  http.Header
 	Body    []byte
-	Unread  bool // the body was not read, or not to its end, as a stream's
+	Unread  bool // the body was not read to its end, as for a stream
 }
 
-// Check says everything that is not as documented: a status, a content type, a body or a header that the document does not
-// know for the operation, and a success that it would not expect of such a request. A request to no operation at all may
-// not succeed, but for OPTIONS, and must be told so by an error of the documented shape.
+// Check returns everything that is not as documented: a status, content type, body or header that
+// the operation does not have, and a success that the document does not allow for the request. A
+// request without an operation must fail, except for OPTIONS, with an error of the documented
+// shape.
 func (d *Document) Check(x Exchange) error {
 	route, parameters := d.find(x.Request)
 	if route == nil {
@@ -54,14 +55,14 @@ func (x Exchange) name(err error) error {
 }
 
 func brief(body []byte) string {
-	const most = 300
-	if len(body) > most {
-		return strconv.Quote(string(body[:most])) + "…"
+	const maxShown = 300
+	if len(body) > maxShown {
+		return strconv.Quote(string(body[:maxShown])) + "…"
 	}
 	return strconv.Quote(string(body))
 }
 
-// elsewhere are the statuses of what no operation answers.
+// elsewhere are the statuses for requests without an operation.
 var elsewhere = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
 	http.StatusServiceUnavailable,
@@ -95,7 +96,7 @@ func (d *Document) checkElsewhere(x Exchange) error {
 	return nil
 }
 
-// onlyOn429 is the contract's: nobody else is told to wait.
+// onlyOn429 is a header that the contract reserves for 429.
 const onlyOn429 = "Retry-After"
 
 func (d *Document) checkHeaders(x Exchange, response *openapi3.Response) error {
@@ -103,7 +104,7 @@ func (d *Document) checkHeaders(x Exchange, response *openapi3.Response) error {
 	for name, header := range response.Headers {
 		values := valuesOf(x.Header, name)
 		switch {
-		case len(values) == 0 && slices.Contains(d.unsaid, name):
+		case len(values) == 0 && slices.Contains(d.optional, name):
 			continue
 		case len(values) != 1:
 			all = append(all, fmt.Errorf("the header %s is there %d times", name, len(values)))
@@ -119,7 +120,7 @@ func (d *Document) checkHeaders(x Exchange, response *openapi3.Response) error {
 	return errors.Join(all...)
 }
 
-// valuesOf returns the lines of a header, however it is spelled: the contract's own spelling is not Go's.
+// valuesOf returns the lines of a header in any letter case: the contract's spelling is not Go's.
 func valuesOf(h http.Header, name string) (values []string) {
 	for spelled, lines := range h {
 		if strings.EqualFold(spelled, name) {
@@ -129,7 +130,7 @@ func valuesOf(h http.Header, name string) (values []string) {
 	return values
 }
 
-// scalar reads a parameter or a header as what its schema takes it for.
+// scalar parses a parameter or a header by the type of its schema.
 func scalar(text string, schema *openapi3.Schema) any {
 	if schema.Type.Is(openapi3.TypeInteger) {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -164,8 +165,8 @@ func (d *Document) checkBody(x Exchange, response *openapi3.Response) error {
 	return d.schemas[content.Schema.Value].Validate(value)
 }
 
-// expected says what the document holds against a request succeeding; nil where nothing. An operation without a 400
-// minds nothing.
+// expected returns why the document does not allow a request to succeed, or nil. An operation
+// without a 400 accepts everything.
 func (d *Document) expected(r *http.Request, sent []byte, route *routers.Route, path map[string]string) error {
 	if route.Operation.Responses.Status(http.StatusBadRequest) == nil {
 		return nil
@@ -175,7 +176,7 @@ func (d *Document) expected(r *http.Request, sent []byte, route *routers.Route, 
 	if err != nil {
 		all = append(all, err)
 	}
-	known := []string{"agent_id"} // on every request, as the document says in its introduction
+	known := []string{"agent_id"} // on every request, as the document's introduction says
 	for _, p := range parameters(route.PathItem, route.Operation) {
 		var values []string
 		switch p.In {
@@ -210,19 +211,19 @@ func (d *Document) expected(r *http.Request, sent []byte, route *routers.Route, 
 	return errors.Join(all...)
 }
 
-// MaxBytes is the extension by which the document says how large a body may be.
+// MaxBytes is the document's extension for the maximum size of a body.
 const MaxBytes = "x-weir-max-bytes"
 
 func (d *Document) expectedBody(r *http.Request, sent []byte, body *openapi3.RequestBodyRef) error {
 	switch {
 	case body == nil:
-		return nil // it is not looked at
+		return nil // it is not read
 	case len(sent) == 0 && body.Value.Required:
 		return errors.New("the body is missing")
 	case len(sent) == 0:
 		return nil
 	}
-	if most, ok := body.Value.Extensions[MaxBytes].(float64); !ok || len(sent) > int(most) {
+	if limit, ok := body.Value.Extensions[MaxBytes].(float64); !ok || len(sent) > int(limit) {
 		return fmt.Errorf("the body has %d bytes, the document says at most %v", len(sent), body.Value.Extensions[MaxBytes])
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

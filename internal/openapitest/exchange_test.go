@@ -39,7 +39,7 @@ components:
       properties: {words: {type: [string, 'null'], maxLength: 5}}
 `
 
-// Each way in which an exchange can be other than its document says is noticed.
+// Check notices every way in which an exchange can differ from its document.
 func TestAnExchangeThatIsNotAsDescribedIsNoticed(t *testing.T) {
 	d, err := Read([]byte(greeting))
 	if err != nil {
@@ -106,7 +106,7 @@ func authorized() *http.Request {
 	return r
 }
 
-// A document with a mistake in it holds nobody to anything, so it is refused.
+// An invalid document checks nothing, so Read rejects it.
 func TestADocumentThatIsWrongIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
 		"an example":   {"example: {words: hello}}}\n      responses", "example: {words: 5}}}\n      responses", "greetings"},
