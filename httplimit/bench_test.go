@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A bareWriter is the least a ResponseWriter can be: what it costs is not what is measured.
+// A bareWriter is a minimal ResponseWriter, so that its cost does not hide the middleware's.
 type bareWriter struct {
 	header http.Header
 	status int
@@ -40,7 +40,7 @@ var okValue = []string{"1800000060"}
 
 func knownID(*weir.Decision, weir.Keys, *weir.Scratch) string { return "an id that is known already" }
 
-// perIP is what the figures are about: one window by address.
+// perIP limits by one window, which counts by address.
 func perIP(tb testing.TB, limit int64, o httplimit.Options) *httplimit.Middleware {
 	tb.Helper()
 	return perPolicy(tb, weir.Policy{Limiters: []weir.Limiter{{
@@ -89,7 +89,19 @@ func typing(tb testing.TB) *http.Request {
 	return r
 }
 
-// The machine's noise is in every figure: compare within one run.
+func TestServingOneRequestAllocatesTwice(t *testing.T) {
+	h := perIP(t, weir.MaxLimit, httplimit.Options{}).Wrap(http.HandlerFunc(okHandler))
+	w, r := &bareWriter{header: http.Header{}}, typing(t)
+	n := testing.AllocsPerRun(1000, func() {
+		clear(w.header)
+		h.ServeHTTP(w, r)
+	})
+	if n > 2 {
+		t.Errorf("the middleware allocates %v times a request, at most 2 are allowed: one for the response, one for its values", n)
+	}
+}
+
+// Compare the figures of one run only: they include the noise of the machine.
 func BenchmarkServeHTTP(b *testing.B) {
 	bare := http.HandlerFunc(okHandler)
 	for _, bench := range []struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 )
@@ -162,16 +163,18 @@ type unwrapper struct{ http.ResponseWriter }
 
 func (u unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-// One hook: limiter, window, outcome, latency; never who.
-func TestTheObserverIsToldOfEveryDecision(t *testing.T) {
-	var seen []httplimit.Observation
+func TestEveryDecisionIsObserved(t *testing.T) {
+	var seen []answer.Observation
 	e := setUp(t, ok, func(e *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
-		o.Observe = func(ob httplimit.Observation) {
-			if (ob.Decision == nil) != (ob.Outcome == httplimit.Unlimited) {
+		o.Observe = func(ob answer.Observation) {
+			if (ob.Decision == nil) != (ob.Outcome == answer.Unlimited) {
 				t.Errorf("outcome %v has the decision %+v", ob.Outcome, ob.Decision)
 			}
-			if (ob.Context == nil) != (ob.Outcome == httplimit.Unlimited) || ob.Context != nil && ob.Context.Value(http.ServerContextKey) == nil {
+			if (ob.Context == nil) != (ob.Outcome == answer.Unlimited) || ob.Context != nil && ob.Context.Value(http.ServerContextKey) == nil {
 				t.Errorf("outcome %v has the context %v, want the request's", ob.Outcome, ob.Context)
+			}
+			if ob.Door != httplimit.Door {
+				t.Errorf("the door is %q", ob.Door)
 			}
 			seen = append(seen, ob)
 		}
@@ -183,13 +186,13 @@ func TestTheObserverIsToldOfEveryDecision(t *testing.T) {
 	e.server.Close()
 	want := []struct {
 		limiter string
-		outcome httplimit.Outcome
+		outcome answer.Outcome
 		text    string
 		status  int
 	}{
-		{"", httplimit.Unlimited, "unlimited", 0}, {"widget-typing", httplimit.Admitted, "admitted", 0},
-		{"widget-leads", httplimit.Unauthenticated, "unauthenticated", 401}, {"widget-satisfaction", httplimit.Admitted, "admitted", 0},
-		{"widget-satisfaction", httplimit.Admitted, "admitted", 0}, {"widget-satisfaction", httplimit.Refused, "refused", 429},
+		{"", answer.Unlimited, "unlimited", 0}, {"widget-typing", answer.Admitted, "admitted", 0},
+		{"widget-leads", answer.Unauthenticated, "unauthenticated", 401}, {"widget-satisfaction", answer.Admitted, "admitted", 0},
+		{"widget-satisfaction", answer.Admitted, "admitted", 0}, {"widget-satisfaction", answer.Refused, "refused", 429},
 	}
 	if len(seen) != len(want) {
 		t.Fatalf("it was told %d times, want %d", len(seen), len(want))

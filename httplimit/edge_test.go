@@ -24,7 +24,7 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// An edge is a middleware in front of a handler, on real sockets, under a clock that stands still.
+// An edge is a middleware in front of a handler, on real sockets, with a clock that tests advance.
 type edge struct {
 	*testing.T
 	clock      *storetest.ManualClock
@@ -132,8 +132,8 @@ func (e *edge) startHTTP2(h http.Handler) *httptest.Server {
 	return s
 }
 
-// An answer is a response as it came off the wire.
-type answer struct {
+// A reply is a response as it was received.
+type reply struct {
 	*testing.T
 	status int
 	lines  []string // of the header, without the status line
@@ -159,14 +159,14 @@ func (e *edge) raw(request string) string {
 }
 
 // send sends one request of an HTTP/1.1 client that speaks no more than this, and reads its final answer.
-func (e *edge) send(target string, fields ...string) answer {
+func (e *edge) send(target string, fields ...string) reply {
 	e.Helper()
 	lines := append([]string{target + " HTTP/1.1", "Host: weir.test", "Connection: close"}, fields...)
 	got := e.raw(strings.Join(lines, "\r\n") + "\r\n\r\n")
 	return e.parse(got)
 }
 
-func (e *edge) parse(got string) answer {
+func (e *edge) parse(got string) reply {
 	e.Helper()
 	head, body, ok := strings.Cut(got, "\r\n\r\n")
 	if !ok {
@@ -177,11 +177,11 @@ func (e *edge) parse(got string) answer {
 	if err != nil {
 		e.Fatalf("status line %q", lines[0])
 	}
-	return answer{e.T, status, lines[1:], body}
+	return reply{e.T, status, lines[1:], body}
 }
 
 // field returns the value of the one line whose name is spelled exactly so; any other spelling of it is an error.
-func (a answer) field(name string) string {
+func (a reply) field(name string) string {
 	a.Helper()
 	var values []string
 	for _, line := range a.lines {
@@ -204,7 +204,7 @@ func (a answer) field(name string) string {
 }
 
 // want checks the status and the contract's three fields; reset is in seconds from now.
-func (a answer) want(status int, limit, remaining, reset int64) answer {
+func (a reply) want(status int, limit, remaining, reset int64) reply {
 	a.Helper()
 	if a.status != status {
 		a.Fatalf("the status is %d, want %d: %s %s", a.status, status, a.lines, a.body)
@@ -218,7 +218,7 @@ func (a answer) want(status int, limit, remaining, reset int64) answer {
 }
 
 // wantFields checks other fields; an empty value wants none.
-func (a answer) wantFields(pairs ...string) answer {
+func (a reply) wantFields(pairs ...string) reply {
 	a.Helper()
 	for i := 0; i < len(pairs); i += 2 {
 		if got := a.field(pairs[i]); got != pairs[i+1] {

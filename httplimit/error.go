@@ -1,40 +1,29 @@
 package httplimit
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"strconv"
+
+	"github.com/weirlimit/weir/answer"
 )
 
-// WriteError answers with the shape that all errors have (D21): {"error":{"code":…,"message":…}}. What a handler has said
-// of another body (its length, coding, validators) is taken back. It is the whole answer: call nothing after it.
+// bodyFields describe a body. WriteError removes those that a handler has set for another body.
+var bodyFields = [...]string{
+	"Content-Encoding", "Content-Language", "Content-Disposition", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Expires",
+}
+
+// WriteError answers with the body that every error has: {"error":{"code":…,"message":…}} (D21). It
+// removes fields that describe another body, such as its length, coding and validators. Nothing may
+// be written to w afterwards.
 func WriteError(w http.ResponseWriter, status int, code, message string) {
-	body := errorBody(code, message)
+	body := answer.ErrorBody(code, message)
 	h := w.Header()
-	for _, name := range [...]string{"Content-Encoding", "Content-Language", "Content-Disposition", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Expires"} {
+	for _, name := range bodyFields {
 		delete(h, name)
 	}
 	h["Content-Type"] = []string{"application/json"}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone, or a HEAD
-}
-
-// errorBody writes the JSON of an error. Invalid UTF-8 becomes U+FFFD; "<" stays as it is, since nobody takes this for
-// HTML.
-func errorBody(code, message string) []byte {
-	var body struct {
-		Error struct {
-			Code    string `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	body.Error.Code, body.Error.Message = code, message
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // two strings always encode
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	_, _ = w.Write(body) // fails if the client is gone, or for a HEAD
 }

@@ -7,57 +7,76 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/headers"
 	"github.com/weirlimit/weir/identity"
 )
 
-// A response is the ResponseWriter of one limited request: the one allocation beside that of its values, and small, since
-// the allocation is most of what a limited request costs. A handler may keep it for longer than it should, so it is never
-// used again. It has no optional interface of its own; writers.go adds those.
+// A response is the ResponseWriter of one limited request. It and the digits of the fields are the
+// only allocations for an admitted request, and it is small because allocating is most of what a
+// limited request costs. A handler may keep its writer after it has returned, so a response is not
+// reused. It has no optional interfaces; writers.go adds those.
 type response struct {
-	http.ResponseWriter // the server's, or a middleware's before us
+	http.ResponseWriter // the server's, or that of an outer middleware
 
-	ruling *ruling // nil once the handler has returned
-	values fieldValues
+	exchange *exchange // nil after the handler has returned
+	values   [4]string // the elements of the header's slices for the contract's fields and Date
 
 	wrote    bool  // the header is written
-	hijacked bool  // the connection is the handler's
-	returned bool  // the handler returned
+	hijacked bool  // the handler has taken over the connection
+	returned bool  // the handler has returned
 	trailers bool  // the header announced trailers
-	fields   int32 // in the header when it was written: any more are trailers
+	fields   int32 // in the header when it was written; any more are trailers
 }
 
-// A ruling is what is asked, answered and known while one request is under way. It goes back to a pool at the end, unless a
-// handler was shown its caller or its decision (CallerOf, DecisionOf): what somebody may hold on to is not used again.
-type ruling struct {
-	answer  Answer
-	caller  identity.Caller
-	request identity.HTTPRequest
-	scratch weir.Scratch
-	shown   bool
+// An exchange is the state of one request while it is served. It comes from a pool and goes back
+// there, unless the handler has asked for its caller or its decision (CallerOf, DecisionOf): a handler
+// may keep those, so such an exchange is not reused.
+type exchange struct {
+	question answer.Question
+	answer   answer.Answer
+	caller   identity.Caller
+	request  identity.HTTPRequest
+	fields   []answer.Field // of the answer
+	shown    bool
 }
 
-func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, match weir.Match, a access) {
-	if match.Limiter() == nil {
-		m.pass(w, r, match)
+// begin returns the exchange of a request that match has the limiter of.
+func (m *Middleware) begin(r *http.Request, match weir.Match) *exchange {
+	e := m.exchanges.Get().(*exchange)
+	e.request.Request = r
+	m.identity.Start(&e.caller, &e.request)
+	q := &e.question
+	q.Caller, q.Match, q.Chosen, q.Public = &e.caller, match, true, false
+	return e
+}
+
+// release returns e to the pool.
+func (m *Middleware) release(e *exchange) {
+	if e.shown {
+		return
+	}
+	e.request.Request = nil // everything else is overwritten when e is used again
+	m.exchanges.Put(e)
+}
+
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, e *exchange) {
+	if e.question.Match.Limiter() == nil {
+		m.pass(w, r, e)
 		next.ServeHTTP(w, r)
 		return
 	}
-	u := m.rulings.Get().(*ruling)
-	x := &response{ResponseWriter: w, ruling: u}
+	x := &response{ResponseWriter: w, exchange: e}
 	defer x.finish(m)
-	u.request.Request = r
-	u.answer.values = &x.values
-	m.options.Identity.Start(&u.caller, &u.request)
-	if err := m.judge(r.Context(), &match, 0, a, &u.caller, &u.answer, &u.scratch); err != nil {
-		x.wrote = true // past us
+	if err := m.judge.Answer(r.Context(), &e.question, &e.answer); err != nil {
+		x.wrote = true // WriteError writes to w
 		WriteError(w, http.StatusInternalServerError, "internal", "This request could not be judged.")
 		return
 	}
-	if m.options.Judged != nil {
-		m.options.Judged(w, &u.caller)
+	if m.judged != nil {
+		m.judged(w, &e.caller)
 	}
-	if u.answer.Status != 0 {
+	if e.answer.Status != 0 {
 		x.refuse(r.Method)
 		return
 	}
@@ -65,50 +84,27 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	x.returned = true
 }
 
-// pass notes a request that no limiter covers. What is only tried out may cover it all the same.
-func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, match weir.Match) {
-	if match.Beside() {
-		u := m.rulings.Get().(*ruling)
-		u.request.Request = r
-		m.options.Identity.Start(&u.caller, &u.request)
-		// Nothing can be wrong with a request that spends what its limiters say, and this one has none.
-		_ = m.decider.DecideInto(r.Context(), &weir.Request{Keys: &u.caller, Match: match, Scratch: &u.scratch}, &u.answer.Decision)
-		if m.options.Judged != nil {
-			m.options.Judged(w, &u.caller)
-		}
-		u.request.Request = nil
-		m.rulings.Put(u)
+// pass observes a request that no limiter covers. A limiter in Shadow mode or a candidate policy may
+// still evaluate it.
+func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, e *exchange) {
+	_ = m.judge.Answer(r.Context(), &e.question, &e.answer) // the request has no cost that could be wrong
+	if m.judged != nil && e.question.Match.Beside() {
+		m.judged(w, &e.caller)
 	}
-	if m.options.Observe != nil {
-		m.options.Observe(Observation{})
-	}
+	m.release(e)
 }
 
-// refuse writes an answer of our own.
+// refuse writes an answer that ends the request.
 func (x *response) refuse(method string) {
-	answer := &x.ruling.answer
+	a := &x.exchange.answer
 	h := x.Header()
 	x.take(h)
 	x.put(h)
-	fields := answer.refusal.fields
-	values := make([]string, len(fields), len(fields)+1) // a handler outside may change what it is given
-	for i, f := range fields {
-		values[i] = f.Value
-		if f.Name == "Vary" && len(h[f.Name]) > 0 {
-			h[f.Name] = append(h[f.Name], f.Value)
-		} else {
-			h[f.Name] = values[i : i+1 : i+1]
-		}
-	}
-	if answer.denial != "" {
-		values = append(values, answer.denial)
-		h[headers.Denial] = values[len(fields):]
-	}
 	x.wrote = true
-	x.ResponseWriter.WriteHeader(answer.Status)
+	x.ResponseWriter.WriteHeader(a.Status)
 	x.fields = int32(len(h))
 	if method != http.MethodHead {
-		_, _ = x.ResponseWriter.Write(answer.Body()) // a client that is gone
+		_, _ = x.ResponseWriter.Write(a.Body()) // fails if the client is gone
 	}
 }
 
@@ -118,33 +114,25 @@ func (x *response) finish(m *Middleware) {
 	case x.hijacked:
 	case x.wrote:
 		if h := x.Header(); x.trailers || len(h) != int(x.fields) {
-			x.take(h) // trailers that repeat our fields
+			x.take(h) // trailers that repeat fields of ours
 		}
 	case x.returned:
 		x.WriteHeader(http.StatusOK)
 	default:
-		x.stamp(x.Header(), http.StatusInternalServerError) // should somebody outside recover, and answer
+		x.stamp(x.Header(), http.StatusInternalServerError) // an outer handler may recover and answer
 		x.wrote = true
 	}
-	m.release(x)
+	e := x.exchange
+	x.exchange = nil // so that a writer that the handler keeps has no caller
+	m.release(e)
 }
 
-// release ends what is known of a request: whoever kept its writer learns nothing any more.
-func (m *Middleware) release(x *response) {
-	u := x.ruling
-	x.ruling = nil
-	if u.shown {
-		return
-	}
-	u.request.Request, u.answer.values = nil, nil // all else is overwritten when it is used again
-	m.rulings.Put(u)
-}
-
-// WriteHeader writes our fields with the handler's, in place of its own ones (D19).
+// WriteHeader writes the handler's header with the fields of the answer, which replace the handler's
+// own (D19).
 func (x *response) WriteHeader(status int) {
 	switch {
 	case x.wrote || x.hijacked:
-		x.ResponseWriter.WriteHeader(status) // the server says what is wrong with that
+		x.ResponseWriter.WriteHeader(status) // the server logs the mistake
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		x.inform(status)
 	default:
@@ -152,7 +140,7 @@ func (x *response) WriteHeader(status int) {
 		h := x.Header()
 		x.stamp(h, status)
 		x.ResponseWriter.WriteHeader(status)
-		x.fields = int32(len(h)) // with what the writers under this one added
+		x.fields = int32(len(h)) // including what the writers under x added
 	}
 }
 
@@ -162,13 +150,13 @@ func (x *response) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// WriteString implements io.StringWriter: without a copy where the server's writer can.
+// WriteString implements io.StringWriter. It makes no copy if the server's writer makes none.
 func (x *response) WriteString(s string) (int, error) {
 	x.begin()
 	return io.WriteString(x.ResponseWriter, s)
 }
 
-// FlushError is how http.ResponseController flushes; http.Flusher is in writers.go.
+// FlushError implements what http.ResponseController flushes with; http.Flusher is in writers.go.
 func (x *response) FlushError() error {
 	if !reaches[http.Flusher](x.ResponseWriter) && !reaches[interface{ FlushError() error }](x.ResponseWriter) {
 		return fmt.Errorf("flush: %w", http.ErrNotSupported)
@@ -177,7 +165,7 @@ func (x *response) FlushError() error {
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the writer under x, for http.ResponseController.
 func (x *response) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
 func (x *response) limited() *response { return x }
@@ -188,67 +176,68 @@ func (x *response) begin() {
 	}
 }
 
-// stamp puts our fields into the header of the handler's response.
+// stamp puts the fields of the answer into the header of the handler's response.
 func (x *response) stamp(h http.Header, status int) {
 	retryAfter := x.take(h)
 	if status == http.StatusTooManyRequests {
-		x.ruling.answer.BackendRefused(retryAfter)
+		x.exchange.answer.BackendRefused(retryAfter)
 	}
 	x.put(h)
 }
 
-// take removes every field that is ours, and returns the lines of Retry-After among them. A trailer that repeats one of
-// ours is no better than a field.
+// take removes every field that the answer owns, also from trailers, and returns the lines of the
+// handler's Retry-After.
 func (x *response) take(h http.Header) (retryAfter []string) {
 	if len(h) == 0 {
 		return nil
 	}
+	a := &x.exchange.answer
 	for name, values := range h {
 		bare := name
 		if name[:min(1, len(name))] == "T" {
 			x.trailers = x.trailers || name == "Trailer"
 			bare = strings.TrimPrefix(name, http.TrailerPrefix)
 		}
-		switch x.ruling.answer.owned(bare) {
-		case -1:
+		if !a.Owns(bare) {
 			continue
-		case fieldRetryAfter:
-			if bare == name {
-				retryAfter = append(retryAfter, values...)
-			}
+		}
+		if strings.EqualFold(name, headers.RetryAfter) {
+			retryAfter = append(retryAfter, values...)
 		}
 		delete(h, name)
 	}
 	return retryAfter
 }
 
-// put sets our fields, in the spelling of the contract: the map's keys go to the wire as they are.
+// put sets the fields of the answer, in the contract's spelling: the server writes the map's keys as
+// they are.
 func (x *response) put(h http.Header) {
-	values := &x.values
-	if values[0] == "" {
-		return // nothing was decided: something below has panicked
-	}
-	for i := range values {
-		h[fieldNames[i]] = values[i : i+1 : i+1]
-	}
-	if after := x.ruling.answer.retryAfter; after != "" {
-		h[headers.RetryAfter] = []string{after}
-	}
-	if ietf := x.ruling.answer.ietf; ietf != nil {
-		for i := range ietf {
-			h[fieldNames[fieldRateLimit+i]] = ietf[i : i+1 : i+1]
+	e := x.exchange
+	e.fields = e.answer.AppendFields(e.fields[:0])
+	values := x.values[:] // not e's memory: the server reads the header after e is released
+	for i := range e.fields {
+		f := &e.fields[i]
+		if len(values) == 0 {
+			values = make([]string, len(e.fields)-i)
 		}
+		values[0] = f.Value
+		if f.Name == "Vary" && len(h[f.Name]) > 0 {
+			h[f.Name] = append(h[f.Name], f.Value)
+		} else {
+			h[f.Name] = values[:1:1]
+		}
+		values = values[1:]
 	}
 }
 
-// inform passes an informational answer on, without what only a final one can say of the limit.
+// inform writes an informational response, without the fields that belong in the final one.
 func (x *response) inform(status int) {
 	h := x.Header()
-	var held []Field
+	var held []answer.Field
 	for name, values := range h {
-		if x.ruling.answer.Owns(name) {
+		if x.exchange.answer.Owns(name) {
 			for _, v := range values {
-				held = append(held, Field{name, v})
+				held = append(held, answer.Field{Name: name, Value: v})
 			}
 			delete(h, name)
 		}
@@ -259,34 +248,37 @@ func (x *response) inform(status int) {
 	}
 }
 
-// CallerOf returns who is calling, to a handler that the middleware has let a request through to: w is the handler's
-// ResponseWriter, or one around it that has Unwrap. It is false where no limiter covered the request. The caller may be
-// used until the handler returns, by one goroutine at a time.
+// CallerOf returns the sender of a request that a Middleware has admitted. w is the ResponseWriter of
+// the request's handler, or one around it that has Unwrap. It returns false if no limiter covers the
+// request, or if the handler has returned. One goroutine at a time may use the caller, until the
+// handler returns.
 func CallerOf(w http.ResponseWriter) (*identity.Caller, bool) {
-	if u := rulingOf(w); u != nil {
-		return &u.caller, true
+	if e := exchangeOf(w); e != nil {
+		return &e.caller, true
 	}
 	return nil, false
 }
 
-// DecisionOf returns what was decided about the request, as CallerOf does. It is read only.
+// DecisionOf returns the decision on a request, under the same conditions as CallerOf. It is read
+// only.
 func DecisionOf(w http.ResponseWriter) (*weir.Decision, bool) {
-	if u := rulingOf(w); u != nil {
-		return &u.answer.Decision, true
+	if e := exchangeOf(w); e != nil {
+		return &e.answer.Decision, true
 	}
 	return nil, false
 }
 
-// rulingOf returns the ruling of the request that w answers, which is somebody's from now on; nil where there is none.
-func rulingOf(w http.ResponseWriter) *ruling {
+// exchangeOf returns the exchange of the request that w answers, or nil. It marks the exchange as
+// shown, so that it is not reused.
+func exchangeOf(w http.ResponseWriter) *exchange {
 	for {
 		switch x := w.(type) {
 		case interface{ limited() *response }:
-			u := x.limited().ruling
-			if u != nil {
-				u.shown = true
+			e := x.limited().exchange
+			if e != nil {
+				e.shown = true
 			}
-			return u
+			return e
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = x.Unwrap()
 		default:
@@ -295,7 +287,8 @@ func rulingOf(w http.ResponseWriter) *ruling {
 	}
 }
 
-// reaches reports whether w, or a writer that it unwraps to, has the interface T: what http.ResponseController finds.
+// reaches reports whether w, or a writer that it unwraps to, has the interface T. That is how
+// http.ResponseController looks for it.
 func reaches[T any](w http.ResponseWriter) bool {
 	for {
 		if _, ok := w.(T); ok {

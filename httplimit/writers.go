@@ -9,13 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// A handler asks its ResponseWriter for optional interfaces, and behaves as they are there or not: so what it gets has
-// exactly those of the writer it stands for. Each of the types below is one pointer and adds one method to another, which
-// makes all sixteen combinations; turning a single pointer into an interface allocates nothing.
+// A handler asks its ResponseWriter for optional interfaces, and behaves differently without them. So
+// it gets a writer with exactly the interfaces of the server's writer. Each of the types below adds
+// one method to another type, and together they are all sixteen combinations. Each is one pointer, so
+// that converting it to an interface does not allocate.
 type (
 	withF    struct{ *response } // F: http.Flusher
 	withH    struct{ *response } // H: http.Hijacker
-	withR    struct{ *response } // R: io.ReaderFrom, by which io.Copy gets at sendfile
+	withR    struct{ *response } // R: io.ReaderFrom, with which io.Copy uses sendfile
 	withP    struct{ *response } // P: http.Pusher
 	withFH   struct{ withF }
 	withFR   struct{ withF }
@@ -56,8 +57,8 @@ const (
 	hasP
 )
 
-// withInterfaces returns x as the type that has what the writer below has. Hijacker counts also where
-// http.ResponseController would unwrap to it: it must not pass us by.
+// withInterfaces returns x as the type that has the interfaces of the writer under it. A Hijacker
+// that http.ResponseController would unwrap to counts as well: x has to see that call.
 func (x *response) withInterfaces(seen *seenWriter) http.ResponseWriter {
 	has := seen.interfaces(x.ResponseWriter)
 	if has&hasP != 0 {
@@ -100,8 +101,8 @@ func interfacesOf(w http.ResponseWriter) (has int) {
 	return has
 }
 
-// A seenWriter remembers what the last type of writer has: nearly all requests come with the server's own. A writer that
-// unwraps is looked at anew, since what it leads to can be any type.
+// A seenWriter caches the interfaces of the last type of writer, because nearly all requests have the
+// server's own type. A writer that unwraps is not cached, because it can unwrap to any type.
 type seenWriter struct{ last atomic.Pointer[writerType] }
 
 type writerType struct {
@@ -142,7 +143,8 @@ func (x *response) withPusher(has int) http.ResponseWriter {
 	return withP{x}
 }
 
-// hijack hands the connection over. Our fields are in the header then: httputil.ReverseProxy writes its 101 with them.
+// hijack gives the connection to the handler, with the fields of the answer in the header:
+// httputil.ReverseProxy writes its 101 with that header.
 func (x *response) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(x.ResponseWriter).Hijack()
 	if err == nil {
@@ -154,11 +156,12 @@ func (x *response) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, err
 }
 
-// readFrom leaves the header until the first bytes are there, as the server's own ReadFrom does: a handler that copies the
-// request's body needs its 100 Continue first, which nobody sends once the header is written.
+// readFrom writes the header only after the first bytes have arrived, like the server's own ReadFrom.
+// If src is the request's body, the client may wait for 100 Continue, which is not sent after the
+// header.
 func (x *response) readFrom(src io.Reader) (n int64, err error) {
 	if !x.wrote {
-		const first = 512 // what net/http looks at before it takes to sendfile
+		const first = 512 // what net/http reads to detect the type, before it uses sendfile
 		n, err = io.CopyN(writerOnly{x}, src, first)
 		if err == io.EOF {
 			return n, nil

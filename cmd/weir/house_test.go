@@ -18,13 +18,14 @@ const module = "github.com/weirlimit/weir"
 
 // floors is the building: a package may import packages of lower floors only, so never one of its own floor.
 var floors = map[string]int{
-	"cmd/weir": 4, "internal/difference": 4,
+	"cmd/weir": 5, "internal/difference": 5,
 
-	"internal/gateway": 3, "internal/sample": 3, "internal/admin": 3, "internal/telemetry": 3,
-	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
+	"internal/gateway": 4, "internal/sample": 4, "internal/admin": 4,
+
+	"httplimit": 3, "internal/telemetry": 3, "internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
 	"internal/verify": 3, "internal/replay/report": 3,
 
-	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
+	"answer": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
 
 	"memstore": 1, "redisstore": 1, "failover": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/terms": 1,
 	"internal/wire": 0, "internal/upstream": 1, "internal/poller": 1,
@@ -36,7 +37,7 @@ var floors = map[string]int{
 // floorOf returns a package's floor; examples stand on top, as users do.
 func floorOf(name string) (floor int, ok bool) {
 	if strings.HasPrefix(name, "examples/") {
-		return 4, true
+		return 5, true
 	}
 	floor, ok = floors[name]
 	return floor, ok
@@ -132,6 +133,19 @@ func TestThePackagesThatServicesEmbedStayLean(t *testing.T) {
 		}
 		if p.name() == "" && slices.Contains(p.Deps, "net/http") {
 			t.Errorf("%s depends on net/http: the waist does not know who asks it", p.ImportPath)
+		}
+	}
+}
+
+func TestAnAnswerKnowsNoDoor(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.name() != "answer" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if imported == "net/http" || strings.HasPrefix(imported, "net/http/") || strings.HasPrefix(imported, "google.golang.org/") {
+				t.Errorf("%s imports %s: doors that do not use it share the answers; package httplimit is net/http's door", p.ImportPath, imported)
+			}
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/wire"
@@ -30,7 +30,7 @@ type fastExchange struct {
 	onward string // the target that the upstream is asked for
 
 	caller  identity.Caller
-	answer  httplimit.Answer
+	answer  answer.Answer
 	limited bool // the answer carries the fields of a limiter
 
 	cors      *crossOrigin // nil: not a surface that browsers call
@@ -227,14 +227,14 @@ func (x *fastExchange) judge(public bool) (admitted bool) {
 	if x.head.Length == 0 {
 		x.c.beginWatch() // the limiter may wait for its store
 	}
-	err := x.c.engine.limit.Judge(&x.c.ctx, httplimit.Question{
-		Request: x, Method: x.head.Method, Path: x.asked.Path, Match: x.choice.Match, Chosen: true, Public: public, Arrival: x.start,
-	}, &x.caller, &x.answer)
+	err := x.c.engine.limit.Judge().Answer(&x.c.ctx, &answer.Question{
+		Caller: &x.caller, Method: x.head.Method, Path: x.asked.Path, Match: x.choice.Match, Chosen: true, Public: public, Arrival: x.start,
+	}, &x.answer)
 	if err != nil {
 		x.fail(&failure{http.StatusInternalServerError, "internal", "This request could not be judged."})
 		return false
 	}
-	x.limited = x.answer.Outcome != httplimit.Unlimited
+	x.limited = x.answer.Outcome != answer.Unlimited
 	if x.answer.Status == 0 {
 		x.gone = x.c.isGone()
 		return !x.gone
@@ -278,7 +278,7 @@ func (x *fastExchange) answerAs(w *ownAnswer) {
 			continue
 		}
 		for _, v := range values {
-			x.fields = append(x.fields, httplimit.Field{Name: name, Value: v})
+			x.fields = append(x.fields, answer.Field{Name: name, Value: v})
 		}
 	}
 	x.complete(w.status)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/telemetry"
@@ -27,13 +27,13 @@ import (
 //
 //	go test -run - -bench . -cpu 1,2 ./internal/telemetry
 
-func observation(b *testing.B) httplimit.Observation {
+func observation(b *testing.B) answer.Observation {
 	b.Helper()
 	d := newDecider(b, "60 per minute by ip", weir.Options{})
 	decision := decide(b, d, "192.0.2.1")
 	s := decision.Standings()[0]
-	return httplimit.Observation{
-		Limiter: s.Limiter.Name, Window: s.Window, Outcome: httplimit.Admitted, Latency: 700 * time.Nanosecond, Decision: &decision,
+	return answer.Observation{
+		Limiter: s.Limiter.Name, Window: s.Window, Outcome: answer.Admitted, Latency: 700 * time.Nanosecond, Decision: &decision,
 	}
 }
 
@@ -52,7 +52,7 @@ func BenchmarkLibraryCounterAndHistogram(b *testing.B) {
 	admitted := observation(b)
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "c"})
 	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: prometheus.ExponentialBuckets(1e-7, 2.15, 22)})
-	observe := func(o httplimit.Observation) {
+	observe := func(o answer.Observation) {
 		counter.Inc()
 		histogram.Observe(o.Latency.Seconds())
 	}
@@ -64,19 +64,20 @@ func BenchmarkLibraryCounterAndHistogram(b *testing.B) {
 	})
 }
 
-// A decision of the middleware, with metrics and without.
+// A decision, with metrics and without.
 func BenchmarkJudge(b *testing.B) {
 	for _, with := range []string{"unobserved", "observed"} {
 		b.Run(with, func(b *testing.B) {
-			o := httplimit.Options{}
+			o := answer.Options{}
 			if with == "observed" {
 				o.Observe = telemetry.New(telemetry.Options{}).Observe
 			}
-			var err error
-			if o.Identity, err = identity.New(identity.Options{}); err != nil {
+			who, err := identity.New(identity.Options{})
+			if err != nil {
 				b.Fatal(err)
 			}
-			limit, err := httplimit.New(newDecider(b, "2000000000 per minute by ip", weir.Options{}), o)
+			o.Identity = who
+			judge, err := answer.New(newDecider(b, "2000000000 per minute by ip", weir.Options{}), o)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -86,10 +87,11 @@ func BenchmarkJudge(b *testing.B) {
 				r := httptest.NewRequest("GET", "/", nil)
 				r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", callers.Add(1))
 				var caller identity.Caller
-				var answer httplimit.Answer
+				var a answer.Answer
 				for pb.Next() {
-					q := httplimit.Question{Request: &identity.HTTPRequest{Request: r}, Method: "GET", Path: "/"}
-					if err := limit.Judge(r.Context(), q, &caller, &answer); err != nil {
+					who.Start(&caller, &identity.HTTPRequest{Request: r})
+					q := answer.Question{Caller: &caller, Method: "GET", Path: "/"}
+					if err := judge.Answer(r.Context(), &q, &a); err != nil {
 						b.Error(err)
 						return
 					}
@@ -131,7 +133,7 @@ func BenchmarkGateway(b *testing.B) {
 					defer cancel()
 					_ = tracer.Close(ctx)
 				}()
-				o.Wrap, o.Observe = tracer.Wrap, func(ob httplimit.Observation) { m.Observe(ob); tracer.Observe(ob) }
+				o.Wrap, o.Observe = tracer.Wrap, func(ob answer.Observation) { m.Observe(ob); tracer.Observe(ob) }
 			}
 			g, err := gateway.New(o)
 			if err != nil {
@@ -154,7 +156,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	decision := decide(t, d, "192.0.2.1")
 	s := decision.Standings()[0]
 	m := telemetry.New(telemetry.Options{})
-	o := httplimit.Observation{Limiter: s.Limiter.Name, Window: s.Window, Outcome: httplimit.Admitted, Decision: &decision}
+	o := answer.Observation{Limiter: s.Limiter.Name, Window: s.Window, Outcome: answer.Admitted, Decision: &decision}
 	m.Observe(o)
 	// the pool drops some under the race detector
 	if n := testing.AllocsPerRun(1000, func() { m.Observe(o) }); n >= 1 {

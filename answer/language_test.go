@@ -1,7 +1,6 @@
-package httplimit_test
+package answer_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -9,37 +8,19 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 )
 
-// A view is a request without net/http: what another engine would hand to Judge.
-type view struct {
-	peer   string
-	header map[string][]string
-}
-
-func (v *view) Peer() string                     { return v.peer }
-func (v *view) Header(name string) []string      { return v.header[name] }
-func (v *view) Query(string) (string, bool)      { return "", false }
-func (v *view) Body(int) []byte                  { return nil }
-func (v *view) with(n string, l ...string) *view { return &view{v.peer, map[string][]string{n: l}} }
-
-var fromHome = &view{peer: "192.0.2.7:50123"}
-
-// refused returns what a caller that asks for languages is told in a 429.
-func refused(t testing.TB, m *httplimit.Middleware, accept ...string) (language, message string) {
-	t.Helper()
-	var c identity.Caller
-	var a httplimit.Answer
-	q := httplimit.Question{Request: fromHome.with("Accept-Language", accept...), Method: "POST", Path: "/api/v1/widget/typing"}
+// refused returns the language and the message of the 429 for an Accept-Language.
+func refused(d *door, accept ...string) (language, message string) {
+	d.Helper()
+	a := new(answer.Answer)
 	for range 2 {
-		if err := m.Judge(context.Background(), q, &c, &a); err != nil {
-			t.Fatal(err)
-		}
+		d.askInto(from("192.0.2.7", "Accept-Language", accept...), post("typing"), a)
 	}
 	if a.Status != http.StatusTooManyRequests {
-		t.Fatalf("the status is %d, want 429", a.Status)
+		d.Fatalf("the status is %d, want 429", a.Status)
 	}
 	for name, value := range a.Fields() {
 		if name == "Content-Language" {
@@ -50,14 +31,21 @@ func refused(t testing.TB, m *httplimit.Middleware, accept ...string) (language,
 		Error struct{ Code, Message string }
 	}
 	if err := json.Unmarshal(a.Body(), &body); err != nil || body.Error.Code != "rate_limited" {
-		t.Fatalf("the body is %s, %v", a.Body(), err)
+		d.Fatalf("the body is %s, %v", a.Body(), err)
 	}
 	return language, body.Error.Message
 }
 
+// once is a policy of one request for each address.
+func once(t testing.TB, message string) weir.Policy {
+	p := limiters(t, map[string][]string{"l /api/v1/widget/typing": {"1 per minute by ip"}})
+	p.Limiters[0].Message = message
+	return p
+}
+
 // D20: quality values of RFC 9110, section 12.5.4, English where nothing fits.
 func TestTheMessageIsInTheCallersLanguage(t *testing.T) {
-	m := perIP(t, 1, httplimit.Options{})
+	d := open(t, once(t, ""), answer.Options{})
 	for _, test := range []struct {
 		accept []string
 		want   string
@@ -105,23 +93,23 @@ func TestTheMessageIsInTheCallersLanguage(t *testing.T) {
 		{[]string{strings.Repeat("-", 60000)}, "en"},
 		{[]string{"de" + strings.Repeat(" ", 1000)}, "en"},
 	} {
-		if got, message := refused(t, m, test.accept...); got != test.want {
+		if got, message := refused(d, test.accept...); got != test.want {
 			t.Errorf("Accept-Language %.60q is answered in %s (%s), want %s", test.accept, got, message, test.want)
 		}
 	}
 }
 
-// D20: the English sentences word for word, and twelve languages beside them for every message.
+// D20: every message has the contract's English sentence, and twelve other languages.
 func TestEveryMessageIsThereInEveryLanguage(t *testing.T) {
 	languages := []string{"en", "de", "es", "fr", "it", "ja", "nl", "pl", "pt", "tr", "uk", "zh", "ar"}
-	if got := httplimit.Messages(); !slices.Equal(got, []string{"bulk-sync", "general", "widget"}) {
+	if got := answer.Messages(); !slices.Equal(got, []string{"bulk-sync", "general", "widget"}) {
 		t.Errorf("the messages are %q", got)
 	}
 	for name, english := range map[string]string{"widget": widgetText, "bulk-sync": syncText, "general": "Too many requests. Please slow down."} {
-		m := withMessage(t, name)
+		d := open(t, once(t, name), answer.Options{})
 		seen := map[string]string{}
 		for _, want := range languages {
-			language, text := refused(t, m, want)
+			language, text := refused(d, want)
 			if language != want || text == "" || seen[text] != "" {
 				t.Errorf("%s in %s is %q in %s", name, want, text, language)
 			}
@@ -129,27 +117,23 @@ func TestEveryMessageIsThereInEveryLanguage(t *testing.T) {
 			if want == "en" && text != english {
 				t.Errorf("%s in English is %q, want %q", name, text, english)
 			}
+			if got, ok := answer.Text(name); !ok || got != english {
+				t.Errorf("the text of %s is %q, want %q", name, got, english)
+			}
 		}
 	}
 }
 
-func withMessage(t *testing.T, name string) *httplimit.Middleware {
-	t.Helper()
-	p := limiters(t, map[string][]string{"l /api/v1/widget/typing": {"1 per minute by ip"}})
-	p.Limiters[0].Message = name
-	return perPolicy(t, p, httplimit.Options{})
-}
-
-// The answer to the same header does not depend on what was asked before: the table of the last answers is small, and
-// hostile headers share its places.
+// The cache of recent results is small, and different values share its entries. A result never depends
+// on the values before.
 func TestALanguageIsNeverAnothersAnswer(t *testing.T) {
-	m := perIP(t, 1, httplimit.Options{})
+	d := open(t, once(t, ""), answer.Options{})
 	for i := range 2000 {
 		accept, want := "x-q"+string(rune('a'+i%26))+", de;q=0.9", "de"
 		if i%2 == 1 {
 			accept, want = "x-q"+string(rune('a'+i%26))+", pl;q=0.9", "pl"
 		}
-		if got, _ := refused(t, m, accept); got != want {
+		if got, _ := refused(d, accept); got != want {
 			t.Fatalf("%q is answered in %s, want %s", accept, got, want)
 		}
 	}
@@ -159,17 +143,20 @@ func FuzzAnyAcceptLanguageIsAnswered(f *testing.F) {
 	for _, s := range []string{"de-CH, de;q=0.9, *;q=0.1", "x-klingon;q=1", "en-u-ca-buddhist-x-y", ";;;,,,q=", "\x00\xff", "i-klingon, zh-min-nan, art-lojban", "und, mul"} {
 		f.Add(s)
 	}
-	m := perIP(f, 1, httplimit.Options{})
+	d := open(f, once(f, ""), answer.Options{})
 	f.Fuzz(func(t *testing.T, accept string) {
-		first, _ := refused(t, m, accept)
-		if again, _ := refused(t, m, accept); first == "" || again != first {
+		d := *d
+		d.TB = t
+		first, _ := refused(&d, accept)
+		if again, _ := refused(&d, accept); first == "" || again != first {
 			t.Fatalf("%q is answered in %q, then in %q", accept, first, again)
 		}
 	})
 }
 
-// A message that is not in the catalogue, and a key source that nobody answers, are errors before the first request.
-func TestAPolicyThatCannotBeServedIsRefused(t *testing.T) {
+// A message that does not exist, and a key source that no caller has, are errors before the first
+// request.
+func TestAPolicyThatCannotBeServedIsRejected(t *testing.T) {
 	who, err := identity.New(identity.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -182,28 +169,28 @@ func TestAPolicyThatCannotBeServedIsRefused(t *testing.T) {
 	}
 	for _, test := range []struct {
 		decider *weir.Decider
-		options httplimit.Options
+		options answer.Options
 		want    string
 	}{
-		{nil, httplimit.Options{Identity: who}, `new middleware: no decider: pass weir.New's`},
-		{d, httplimit.Options{}, `new middleware: Options.Identity is required: pass identity.New's`},
-		{d, httplimit.Options{Identity: who}, `new middleware: limiter "l" has the message "wigdet": bulk-sync, general, widget are allowed
+		{nil, answer.Options{Identity: who}, `no decider: pass weir.New's`},
+		{d, answer.Options{}, `limiter "l" has the message "wigdet": bulk-sync, general, widget are allowed`},
+		{d, answer.Options{Identity: who}, `limiter "l" has the message "wigdet": bulk-sync, general, widget are allowed
 limiter "l" counts by "tenant": the key sources here are ip, agent, session, token, everyone`},
 	} {
-		if _, err := httplimit.New(test.decider, test.options); err == nil || err.Error() != test.want {
+		if _, err := answer.New(test.decider, test.options); err == nil || err.Error() != test.want {
 			t.Errorf("the error is %v\nwant %s", err, test.want)
 		}
 	}
 }
 
-// A limiter that names no text speaks of widgets only where there are some.
+// The default message mentions widgets only on the widget surface.
 func TestAMessageThatIsNotNamedFitsTheSurface(t *testing.T) {
 	for path, want := range map[string]string{"/api/v1/widget/leads": "widget", "/api/v1/widget": "widget", "/v1/chat": "general"} {
 		l := weir.Limiter{Routes: []weir.Route{{Path: "/other"}, {Path: path}}}
-		if got := httplimit.MessageOf(&l); got != want {
+		if got := answer.MessageOf(&l); got != want {
 			t.Errorf("a limiter of %s says %q, want %q", path, got, want)
 		}
-		if l.Message = "bulk-sync"; httplimit.MessageOf(&l) != "bulk-sync" {
+		if l.Message = "bulk-sync"; answer.MessageOf(&l) != "bulk-sync" {
 			t.Errorf("a limiter of %s does not say what it names", path)
 		}
 	}

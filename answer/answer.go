@@ -1,0 +1,124 @@
+// Package answer limits requests for any kind of door. A door describes a request in a [Question]; a
+// [Judge] charges it to the policy of a [weir.Decider] and fills an [Answer]: the outcome, an HTTP
+// status, header fields, and a body in the caller's language. The answer is values, so the door can
+// be a net/http middleware (package httplimit), another HTTP engine, a forward-auth endpoint or a
+// gRPC service. Nothing here imports net/http.
+//
+//	answer.go       Options and New
+//	judge.go        Question, Answer, and the steps from one to the other
+//	credentials.go  which callers need a credential (401)
+//	fields.go       the header fields of an Answer
+//	refusal.go      the bodies of 401, 429 and 503
+//	messages.go     the texts of the 429, in 13 languages
+//	language.go     Accept-Language
+//	observe.go      Outcome, and the Observation of each request
+package answer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/headers"
+	"github.com/weirlimit/weir/identity"
+)
+
+// Options are the settings of a Judge. The zero value serves a door whose questions have Keys.
+type Options struct {
+	// Door names the door in observations, such as "http".
+	Door string
+
+	// Identity is the resolver that the door starts callers with. It is required if questions have
+	// a Caller.
+	Identity *identity.Resolver
+
+	// IETF also writes RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10),
+	// with one member for each window.
+	IETF bool
+
+	// PassAnonymous admits requests whose credential is missing or invalid, and counts them by
+	// address. By default they are answered 401 if the limiter counts by a credential that Identity
+	// can verify (D16).
+	PassAnonymous bool
+
+	// Credentials are the last sentences of a 401's message, by key source. They explain how to get
+	// such a credential. A source that is missing here gets the text for the contract's sessions and
+	// tokens.
+	Credentials map[string]string
+
+	// Denial, if set, returns an id for a refusal, which the 429 carries as X-Weir-Denial. An empty
+	// id is not sent. scratch is the one of the decision (see weir.Scratch.Who). Denial must not
+	// block, and must not keep its arguments.
+	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
+
+	// Observe, if set, is called for every decision, before the request goes on. It must not block,
+	// and must not keep what the Observation points to.
+	Observe func(Observation)
+
+	// Now is the clock for Observation.Latency; nil means time.Now. Windows are counted by the
+	// store's clock.
+	Now func() time.Time
+}
+
+// A Judge answers questions. It is safe for concurrent use.
+type Judge struct {
+	decider   *weir.Decider
+	options   Options
+	refusals  map[string]*refusals
+	languages Negotiator
+	dates     headers.DateCache
+	limits    numberTexts
+	resets    numberTexts
+}
+
+// New returns a Judge that decides with d. It returns an error if the policy of d names a message
+// that does not exist (see Messages), or counts by a key source that o.Identity does not have. It
+// does not check policies that d is given later; an unknown message in one gets the general text.
+func New(d *weir.Decider, o Options) (*Judge, error) {
+	if d == nil {
+		return nil, errors.New("no decider: pass weir.New's")
+	}
+	var sources []string
+	if o.Identity != nil {
+		sources = o.Identity.Sources()
+	}
+	if err := check(d.Policy(), sources); err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Judge{decider: d, options: o, refusals: newRefusals(), languages: NewNegotiator()}, nil
+}
+
+// check returns every problem that p has here. sources are the key sources of callers; nil allows
+// any.
+func check(p weir.Policy, sources []string) error {
+	var errs []error
+	for i := range p.Limiters {
+		l := &p.Limiters[i]
+		if _, ok := catalogue[l.Message]; !ok && l.Message != "" {
+			errs = append(errs, fmt.Errorf("limiter %q has the message %q: %s are allowed", l.Name, l.Message, strings.Join(Messages(), ", ")))
+		}
+		if sources != nil {
+			errs = append(errs, checkSources(l, sources)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkSources(l *weir.Limiter, sources []string) (errs []error) {
+	for _, w := range l.Windows {
+		for _, part := range w.Key {
+			for _, source := range part {
+				if !slices.Contains(sources, source) {
+					errs = append(errs, fmt.Errorf("limiter %q counts by %q: the key sources here are %s", l.Name, source, strings.Join(sources, ", ")))
+				}
+			}
+		}
+	}
+	return errs
+}

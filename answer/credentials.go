@@ -1,0 +1,147 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// An access is whether a request needs the credential that its limiter counts by.
+type access uint8
+
+const (
+	protected access = iota // without a valid credential, it is answered 401
+	public                  // it needs none
+	anonymous               // protected, and the caller is known to have no valid credential
+)
+
+// decide charges a caller. It returns anonymous if the caller lacks the credential that the limiter
+// requires, and the limiter has a window that all callers share.
+func (j *Judge) decide(ctx context.Context, l *weir.Limiter, a access, c *identity.Caller, r *weir.Request, d *weir.Decision) (access, error) {
+	r.Keys = c
+	if a == anonymous {
+		a = protected
+	}
+	if a == protected && !j.options.PassAnonymous && hasSharedWindow(l) {
+		if source, _ := j.unverified(l, c); source != "" {
+			a, r.Keys = anonymous, anonymousKeys{c}
+		}
+	}
+	return a, j.decider.DecideInto(ctx, r, d)
+}
+
+// anonymousKeys are the keys of a caller that will be answered 401. They count it by its address in
+// windows that all callers share: a rejected request must not spend the budget of the callers that
+// are served (D16).
+type anonymousKeys struct{ *identity.Caller }
+
+func (k anonymousKeys) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	if source == identity.Everyone {
+		return dst, false
+	}
+	return k.Caller.AppendKey(dst, source)
+}
+
+// hasSharedWindow reports whether all callers share one of l's windows.
+func hasSharedWindow(l *weir.Limiter) bool {
+	for i := range l.Windows {
+		if l.Windows[i].Key.Uses(identity.Everyone) {
+			return true
+		}
+	}
+	return false
+}
+
+// requireCredential answers 401 if the caller of an admitted request lacks a credential that the
+// limiter counts by, and 503 if its validity cannot be determined now.
+func (j *Judge) requireCredential(l *weir.Limiter, c *identity.Caller, a *Answer) {
+	source, err := j.unverified(l, c)
+	switch {
+	case errors.Is(err, identity.ErrUnreadable):
+		a.refuse(Unavailable, statusServiceUnavailable, &unreadable)
+	case source != "":
+		a.refuse(Unauthenticated, statusUnauthorized, j.unauthenticated(source, err))
+	}
+}
+
+// unverified returns the first credential that l requires and c does not have, and the reason. It
+// returns an empty source if c has every credential, or if those it lacks cannot be verified here
+// (D16, D17).
+func (j *Judge) unverified(l *weir.Limiter, c *identity.Caller) (source string, err error) {
+	for i := range l.Windows {
+		for _, part := range l.Windows[i].Key {
+			if source, err = j.unverifiedPart(part, c); source != "" {
+				return source, err
+			}
+		}
+	}
+	return "", nil
+}
+
+// unverifiedPart is unverified for one part of a key. One of the part's credentials is enough. A
+// credential that this deployment has no key to verify is accepted (D17).
+func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing string, why error) {
+	for _, source := range part {
+		var err error
+		switch source {
+		case identity.Session:
+			if !j.options.Identity.Verifies(source) {
+				return "", nil
+			}
+			_, err = c.Session()
+		case identity.Token:
+			if !j.options.Identity.Verifies(source) {
+				return "", nil
+			}
+			_, err = c.Token()
+		default:
+			continue
+		}
+		if err == nil {
+			return "", nil
+		}
+		if missing == "" {
+			missing, why = source, err
+		}
+	}
+	return missing, why
+}
+
+// recordSpent records the address of a refused caller as spent if the caller has no valid
+// credential. identity then verifies no new signatures from that address until the window ends
+// (D16). Only a window that counts such a caller by nothing but the address qualifies: one agent's
+// spent budget must not block another agent behind the same address.
+func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
+	for _, s := range d.Standings() {
+		if !s.Refused || !byAddressAlone(s.Window.Key, access) {
+			continue
+		}
+		for _, part := range s.Window.Key {
+			if source, err := j.unverifiedPart(part, c); source != "" && !errors.Is(err, identity.ErrUnreadable) {
+				j.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
+				return
+			}
+		}
+	}
+}
+
+// byAddressAlone reports whether k counts a caller without credentials by nothing but its address.
+func byAddressAlone(k weir.Key, access access) bool {
+	for _, part := range k {
+		for _, source := range part {
+			switch source {
+			case identity.IP, identity.Session, identity.Token:
+			case identity.Everyone:
+				if access != anonymous {
+					return false
+				}
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}

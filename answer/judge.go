@@ -1,0 +1,186 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// A Question is one request, as its door describes it. Caller or Keys is required.
+type Question struct {
+	// Caller is the sender of an HTTP request, after identity.Resolver.Start. It must not be used by
+	// two questions at a time.
+	Caller *identity.Caller
+	// Keys are the key sources of the sender, for a door that has no HTTP request; used if Caller is
+	// nil. Such a request is never answered 401.
+	Keys weir.Keys
+
+	Method string // case-sensitive, as received
+	Path   string // decoded, without the query
+
+	// Match is the limiter for the request, if the door has chosen it. The zero value means that
+	// Method and Path choose, or if Chosen is set, that no limiter covers the request.
+	Match  weir.Match
+	Chosen bool
+	// Limiters name the limiters outright, in place of Match, Method and Path. The request is
+	// charged to all of them or to none. They need Keys.
+	Limiters []string
+
+	Cost   int64 // see weir.Request.Cost: 0 means the limiter's own, weir.Peek spends nothing
+	Public bool  // the request needs no credential, so it is never answered 401
+
+	// Languages are the lines of an Accept-Language field; used if Caller is nil.
+	Languages []string
+
+	// Arrival is when the request arrived, for Observation.Latency; zero means now.
+	Arrival time.Time
+}
+
+// An Answer is the result for one Question. What a door does with it depends on Status:
+//
+//   - If Status is not 0, the request ends here: the door sends Status, Fields, and Body (except to
+//     a HEAD).
+//   - If Status is 0 the request goes on to its handler. The door drops every field of the handler's
+//     response that Owns reports, and adds Fields. If the handler's own status is 429, the door calls
+//     BackendRefused first.
+//   - If Outcome is Unlimited, no limiter covers the request, and the answer has no fields.
+//
+// A door that does not speak HTTP reads Outcome and Decision instead. The zero Answer is ready for
+// use, and it can be used again for the next question. It is several KiB large and must not be copied.
+type Answer struct {
+	Decision weir.Decision
+	Outcome  Outcome
+	Status   int // 401, 429 or 503; 0: the request goes on to its handler
+
+	values     [fieldCount]string // of fieldNames; empty: no limiter covers the request
+	retryAfter string             // empty: not sent
+	denial     string             // empty: not sent
+	denies     bool               // Options.Denial is set
+	ietf       [2]string          // RateLimit and RateLimit-Policy; empty: Options.IETF is not set
+	refusal    *refusal           // nil: the request goes on to its handler
+	scratch    weir.Scratch
+}
+
+// Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers and
+// read only. It is nil if Status is 0.
+func (a *Answer) Body() []byte {
+	if a.refusal == nil {
+		return nil
+	}
+	return a.refusal.body
+}
+
+func (a *Answer) reset() {
+	a.Outcome, a.Status = Unlimited, 0
+	a.values[fieldLimit] = ""
+	a.retryAfter, a.denial, a.ietf[0], a.refusal = "", "", "", nil
+}
+
+// The statuses of answers, as net/http names them.
+const (
+	statusUnauthorized       = 401
+	statusTooManyRequests    = 429
+	statusServiceUnavailable = 503
+)
+
+// Answer decides one request and writes a, which it overwrites. It returns an error only if the
+// question is wrong: a cost outside the limiter's range, Limiters that the policy does not have, or
+// a missing field. Then a holds no answer. ctx carries values to the store; its cancellation is
+// ignored.
+func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
+	a.reset()
+	a.denies = j.options.Denial != nil
+	r := weir.Request{Cost: q.Cost, Match: q.Match, Limiters: q.Limiters, Scratch: &a.scratch}
+	if len(q.Limiters) == 0 {
+		if !q.Chosen && r.Match.Limiter() == nil && !r.Match.Beside() {
+			r.Match = j.decider.Match(q.Method, q.Path)
+		}
+		if r.Match.Limiter() == nil && !r.Match.Beside() {
+			a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}
+			j.observeUnlimited()
+			return nil
+		}
+	}
+	start := q.Arrival
+	if j.options.Observe != nil && start.IsZero() {
+		start = j.options.Now()
+	}
+	access, err := j.charge(ctx, q, &r, a)
+	if err != nil {
+		return err
+	}
+	if a.Decision.Outcome == weir.Unlimited { // a limiter in Shadow mode, or a candidate policy
+		j.observeUnlimited()
+		return nil
+	}
+	j.conclude(q, access, a)
+	if a.denies && a.Outcome == Refused {
+		a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
+	}
+	j.setFields(a)
+	j.observe(ctx, a, start, r.Keys)
+	return nil
+}
+
+// charge makes the decision, and returns the access that the sender has.
+func (j *Judge) charge(ctx context.Context, q *Question, r *weir.Request, a *Answer) (access, error) {
+	c := q.Caller
+	if c == nil {
+		if q.Keys == nil {
+			return public, errors.New("answer: the question has neither a Caller nor Keys")
+		}
+		r.Keys = q.Keys
+		return public, j.decider.DecideInto(ctx, r, &a.Decision)
+	}
+	l := r.Match.Limiter()
+	switch {
+	case j.options.Identity == nil:
+		return public, errors.New("answer: the question has a Caller, which needs Options.Identity")
+	case len(q.Limiters) > 0:
+		return public, errors.New("answer: the question names Limiters, which need Keys in place of a Caller")
+	case l == nil:
+		r.Keys = c
+		return public, j.decider.DecideInto(ctx, r, &a.Decision)
+	}
+	access := protected
+	if q.Public {
+		access = public
+	}
+	c.Limiter(l.Name)
+	access, err := j.decide(ctx, l, access, c, r, &a.Decision)
+	if err == nil && a.Decision.Allowed && c.Unchecked() {
+		// The address was recorded as spent, and has budget: a window has ended, or an operator has
+		// given some back. This once, both the address and the caller are charged, which errs on
+		// the side of refusing.
+		j.options.Identity.Unspent(c, l.Name)
+		access, err = j.decide(ctx, l, access, c, r, &a.Decision)
+	}
+	return access, err
+}
+
+// conclude sets the outcome and the status.
+func (j *Judge) conclude(q *Question, access access, a *Answer) {
+	d := &a.Decision
+	l := d.Standings()[0].Limiter
+	switch {
+	case d.Outcome == weir.StoreUnavailable:
+		a.refuse(Unavailable, statusServiceUnavailable, &unavailable)
+	case !d.Allowed:
+		a.refuse(Refused, statusTooManyRequests, j.refusal(MessageOf(l), q))
+		if q.Caller != nil {
+			j.recordSpent(l, access, q.Caller, d)
+		}
+	default:
+		a.Outcome = Admitted
+		if access != public && !j.options.PassAnonymous {
+			j.requireCredential(l, q.Caller, a)
+		}
+	}
+}
+
+func (a *Answer) refuse(o Outcome, status int, r *refusal) {
+	a.Outcome, a.Status, a.refusal = o, status, r
+}

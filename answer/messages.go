@@ -1,0 +1,101 @@
+package answer
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/language"
+
+	"github.com/weirlimit/weir"
+)
+
+const languageCount = 13
+
+// languages are those of the 429, in the order of every row of the catalogue. The first is the
+// default (D20).
+var languages = [languageCount]language.Tag{
+	language.English, language.German, language.Spanish, language.French, language.Italian, language.Japanese, language.Dutch,
+	language.Polish, language.Portuguese, language.Turkish, language.Ukrainian, language.Chinese, language.Arabic,
+}
+
+// The messages of limiters that declare none: the contract's sentence (section 7) on the widget
+// surface, and elsewhere one that mentions neither widgets nor conversations.
+const (
+	widgetMessage  = "widget"
+	generalMessage = "general"
+	widgetSurface  = "/api/v1/widget"
+)
+
+// MessageOf returns the name of the message in l's 429: the one that l declares, or the default for
+// the surface that its routes are on.
+func MessageOf(l *weir.Limiter) string {
+	if l.Message != "" {
+		return l.Message
+	}
+	for _, r := range l.Routes {
+		if strings.HasPrefix(r.Path, widgetSurface) {
+			return widgetMessage
+		}
+	}
+	return generalMessage
+}
+
+// Messages returns the names that a limiter's Message can have, sorted.
+func Messages() []string { return slices.Sorted(maps.Keys(catalogue)) }
+
+// Text returns the English text of a message; ok is false if no message has that name.
+func Text(message string) (text string, ok bool) {
+	texts, ok := catalogue[message]
+	return texts[0], ok
+}
+
+// catalogue are the texts of the 429 by name. They use the formal "you" in the languages that have
+// one.
+var catalogue = map[string][languageCount]string{
+	widgetMessage: {
+		"Too many widget requests for this conversation. Please slow down.",
+		"Zu viele Widget-Anfragen in dieser Unterhaltung. Bitte senden Sie Anfragen langsamer.",
+		"Demasiadas solicitudes del widget en esta conversación. Por favor, vaya más despacio.",
+		"Trop de requêtes du widget pour cette conversation. Veuillez ralentir.",
+		"Troppe richieste del widget per questa conversazione. Si prega di rallentare.",
+		"この会話でのウィジェットのリクエストが多すぎます。少し間隔を空けてください。",
+		"Te veel widgetverzoeken voor dit gesprek. Doe het alstublieft rustiger aan.",
+		"Zbyt wiele żądań widżetu w tej rozmowie. Prosimy zwolnić.",
+		"Excesso de solicitações do widget nesta conversa. Por favor, reduza o ritmo.",
+		"Bu görüşme için çok fazla widget isteği gönderildi. Lütfen yavaşlayın.",
+		"Забагато запитів від віджета в цій розмові. Будь ласка, надсилайте їх повільніше.",
+		"此对话的小组件请求过多，请放慢速度。",
+		"عدد طلبات الأداة كبير جدًا في هذه المحادثة. يُرجى الإبطاء.",
+	},
+	generalMessage: {
+		"Too many requests. Please slow down.",
+		"Zu viele Anfragen. Bitte senden Sie Anfragen langsamer.",
+		"Demasiadas solicitudes. Por favor, vaya más despacio.",
+		"Trop de requêtes. Veuillez ralentir.",
+		"Troppe richieste. Si prega di rallentare.",
+		"リクエストが多すぎます。少し間隔を空けてください。",
+		"Te veel verzoeken. Doe het alstublieft rustiger aan.",
+		"Zbyt wiele żądań. Prosimy zwolnić.",
+		"Excesso de solicitações. Por favor, reduza o ritmo.",
+		"Çok fazla istek gönderildi. Lütfen yavaşlayın.",
+		"Забагато запитів. Будь ласка, надсилайте їх повільніше.",
+		"请求过多，请放慢速度。",
+		"عدد الطلبات كبير جدًا. يُرجى الإبطاء.",
+	},
+	"bulk-sync": {
+		"Too many sync requests for this workspace token. Please slow down.",
+		"Zu viele Synchronisierungsanfragen für dieses Workspace-Token. Bitte senden Sie Anfragen langsamer.",
+		"Demasiadas solicitudes de sincronización para este token del espacio de trabajo. Por favor, vaya más despacio.",
+		"Trop de requêtes de synchronisation pour ce jeton d’espace de travail. Veuillez ralentir.",
+		"Troppe richieste di sincronizzazione per questo token dell’area di lavoro. Si prega di rallentare.",
+		"このワークスペーストークンでの同期リクエストが多すぎます。少し間隔を空けてください。",
+		"Te veel synchronisatieverzoeken voor dit werkruimtetoken. Doe het alstublieft rustiger aan.",
+		"Zbyt wiele żądań synchronizacji dla tego tokenu obszaru roboczego. Prosimy zwolnić.",
+		"Excesso de solicitações de sincronização para este token do espaço de trabalho. Por favor, reduza o ritmo.",
+		"Bu çalışma alanı belirteci için çok fazla eşitleme isteği gönderildi. Lütfen yavaşlayın.",
+		"Забагато запитів на синхронізацію для цього токена робочого простору. Будь ласка, надсилайте їх повільніше.",
+		"此工作区令牌的同步请求过多，请放慢速度。",
+		"عدد طلبات المزامنة كبير جدًا لرمز مساحة العمل هذا. يُرجى الإبطاء.",
+	},
+}

@@ -1,0 +1,84 @@
+package answer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// An Outcome is the result for one request.
+type Outcome uint8
+
+const (
+	// Unlimited requests are covered by no limiter.
+	Unlimited Outcome = iota
+	// Admitted requests go on to their handler.
+	Admitted
+	// Refused requests are answered 429.
+	Refused
+	// Unauthenticated requests are answered 401.
+	Unauthenticated
+	// Unavailable requests are answered 503, because the store did not answer.
+	Unavailable
+)
+
+// String returns the outcome as logs and metrics spell it.
+func (o Outcome) String() string {
+	switch o {
+	case Unlimited:
+		return "unlimited"
+	case Admitted:
+		return "admitted"
+	case Refused:
+		return "refused"
+	case Unauthenticated:
+		return "unauthenticated"
+	case Unavailable:
+		return "store_unavailable"
+	}
+	return fmt.Sprintf("Outcome(%d)", uint8(o))
+}
+
+// An Observation describes one decision to metrics, traces and dashboards, whichever door the request
+// came through. Who and Caller identify the sender. They are for what shows callers to an operator,
+// as keyed hashes, and never for the label of a metric or a log line.
+//
+// If Outcome is Unlimited, all fields but Door are zero.
+type Observation struct {
+	Door    string // Options.Door
+	Outcome Outcome
+	Status  int           // of the answer; 0: the request goes on to its handler
+	Latency time.Duration // from the arrival of the request to the decision
+
+	Limiter  string         // of the binding window
+	Window   *weir.Window   // the binding one; read only
+	Decision *weir.Decision // read only
+	Denial   string         // the id in the 429; empty: none
+	Who      []byte         // the sender as the binding window counts it (weir.Scratch.Who)
+	Caller   weir.Keys      // the sender
+
+	// Context is the one that Judge.Answer got. A tracer finds the request's span in it.
+	Context context.Context
+}
+
+// observe calls Options.Observe for a request that a limiter covers. caller is the one of the decision.
+func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller weir.Keys) {
+	if j.options.Observe == nil {
+		return
+	}
+	b := &a.Decision.Standings()[0]
+	j.options.Observe(Observation{
+		Door: j.options.Door, Outcome: a.Outcome, Status: a.Status, Latency: j.options.Now().Sub(start),
+		Limiter: b.Limiter.Name, Window: b.Window, Decision: &a.Decision, Denial: a.denial, Who: a.scratch.Who(b), Caller: caller,
+		Context: ctx,
+	})
+}
+
+// observeUnlimited calls Options.Observe for a request that no limiter covers.
+func (j *Judge) observeUnlimited() {
+	if j.options.Observe != nil {
+		j.options.Observe(Observation{Door: j.options.Door})
+	}
+}
