@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 )
 
 // A LogFormat is how a line of the access log looks.
@@ -141,7 +141,7 @@ type entry struct {
 	duration time.Duration
 	limiter  string
 	agent    agentHash
-	outcome  httplimit.Outcome
+	outcome  answer.Outcome
 	host     string
 	proto    string
 	aborted  bool

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 )
 
 var sampleEntry = entry{
 	start: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC), client: netip.MustParseAddr("203.0.113.7"), method: "POST",
 	path: "/api/v1/widget/leads", status: 201, bytes: 1234, duration: 1234567 * time.Nanosecond, limiter: "widget-leads",
-	outcome: httplimit.Admitted, host: "weir.test", proto: "HTTP/1.1",
+	outcome: answer.Admitted, host: "weir.test", proto: "HTTP/1.1",
 }
 
 func logged(t *testing.T, format LogFormat, entries ...entry) string {

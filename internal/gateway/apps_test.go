@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/apptest"
 )
 
@@ -21,8 +21,8 @@ func beforeApp(t *testing.T, app *apptest.Server) (e *edge, counted *atomic.Int6
 	counted = new(atomic.Int64)
 	return open(t, nil, func(o *Options) {
 		before(t, "http://"+app.Addr)(o)
-		o.Observe = func(seen httplimit.Observation) {
-			if seen.Outcome == httplimit.Admitted && seen.Limiter == "widget-leads" {
+		o.Observe = func(seen answer.Observation) {
+			if seen.Outcome == answer.Admitted && seen.Limiter == "widget-leads" {
 				counted.Add(1)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 )
 
 // What differs from one run to the next by itself.
@@ -23,7 +23,7 @@ type told struct {
 	seen []string
 }
 
-func (l *told) observe(o httplimit.Observation) {
+func (l *told) observe(o answer.Observation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen = append(l.seen, fmt.Sprintf("%v %v", o.Limiter, o.Outcome))

@@ -6,12 +6,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/wire"
 )
 
 // A fieldList is the header of an answer.
-type fieldList []httplimit.Field
+type fieldList []answer.Field
 
 func (l *fieldList) values(name string) (values []string) {
 	for i := range *l {
@@ -34,7 +34,7 @@ func (l *fieldList) has(name string) bool {
 func (l *fieldList) put(name string, values []string) {
 	l.remove(name)
 	for _, v := range values {
-		*l = append(*l, httplimit.Field{Name: name, Value: v})
+		*l = append(*l, answer.Field{Name: name, Value: v})
 	}
 }
 
@@ -42,7 +42,7 @@ func (l *fieldList) remove(name string) {
 	if !l.has(name) {
 		return
 	}
-	*l = slices.DeleteFunc(*l, func(f httplimit.Field) bool { return wire.EqualFold(f.Name, name) })
+	*l = slices.DeleteFunc(*l, func(f answer.Field) bool { return wire.EqualFold(f.Name, name) })
 }
 
 // complete makes the header of an answer what it must be: with the limiter's fields in place of the backend's own, with what
@@ -51,7 +51,7 @@ func (x *fastExchange) complete(status int) {
 	if x.limited {
 		x.stamp(status)
 	} else if !x.fields.has("Date") {
-		x.fields = append(x.fields, httplimit.Field{Name: "Date", Value: x.c.engine.dates.At(time.Now().Unix())})
+		x.fields = append(x.fields, answer.Field{Name: "Date", Value: x.c.engine.dates.At(time.Now().Unix())})
 	}
 	if x.cors != nil && !x.preflight {
 		x.cors.complete(&x.fields, x.origin)

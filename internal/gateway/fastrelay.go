@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
@@ -42,7 +42,7 @@ func (x *fastExchange) takeFields() {
 		if isHop(f.Name) || wire.EqualFold(f.Name, "Content-Length") || named && x.res.Names(f.Name) {
 			continue
 		}
-		x.fields = append(x.fields, httplimit.Field(f))
+		x.fields = append(x.fields, answer.Field(f))
 	}
 }
 
@@ -166,7 +166,7 @@ func (x *fastExchange) switchProtocols() {
 		return
 	}
 	x.takeFields()
-	x.fields = slices.DeleteFunc(x.fields, func(f httplimit.Field) bool { return x.c.engine.isOurs(f.Name) })
+	x.fields = slices.DeleteFunc(x.fields, func(f answer.Field) bool { return x.c.engine.isOurs(f.Name) })
 	x.complete(x.res.Status)
 	x.closes = false
 	x.beginHead(x.res.Status, x.res.Reason)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/headers"
-	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -63,7 +63,7 @@ type Options struct {
 	// contract's words.
 	Credentials map[string]string
 
-	// Denial, if set, returns the id that a 429 carries as X-Weir-Denial (httplimit.Options.Denial).
+	// Denial, if set, returns the id that a 429 carries as X-Weir-Denial (answer.Options.Denial).
 	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 
 	// AgentHash, if set, returns the keyed hash by which the access log names an agent; ok is false
@@ -72,7 +72,7 @@ type Options struct {
 	AgentHash func(agent string) (hash uint64, ok bool)
 
 	// Observe, if set, is told of every decision.
-	Observe func(httplimit.Observation)
+	Observe func(answer.Observation)
 
 	// Wrap, if set, is put around the handler of every request, outermost, such as one that traces; it sees paths as they were
 	// received. Its ResponseWriter must unwrap to the one it was given, or be it.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -55,20 +55,20 @@ func (r *record) noteAgent(o *Options, c *identity.Caller) {
 }
 
 // outcome is what the access log says of the limiter. The handlers' own 429 is an admitted request too.
-func (r *record) outcome() httplimit.Outcome {
+func (r *record) outcome() answer.Outcome {
 	switch {
 	case r.limiter == "":
-		return httplimit.Unlimited
+		return answer.Unlimited
 	case r.reached:
-		return httplimit.Admitted
+		return answer.Admitted
 	case r.status == http.StatusUnauthorized:
-		return httplimit.Unauthenticated
+		return answer.Unauthenticated
 	case r.status == http.StatusServiceUnavailable:
-		return httplimit.Unavailable
+		return answer.Unavailable
 	case r.status == http.StatusTooManyRequests:
-		return httplimit.Refused
+		return answer.Refused
 	}
-	return httplimit.Admitted // to an answer of the gateway's own
+	return answer.Admitted // to an answer of the gateway's own
 }
 
 // addTo writes the line of a request whose answer was complete at over.
