@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/memstore"
@@ -73,12 +73,12 @@ func (e *explanation) fill(m weir.Match, who caller) error {
 	if l == nil {
 		return nil
 	}
-	text, err := messageText(httplimit.MessageOf(l))
+	text, err := messageText(answer.MessageOf(l))
 	if err != nil {
 		return err
 	}
 	e.Limiter, e.Route, e.Cost = l.Name, m.Route().String(), max(l.Cost, 1)
-	e.Message = &messageJSON{Name: httplimit.MessageOf(l), Text: text}
+	e.Message = &messageJSON{Name: answer.MessageOf(l), Text: text}
 	for _, w := range l.Windows {
 		e.Windows = append(e.Windows, explainWindow(w, who))
 	}

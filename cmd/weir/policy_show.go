@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -86,7 +86,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	all := make([]limiterJSON, len(p.Limiters))
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
-			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Message: httplimit.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
+			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
 		}
 		for _, w := range l.Windows {

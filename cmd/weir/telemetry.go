@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/failover"
-	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/telemetry"
@@ -18,7 +18,7 @@ import (
 
 // receivers are told of what happens, one after the other. Each of them must not block, and must not keep what it is given.
 type receivers struct {
-	decisions    []func(httplimit.Observation)
+	decisions    []func(answer.Observation)
 	shadows      []func(weir.Shadowed)
 	candidates   []func(weir.Compared)
 	takes        []func(time.Duration, error)

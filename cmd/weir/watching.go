@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/watch"
 )
@@ -15,7 +15,7 @@ func (e *edge) openRecorder() error {
 	}
 	e.recorder = recorder
 	r := &e.receivers
-	r.decisions = append(r.decisions, func(o httplimit.Observation) {
+	r.decisions = append(r.decisions, func(o answer.Observation) {
 		recorder.Observe(watch.Event{Limiter: o.Limiter, Outcome: o.Outcome.String(), Decision: o.Decision, Denial: o.Denial, Who: o.Who, Caller: o.Caller})
 	})
 	r.shadows = append(r.shadows, recorder.Shadow)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// An answer is the upstream's response to requests whose path ends with its name.
-type answer struct {
+// A reply is the upstream's response to requests whose path ends with its name.
+type reply struct {
 	before string // 1xx answers
 	status string // empty: 200 OK
 	fields string // lines; empty: the body has a Content-Length
@@ -17,7 +17,7 @@ type answer struct {
 }
 
 // wellBehaved are the answers of an upstream without faults.
-var wellBehaved = map[string]answer{
+var wellBehaved = map[string]reply{
 	"":            answers[""],
 	"204":         answers["204"],
 	"304":         answers["304"],
@@ -27,7 +27,7 @@ var wellBehaved = map[string]answer{
 	"close":       answers["close"],
 }
 
-var answers = map[string]answer{
+var answers = map[string]reply{
 	"":            {body: "well\n"},
 	"204":         {status: "204 No Content", fields: "X-Empty: yes\r\n"},
 	"304":         {status: "304 Not Modified", fields: "ETag: \"one\"\r\n"},
@@ -74,7 +74,7 @@ var answers = map[string]answer{
 }
 
 // text returns the bytes of the answer to a request, which contain the request's target.
-func (a answer) text(method, target string) string {
+func (a reply) text(method, target string) string {
 	status, body := a.status, a.body
 	switch {
 	case status == "-":

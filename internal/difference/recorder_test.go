@@ -17,7 +17,7 @@ import (
 // ends the connection.
 type recorder struct {
 	listener net.Listener
-	answers  map[string]answer // by name
+	answers  map[string]reply // by name
 	serving  sync.WaitGroup
 
 	mu        sync.Mutex
@@ -28,7 +28,7 @@ type recorder struct {
 	quiet     chan struct{} // not nil: take waits for busy to be 0
 }
 
-func newRecorder(t testing.TB, answers map[string]answer) *recorder {
+func newRecorder(t testing.TB, answers map[string]reply) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

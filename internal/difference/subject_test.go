@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/nginxtest"
@@ -95,7 +95,7 @@ var engines = []struct {
 
 // newGateway returns a gateway in front of a recorder. Its clock does not move, so that two
 // gateways report the same windows.
-func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[string]answer) *subject {
+func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[string]reply) *subject {
 	t.Helper()
 	s := &subject{name: name, upstream: newRecorder(t, answers), sent: map[string]int64{}}
 	store, err := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
@@ -117,8 +117,8 @@ func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[st
 		Identity: resolver,
 		Upstream: &url.URL{Scheme: "http", Host: s.upstream.addr()},
 		Log:      slog.New(slog.DiscardHandler),
-		Observe: func(o httplimit.Observation) {
-			if o.Outcome == httplimit.Admitted {
+		Observe: func(o answer.Observation) {
+			if o.Outcome == answer.Admitted {
 				s.counted.Add(1)
 			}
 		},
@@ -170,7 +170,7 @@ const nginxConf = `
 `
 
 // newNginx returns Debian's nginx in front of a recorder.
-func newNginx(t testing.TB, answers map[string]answer) *subject {
+func newNginx(t testing.TB, answers map[string]reply) *subject {
 	t.Helper()
 	s := &subject{name: "nginx", upstream: newRecorder(t, answers), sent: map[string]int64{}}
 	s.addr = nginxtest.Start(t, fmt.Sprintf(nginxConf, s.upstream.addr())).Addr

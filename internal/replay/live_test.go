@@ -22,7 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
 	"github.com/weirlimit/weir/internal/gateway"
@@ -198,7 +198,7 @@ func serveLogged(t *rapid.T, p weir.Policy, all []asked, access *gateway.AccessL
 		Decider: d, Identity: resolver, Log: slog.New(slog.DiscardHandler),
 		Backend:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 		AccessLog: access, AgentHash: func(agent string) (uint64, bool) { return siphash.Hash(1, 2, []byte(agent)), true },
-		Observe: func(o httplimit.Observation) { last = judged{o.Limiter, o.Outcome.String()} },
+		Observe: func(o answer.Observation) { last = judged{o.Limiter, o.Outcome.String()} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func serveLogged(t *rapid.T, p weir.Policy, all []asked, access *gateway.AccessL
 		r.RemoteAddr = a.peer
 		w := httptest.NewRecorder()
 		g.Handler().ServeHTTP(w, r)
-		if (w.Code == http.StatusTooManyRequests) != (last.outcome == httplimit.Refused.String()) {
+		if (w.Code == http.StatusTooManyRequests) != (last.outcome == answer.Refused.String()) {
 			t.Fatalf("%v: status %d, observed %v", a, w.Code, last)
 		}
 		out.verdicts = append(out.verdicts, last)
@@ -226,12 +226,12 @@ func serveLogged(t *rapid.T, p weir.Policy, all []asked, access *gateway.AccessL
 func replayed(t *rapid.T, o Options, from accesslog.Options) (map[int64]judged, *Report) {
 	got := make(map[int64]judged)
 	o.OnVerdict = func(v Verdict) {
-		j := judged{v.Limiter, httplimit.Admitted.String()}
+		j := judged{v.Limiter, answer.Admitted.String()}
 		switch {
 		case v.Limiter == "":
-			j.outcome = httplimit.Unlimited.String()
+			j.outcome = answer.Unlimited.String()
 		case !v.Decision.Allowed:
-			j.outcome = httplimit.Refused.String()
+			j.outcome = answer.Refused.String()
 		}
 		got[v.Line.Number] = j
 	}
@@ -275,10 +275,10 @@ func compare(t *rapid.T, all []asked, live served, got map[int64]judged, out *Re
 		}
 		requests++
 		if want.limiter == "" { // health checks are not even observed
-			want.outcome = httplimit.Unlimited.String()
+			want.outcome = answer.Unlimited.String()
 			unlimited++
 		}
-		if want.outcome == httplimit.Refused.String() {
+		if want.outcome == answer.Refused.String() {
 			refused++
 		}
 		if !ok || g != want {

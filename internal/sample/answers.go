@@ -20,7 +20,7 @@ func (b *Backend) answerTo(r *request, said sqlite.Message) (sqlite.Message, err
 		return reply, fmt.Errorf("search the documents: %w", err)
 	}
 	if len(found.Documents) == 0 {
-		language := b.speaker.Language(r.Header.Values("Accept-Language"))
+		language := b.languages.Language(r.Header.Values("Accept-Language"))
 		r.w.Header().Set("Content-Language", language)
 		r.w.Header().Add("Vary", "Accept-Language")
 		reply.Text = nothingFits[language]

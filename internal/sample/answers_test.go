@@ -28,14 +28,14 @@ func items(docs ...doc) string {
 	return string(body)
 }
 
-func (k *bench) ask(question string, fields ...string) answer {
+func (k *bench) ask(question string, fields ...string) reply {
 	k.Helper()
 	body, _ := json.Marshal(map[string]string{"text": question})
 	return k.send("POST /api/v1/widget/messages", k.session, string(body), fields...).want(201)
 }
 
 // wantSource checks which document the answer quotes. An empty id means that nothing fits.
-func (a answer) wantSource(id string) answer {
+func (a reply) wantSource(id string) reply {
 	a.Helper()
 	sources := a.at("reply.sources").([]any)
 	switch {
@@ -338,7 +338,7 @@ func TestQuestionsAndSyncsAtOnceSeeWholeStates(t *testing.T) {
 	}
 	k.sync("PUT documents", states[0]).want(200)
 	var group sync.WaitGroup
-	send := func(method, path, credential, body string) answer {
+	send := func(method, path, credential, body string) reply {
 		r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", credential)
@@ -377,15 +377,15 @@ func TestATooLargeOrUnreadableMessageIsRefused(t *testing.T) {
 func TestFeedbackIsKeptAndItsChangesAreTold(t *testing.T) {
 	k := setUp(t)
 	a := k.ask("hello")
-	said, reply := a.text("message.id"), a.text("reply.id")
-	send := func(id, body string) answer { return k.widget("POST messages/"+id+"/feedback", body) }
-	send(reply, `{"helpful":true}`).want(204)
-	send(reply, `{"helpful":true}`).want(204) // no news
+	said, answered := a.text("message.id"), a.text("reply.id")
+	send := func(id, body string) reply { return k.widget("POST messages/"+id+"/feedback", body) }
+	send(answered, `{"helpful":true}`).want(204)
+	send(answered, `{"helpful":true}`).want(204) // no news
 	k.widget("POST conversations/"+a.text("message.conversation_id")+"/close", "").want(200)
-	send(reply, `{"helpful":false}`).want(204)
-	send(reply, `{"helpful":false}`).want(204)
+	send(answered, `{"helpful":false}`).want(204)
+	send(answered, `{"helpful":false}`).want(204)
 	feed := k.widget("GET events?after=3", "").want(200).says("items.0.type", "feedback.given").says("items.0.source", "server")
-	feed.says("items.0.data.message_id", reply).says("items.0.data.helpful", true).says("items.2.data.helpful", false).says("next", 6.0)
+	feed.says("items.0.data.message_id", answered).says("items.0.data.helpful", true).says("items.2.data.helpful", false).says("next", 6.0)
 	if k.rows("messages WHERE helpful = 0") != 1 || k.rows("messages WHERE helpful IS NOT NULL") != 1 {
 		t.Error("the last feedback is not what is kept")
 	}
@@ -393,7 +393,7 @@ func TestFeedbackIsKeptAndItsChangesAreTold(t *testing.T) {
 	send(said, `{"helpful":true}`).wantError(422, "unprocessable", said, "visitor's own")
 	send("msg_none", `{"helpful":true}`).wantError(404, "not_found", "msg_none")
 	for _, stranger := range []string{k.visitor("demo"), ""} {
-		a := k.send("POST /api/v1/widget/messages/"+reply+"/feedback", stranger, `{"helpful":true}`)
+		a := k.send("POST /api/v1/widget/messages/"+answered+"/feedback", stranger, `{"helpful":true}`)
 		if want := map[bool]int{true: 401, false: 404}[stranger == ""]; a.status != want {
 			t.Errorf("somebody else's feedback is answered %d, want %d", a.status, want)
 		}
@@ -402,7 +402,7 @@ func TestFeedbackIsKeptAndItsChangesAreTold(t *testing.T) {
 		`{}`: `"helpful" is missing`, `{"helpful":1}`: "true or false", `{"helpful":"true"}`: "true or false", `{"helpful":null}`: `"helpful" is missing`,
 		`{"helpful":true,"score":5}`: `unknown field "score"`,
 	} {
-		send(reply, body).wantError(400, "invalid_request", want)
+		send(answered, body).wantError(400, "invalid_request", want)
 	}
 	k.widget("GET events?after=6", "").want(200).says("more", false).says("next", 6.0)
 }

@@ -10,7 +10,7 @@ import (
 func TestAWrongSecretSpendsNothingOfItsOwners(t *testing.T) {
 	k := setUp(t)
 	send := k.behind([3]string{"wp-plugin", "/v1/wp/*", "3 per minute by token or ip"})
-	remaining := func(a answer, want string) {
+	remaining := func(a reply, want string) {
 		t.Helper()
 		// spelled as on the wire
 		if got := strings.Join(a.header["X-RateLimit-Remaining"], "|"); got != want {

@@ -11,7 +11,7 @@ import (
 )
 
 // coupon puts one coupon of code X, percent 10 unless the fields say otherwise.
-func (k *bench) coupon(fields string) answer {
+func (k *bench) coupon(fields string) reply {
 	k.Helper()
 	if !strings.Contains(fields, `"amount"`) {
 		fields += `,"percent":10`
@@ -191,7 +191,7 @@ func TestASessionUsesACouponOnce(t *testing.T) {
 		k.sync("GET coupons", "").want(200).says("items.0.uses", want)
 	}
 	second, third := k.visitor("demo"), k.visitor("demo")
-	apply := func(session string) answer {
+	apply := func(session string) reply {
 		return k.send("POST /api/v1/widget/coupon/apply", session, `{"code":"x","total":1000}`)
 	}
 	k.coupon(``).want(200)

@@ -27,14 +27,14 @@ var rateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-Rate
 
 // exchange lets a handler answer r, holds what it answers to the document, and returns it. Where
 // nothing limits requests, the headers that say so need not be there.
-func (k *bench) exchange(h http.Handler, r *http.Request, unsaid ...string) answer {
+func (k *bench) exchange(h http.Handler, r *http.Request, unsaid ...string) reply {
 	sent := &recording{ReadCloser: r.Body}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = sent
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	a := answer{k, w.Code, w.Result().Header, w.Body.Bytes()}
+	a := reply{k, w.Code, w.Result().Header, w.Body.Bytes()}
 	k.compare(openapitest.Exchange{Request: r, Sent: sent.read, Status: a.status, Header: a.header, Body: a.body}, unsaid...)
 	return a
 }

@@ -26,7 +26,7 @@ func TestAnotherProcessesEventsArrive(t *testing.T) {
 		}
 		p.wantEvents(n, n)
 	}
-	answered := make(chan answer)
+	answered := make(chan reply)
 	go func() { answered <- k.widget("GET events?after=29&wait=25", "") }()
 	eventually(t, "it waits", func() bool { n, _, _, _ := k.holds(); return n == 2 })
 	other.report(1)

@@ -13,7 +13,7 @@ import (
 
 // behind puts the bench's backend behind the middleware, as the gateway does, with limiters of the
 // given rows.
-func (k *bench) behind(rows ...[3]string) func(target, credential, body string) answer {
+func (k *bench) behind(rows ...[3]string) func(target, credential, body string) reply {
 	k.Helper()
 	var p weir.Policy
 	for _, row := range rows {
@@ -47,7 +47,7 @@ func (k *bench) behind(rows ...[3]string) func(target, credential, body string) 
 		k.Fatal(err)
 	}
 	handler := limit.Wrap(k.b.Handler())
-	return func(target, credential, body string) answer {
+	return func(target, credential, body string) reply {
 		method, path, _ := strings.Cut(target, " ")
 		r := httptest.NewRequestWithContext(k.Context(), method, path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")

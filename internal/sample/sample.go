@@ -36,7 +36,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
@@ -75,7 +75,7 @@ type Backend struct {
 	sessions  *identity.Sessions
 	tokens    *Tokens
 	resolver  *identity.Resolver // for requests that bypass the middleware
-	speaker   httplimit.Speaker
+	languages answer.Negotiator
 	resources []*resource
 
 	fulls            fulls
@@ -104,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, speaker: httplimit.NewSpeaker(), resources: resources(routes())}
+	b := &Backend{db: tokens.db, now: tokens.now, log: tokens.log, tokens: tokens, languages: answer.NewNegotiator(), resources: resources(routes())}
 	b.heartbeat, b.stall = positive(o.Heartbeat, 15*time.Second), positive(o.Stall, 10*time.Second)
 	b.feed, b.held = newFeed(b.db, positive(o.Watch, time.Second), b.log), newHeld()
 	running, stop := context.WithCancel(context.Background())

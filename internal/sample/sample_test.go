@@ -95,8 +95,8 @@ func (k *bench) synchroniser(workspace string) string {
 	return "Bearer " + made.Token
 }
 
-// An answer is what came back.
-type answer struct {
+// A reply is a response of the backend.
+type reply struct {
 	*bench
 	status int
 	header http.Header
@@ -105,7 +105,7 @@ type answer struct {
 
 // send sends a request with a JSON body, or without a body if it is empty. Fields override headers,
 // and remove them if empty.
-func (k *bench) send(target, credential, body string, fields ...string) answer {
+func (k *bench) send(target, credential, body string, fields ...string) reply {
 	k.Helper()
 	method, path, _ := strings.Cut(target, " ")
 	var reader io.Reader
@@ -138,23 +138,23 @@ func setTarget(r *http.Request, path string) error {
 	return err
 }
 
-func (k *bench) do(r *http.Request) answer {
+func (k *bench) do(r *http.Request) reply {
 	return k.exchange(k.b.Handler(), r, rateHeaders...)
 }
 
-func (k *bench) widget(target, body string) answer {
+func (k *bench) widget(target, body string) reply {
 	k.Helper()
 	method, path, _ := strings.Cut(target, " ")
 	return k.send(method+" /api/v1/widget/"+path, k.session, body)
 }
 
-func (k *bench) sync(target, body string) answer {
+func (k *bench) sync(target, body string) reply {
 	k.Helper()
 	method, path, _ := strings.Cut(target, " ")
 	return k.send(method+" /v1/wp/"+path, k.token, body)
 }
 
-func (a answer) want(status int) answer {
+func (a reply) want(status int) reply {
 	a.Helper()
 	if a.status != status {
 		a.Fatalf("the answer is %d %s, want %d", a.status, a.body, status)
@@ -163,7 +163,7 @@ func (a answer) want(status int) answer {
 }
 
 // wantError checks the shape and the code of an error, and that its message says each of the words.
-func (a answer) wantError(status int, code string, words ...string) answer {
+func (a reply) wantError(status int, code string, words ...string) reply {
 	a.Helper()
 	var e struct {
 		Error struct{ Code, Message string }
@@ -183,7 +183,7 @@ func (a answer) wantError(status int, code string, words ...string) answer {
 }
 
 // at returns the value of the answer at a path like "items.0.id".
-func (a answer) at(path string) any {
+func (a reply) at(path string) any {
 	a.Helper()
 	var value any
 	if err := json.Unmarshal(a.body, &value); err != nil {
@@ -206,7 +206,7 @@ func (a answer) at(path string) any {
 	return value
 }
 
-func (a answer) text(path string) string {
+func (a reply) text(path string) string {
 	a.Helper()
 	s, ok := a.at(path).(string)
 	if !ok {
@@ -216,7 +216,7 @@ func (a answer) text(path string) string {
 }
 
 // says checks one value of the answer; numbers are float64, as JSON has them.
-func (a answer) says(path string, want any) answer {
+func (a reply) says(path string, want any) reply {
 	a.Helper()
 	if got := a.at(path); got != want {
 		a.Errorf("the answer's %s is %v, want %v: %s", path, got, want, a.body)

@@ -85,7 +85,7 @@ func TestAnOriginIsAKeyedHashOfWhatIsCounted(t *testing.T) {
 func TestA507SaysWhoseShareIsUsedUp(t *testing.T) {
 	k := setUpWith(t, Options{MaxData: 4 << 20})
 	large := `{"text":"` + strings.Repeat("x", 8000) + `"}`
-	full := func() answer {
+	full := func() reply {
 		for {
 			if a := k.widget("POST messages", large); a.status != 201 {
 				return a
@@ -94,7 +94,7 @@ func TestA507SaysWhoseShareIsUsedUp(t *testing.T) {
 	}
 	full().wantError(507, "storage_full", "this session's share", "nothing was stored", "POST /api/v1/widget/init starts another")
 	k.widget("GET conversations", "").want(200)
-	var a answer
+	var a reply
 	for a = full(); strings.Contains(string(a.body), "session's share"); a = full() {
 		if first := k.send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`); first.status == 201 {
 			k.session = "Bearer " + first.text("token")

@@ -170,7 +170,7 @@ func TestAWaitEndsWithTheFirstEventAfterIt(t *testing.T) {
 	k := setUpWith(t, Options{Watch: time.Hour})
 	mine := k.widget("GET conversations", "").text("items.0.id")
 	k.widget("GET events?wait=25", "").want(200).says("next", 1.0) // there is one already
-	answered := make(chan answer)
+	answered := make(chan reply)
 	go func() { answered <- k.widget("GET events?after=1&wait=25", "") }()
 	eventually(t, "it waits", func() bool { n, _, _, _ := k.holds(); return n == 1 })
 	k.widget("POST conversations", "").want(201) // not the one that is waited for

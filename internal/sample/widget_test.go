@@ -9,14 +9,14 @@ import (
 
 func TestInitStartsASessionWithAConversation(t *testing.T) {
 	k := setUp(t)
-	for name, send := range map[string]func(*bench) answer{
-		"body":            func(k *bench) answer { return k.send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`) },
-		"query, no body":  func(k *bench) answer { return k.send("POST /api/v1/widget/init?agent_id=demo", "", "") },
-		"header, no body": func(k *bench) answer { return k.send("POST /api/v1/widget/init", "", "", "X-Agent-Id", "demo") },
-		"header before body": func(k *bench) answer {
+	for name, send := range map[string]func(*bench) reply{
+		"body":            func(k *bench) reply { return k.send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`) },
+		"query, no body":  func(k *bench) reply { return k.send("POST /api/v1/widget/init?agent_id=demo", "", "") },
+		"header, no body": func(k *bench) reply { return k.send("POST /api/v1/widget/init", "", "", "X-Agent-Id", "demo") },
+		"header before body": func(k *bench) reply {
 			return k.send("POST /api/v1/widget/init", "", `{"agent_id":"other"}`, "X-Agent-Id", "demo")
 		},
-		"charset is given": func(k *bench) answer {
+		"charset is given": func(k *bench) reply {
 			return k.send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`, "Content-Type", "application/json; charset=UTF-8")
 		},
 	} {
@@ -181,7 +181,7 @@ func TestNothingLeaksToOtherSessionsOrWorkspaces(t *testing.T) {
 				{"POST /api/v1/widget/typing", `{"typing":true,"conversation_id":"ID"}`},
 				{"POST /api/v1/widget/satisfaction", `{"score":1,"conversation_id":"ID"}`},
 			} {
-				of := func(id string) answer {
+				of := func(id string) reply {
 					return k.send(strings.ReplaceAll(c.target, "ID", id), stranger, strings.ReplaceAll(c.body, "ID", id))
 				}
 				got := of(mine).wantError(404, "not_found", mine)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/failover"
-	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
@@ -52,7 +52,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 	})
 	decision := decide(t, d, "192.0.2.9")
 	b := decision.Standings()[0]
-	m.Observe(httplimit.Observation{Limiter: "api", Window: b.Window, Outcome: httplimit.Admitted, Decision: &decision})
+	m.Observe(answer.Observation{Limiter: "api", Window: b.Window, Outcome: answer.Admitted, Decision: &decision})
 	m.Shadow(weir.Shadowed{Limiter: b.Limiter, Decision: &decision})
 	m.Candidate(weir.Compared{Live: &decision, Candidate: &decision})
 	m.StoreTake(time.Millisecond, nil)

@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 )
 
 // A series of decisions has one slot for each outcome, followed by these slots.
 const (
-	slotNear   = int(httplimit.Unavailable) + 1 + iota // admitted, with little left
-	slotExempt                                         // from an exempt caller
+	slotNear   = int(answer.Unavailable) + 1 + iota // admitted, with little left
+	slotExempt                                      // from an exempt caller
 )
 
 // The slots of the other families, as label values.
@@ -24,9 +24,9 @@ var (
 	candidateOutcome = [...]string{"same", "newly_refused", "newly_admitted"}
 )
 
-// Observe counts one decision: it is for httplimit.Options.Observe. It takes about 40 ns and does
+// Observe counts one decision: it is for answer.Options.Observe. It takes about 40 ns and does
 // not allocate if it has seen the window before. It retains only pointers into the policy.
-func (m *Metrics) Observe(o httplimit.Observation) {
+func (m *Metrics) Observe(o answer.Observation) {
 	lane := m.lanes.get()
 	s := m.decisions.find(o.Window)
 	if s == nil {
@@ -39,7 +39,7 @@ func (m *Metrics) Observe(o httplimit.Observation) {
 	if d := o.Decision; d != nil {
 		m.latency.observe(lane.i, o.Latency)
 		if b := d.Standings(); len(b) > 0 {
-			if o.Outcome == httplimit.Admitted && b[0].Near() {
+			if o.Outcome == answer.Admitted && b[0].Near() {
 				counts[slotNear].Add(1)
 			}
 			if d.Outcome != weir.Counted {
@@ -154,10 +154,10 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 	m.inForce(windows, enforced, shadows, compared)
 	for _, s := range m.decisions.sweep(windows, now, keep) {
 		if s.names == (names{}) {
-			counter(descDecisions, s.total(int(httplimit.Unlimited)), "", "", httplimit.Unlimited.String())
+			counter(descDecisions, s.total(int(answer.Unlimited)), "", "", answer.Unlimited.String())
 			continue
 		}
-		for o := httplimit.Admitted; o <= httplimit.Unavailable; o++ {
+		for o := answer.Admitted; o <= answer.Unavailable; o++ {
 			counter(descDecisions, s.total(int(o)), s.limiter, s.window, o.String())
 		}
 		counter(descNear, s.total(slotNear), s.limiter, s.window)

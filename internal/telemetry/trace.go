@@ -18,7 +18,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/answer"
 )
 
 // TraceOptions are the settings of a Tracer. Endpoint is required.
@@ -99,7 +99,7 @@ func NewTracer(o TraceOptions) (*Tracer, error) {
 func (t *Tracer) Wrap(next http.Handler) http.Handler {
 	options := append(t.options[:len(t.options):len(t.options)],
 		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/healthz" && r.URL.Path != "/readyz" }),
-		otelhttp.WithSpanOptions(trace.WithAttributes(attribute.String("weir.outcome", httplimit.Unlimited.String()))))
+		otelhttp.WithSpanOptions(trace.WithAttributes(attribute.String("weir.outcome", answer.Unlimited.String()))))
 	options = append(options, otelhttp.WithPublicEndpointFn(func(r *http.Request) bool { return t.trusts == nil || !t.trusts(r) }))
 	return otelhttp.NewHandler(next, "request", options...)
 }
@@ -110,8 +110,8 @@ func (t *Tracer) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	return otelhttp.NewTransport(next, t.options...)
 }
 
-// Observe adds the decision to the request's span: it is for httplimit.Options.Observe.
-func (t *Tracer) Observe(o httplimit.Observation) {
+// Observe adds the decision to the request's span: it is for answer.Options.Observe.
+func (t *Tracer) Observe(o answer.Observation) {
 	if o.Context == nil {
 		return
 	}
