@@ -56,7 +56,7 @@ separate                  –
 ✓ kept, ✗ broken, – not testable
 
 ✗ retry-after, leads
-  Retry-After is how long it takes until Reset: waiting it is enough, and not a
+  Retry-After is the time until Reset: waiting that long is enough, and not a
   second too long (contract, sections 5 and 8)
   seen: Retry-After was 0\x1b]0;title\a and Reset 42 s away
   > POST /leads HTTP/1.1

@@ -188,12 +188,12 @@ const byAddress = "widget-typing widget-satisfaction widget-coupon widget-other"
 
 // cannotBeSeen are the clauses that one caller at one address cannot test of the contract's limiters.
 var cannotBeSeen = []exception{
-	{"separate", byAddress, "it counts by address, and a caller here has one"},
+	{"separate", byAddress, "it counts by address, and the verifier has one address"},
 	{"fields-5xx", allLimiters, "no server error was answered"},
 	{"unverified", "widget-init " + byAddress, "it counts by no credential"},
 	{"fields-preflight", "widget-other", "preflights are counted by this limiter"},
 	{"preflight-free", "widget-other", "preflights are counted by this limiter"},
-	{"exposed", "wp-plugin", "answers say nothing to browsers on other origins"}, // D22: the widget surface alone
+	{"exposed", "wp-plugin", "answers allow no other origin"}, // D22: the widget surface alone
 }
 
 const allLimiters = "widget-init widget-session widget-leads wp-plugin " + byAddress

@@ -1,39 +1,42 @@
 package verify
 
-// A Clause is one thing that callers rely on.
+// A Clause is one thing that callers rely on. To add a clause, add a row to Clauses and write its
+// function.
 type Clause struct {
 	ID     string // as reports and the command line name it
-	Says   string // what holds where it is kept
-	Source string // the contract's section, or our decision where the contract is silent
+	Says   string // what holds if the clause is kept
+	Source string // the contract's section, or our decision if the contract is silent
+
+	check func(*check) hooks // what the clause observes and how it judges; called once per limiter
 }
 
-// Clauses are all that is verified, in the order in which reports list them.
+// Clauses are all clauses, in the order in which they are checked and reported.
 var Clauses = []Clause{
-	{"fields-served", "every response to a request that was admitted carries X-RateLimit-Limit, -Remaining and -Reset, each once, as integers", "contract, sections 1 and 5"},
-	{"fields-error", "so do errors: 400, 401, 404, 405 and what validation refuses", "contract, sections 1 and 5"},
-	{"fields-5xx", "so do server errors, 500 to 599, whoever on the way answers them", "contract, sections 1 and 5"},
-	{"fields-preflight", "so do answers to CORS preflights", "contract, sections 1 and 5; D9"},
-	{"fields-refused", "a 429 carries the three and Retry-After, each once, as integers", "contract, section 7.3"},
-	{"retry-after-only-refused", "Retry-After comes only with a 429", "contract, section 5"},
-	{"limit", "X-RateLimit-Limit is the limit of a window of the limiter that applies", "contract, sections 5, 7.5 and 8"},
-	{"window", "Limit, Remaining and Reset describe one window: Reset is in the future, and no further away than that window is long", "contract, section 5; D4"},
-	{"remaining", "Remaining counts down by one a request, without a gap or a repeat, however many come at once", "contract, section 5"},
-	{"admitted", "exactly as many requests are admitted in a window as its limit says", "contract, section 8"},
-	{"refused-free", "a refused request consumes nothing, in no window", "D2, D3"},
-	{"reset-constant", "Reset is the same on every response of a window", "contract, sections 3 and 5"},
-	{"restored", "the whole budget is restored at Reset: not before it, not after it", "contract, sections 3 and 8"},
-	{"fixed-window", "the window stands still: whatever is spent late in it, Reset stays, Remaining does not rise, and at that Reset all of the budget is back", "contract, sections 3 and 8"},
-	{"retry-after", "Retry-After is how long it takes until Reset: waiting it is enough, and not a second too long", "contract, sections 5 and 8"},
-	{"refused-status", "what is over the limit is refused with 429, and with no other status", "contract, section 7.1"},
-	{"refused-type", "a 429 is application/json", "contract, section 7.2"},
-	{"refused-remaining", "Remaining is 0 on a 429, and only a 429 follows it", "contract, section 7.4"},
-	{"refused-body", "a 429's body is an error object with the code rate_limited and a message", "contract, section 7.8"},
-	{"language", "a 429 in another language has the same shape, and says which language it is in", "contract, section 7.8; D20"},
-	{"separate", "one credential's requests leave another's budget alone", "contract, section 5"},
-	{"shared", "one credential has one budget, whichever connection and endpoint of the limiter it uses", "contract, sections 4 and 8"},
-	{"unverified", "a credential that does not verify is answered 401, spends nobody's budget but its address's, and does not escape that", "D16"},
-	{"forwarded", "what a client writes into X-Forwarded-For and its like buys it no other budget", "D12"},
-	{"spelling", "no spelling of an endpoint buys another budget", "D10"},
-	{"preflight-free", "a preflight spends nothing of the endpoint's budget", "D9"},
-	{"exposed", "browsers may read the four fields: Access-Control-Expose-Headers names them", "D22"},
+	{"fields-served", "every response to an admitted request carries X-RateLimit-Limit, -Remaining and -Reset, each once, as integers", "contract, sections 1 and 5", checkFieldsServed},
+	{"fields-error", "so do errors: 400, 401, 404, 405 and validation errors", "contract, sections 1 and 5", checkFieldsError},
+	{"fields-5xx", "so do server errors, 500 to 599, including those of a proxy on the way", "contract, sections 1 and 5", checkFields5xx},
+	{"fields-preflight", "so do answers to CORS preflights", "contract, sections 1 and 5; D9", checkFieldsPreflight},
+	{"fields-refused", "a 429 carries the three fields and Retry-After, each once, as integers", "contract, section 7.3", checkFieldsRefused},
+	{"retry-after-only-refused", "only a 429 carries Retry-After", "contract, section 5", checkRetryAfterOnlyRefused},
+	{"limit", "X-RateLimit-Limit is the limit of one of the limiter's windows", "contract, sections 5, 7.5 and 8", checkLimit},
+	{"window", "Limit, Remaining and Reset describe one window: Reset is in the future, and no further away than the window is long", "contract, section 5; D4", checkWindow},
+	{"remaining", "Remaining counts down by one per request, without gaps or repeats, however many requests are concurrent", "contract, section 5", checkRemaining},
+	{"admitted", "a window admits exactly as many requests as its limit allows", "contract, section 8", checkAdmitted},
+	{"refused-free", "a refused request consumes nothing in any window", "D2, D3", checkRefusedFree},
+	{"reset-constant", "Reset is the same on every response of a window", "contract, sections 3 and 5", checkResetConstant},
+	{"restored", "the whole budget is restored at Reset, neither before nor after", "contract, sections 3 and 8", checkRestored},
+	{"fixed-window", "the window is fixed: whatever is spent late in it, Reset does not move, Remaining does not rise, and the whole budget is back at Reset", "contract, sections 3 and 8", checkFixedWindow},
+	{"retry-after", "Retry-After is the time until Reset: waiting that long is enough, and not a second too long", "contract, sections 5 and 8", checkRetryAfter},
+	{"refused-status", "a request over the limit is refused with 429 and no other status", "contract, section 7.1", checkRefusedStatus},
+	{"refused-type", "a 429 is application/json", "contract, section 7.2", checkRefusedType},
+	{"refused-remaining", "Remaining is 0 on a 429, and after Remaining 0 the window answers only 429", "contract, section 7.4", checkRefusedRemaining},
+	{"refused-body", "a 429's body is an error object with the code rate_limited and a message", "contract, section 7.8", checkRefusedBody},
+	{"language", "a 429 in another language has the same shape and names its language", "contract, section 7.8; D20", checkLanguage},
+	{"separate", "one credential's requests do not change another's budget", "contract, section 5", checkSeparate},
+	{"shared", "one credential has one budget across all connections and all endpoints of the limiter", "contract, sections 4 and 8", checkShared},
+	{"unverified", "a credential that does not verify is answered 401, spends only its address's budget, and does not bypass that budget", "D16", checkUnverified},
+	{"forwarded", "a client gains no second budget by writing X-Forwarded-For or a similar field", "D12", checkForwarded},
+	{"spelling", "no spelling of an endpoint gains another budget", "D10", checkSpelling},
+	{"preflight-free", "a preflight spends nothing of the endpoint's budget", "D9", checkPreflightFree},
+	{"exposed", "browsers may read the four fields: Access-Control-Expose-Headers names them", "D22", checkExposed},
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-
-	"github.com/weirlimit/weir"
 )
 
 // A CredentialError says that a credential which was given does not verify. Nothing was judged
@@ -58,27 +55,6 @@ func (p *Plan) asksFor(kind string) *part {
 }
 
 var kindInWords = map[string]string{sourceSession: "session token", sourceToken: "API token"}
-
-// begun returns the answer to the request with which main's credential was tried, as it began
-// main's window; nil: there is none, or the window is counted by the agent, of which main has a
-// fresh one.
-func (d *driver) begun() *answer {
-	if slices.ContainsFunc(d.part.limiter.Windows, func(w weir.Window) bool { return w.Key.Uses(sourceAgent) }) {
-		return nil
-	}
-	return d.run.tried[d.part]
-}
-
-// adopt counts the request that began main's window.
-func (d *driver) adopt() {
-	a := d.begun()
-	if a == nil || d.credential == "" {
-		return
-	}
-	d.check(a)
-	d.checkStanding(a)
-	d.count(a)
-}
 
 // checkCredentials errs with a *CredentialError if one of the credentials that were given does not
 // verify. It is not known of one that is refused for its address's budget, or whose answer is lost;

@@ -66,3 +66,6 @@ func problem(h http.Header, names ...string) string {
 
 // standing returns the three fields' names.
 func standing() []string { return []string{headers.Limit, headers.Remaining, headers.Reset} }
+
+// admitted reports whether no limiter refused the request. A failing backend counts as admitted.
+func (a *answer) admitted() bool { return a.status != http.StatusTooManyRequests && !a.refused }

@@ -19,15 +19,15 @@ const (
 
 // Requests beside those that use a budget up, each at most.
 const (
-	forSessions = 4               // two sessions, and one more try for each
-	forLook     = 40              // see look.go
-	forSpent    = 92              // spent.go, pretend.go
-	forRestored = 30              // restored.go
-	forErrors   = 5               // provoke.go
-	forChance   = 2 * mostRepeats // chance.go: each with a plain one
-	forParts    = 24              // parts.go, beside the budget
-	forLost     = 6               // requests whose answer never came
-	drainTwice  = 120             // the largest budget that is used up a second time
+	forSessions = 4              // two sessions, and one more try for each
+	forLook     = 40             // see look.go
+	forSpent    = 92             // spent.go, pretend.go
+	forRestored = 30             // restored.go
+	forErrors   = 5              // provoke.go
+	forChance   = 2 * maxRepeats // chance.go: each with a plain one
+	forParts    = 24             // parts.go, beside the budget
+	forLost     = 6              // requests whose answer never came
+	drainTwice  = 120            // the largest budget that is used up a second time
 )
 
 // A Plan is what a verification will send, before it sends anything.
@@ -54,8 +54,8 @@ type part struct {
 	late      bool        // requests to other limiters may be charged to it: it comes after them
 }
 
-// least is what the part cannot do without.
-func (p *part) least(quick bool) int {
+// minRequests returns how many requests the part needs at least.
+func (p *part) minRequests(quick bool) int {
 	n := forLook + p.drain + p.over + forSpent + forChance + forErrors + forLost
 	if !quick {
 		n += forRestored + forParts
@@ -63,7 +63,54 @@ func (p *part) least(quick bool) int {
 	return n
 }
 
-func (p *part) most(quick bool) int { return p.least(quick) + p.again }
+// maxRequests returns how many requests the part sends at most.
+func (p *part) maxRequests(quick bool) int { return p.minRequests(quick) + p.again }
+
+// lengthsOf returns the lengths of the limiter's windows that have a limit, for some callers at
+// least.
+func (p *part) lengthsOf(limit int64) []time.Duration {
+	l := p.limiter
+	var lengths []time.Duration
+	for i := range l.Windows {
+		w := &l.Windows[i]
+		if w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) {
+			lengths = append(lengths, w.Per)
+		}
+	}
+	return lengths
+}
+
+// isAmbiguous reports whether several windows have a limit, so answers do not show which of them
+// they describe.
+func (p *part) isAmbiguous(limit int64) bool { return len(p.lengthsOf(limit)) > 1 }
+
+// whole returns the budget that an answer describes: its own limit if the policy has it.
+func (p *part) whole(a *answer) int64 {
+	if len(p.lengthsOf(a.limit)) == 0 {
+		return p.window.Limit
+	}
+	return a.limit
+}
+
+// countsByAgent reports whether a window of the limiter is counted by the agent.
+func (p *part) countsByAgent() bool {
+	return slices.ContainsFunc(p.limiter.Windows, func(w weir.Window) bool { return w.Key.Uses(sourceAgent) })
+}
+
+// limitsInWords lists the limiter's windows.
+func (p *part) limitsInWords() string {
+	text := ""
+	for i, w := range p.limiter.Windows {
+		if i > 0 {
+			text += " and "
+		}
+		text += rateInWords(w)
+	}
+	if len(p.limiter.Overrides) > 0 {
+		text += ", and others for some callers"
+	}
+	return text
+}
 
 // NewPlan says what a verification with these options sends. It sends nothing. It errs where options make no sense, a policy with
 // problems with a *weir.PolicyError.
@@ -198,7 +245,7 @@ func (p *Plan) skip(limiter string, reason Reason, why string) {
 
 // order puts the smallest first, so that most is tested where the budget does not do for all.
 func (p *Plan) order() {
-	slices.SortStableFunc(p.parts, func(a, b *part) int { return a.least(true) - b.least(true) })
+	slices.SortStableFunc(p.parts, func(a, b *part) int { return a.minRequests(true) - b.minRequests(true) })
 }
 
 // fit leaves out what the budget does not do for, and sums up the rest.
@@ -211,8 +258,8 @@ func (p *Plan) fit() {
 	need := total // with the smaller ones, which come first whatever the budget is
 	var fitting []*part
 	for _, w := range p.parts {
-		if need += w.least(quick); need > p.options.Budget {
-			p.skip(w.limiter.Name, NeedsMore, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d would do", w.window.Limit, w.window.Per, w.least(quick), need))
+		if need += w.minRequests(quick); need > p.options.Budget {
+			p.skip(w.limiter.Name, NeedsMore, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d would do", w.window.Limit, w.window.Per, w.minRequests(quick), need))
 			continue
 		}
 		total = need
@@ -241,7 +288,7 @@ func (p *Plan) write() {
 		add("POST %s, at most %d requests, for two sessions of agent %s", initPath, forSessions, p.options.Agent)
 	}
 	for _, w := range p.parts {
-		add("%s: at most %d requests, most of them %s%s; %s are used up%s", w.limiter.Name, w.most(p.options.Quick), w.endpoints[0],
+		add("%s: at most %d requests, most of them %s%s; %s are used up%s", w.limiter.Name, w.maxRequests(p.options.Quick), w.endpoints[0],
 			p.bodyInWords(w.endpoints[0]), rateInWords(w.window), p.waitInWords(w))
 		for _, longer := range w.limiter.Windows {
 			if longer.Limit != w.window.Limit || longer.Per != w.window.Per {

@@ -71,7 +71,7 @@ func TestNginxsRefusalsBy503AreCalledThat(t *testing.T) {
 	server { listen LISTEN; location / { limit_req zone=api burst=19 nodelay; proxy_pass `+backend.URL+`; } }`)
 	report := verifiedFor(t, s.Addr, "20 minutes")
 	broken := found(report, verify.Broken)
-	if got := broken["refused-status"]; len(got) != 1 || got[0].Detail != "what is over the limit is refused with 503" || !strings.HasPrefix(got[0].Exchange.Response, "HTTP/1.1 503 ") {
+	if got := broken["refused-status"]; len(got) != 1 || got[0].Detail != "a request over the limit is refused with 503" || !strings.HasPrefix(got[0].Exchange.Response, "HTTP/1.1 503 ") {
 		t.Errorf("its refusals are not found%s", describe(report.Results))
 	}
 	if len(broken["shared"])+len(broken["spelling"])+len(broken["forwarded"])+len(broken["admitted"]) > 0 {

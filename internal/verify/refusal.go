@@ -5,73 +5,72 @@ import (
 	"slices"
 )
 
-// A server may refuse with another status than 429. Such a status is known by three answers that
-// came when the budget was spent, to the very request that was answered otherwise while there was
-// budget.
+// A server may refuse with another status than 429. Such a status is recognized by three answers
+// that came when the budget should be spent, to the very request that was answered otherwise while
+// there was budget.
 
-// surely is how many answers with a status show that it refuses.
-const surely = 3
+// certainAfter is how many answers with a status show that it refuses.
+const certainAfter = 3
 
-// neverRefusal are statuses of the client's doing that say nothing about a limit.
+// neverRefusal are client error statuses that say nothing about a limit.
 var neverRefusal = []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests}
 
-// mayRefuse reports whether a status other than 429 could be meant for one: an error of the
-// client's, or 503 and what some use like it.
+// mayRefuse reports whether a status other than 429 could refuse: a client error, or 503 and the
+// statuses that some servers use like it.
 func mayRefuse(status int) bool {
 	return status >= 400 && status < 500 && !slices.Contains(neverRefusal, status) || status == http.StatusServiceUnavailable || status == 509 || status == 529
 }
 
-// seemsRefusal reports whether an answer to main's plain request may refuse by another status than
-// 429. It is called with the driver locked.
-func (d *driver) seemsRefusal(a *answer) bool {
-	return mayRefuse(a.status) && d.usual[a.status] == 0 && d.hammered == 0 && (d.seemsSpent() || d.served != nil && a.remaining == 0) // answers overtake one another
+// seemsRefusal reports whether an answer to main's plain request may refuse with another status than
+// 429. Answers can overtake one another. It is called with the lock held.
+func (h *history) seemsRefusal(a *answer) bool {
+	return mayRefuse(a.status) && h.statuses[a.status] == 0 && h.refused == 0 && (h.seemsSpent() || h.served != nil && a.remaining == 0)
 }
 
-// seemsSpent reports whether main's budget should be spent. It is called with the driver locked.
-func (d *driver) seemsSpent() bool {
+// seemsSpent reports whether main's budget should be spent. It is called with the lock held.
+func (h *history) seemsSpent() bool {
 	var all int64
-	for _, n := range d.usual {
+	for _, n := range h.statuses {
 		all += int64(n)
 	}
-	if all >= d.part.window.Limit/d.part.cost {
+	if all >= h.part.window.Limit/h.part.cost {
 		return true
 	}
-	t := d.newest()
-	return t != nil && slices.ContainsFunc(t.admitted, func(s counted) bool { return s.remaining >= 0 && s.remaining < d.part.cost })
+	t := h.newest()
+	return t != nil && slices.ContainsFunc(t.admitted, func(s numbered) bool { return s.remaining >= 0 && s.remaining < h.part.cost })
 }
 
-// isHeld takes note of an answer that may refuse by another status, and reports whether it is to be
-// set aside, since that is not sure.
-func (d *driver) isHeld(a *answer) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if a.status == d.refusal { // it was on its way when that was found out
+// isHeld notes whether an answer may refuse with another status, and reports whether it must be
+// ignored because that is not yet certain.
+func (h *history) isHeld(a *answer) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.status == h.refusal { // it was under way when the status was recognized
 		a.refused = true
 	}
-	if !a.admitted() || !d.seemsRefusal(a) {
+	if !a.admitted() || !h.seemsRefusal(a) {
 		return false
 	}
-	d.strange[a.status]++
-	if d.strange[a.status] < surely {
+	h.strange[a.status]++
+	if h.strange[a.status] < certainAfter {
 		return true
 	}
-	d.refusal = a.status
+	h.refusal = a.status
 	a.refused = true
 	return false
 }
 
-// mark takes note of whether an answer refuses.
-func (d *driver) mark(a *answer) *answer {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a.refused = d.refusal != 0 && a.status == d.refusal
+// mark sets whether an answer refuses with another status than 429.
+func (h *history) mark(a *answer) *answer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.refused = h.refusal != 0 && a.status == h.refusal
 	return a
 }
 
-// is503 reports whether a 503 without the fields may be the limiter's own word, and not that of
-// something in between.
-func (d *driver) is503(a *answer) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return a.status == http.StatusServiceUnavailable && (d.refusal == a.status || d.seemsRefusal(a))
+// is503 reports whether a 503 without the fields may be the limiter's, and not a proxy's.
+func (h *history) is503(a *answer) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return a.status == http.StatusServiceUnavailable && (h.refusal == a.status || h.seemsRefusal(a))
 }

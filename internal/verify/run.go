@@ -119,9 +119,7 @@ func (r *runner) all(ctx context.Context) error {
 
 // one verifies one limiter, and says of every clause what became of it.
 func (r *runner) one(ctx context.Context, w *part) error {
-	d := newDriver(r, w)
-	err := d.drive(ctx)
-	d.excuse(err)
+	err := verifyPart(ctx, r, w)
 	r.mu.Lock()
 	delete(r.doing, w.limiter.Name)
 	r.mu.Unlock()

@@ -1,30 +1,31 @@
-// Package verify drives a deployment to its limits from outside, as its callers would, and reports clause by clause whether it keeps
-// what its policy and the contract say. It knows nothing of how limits are counted; what goes over the wire is all it judges by.
+// Package verify drives a deployment to its limits from outside, as its callers would, and reports
+// clause by clause whether it keeps its policy and the contract. It judges only by what goes over
+// the wire.
 //
-//	verify.go     what is asked for, and what is found
-//	clauses.go    what callers rely on
-//	plan.go       what will be sent, known before anything is
-//	run.go        all limiters: side by side, but for those that others disturb
-//	driver.go     one limiter, from the first look to the last
-//	caller.go     who sends, and what
-//	look.go       a request of each kind, while there is budget
-//	drain.go      the budget is used up, and what was admitted is judged
-//	spent.go      attempts to get more      pretend.go  with what a client may write at will
-//	restored.go   the end of the window
-//	parts.go      the budget is spent in two parts, to tell a window that stands still from one that moves
-//	chance.go     what got through is sent again before anything is blamed
-//	refusal.go    refusals by another status than 429
-//	credentials.go    whether those that were given verify
-//	provoke.go    errors
-//	judge.go      what one answer alone shows      count.go  what the answers of one window show
-//	reasons.go    why a clause could not be tested
-//	witness.go    Date, Retry-After and the verifier's own clock
-//	clocks.go     when windows end by the verifier's clock, and whether Date can be believed
-//	wire.go       requests, counted and never sent twice      fields.go  what answers say
-//	book.go       verdicts      exchange.go  what shows them, without credentials
+// A clause is a row of Clauses and one function, which returns hooks: what the clause observes and
+// how it judges. Requests and time are limited, so clauses share traffic. A timeline runs the
+// experiments on one limiter in order, and the hooks read what it sees: every answer, a preflight, a
+// budget that is used up, the end of a window. A probe sends the requests.
 //
-// A verdict must be beyond doubt: whatever could also be a request of somebody else's, a window that ended in the middle, a Date that a
-// proxy wrote a moment later, or an answer that was lost, is looked at again or called untested, with the reason.
+//	verify.go      options and report
+//	clauses.go     the table             check.go      hooks and verdicts
+//	clause_*.go    the clauses' functions
+//	plan.go        what will be sent, known before anything is sent
+//	run.go         all limiters, side by side unless others disturb them
+//	timeline.go    one limiter's experiments
+//	pause.go       a budget in two parts  spending.go   a budget that is used up
+//	attempt.go     attempts to get more   rollover.go   the end of a window
+//	probe.go       requests and waits     callers.go    who sends them
+//	history.go     what was answered      refusal.go    refusals with another status than 429
+//	clocks.go      Date, Retry-After and the verifier's clock    bracket.go    times in doubt
+//	caller.go      key sources, endpoints and credentials        credentials.go    whether given ones verify
+//	wire.go        connections            fields.go     what an answer's fields say
+//	book.go        verdicts               reasons.go    why there is none
+//	exchange.go    evidence without credentials
+//
+// A verdict must be beyond doubt. Another caller's request, a window that ended meanwhile, a Date
+// that a proxy wrote a moment later or a lost answer may explain what was seen; then it is checked
+// again, or reported as untested with the reason.
 package verify
 
 import (

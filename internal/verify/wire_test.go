@@ -163,7 +163,7 @@ func TestASpentBudgetIsTheReasonForWhatIsNotSeen(t *testing.T) {
 			want := ""
 			switch x.Clause {
 			case "fields-served", "fields-error":
-				want = "its budget was spent when it began"
+				want = "the budget was spent at the start"
 			case "separate":
 				want = "by address"
 			case "unverified":

@@ -1,0 +1,127 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"time"
+)
+
+// Clauses about a single 429, whichever limiter refused.
+
+func checkRefusedStatus(c *check) hooks {
+	return hooks{
+		needsRefusals: true,
+		unseen:        Unobservable.because("no request was refused"),
+		answered: func(a *answer) {
+			switch {
+			case a.admitted():
+			case a.status == http.StatusTooManyRequests:
+				c.kept("429 on every refusal")
+			default:
+				c.broken(a, "a request over the limit is refused with %d", a.status)
+			}
+		},
+	}
+}
+
+func checkRefusedType(c *check) hooks {
+	return hooks{
+		needsRefusals: true,
+		answered: func(a *answer) {
+			if a.admitted() {
+				return
+			}
+			if wrong := wrongType(a); wrong != "" {
+				c.broken(a, "%s", wrong)
+				return
+			}
+			c.kept("%s", a.header.Get("Content-Type"))
+		},
+	}
+}
+
+func checkRefusedBody(c *check) hooks {
+	return hooks{
+		needsRefusals: true,
+		answered: func(a *answer) {
+			if a.admitted() {
+				return
+			}
+			if wrong := wrongBody(a.body); wrong != "" {
+				c.broken(a, "%s", wrong)
+				return
+			}
+			c.kept("code rate_limited and a message")
+		},
+	}
+}
+
+// checkRefusedRemaining reads every 429, and the answers of the budget that was used up: after an
+// answer with Remaining 0 the window must admit nothing.
+func checkRefusedRemaining(c *check) hooks {
+	return hooks{
+		needsRefusals: true,
+		answered: func(a *answer) {
+			if !a.admitted() && a.remaining > 0 {
+				c.broken(a, "Remaining is %d on a %d", a.remaining, a.status)
+			}
+		},
+		drained: func(_ context.Context, s *spending) error {
+			if zero := s.firstZero(c.part.cost); zero != nil {
+				c.judgeAfterZero(s.tally, zero)
+			}
+			return nil
+		},
+		concluded: func() {
+			if t := c.seen.now(); t != nil && t.refused > 0 {
+				c.kept("0 on every 429")
+			}
+		},
+	}
+}
+
+func (c *check) judgeAfterZero(t *tally, zero *answer) {
+	for _, s := range t.admitted {
+		if s.sent.After(zero.at) {
+			c.broken(s.answer, "answered %d, %s after an answer of the same window with Remaining %d",
+				s.status, s.sent.Sub(zero.at).Round(time.Microsecond), zero.remaining)
+			return
+		}
+	}
+	if t.refused > 0 {
+		c.kept("0 on every 429, and 429 after %d", zero.remaining)
+	}
+}
+
+// wrongType says what is wrong with a 429's type; "" means nothing.
+func wrongType(a *answer) string {
+	kind := a.header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
+		return fmt.Sprintf("Content-Type is %.60q", kind)
+	}
+	return ""
+}
+
+// wrongBody says what is wrong with a 429's body; "" means nothing.
+func wrongBody(body []byte) string {
+	var shape struct {
+		Error *struct {
+			Code    *string `json:"code"`
+			Message *string `json:"message"`
+		} `json:"error"`
+	}
+	switch err := json.Unmarshal(body, &shape); {
+	case err != nil:
+		return "the body is not the error object in JSON: " + err.Error()
+	case shape.Error == nil:
+		return "the body has no object \"error\""
+	case shape.Error.Code == nil || *shape.Error.Code != "rate_limited":
+		return "error.code is not rate_limited"
+	case shape.Error.Message == nil || *shape.Error.Message == "":
+		return "error.message is missing or empty"
+	}
+	return ""
+}

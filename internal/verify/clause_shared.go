@@ -1,0 +1,181 @@
+package verify
+
+import (
+	"context"
+	"strings"
+)
+
+// checkShared sends main's request on new connections, to the limiter's other endpoints, with the
+// credential in another spelling, and with other values in the fields that the limiter does not
+// count by. All of them must be refused while main's budget is spent.
+func checkShared(c *check) hooks {
+	return hooks{
+		needsRefusals: true,
+		drained:       c.tryOneConnection,
+		escaped: func(a *answer, with string) {
+			c.broken(a, "answered %d with %s, while it is refused without", a.status, with)
+		},
+		spent: func(ctx context.Context, t *tally) error {
+			tried, ok, err := c.tryEndpoints(ctx, t)
+			if err != nil || !ok {
+				return err
+			}
+			if ok, err := c.tryCredentialSpellings(ctx, t); err != nil || !ok {
+				return err
+			}
+			return c.tryIndifferent(ctx, t, "refused on new connections: "+strings.Join(tried, ", "))
+		},
+	}
+}
+
+// tryEndpoints sends a request to each of the limiter's first four endpoints on a new connection. It
+// is not ok if there is a verdict already.
+func (c *check) tryEndpoints(ctx context.Context, t *tally) (tried []string, ok bool, err error) {
+	for _, e := range c.part.endpoints[:min(4, len(c.part.endpoints))] {
+		r := c.who.main.request(c.run.options, e)
+		r.fresh = true
+		a, err := c.sendCalm(ctx, r)
+		if err != nil {
+			return nil, false, err
+		}
+		c.judge(a)
+		if c.seen.isTrouble(a) {
+			continue
+		}
+		if a.admitted() {
+			switch got, err := c.confirmEscape(ctx, t, r); {
+			case err != nil:
+				return nil, false, err
+			case got == byChance:
+				c.leakByChance(t, a)
+				continue
+			case got == windowEnded:
+				c.untested(NeedsMore.because("the window ended before it could be tested"))
+			default:
+				c.broken(a, "%s %s was answered %d on a new connection, while %s is refused", r.method, r.path, a.status, c.part.endpoints[0])
+			}
+			return nil, false, nil
+		}
+		c.judgeCounted(a)
+		c.remember(a)
+		tried = append(tried, e.String())
+	}
+	return tried, true, nil
+}
+
+// tryCredentialSpellings writes main's credential in other ways.
+func (c *check) tryCredentialSpellings(ctx context.Context, t *tally) (ok bool, err error) {
+	for _, authorization := range c.credentialSpellings() {
+		a, got, err := c.attempt(ctx, t, c.plain().with("Authorization", authorization))
+		if err != nil {
+			return false, err
+		}
+		if got == escaped && c.seen.isLikeServed(a) { // and not 401: a server may accept one spelling alone
+			c.broken(a, "answered %d with another spelling of the same credential, while it is refused", a.status)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (c *check) credentialSpellings() []string {
+	if c.who.credential == "" {
+		return nil
+	}
+	credential := c.who.main.authorization
+	all := []string{"bearer " + credential, "BEARER " + credential}
+	if other := respelled(credential); other != credential {
+		c.run.secrets.add(other)
+		all = append(all, "Bearer "+other)
+	}
+	return all
+}
+
+// indifferentClaims returns fields that the limiter does not count by, with made-up values.
+func (c *check) indifferentClaims() []claim {
+	all := []claim{{"Cookie", []string{"session=weir-verify"}}, {"Referer", []string{"https://another.example.com/"}},
+		{"Accept", []string{"application/json, */*;q=0.1"}}, {"Origin", []string{"https://another.example.com"}}}
+	if !c.part.countsByAgent() { // otherwise another agent is another caller, and the User-Agent may be one (D13)
+		all = append(all, claim{"X-Agent-Id", []string{freshAgent()}}, claim{"?agent_id", []string{freshAgent()}},
+			claim{"User-Agent", []string{freshAgent()}})
+	}
+	if credentialOf(c.part.limiter) == "" { // otherwise a credential that does not verify is another caller (D16)
+		all = append(all, claim{"Authorization", []string{"Bearer " + freshAgent()}}, claim{"X-Api-Key", []string{freshAgent()}})
+	}
+	return all
+}
+
+// tryIndifferent changes what main is not counted by. soFar is what was seen of the clause before.
+func (c *check) tryIndifferent(ctx context.Context, t *tally, soFar string) error {
+	all, ended := c.indifferentClaims(), false
+	for _, x := range all {
+		if c.run.options.Header.Get(x.name) != "" {
+			continue // the API may require the caller's value
+		}
+		a, got, err := c.attempt(ctx, t, x.on(c.plain()))
+		if err != nil {
+			return err
+		}
+		if got == another { // not confirmed yet, since its path differs
+			if got, err = c.confirmSpent(ctx, t); err != nil {
+				return err
+			}
+		}
+		if got == escaped && c.seen.isOtherBudget(t, a) {
+			c.broken(a, "answered %d with %s, while it is refused without: the policy does not count by that", a.status, x)
+			return nil
+		}
+		ended = ended || got == windowEnded
+	}
+	if ended {
+		c.kept("%s", soFar)
+		return nil
+	}
+	c.kept("%s; and with other values in %d fields that it does not count by", soFar, len(all))
+	return nil
+}
+
+// tryOneConnection uses one connection alone, if more requests were admitted over several
+// connections than the limit allows: each connection may have a budget of its own.
+func (c *check) tryOneConnection(ctx context.Context, s *spending) error {
+	if !s.judged() || s.tally.refused > 0 {
+		return nil
+	}
+	c.spareUsed = true
+	if c.run.options.Workers < 2 {
+		return nil
+	}
+	select {
+	case <-c.run.wire.lone:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { c.run.wire.lone <- struct{}{} }()
+	one := c.run.wire.hold(ctx)
+	if one == nil {
+		return context.Cause(ctx)
+	}
+	defer c.run.wire.free(one)
+	for range c.part.again {
+		r := c.plain()
+		r.on = one
+		a, err := c.send(ctx, r)
+		if err != nil {
+			return err
+		}
+		if a.admitted() {
+			continue
+		}
+		c.judge(a)
+		other, err := c.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if again, err := c.send(ctx, r); err != nil || !other.admitted() || again.admitted() || other.reset != s.tally.reset {
+			return err
+		}
+		c.broken(other, "admitted on one connection while refused on another, before and after")
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,265 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// A probe sends one limiter's requests to the deployment under test, keeps within the planned number
+// of requests and the longest wait, remembers the answers, and passes them to the checks. Only ask,
+// askWith and send may be called by several goroutines at once.
+type probe struct {
+	run    *runner
+	part   *part
+	name   string // the limiter's
+	checks []*check
+
+	who    callers
+	seen   history
+	clocks clocks
+
+	first     *answer   // main's first that was admitted; nil: none yet
+	steady    bool      // Remaining falls by one cost from request to request
+	step      int64     // by how much it falls; 0: unknown
+	latest    time.Time // how long the present window may be waited for
+	spareUsed bool      // the requests planned for a second budget are spent
+	repeated  int       // requests that were repeated for certainty
+
+	left atomic.Int64 // requests that may still be sent
+}
+
+func newProbe(r *runner, w *part) *probe {
+	p := &probe{run: r, part: w, name: w.limiter.Name, who: newCallers(r, w)}
+	p.seen.init(w)
+	p.left.Store(int64(w.maxRequests(r.options.Quick)))
+	p.checks = newChecks(p)
+	return p
+}
+
+var errGivenUp = errors.New("too many requests in a row had no answer")
+
+// maxTries is how often a request is sent whose answer is lost.
+const maxTries = 4
+
+// send sends one request, and again if its answer is lost. The answer is not judged.
+func (p *probe) send(ctx context.Context, r request) (*answer, error) {
+	for tries := 1; ; tries++ {
+		a, err := p.run.wire.send(ctx, r, p.take)
+		var lost *lostError
+		switch {
+		case err == nil && (r.beside || !p.seen.isInconclusive(a) || p.seen.is503(a)):
+			return p.seen.mark(a), nil
+		case err == nil:
+			p.each(func(h *hooks) {
+				if h.failed != nil {
+					h.failed(a)
+				}
+			})
+			p.seen.lose()
+			if a.isGatewayError() {
+				err = fmt.Errorf("%s %s was answered %d, without the fields", r.method, r.path, a.status)
+			}
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !errors.As(err, &lost):
+			return nil, err
+		case !lost.unsent:
+			p.seen.lose()
+		}
+		if tries == maxTries && err == nil {
+			return a, nil
+		}
+		if tries == maxTries {
+			return nil, fmt.Errorf("%w: %w", errGivenUp, err)
+		}
+	}
+}
+
+// take takes one request from the limiter's share.
+func (p *probe) take() bool {
+	if p.left.Add(-1) < 0 {
+		p.left.Add(1)
+		return false
+	}
+	return true
+}
+
+// each calls f with the hooks of each check, in the table's order.
+func (p *probe) each(f func(*hooks)) {
+	for _, c := range p.checks {
+		f(&c.on)
+	}
+}
+
+// eachStep is each for hooks that send requests. It stops at the first error.
+func (p *probe) eachStep(f func(*hooks) error) error {
+	for _, c := range p.checks {
+		if err := f(&c.on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge passes an answer to the checks, whichever limiter counted it.
+func (p *probe) judge(a *answer) {
+	p.each(func(h *hooks) {
+		if h.answered != nil {
+			h.answered(a)
+		}
+	})
+}
+
+// judgeCounted passes an answer that this limiter counted to the checks, after judge.
+func (p *probe) judgeCounted(a *answer) {
+	p.clocks.hear(a)
+	if !a.complete() {
+		return
+	}
+	p.each(func(h *hooks) {
+		if h.counted != nil {
+			h.counted(a)
+		}
+	})
+}
+
+// remember adds an answer to main's window.
+func (p *probe) remember(a *answer) {
+	p.seen.add(a, func(t *tally) {
+		p.each(func(h *hooks) {
+			if h.refused != nil {
+				h.refused(t, a)
+			}
+		})
+	})
+}
+
+// ask sends one of main's requests to the endpoint whose budget is used up, and judges and
+// remembers the answer.
+func (p *probe) ask(ctx context.Context) (*answer, error) { return p.askWith(ctx, p.plain()) }
+
+func (p *probe) askWith(ctx context.Context, r request) (*answer, error) {
+	a, err := p.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if p.seen.isHeld(a) {
+		return a, nil
+	}
+	p.judge(a)
+	p.judgeCounted(a)
+	p.remember(a)
+	return a, nil
+}
+
+// plain returns main's request to the endpoint whose budget is used up.
+func (p *probe) plain() request { return p.requestOf(p.who.main) }
+
+// requestOf returns a caller's request to the endpoint whose budget is used up.
+func (p *probe) requestOf(c caller) request { return c.request(p.run.options, p.part.endpoints[0]) }
+
+// covers reports whether this limiter counts a request by the policy.
+func (p *probe) covers(r request) bool {
+	covered := p.run.plan.routes.Match(r.method, r.path).Limiter()
+	return covered != nil && covered.Name == p.name
+}
+
+// isSure reports whether main's answered requests are all that such a window can have counted.
+func (p *probe) isSure(limit int64) bool { return p.who.isAlone(limit) && !p.seen.isLost() }
+
+// between returns how many units others spent of main's window between two of main's requests. It
+// is not ok if the answers do not show that.
+func (p *probe) between(before, after *answer) (spent int64, ok bool) {
+	if before == nil || !before.complete() || !after.complete() || !before.admitted() || !after.admitted() ||
+		before.limit != after.limit || before.reset != after.reset || p.seen.isLost() {
+		return 0, false
+	}
+	return before.remaining - after.remaining - p.part.cost, true
+}
+
+// confirm makes sure that what ask sends takes one unit of main's window each time, and that nothing
+// else takes any. If only this verifier can spend the window, that is already certain.
+func (p *probe) confirm(ctx context.Context, after *answer, ask func(context.Context) (*answer, error)) (*answer, bool, error) {
+	if p.isSure(after.limit) {
+		return after, true, nil
+	}
+	for _, times := range []int{0, 3, 0, 2} {
+		before := after
+		for range times {
+			if _, err := ask(ctx); err != nil {
+				return nil, false, err
+			}
+		}
+		var err error
+		if after, err = p.ask(ctx); err != nil {
+			return nil, false, err
+		}
+		if spent, ok := p.between(before, after); !ok || spent != int64(times)*p.part.cost {
+			return nil, false, nil
+		}
+	}
+	return after, true, nil
+}
+
+// A farError reports that a window ends later than the longest wait.
+type farError struct{ left, max time.Duration }
+
+func (e *farError) Error() string {
+	return fmt.Sprintf("the window ends in %s, and the longest wait is %v", seconds(e.left), e.max)
+}
+
+// tooFar begins the wait for the end of a window, which takes no longer than Options.MaxWait in all.
+// It errs if the end is further away than that.
+func (p *probe) tooFar(end time.Time) error {
+	limit := p.run.options.MaxWait
+	p.latest = time.Now().Add(limit)
+	if end = end.Add(soon); end.After(p.latest) {
+		return &farError{time.Until(end), limit}
+	}
+	return nil
+}
+
+// wait waits until a time by the local clock. It errs if that is later than the present window may
+// be waited for: the end that Date implies may have moved.
+func (p *probe) wait(ctx context.Context, until time.Time, what string) error {
+	length := time.Until(until)
+	if length <= 0 {
+		return nil
+	}
+	if until.After(p.latest) {
+		return &farError{length, p.run.options.MaxWait}
+	}
+	p.run.does(p.name, what, until)
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		p.run.does(p.name, what, time.Time{})
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// does reports what is under way.
+func (p *probe) does(format string, args ...any) {
+	p.run.does(p.name, fmt.Sprintf(format, args...), time.Time{})
+}
+
+// end returns when a window ends by the local clock, according to the clock that decides.
+func (p *probe) end(t *tally) bracket {
+	if p.clocks.other(t) != "" {
+		return t.byOwn
+	}
+	return t.ends
+}
+
+// isGatewayError reports whether an answer seems to be a proxy's about a deployment that did not
+// answer.
+func (a *answer) isGatewayError() bool {
+	return a.status >= http.StatusBadGateway && a.status <= http.StatusGatewayTimeout && !a.complete()
+}

@@ -1,0 +1,318 @@
+package verify
+
+import (
+	"context"
+	"time"
+)
+
+// The end of a spent window is seen once, and several clauses read it: restored, refused-free,
+// retry-after and fixed-window.
+
+const (
+	// How long before the end of a window a request is sent that should still be refused.
+	justBefore = 200 * time.Millisecond
+	// How long after the end of a window a request is sent that should be in the next one.
+	soon = 20 * time.Millisecond
+)
+
+// A rollover is one thing that was seen at the end of a window. There may be several of one end.
+type rollover struct {
+	kind   rolloverKind
+	tally  *tally  // the window that was spent
+	answer *answer // shows it; nil: notSeen, never
+
+	why         gap           // notSeen, refusedByOther, never
+	end         bracket       // early
+	doubt       time.Duration // early: how much earlier the window may have ended
+	moved       *answer       // afterMove: the refusal that named another Reset
+	later       *answer       // late: the first that was admitted
+	polled      int           // charged: requests that were refused
+	note        string        // refusedAtOnce
+	missing     int64         // served: units that should be there and are not
+	allRefusals bool          // served: as many units are missing as requests were refused
+}
+
+type rolloverKind uint8
+
+const (
+	notSeen       rolloverKind = iota // why says why
+	early                             // an answer of a new window came before the end of the old one
+	afterMove                         // Reset had come, after another Reset had been named
+	overdue                           // refused again after Reset
+	never                             // refused after Reset until it was given up
+	nextRefuses                       // the first answer of the next window was a refusal, which is looked into
+	skipped                           // that window refused, and the one after it admitted
+	late                              // that window refused at first, and admitted later
+	refusedAtOnce                     // that window refused, though only this verifier can spend it
+	charged                           // as many units are missing as requests were refused in that window
+
+	// The first answer of the next window, as far as the clauses can use it.
+	refusedByOther // by another window
+	refusedInPast  // with a Reset in the past
+	refusedNext    // and others may be the cause
+	served         // and the answer shows how much is missing
+	servedUnread   // without the three fields
+	servedByLonger // the answer describes a longer window
+	servedUnclear  // Reset had moved
+)
+
+// isServed reports whether the first answer of the next window was admitted.
+func (r rollover) isServed() bool { return r.kind >= served }
+
+// roll passes what was seen to the clauses.
+func (l *timeline) roll(r rollover) {
+	l.each(func(h *hooks) {
+		if h.rolled != nil {
+			h.rolled(r)
+		}
+	})
+}
+
+// rollOver waits for the end of the spent window, and finds out whether the budget is back then:
+// not before, not after, and all of it.
+func (l *timeline) rollOver(ctx context.Context) error {
+	t := l.seen.now()
+	if why := l.whyNotWait(t); !why.isZero() {
+		l.roll(rollover{kind: notSeen, tally: t, why: why})
+		return nil
+	}
+	for _, find := range []func(context.Context, *tally) error{l.sharpen, l.sharpenOwn} {
+		if err := find(ctx, t); err != nil {
+			return err
+		}
+	}
+	end := l.end(t)
+	if a := l.seen.last; a.admitted() && a.at.Before(end.from) {
+		l.rollEarly(t, a, end)
+		return nil
+	}
+	var moved *answer // a refusal that named another Reset before that of t had come
+	for _, at := range timesBefore(t, end) {
+		if time.Until(at) <= 0 {
+			continue
+		}
+		if err := l.wait(ctx, at, "waiting for its window to end"); err != nil {
+			return err
+		}
+		a, err := l.ask(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !a.admitted() && a.reset != t.reset && a.limit == t.limit && !l.part.isAmbiguous(t.limit) && a.at.Before(end.from):
+			moved = a
+		case a.isAfter(t):
+			l.rollEarly(t, a, end)
+			return nil
+		}
+	}
+	return l.atReset(ctx, t, moved)
+}
+
+// timesBefore returns when to send requests that should still be refused.
+func timesBefore(t *tally, end bracket) []time.Time {
+	times := []time.Time{end.from.Add(-justBefore)}
+	if own := t.byOwn.from.Add(-justBefore); !t.byOwn.isZero() && times[0].Sub(own) > justBefore && times[0].Sub(own) < 3*time.Second/2 {
+		times = []time.Time{own, times[0]} // by Retry-After it ends a little sooner
+	}
+	if enough := t.enough.Add(soon); !t.enough.IsZero() && enough.After(times[len(times)-1]) && enough.Before(end.to) {
+		times = append(times, enough) // a 429 said that waiting this long is enough
+	}
+	return times
+}
+
+func (l *timeline) whyNotWait(t *tally) gap {
+	switch {
+	case t == nil || t.refused == 0:
+		return NeedsMore.because("its window ended before it could be waited for")
+	case l.run.options.Quick:
+		return NeedsMore.because("it takes the end of a window, and none is waited for (quick)")
+	case t.ends.isZero():
+		return noDate
+	case t.firstRefused.noTime():
+		return Unobservable.because("Reset is %d, which is not a time that could be waited for", t.reset)
+	}
+	if err := l.tooFar(l.end(t).to); err != nil {
+		return NeedsMore.because("%s", err)
+	}
+	return gap{}
+}
+
+// sharpen finds out, to some hundredths of a second, when the deployment's clock reaches Reset: each
+// refused request is sent when the clock's second should change, and halves the doubt.
+func (l *timeline) sharpen(ctx context.Context, t *tally) error {
+	for range 6 {
+		if more, err := l.halve(ctx, t, l.end(t)); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// sharpenOwn is sharpen for Retry-After, if that goes by another clock than Date and is less
+// certain.
+func (l *timeline) sharpenOwn(ctx context.Context, t *tally) error {
+	for range 6 {
+		if _, _, ok := t.compared(); !ok || t.byOwn.width() < t.ends.width()+sharp/2 {
+			return nil
+		}
+		if more, err := l.halve(ctx, t, t.byOwn); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// halve halves the doubt about when a window ends. It does nothing if the doubt is small or the end
+// is near.
+func (l *timeline) halve(ctx context.Context, t *tally, end bracket) (more bool, err error) {
+	if end.width() < 40*time.Millisecond {
+		return false, nil
+	}
+	middle := end.from.Add(end.width() / 2)
+	before := time.Until(middle) - 50*time.Millisecond
+	if before < 2*time.Second {
+		return false, nil
+	}
+	if err := l.wait(ctx, middle.Add(-before.Truncate(time.Second)), "measuring the deployment's clock"); err != nil {
+		return false, err
+	}
+	a, err := l.ask(ctx)
+	return err == nil && !a.admitted() && a.reset == t.reset, err
+}
+
+// isAfter reports whether an answer is of another window than the one that was spent.
+func (a *answer) isAfter(t *tally) bool { return a.admitted() || a.reset != t.reset }
+
+// rollEarly passes on an answer of a new window that came before the end of the old one.
+func (l *timeline) rollEarly(t *tally, a *answer, end bracket) {
+	doubt, trusted := time.Duration(0), l.clocks.trustsDate(t)
+	switch {
+	case trusted:
+	case t.byOwn.isZero() || t.byOwn.torn || end.torn || t.byOwn.from.Add(soon).Before(t.ends.from) || t.ends.to.Add(soon).Before(t.byOwn.from):
+		doubt = time.Second // Date may be a second old
+	}
+	if _, _, ok := t.compared(); ok && t.byOwn.from.Before(end.from) && doubt == 0 && !trusted {
+		doubt = min(end.from.Sub(t.byOwn.from), time.Second)
+	}
+	l.roll(rollover{kind: early, tally: t, answer: a, end: end, doubt: doubt})
+	l.rollNext(t, a)
+}
+
+// atReset asks as soon as Reset has come by the deployment's clock.
+func (l *timeline) atReset(ctx context.Context, t *tally, moved *answer) error {
+	confirmed := 0
+	for range 8 {
+		end := l.end(t)
+		if err := l.wait(ctx, end.to.Add(soon), "waiting for its window to end"); err != nil {
+			return err
+		}
+		a, err := l.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if a.isAfter(t) && moved != nil {
+			l.roll(rollover{kind: afterMove, tally: t, answer: a, moved: moved})
+			return nil
+		}
+		if a.isAfter(t) {
+			return l.follow(ctx, t, a)
+		}
+		if l.clocks.other(t) == "" && a.date < t.reset || !a.sent.After(end.to) {
+			continue // its clock is slower than expected; the window's bracket has changed
+		}
+		if last := t.latest(end); !l.clocks.trustsDate(t) && !a.sent.After(last) {
+			if err := l.wait(ctx, last.Add(soon), "waiting for its window to end"); err != nil {
+				return err
+			}
+			continue
+		}
+		if confirmed++; confirmed == 1 {
+			continue
+		}
+		l.roll(rollover{kind: overdue, tally: t, answer: a})
+		if err := l.wait(ctx, time.Now().Add(time.Second/2), "waiting for a window that should have ended"); err != nil {
+			return err
+		}
+	}
+	l.roll(rollover{kind: never, tally: t, why: Unobservable.because("no request was served when its window should have ended")})
+	return nil
+}
+
+// follow passes on the first answer of the next window, and looks further if that is a refusal, too.
+func (l *timeline) follow(ctx context.Context, t *tally, a *answer) error {
+	if a.admitted() || a.reset <= t.reset || a.limit != t.limit {
+		l.rollNext(t, a)
+		return nil
+	}
+	l.roll(rollover{kind: nextRefuses, tally: t, answer: a})
+	certain := l.isSure(a.limit)
+	if !certain {
+		defer l.rollNext(t, a) // unless something better is found
+	}
+	polled := 1
+	for ; polled < 5; polled++ {
+		if err := l.wait(ctx, time.Now().Add(300*time.Millisecond), "waiting for a budget that should be back"); err != nil {
+			return err
+		}
+		b, err := l.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if b.admitted() && (!certain || b.reset != a.reset) {
+			l.roll(rollover{kind: skipped, tally: t, answer: a})
+			return nil
+		}
+		if b.admitted() {
+			l.roll(rollover{kind: late, tally: t, answer: a, later: b})
+			return nil
+		}
+	}
+	next := l.seen.now()
+	if why := l.whyNotWait(next); !why.isZero() {
+		if certain {
+			l.roll(rollover{kind: refusedAtOnce, tally: t, answer: a})
+		}
+		return nil
+	}
+	if err := l.wait(ctx, l.end(next).to.Add(soon), "waiting for one more window, since the next one refused"); err != nil {
+		return err
+	}
+	b, err := l.ask(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case b.admitted() && b.limit-l.part.cost-b.remaining == int64(polled)*l.part.cost:
+		l.roll(rollover{kind: charged, tally: t, answer: b, polled: polled})
+	case certain:
+		l.roll(rollover{kind: refusedAtOnce, tally: t, answer: a, note: ", and the budget was not whole in the one after that"})
+	}
+	return nil
+}
+
+// rollNext passes on the first answer of the next window.
+func (l *timeline) rollNext(t *tally, a *answer) {
+	r := rollover{tally: t, answer: a}
+	switch {
+	case a.admitted() && !a.complete():
+		r.kind = servedUnread
+	case a.admitted() && a.limit != t.limit:
+		r.kind = servedByLonger
+	case a.admitted():
+		r.kind = served
+		r.missing = l.part.whole(a) - max(l.part.cost, l.step)*l.seen.admittedWith(a) - a.remaining
+		r.allRefusals = r.missing == int64(l.seen.refused)*l.part.cost && !l.seen.isLost()
+		if r.missing > 0 && l.seen.resetMoved() != nil {
+			r.kind = servedUnclear
+		}
+	case a.limit != t.limit:
+		r.kind = refusedByOther
+		r.why = Unobservable.because("refused by another window, of %d, when this one had ended", a.limit)
+	case a.reset <= t.reset && a.at.After(l.end(t).to):
+		r.kind = refusedInPast
+	default:
+		r.kind = refusedNext
+	}
+	l.roll(r)
+}

@@ -1,0 +1,169 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// A spending is one budget of main's that was used up, for the clauses to read.
+type spending struct {
+	tally *tally // nil: the answers do not identify a window
+	why   gap    // why nothing can be judged; zero: it can
+
+	allowed   int64      // requests that the window's limit allows
+	notRefuse gap        // why no request was refused; zero: one was
+	all       []numbered // the window's admitted answers with a Remaining, highest first
+	flood     []numbered // those of all since the budget began to be used up: nothing else was sent between them
+	shift     int64      // what Remaining is too high by: the first answer did not count its own request
+	missing   int64      // units, in requests, that the window counted and main did not spend; 0: none
+	tail      int64      // those of missing after main's last admitted request
+	certain   bool       // missing units cannot be other callers'
+	lost      int        // requests without an answer
+}
+
+// spendingOf returns what main's window shows after it was used up.
+func (l *timeline) spendingOf(t *tally) *spending {
+	if t == nil {
+		return &spending{why: Unobservable.because("the answers do not show which window they describe")}
+	}
+	s := &spending{tally: t, allowed: t.limit / l.part.cost, lost: l.seen.lost}
+	if t.refused == 0 {
+		s.notRefuse = l.whyNotRefused(t)
+	}
+	s.all = slices.DeleteFunc(slices.Clone(t.admitted), func(a numbered) bool { return a.remaining == absent })
+	slices.SortFunc(s.all, func(a, b numbered) int { return int(b.remaining - a.remaining) })
+	s.flood = slices.DeleteFunc(slices.Clone(s.all), func(a numbered) bool { return a.number <= l.before })
+	if len(s.flood) == 0 {
+		return s
+	}
+	if s.all[0].remaining > t.limit-l.part.cost {
+		s.shift = l.part.cost
+	}
+	l.addMissing(s)
+	return s
+}
+
+// addMissing compares the run of Remaining with the number of answers.
+func (l *timeline) addMissing(s *spending) {
+	cost := l.part.cost
+	first, last := s.flood[0].remaining, s.flood[len(s.flood)-1].remaining
+	missing := (first-s.shift)/cost + 1 - int64(len(s.flood)) - int64(s.lost)
+	if s.tally.refused > 0 {
+		s.tail = (last - s.shift) / cost
+	}
+	if missing <= 0 || int64(len(s.all)) == s.allowed || !s.judged() {
+		return
+	}
+	s.missing = missing
+	// Other callers may take units at any time, but hardly only the last units of two windows.
+	seen := fmt.Sprintf("%d of %d", s.missing-s.tail, s.tail)
+	repeated := s.missing == s.tail && s.allowed >= 10 && slices.Contains(l.missed, seen)
+	l.missed = append(l.missed, seen)
+	s.certain = l.who.isAlone(s.tally.limit) || repeated
+}
+
+// judged reports whether the budget was used up: a request was refused, or more were admitted than
+// the limit allows.
+func (s *spending) judged() bool {
+	return s.tally != nil && s.why.isZero() && (s.tally.refused > 0 || int64(len(s.tally.admitted)) > s.allowed)
+}
+
+// firstZero returns the first admitted answer whose Remaining allows no further request, or nil.
+func (s *spending) firstZero(cost int64) *answer {
+	if s.tally == nil || !s.why.isZero() {
+		return nil
+	}
+	var zero *answer
+	for _, a := range s.tally.admitted {
+		if a.remaining >= 0 && a.remaining < cost && (zero == nil || a.at.Before(zero.at)) {
+			zero = a.answer
+		}
+	}
+	return zero
+}
+
+// whyMissing returns why missing units break nothing.
+func (s *spending) whyMissing() gap {
+	return Shared.because("%d requests of this window were another caller's or were counted twice: others may use the same budget", s.missing)
+}
+
+// butLost mentions requests without an answer.
+func (s *spending) butLost() string {
+	if s.lost == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (and %d without an answer)", s.lost)
+}
+
+func (l *timeline) whyNotRefused(t *tally) gap {
+	if len(l.seen.tallies) > 1 {
+		return NeedsMore.because("its window ended before %d requests were answered, and so did the next one: the deployment or the network is too slow", t.limit)
+	}
+	return NeedsMore.because("%d requests were planned, and its limit is %d here", l.part.drain+l.part.over, t.limit)
+}
+
+// A flood sends main's requests over all connections at once, until one is refused or the limit is
+// exceeded.
+type flood struct {
+	*probe
+	max  int
+	half bool // only a part of the budget is spent: the flood ends with the window
+
+	mu     sync.Mutex
+	window *tally
+	sent   int
+	stop   bool
+	err    error
+}
+
+func (f *flood) start(ctx context.Context) error {
+	var running sync.WaitGroup
+	for range min(f.run.options.Workers, f.max) {
+		running.Go(func() {
+			for f.more() {
+				a, err := f.ask(ctx)
+				f.note(a, err)
+			}
+		})
+	}
+	running.Wait()
+	return f.err
+}
+
+func (f *flood) more() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stop || f.sent >= f.max {
+		return false
+	}
+	f.sent++
+	return true
+}
+
+// note stops the flood if the newest window has refused.
+func (f *flood) note(a *answer, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.stop = true
+		if f.err == nil {
+			f.err = err
+		}
+		return
+	}
+	t := f.seen.now()
+	if t != f.window && f.half {
+		f.stop = true
+		return
+	}
+	if t != f.window && f.window != nil && !f.spareUsed { // the window ended: the spare requests are spent on the next one
+		f.spareUsed = true
+		f.max = f.sent + f.part.again
+	}
+	f.window = t
+	if !a.admitted() && f.seen.hasRefused(t) {
+		f.stop = true
+	}
+}

@@ -1,0 +1,348 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A timeline runs the experiments on one limiter, in order, and passes what it sees to the checks.
+type timeline struct {
+	*probe
+	halved bool     // a budget was spent in two parts, or that was tried
+	before int      // how many of main's answers came before the budget began to be used up
+	missed []string // how many units were missing in earlier budgets, and how many of them last
+}
+
+// errDone ends a timeline early without an error: what would follow needs a spent budget.
+var errDone = errors.New("done")
+
+// verifyPart verifies one limiter, and gives every clause a verdict. The error says why it ended
+// early.
+func verifyPart(ctx context.Context, r *runner, w *part) error {
+	l := &timeline{probe: newProbe(r, w)}
+	err := l.experiment(ctx)
+	l.settle()
+	spent := l.seen.last != nil && l.seen.served == nil
+	for _, c := range l.checks {
+		c.excuse(err, spent)
+	}
+	return err
+}
+
+// experiment runs the experiments.
+func (l *timeline) experiment(ctx context.Context) error {
+	l.adopt()
+	for _, step := range []func(context.Context) error{
+		l.look,       // a few requests of each kind, while there is budget
+		l.makeRoom,   // waits if the window ends too soon
+		l.drain,      // the budget is used up in two parts
+		l.trySpent,   // attempts to get more
+		l.rollOver,   // the end of the window
+		l.lookLater,  // what the end of the window left open
+		l.provoke,    // errors
+		l.drainAgain, // the next budget is used up as well, if it is small
+	} {
+		var far *farError
+		switch err := step(ctx); {
+		case errors.As(err, &far):
+			l.roll(rollover{kind: notSeen, tally: l.seen.now(), why: NeedsMore.because("%s", far)})
+		case errors.Is(err, errDone):
+			l.conclude()
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	l.conclude()
+	return nil
+}
+
+func (l *timeline) conclude() {
+	l.each(func(h *hooks) {
+		if h.concluded != nil {
+			h.concluded()
+		}
+	})
+}
+
+// settle turns suspicions into verdicts, now that Date was compared with the other clocks.
+func (l *timeline) settle() {
+	t := l.seen.refusing()
+	otherClock := l.clocks.other(t)
+	l.noteClocks(t)
+	for _, c := range l.checks {
+		c.settle(otherClock)
+	}
+}
+
+// adopt remembers the request that tried main's credential, since it began main's window.
+func (l *timeline) adopt() {
+	a := l.who.tried()
+	if a == nil || l.who.credential == "" {
+		return
+	}
+	l.judge(a)
+	l.judgeCounted(a)
+	l.remember(a)
+}
+
+// look sends a few requests of each kind while there is budget.
+func (l *timeline) look(ctx context.Context) error {
+	l.does("sending the first requests")
+	first, err := l.askWith(ctx, l.plain().with("Origin", verifyOrigin))
+	if err != nil {
+		return err
+	}
+	l.each(func(h *hooks) {
+		if h.began != nil {
+			h.began(first)
+		}
+	})
+	if !first.admitted() {
+		if first, err = l.afterReset(ctx, first); err != nil || !first.admitted() {
+			return err
+		}
+	}
+	l.first = first
+	if first.status == http.StatusUnauthorized && l.who.credential != "" {
+		l.who.reject()
+	}
+	if err := l.findStep(ctx); err != nil {
+		return err
+	}
+	if l.seemsExempt() {
+		return l.setAside(ctx)
+	}
+	if err := l.eachStep(func(h *hooks) error {
+		if h.between == nil {
+			return nil
+		}
+		return h.between(ctx)
+	}); err != nil {
+		return err
+	}
+	p, err := l.sendPreflight(ctx)
+	if err != nil {
+		return err
+	}
+	return l.eachStep(func(h *hooks) error {
+		if h.preflighted == nil {
+			return nil
+		}
+		return h.preflighted(ctx, p)
+	})
+}
+
+// afterReset waits for the end of the window that refused, if that is allowed, and asks again.
+func (l *timeline) afterReset(ctx context.Context, refused *answer) (*answer, error) {
+	t := l.seen.now()
+	if l.run.options.Quick || t == nil || t.ends.isZero() || l.tooFar(l.end(t).to) != nil {
+		return refused, nil
+	}
+	if err := l.wait(ctx, l.end(t).to.Add(soon), "waiting for a budget that was already spent"); err != nil {
+		return nil, err
+	}
+	return l.askWith(ctx, l.plain().with("Origin", verifyOrigin))
+}
+
+// findStep finds out whether two requests take two units. If not, what a request between them takes
+// cannot be seen.
+func (l *timeline) findStep(ctx context.Context) error {
+	before, err := l.ask(ctx)
+	if err != nil {
+		return err
+	}
+	r := l.plain()
+	r.fresh = true
+	after, err := l.askWith(ctx, r)
+	if err != nil {
+		return err
+	}
+	spent, ok := l.between(before, after)
+	l.steady = ok && spent == 0
+	if ok {
+		l.step = l.part.cost + spent
+	}
+	return nil
+}
+
+// seemsExempt reports whether main's answers are those of a caller whom the policy exempts: the whole
+// limit remains, whatever was sent.
+func (l *timeline) seemsExempt() bool {
+	if len(l.part.limiter.Exempt) == 0 {
+		return false
+	}
+	for _, t := range l.seen.tallies {
+		if t.refused > 0 || slices.ContainsFunc(t.admitted, func(s numbered) bool { return s.remaining != s.limit }) {
+			return false
+		}
+	}
+	return len(l.seen.tallies) > 0
+}
+
+// setAside ends the timeline of a limiter that does not limit main.
+func (l *timeline) setAside(ctx context.Context) error {
+	if err := l.provoke(ctx); err != nil {
+		return err
+	}
+	for _, c := range l.checks {
+		c.untested(Unobservable.because("this caller seems to be exempt: the policy has exempt callers, and Remaining stays at the limit"))
+	}
+	return errDone
+}
+
+// drain uses main's budget up over all connections at once, the first one in two parts.
+func (l *timeline) drain(ctx context.Context) error {
+	l.does("using up %s", rateInWords(l.part.window))
+	if t := l.seen.now(); t != nil && t.refused > 0 && len(t.admitted) == 0 {
+		return l.passDrained(ctx, &spending{tally: t, why: Shared.because("the budget was spent at the start, and it may not wait for another")})
+	}
+	l.before = l.seen.numbered
+	limit := l.part.drain + l.part.over
+	if !l.halved {
+		l.halved = true
+		before := l.seen.now()
+		sent, err := l.spendHalf(ctx)
+		if err != nil {
+			return err
+		}
+		limit -= sent
+		if l.seen.now() != before && !l.spareUsed && sent <= l.part.again { // what was sent is of a window that ended, or of another budget
+			l.spareUsed = true
+			limit += sent
+		}
+	}
+	f := flood{probe: l.probe, max: limit, window: l.seen.now()}
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	return l.passDrained(ctx, l.spendingOf(l.seen.now()))
+}
+
+func (l *timeline) passDrained(ctx context.Context, s *spending) error {
+	return l.eachStep(func(h *hooks) error {
+		if h.drained == nil {
+			return nil
+		}
+		return h.drained(ctx, s)
+	})
+}
+
+// trySpent tries to get more than the budget while none of it is left.
+func (l *timeline) trySpent(ctx context.Context) error {
+	t := l.seen.now()
+	if t == nil || t.refused == 0 || t.firstRefused.reset == absent {
+		for _, c := range l.checks {
+			if c.on.needsRefusals {
+				c.untested(l.whyNotSpent())
+			}
+		}
+		return errDone
+	}
+	l.does("trying to exceed the limit")
+	if err := l.hammer(ctx, t); err != nil {
+		return err
+	}
+	return l.eachStep(func(h *hooks) error {
+		if h.spent == nil {
+			return nil
+		}
+		return h.spent(ctx, t)
+	})
+}
+
+func (l *timeline) whyNotSpent() gap {
+	if l.seen.refusal != 0 {
+		return Unobservable.because("it refuses with %d and without the fields, so no answer shows which window refused", l.seen.refusal)
+	}
+	return Unobservable.because("the budget could not be used up")
+}
+
+// hammer repeats the plain request.
+func (l *timeline) hammer(ctx context.Context, t *tally) error {
+	if _, err := l.askWith(ctx, l.plain().with("Origin", verifyOrigin)); err != nil {
+		return err
+	}
+	for range 9 {
+		a, err := l.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if a.admitted() && a.reset == t.reset {
+			if _, err := l.confirmSpent(ctx, t); err != nil {
+				return err
+			}
+			l.leakBefore(t, a, l.seen.last)
+		}
+	}
+	return nil
+}
+
+func (l *timeline) lookLater(ctx context.Context) error {
+	return l.eachStep(func(h *hooks) error {
+		if h.later == nil {
+			return nil
+		}
+		return h.later(ctx)
+	})
+}
+
+// provoke sends what is answered with errors, each on a path that the policy covers.
+func (l *timeline) provoke(ctx context.Context) error {
+	l.does("provoking errors")
+	e := l.part.endpoints[0]
+	dir := e.path[:strings.LastIndexByte(e.path, '/')]
+	// PROPFIND changes nothing (RFC 4918), and no endpoint of such an API has it. HTTP parsers with a
+	// list of methods know it: Node's refuses a made-up method before the API sees it.
+	const wrongMethod = "PROPFIND"
+	for _, r := range []request{
+		{method: e.method, path: dir + "/weir-verify-nothing"},
+		{method: wrongMethod, path: e.path},
+		{method: e.method, path: dir + "%2fweir-verify"},
+		{method: e.method, path: e.path, fields: map[string]string{"Authorization": ""}}, // without a credential
+	} {
+		covered := l.run.plan.routes.Match(r.method, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
+		if dir == "" || covered == nil {
+			continue // no limiter, no fields
+		}
+		if r.path != e.path || r.method != e.method {
+			full := l.plain()
+			r.fields, r.body = full.fields, full.body
+			if r.method == wrongMethod {
+				r.body = ""
+			}
+		}
+		a, err := l.send(ctx, r)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(r.path, "%") && a.status != http.StatusBadRequest {
+			continue // the path is valid there, and may be another surface's
+		}
+		l.judge(a)
+	}
+	return nil
+}
+
+// drainAgain uses the restored budget up, if it is small.
+func (l *timeline) drainAgain(ctx context.Context) error {
+	if l.part.again == 0 || l.spareUsed || l.run.options.Quick {
+		return nil
+	}
+	l.spareUsed = true
+	if err := l.makeRoom(ctx); err != nil {
+		return err
+	}
+	if err := l.drain(ctx); err != nil {
+		return err
+	}
+	return l.eachStep(func(h *hooks) error {
+		if h.again == nil {
+			return nil
+		}
+		return h.again(ctx, l.seen.now())
+	})
+}
