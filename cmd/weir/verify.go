@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
+	reports "github.com/weirlimit/weir/internal/verify/report"
 )
 
 const verifyLong = `Drive the API at URL to its limits from outside, as its callers would, and report clause by clause whether it keeps
@@ -180,7 +182,9 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 	if err != nil {
 		return misused("see 'weir verify --help'", "plan what to send to %s: %s", to, plaintext.Line(err.Error(), 1000))
 	}
-	announce(cmd.ErrOrStderr(), to, host, plan)
+	if err := announce(cmd.ErrOrStderr(), to, host, plan); err != nil {
+		return no(fmt.Errorf("print the plan: %w", err), "")
+	}
 	if plan.Requests == 0 {
 		return misused("the reasons are above; see 'weir verify --help'", "nothing can be sent to %s that would show anything", to)
 	}
@@ -208,11 +212,10 @@ func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interr
 		outcome = untestedOutcome(report)
 	}
 	if f.machine {
-		return errors.Join(printSafely(cmd.OutOrStdout(), newVerifyJSON(report, outcome)), outcome)
+		return errors.Join(printSafely(cmd.OutOrStdout(), reports.NewDocument(report, outcome)), outcome)
 	}
 	if len(report.Results) > 0 {
-		p := reportPrinter{out: cmd.OutOrStdout(), paint: painter(cmd.OutOrStdout(), env)}
-		if err := p.print(report); err != nil {
+		if err := reports.Print(cmd.OutOrStdout(), report, wantsColour(cmd.OutOrStdout(), env)); err != nil {
 			return no(fmt.Errorf("print the report: %w", err), "")
 		}
 	}
@@ -221,7 +224,7 @@ func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interr
 
 // verifyOutcome is what a verification ends with: nil where something is kept and nothing broken.
 func verifyOutcome(report *verify.Report, interrupted, err error) error {
-	tally := tallyOf(report)
+	tally := reports.TallyOf(report)
 	switch {
 	case interrupted != nil:
 		return no(fmt.Errorf("interrupted after %s; %s", count(report.Sent, "request"), tally), "")
@@ -229,9 +232,9 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 		return no(errors.New(plaintext.Line(err.Error(), 1000)), "give one that is in force, in WEIR_SESSION or WEIR_TOKEN, or none: then the budget of the address is verified")
 	case err != nil:
 		return no(errors.New(plaintext.Line(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
-	case tally.broken > 0:
+	case tally.Broken > 0:
 		return no(fmt.Errorf("not all is kept: %s", tally), "")
-	case tally.kept == 0:
+	case tally.Kept == 0:
 		return no(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' says what it needs")
 	}
 	return nil
@@ -246,22 +249,14 @@ func isCredential(err error) bool {
 // untestedOutcome is what a verification with --fail-untested ends with: nil if every clause was
 // tested, but for those that inherently cannot be.
 func untestedOutcome(report *verify.Report) error {
-	counts := map[verify.Reason]int{}
-	all := 0
-	for _, x := range report.Results {
-		if x.Verdict == verify.Untested && !x.Inherent {
-			counts[x.Reason]++
-			all++
-		}
-	}
-	if all == 0 {
+	missed := reports.Missed(report)
+	if missed == "" {
 		return nil
 	}
-	var parts []string
-	for _, reason := range []verify.Reason{verify.NeedsInput, verify.NeedsMore, verify.Unobservable, verify.Shared} {
-		if n := counts[reason]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, reason))
-		}
-	}
-	return no(fmt.Errorf("not all could be tested: %s", strings.Join(parts, ", ")), "leave out --fail-untested if the reasons above may stand")
+	return no(fmt.Errorf("not all could be tested: %s", missed), "leave out --fail-untested if the reasons above may stand")
+}
+
+// wantsColour reports whether w is a terminal whose user wants colours.
+func wantsColour(w io.Writer, env environment) bool {
+	return terminal(w) != nil && env["NO_COLOR"] == "" && env["TERM"] != "dumb"
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir/internal/verify"
+	reports "github.com/weirlimit/weir/internal/verify/report"
 )
 
 // A pinned host is one whose addresses were looked at once: connections go there and nowhere else, whatever its name resolves to later.
@@ -70,19 +71,10 @@ func (p *pinned) where() string {
 }
 
 // announce says what will be sent, before it is.
-func announce(w io.Writer, to *url.URL, host *pinned, plan *verify.Plan) {
+func announce(w io.Writer, to *url.URL, host *pinned, plan *verify.Plan) error {
 	at := ""
 	if _, err := netip.ParseAddr(host.name); err != nil {
 		at = ", at " + host.where()
 	}
-	fmt.Fprintf(w, "the plan for %s%s:\n", to, at)
-	for _, line := range plan.Lines {
-		for i, part := range wrap(line, reportWidth-4) {
-			indent := "  "
-			if i > 0 {
-				indent = "    "
-			}
-			fmt.Fprintln(w, indent+part)
-		}
-	}
+	return reports.PrintPlan(w, to.String()+at, plan)
 }

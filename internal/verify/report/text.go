@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -14,69 +14,11 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// reportWidth is how many columns a report uses at most.
-const reportWidth = 80
-
-// A tally counts verdicts.
-type tally struct{ kept, broken, untested int }
-
-func tallyOf(r *verify.Report) (t tally) {
-	for _, x := range r.Results {
-		switch x.Verdict {
-		case verify.Kept:
-			t.kept++
-		case verify.Broken:
-			t.broken++
-		default:
-			t.untested++
-		}
-	}
-	return t
-}
-
-func (t tally) String() string {
-	return fmt.Sprintf("%d kept, %d broken, %d not testable", t.kept, t.broken, t.untested)
-}
-
-// A verifyJSON is what weir verify --json prints.
-type verifyJSON struct {
-	*verify.Report
-	Kept     int          `json:"kept"`
-	Broken   int          `json:"broken"`
-	Untested int          `json:"untested"`
-	Done     bool         `json:"done"`            // something is kept, and nothing broken
-	Error    string       `json:"error,omitempty"` // why it is not
-	Clauses  []clauseJSON `json:"clauses"`         // that results name
-}
-
-// A clauseJSON is a clause with its text.
-type clauseJSON struct {
-	ID     string `json:"id"`
-	Says   string `json:"says"`
-	Source string `json:"source"`
-}
-
-func newVerifyJSON(r *verify.Report, outcome error) verifyJSON {
-	if r.Results == nil {
-		r.Results = []verify.Result{}
-	}
-	t := tallyOf(r)
-	v := verifyJSON{Report: r, Kept: t.kept, Broken: t.broken, Untested: t.untested, Done: outcome == nil}
-	if outcome != nil {
-		v.Error = outcome.Error()
-	}
-	for _, c := range verify.Clauses {
-		v.Clauses = append(v.Clauses, clauseJSON{c.ID, c.Says, c.Source})
-	}
-	return v
-}
-
 // A paint colours a verdict's mark.
 type paint func(mark string, v verify.Verdict) string
 
-// painter returns what colours on w: nothing, where it is no terminal or its user wants no colours.
-func painter(w io.Writer, env environment) paint {
-	if terminal(w) == nil || env["NO_COLOR"] != "" || env["TERM"] == "dumb" {
+func painter(colour bool) paint {
+	if !colour {
 		return func(mark string, _ verify.Verdict) string { return mark }
 	}
 	return func(mark string, v verify.Verdict) string {
@@ -92,11 +34,16 @@ func painter(w io.Writer, env environment) paint {
 
 var marks = map[verify.Verdict]string{verify.Kept: "✓", verify.Broken: "✗", verify.Untested: "–"}
 
-// everyLimiter is what a result about no single limiter is listed under.
+// everyLimiter is the column of results about no single limiter.
 const everyLimiter = "all of it"
 
-// A reportPrinter prints a report for people. Whatever came from a server is quoted, so that a terminal does nothing it says.
-type reportPrinter struct {
+// Print prints a report for people, with colours if wanted.
+func Print(w io.Writer, r *verify.Report, colour bool) error {
+	p := printer{out: w, paint: painter(colour)}
+	return p.print(r)
+}
+
+type printer struct {
 	out   io.Writer
 	paint paint
 	err   error // the first of printing
@@ -104,7 +51,7 @@ type reportPrinter struct {
 	limiters []string // the columns, in order
 }
 
-func (p *reportPrinter) print(r *verify.Report) error {
+func (p *printer) print(r *verify.Report) error {
 	for _, x := range r.Results {
 		if name := limiterOf(x); !slices.Contains(p.limiters, name) {
 			p.limiters = append(p.limiters, name)
@@ -117,7 +64,7 @@ func (p *reportPrinter) print(r *verify.Report) error {
 		p.line("", "\nnote: %s", plaintext.Line(note, 1000))
 	}
 	took := r.Ended.Sub(r.Started)
-	p.line("", "\n%s; %s of at most %d, in %s", tallyOf(r), count(r.Sent, "request"), r.Planned, timeLeft(max(took, time.Second)))
+	p.line("", "\n%s; %s of at most %d, in %s", TallyOf(r), count(r.Sent, "request"), r.Planned, inWords(took))
 	return p.err
 }
 
@@ -128,16 +75,16 @@ func limiterOf(x verify.Result) string {
 	return x.Limiter
 }
 
-// write prints text as it is.
-func (p *reportPrinter) write(text string) {
+// write prints text unchanged.
+func (p *printer) write(text string) {
 	if p.err == nil {
 		_, p.err = io.WriteString(p.out, text)
 	}
 }
 
-// line prints a paragraph, its lines behind an indent.
-func (p *reportPrinter) line(indent, format string, args ...any) {
-	for _, part := range wrap(fmt.Sprintf(format, args...), reportWidth-runewidth.StringWidth(indent)) {
+// line prints a paragraph, each line after an indent.
+func (p *printer) line(indent, format string, args ...any) {
+	for _, part := range wrap(fmt.Sprintf(format, args...), Width-runewidth.StringWidth(indent)) {
 		p.write(strings.TrimRight(indent+part, " ") + "\n")
 	}
 }
@@ -150,10 +97,11 @@ func clauseWidth() (n int) {
 	return n
 }
 
-// tables prints a row for each clause and a column for each limiter, in as many tables as fit the width.
-func (p *reportPrinter) tables(r *verify.Report) {
+// tables prints a row for each clause and a column for each limiter. If the columns exceed the
+// width, it prints several tables.
+func (p *printer) tables(r *verify.Report) {
 	const column = 3
-	fit := (reportWidth - clauseWidth()) / column
+	fit := (Width - clauseWidth()) / column
 	for from := 0; from < len(p.limiters); from += fit {
 		if from > 0 {
 			p.write("\n")
@@ -176,7 +124,7 @@ func (p *reportPrinter) tables(r *verify.Report) {
 	p.write("✓ kept, ✗ broken, – not testable\n")
 }
 
-func (p *reportPrinter) row(r *verify.Report, c verify.Clause, limiters []string) {
+func (p *printer) row(r *verify.Report, c verify.Clause, limiters []string) {
 	text := fmt.Sprintf("%-*s", clauseWidth(), c.ID)
 	found := false
 	for _, name := range limiters {
@@ -193,7 +141,7 @@ func (p *reportPrinter) row(r *verify.Report, c verify.Clause, limiters []string
 	}
 }
 
-// verdictOf is the verdict on a clause for a limiter: where there are several, the one that matters most.
+// verdictOf returns the verdict on a clause for a limiter: the gravest if there are several.
 func verdictOf(r *verify.Report, clause, limiter string) (v verify.Verdict, ok bool) {
 	weight := map[verify.Verdict]int{verify.Untested: 0, verify.Kept: 1, verify.Broken: 2}
 	for _, x := range r.Results {
@@ -207,8 +155,9 @@ func verdictOf(r *verify.Report, clause, limiter string) (v verify.Verdict, ok b
 	return v, ok
 }
 
-// broken prints what was seen of each clause that is broken: once, where it is the same for several limiters, as the first of them shows it.
-func (p *reportPrinter) broken(r *verify.Report) {
+// broken prints what was seen of each broken clause. If it is the same for several limiters, it is
+// printed once, with the exchange of the first.
+func (p *printer) broken(r *verify.Report) {
 	for i, x := range r.Results {
 		same := func(o verify.Result) bool {
 			return o.Verdict == verify.Broken && o.Clause == x.Clause && o.Detail == x.Detail
@@ -237,28 +186,28 @@ func (p *reportPrinter) broken(r *verify.Report) {
 	}
 }
 
-// where names limiters.
-func (p *reportPrinter) where(limiters []string) string {
+// where lists limiters.
+func (p *printer) where(limiters []string) string {
 	if len(limiters) == len(p.limiters) && len(limiters) > 1 {
 		return "every limiter"
 	}
 	return plaintext.Line(strings.Join(limiters, ", "), 2000)
 }
 
-// mostLines of a message are printed; JSON has all of them.
-const mostLines = 40
+// maxLines is how many lines of a message are printed. JSON has all of them.
+const maxLines = 40
 
-// exchange prints a message line by line, each behind a mark.
-func (p *reportPrinter) exchange(mark, text string) {
+// exchange prints a message line by line, each after a mark.
+func (p *printer) exchange(mark, text string) {
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
 	for i, line := range lines {
-		if i == mostLines {
+		if i == maxLines {
 			p.line("  "+mark, "… and %s more; --json has them", count(len(lines)-i, "line"))
 			return
 		}
-		for n, part := range wrap(plaintext.Line(line, 1000), reportWidth-len(mark)-6) {
+		for n, part := range wrap(plaintext.Line(line, 1000), Width-len(mark)-6) {
 			if n > 0 {
-				part = "    " + part // what goes on from the line above
+				part = "    " + part // continues the line above
 			}
 			p.write(strings.TrimRight("  "+mark+part, " ") + "\n")
 		}
@@ -283,7 +232,7 @@ type gap struct {
 }
 
 // untested prints why clauses could not be tested, each reason once.
-func (p *reportPrinter) untested(r *verify.Report) {
+func (p *printer) untested(r *verify.Report) {
 	for _, g := range p.gaps(r) {
 		clauses := plaintext.Line(strings.Join(g.clauses, ", "), 2000)
 		if len(g.clauses) == len(verify.Clauses) {
@@ -298,8 +247,9 @@ func (p *reportPrinter) untested(r *verify.Report) {
 	}
 }
 
-// gaps puts what could not be tested together: first by limiter for each clause and reason, then the clauses that are alike.
-func (p *reportPrinter) gaps(r *verify.Report) (all []gap) {
+// gaps groups what could not be tested: first the limiters of each clause and reason, then the
+// clauses with the same limiters and reason.
+func (p *printer) gaps(r *verify.Report) (all []gap) {
 	var single []gap
 	for _, x := range r.Results {
 		if x.Verdict != verify.Untested {
@@ -324,7 +274,7 @@ func (p *reportPrinter) gaps(r *verify.Report) (all []gap) {
 	return all
 }
 
-// wrap breaks text into lines of at most width columns, at blanks where there are any.
+// wrap breaks text into lines of at most width columns, at spaces if possible.
 func wrap(text string, width int) (lines []string) {
 	for paragraph := range strings.SplitSeq(text, "\n") {
 		line := ""
@@ -340,7 +290,7 @@ func wrap(text string, width int) (lines []string) {
 			for runewidth.StringWidth(line) > width {
 				head := runewidth.Truncate(line, width, "")
 				if head == "" {
-					break // narrower than one letter
+					break // one letter is wider
 				}
 				lines, line = append(lines, head), line[len(head):]
 			}
@@ -348,4 +298,24 @@ func wrap(text string, width int) (lines []string) {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// count returns a number of things: 1 line, 2 lines.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// inWords returns a duration in whole seconds, at least one: 42 s, 3 min 5 s, 2 h 3 min.
+func inWords(d time.Duration) string {
+	s := int64((max(d, time.Second) + time.Second - 1) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %d s", s/60, s%60)
+	}
+	return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
 }

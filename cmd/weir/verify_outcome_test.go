@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/weirlimit/weir/internal/verify"
+	reports "github.com/weirlimit/weir/internal/verify/report"
+)
+
+func TestWhatAVerificationEndsWith(t *testing.T) {
+	kept := &verify.Report{Sent: 1, Results: []verify.Result{{Verdict: verify.Kept}, {Verdict: verify.Untested}}}
+	broken := &verify.Report{Results: []verify.Result{{Verdict: verify.Kept}, {Verdict: verify.Broken, Detail: "seen\x1b]0;title\a\u202e"}}}
+	none := &verify.Report{Results: []verify.Result{{Verdict: verify.Untested}}}
+	for _, c := range []struct {
+		name             string
+		report           *verify.Report
+		interrupted, err error
+		want             string
+	}{
+		{"nothing is broken", kept, nil, nil, ""},
+		{"something is", broken, nil, nil, "not all is kept: 1 kept, 1 broken, 0 not testable"},
+		{"nothing was tested", none, nil, nil, "nothing could be tested"},
+		{"it was not reached", none, nil, errors.New("dial\x1b[2J"), `dial\x1b[2J`},
+		{"it was interrupted", kept, errors.New("canceled"), errors.New("canceled"), "interrupted after 1 request; 1 kept, 0 broken, 1 not testable"},
+	} {
+		err := verifyOutcome(c.report, c.interrupted, c.err)
+		if got := fmt.Sprint(err); got != c.want && (err != nil || c.want != "") {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		var f *failure
+		if err != nil && (!errors.As(err, &f) || f.exit != exitNo) {
+			t.Errorf("%s: %+v, want status %d", c.name, f, exitNo)
+		}
+		for _, machine := range []onOff{false, true} {
+			var out bytes.Buffer
+			cmd := &cobra.Command{}
+			cmd.SetOut(&out)
+			if got := (&verifyFlags{machine: machine}).conclude(cmd, c.report, c.interrupted, c.err, nil); (got == nil) != (err == nil) {
+				t.Errorf("%s: %v and %v", c.name, got, err)
+			}
+			var said struct {
+				Done    bool
+				Error   string
+				Results []verify.Result
+				Clauses []reports.Clause
+			}
+			if !machine {
+				continue
+			}
+			if err := json.Unmarshal(out.Bytes(), &said); err != nil || said.Done != (c.want == "") || said.Error != c.want ||
+				len(said.Results) != len(c.report.Results) || len(said.Clauses) != len(verify.Clauses) {
+				t.Errorf("%s: %v, %+v in\n%s", c.name, err, said, out.String())
+			}
+			if strings.ContainsAny(out.String(), "\x1b\u202e") {
+				t.Errorf("%s: JSON that a terminal acts on", c.name)
+			}
+		}
+	}
+}
+
+// --fail-untested is about what was missed: a clause that does not apply to a limiter was not.
+func TestOnlyWhatAppliesCanBeLeftUntested(t *testing.T) {
+	kept := verify.Result{Clause: "limit", Verdict: verify.Kept}
+	inherent := verify.Result{Clause: "separate", Verdict: verify.Untested, Reason: verify.Unobservable, Inherent: true}
+	missed := verify.Result{Clause: "restored", Verdict: verify.Untested, Reason: verify.NeedsMore}
+	if err := untestedOutcome(&verify.Report{Results: []verify.Result{kept, inherent}}); err != nil {
+		t.Errorf("a clause that does not apply was called untested: %v", err)
+	}
+	if err := untestedOutcome(&verify.Report{Results: []verify.Result{kept, inherent, missed}}); err == nil {
+		t.Error("a clause that applies was not tested, and that passed")
+	}
+}
+
+func TestVerificationWithoutATerminalIsLines(t *testing.T) {
+	var out bytes.Buffer
+	p := newVerifyProgress(&out)
+	p.begin(500)
+	p.update(verify.Progress{Sent: 1, Planned: 500, Doing: []string{"leads: in step"}})
+	for range 3 { // one wait, told several times
+		p.update(verify.Progress{Sent: 31, Planned: 500, Doing: []string{"leads: waits\x1b[2J", "typing: in step"}, Waiting: 41500 * time.Millisecond})
+	}
+	p.update(verify.Progress{Sent: 32, Planned: 500, Waiting: time.Second}) // too short to tell
+	p.interrupted()
+	p.end()
+	p.interrupted()
+	p.update(verify.Progress{Sent: 33, Planned: 500, Waiting: time.Hour})
+	if got, want := out.String(), `31 of at most 500, next window in 42 s; leads: waits\x1b[2J; typing: in step
+stopping; interrupt again to end at once
+`; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestTheLinesBelowTheBarSayWhatIsUnderWay(t *testing.T) {
+	p := newVerifyProgress(&bytes.Buffer{})
+	doing := []string{"leads: \x1b[2J all of the budget at once"}
+	for i := range mostUnderWay {
+		doing = append(doing, fmt.Sprint("limiter ", i))
+	}
+	p.update(verify.Progress{Doing: doing, Waiting: 41500 * time.Millisecond})
+	var b bytes.Buffer
+	if err := p.below(&b, decor.Statistics{AvailableWidth: 20}); err != nil {
+		t.Fatal(err)
+	}
+	want := `leads: \x1b[2J all…` + "\n"
+	for i := range mostUnderWay - 1 {
+		want += fmt.Sprintf("limiter %d\n", i)
+	}
+	if want += "… and 1 more\nnext window in 42 s\n"; b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+	p.interrupted()
+	b.Reset()
+	if err := p.below(&b, decor.Statistics{AvailableWidth: 80}); err != nil || b.String() != "stopping; interrupt again to end at once\n" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}
