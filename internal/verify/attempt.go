@@ -18,7 +18,8 @@ type outcome uint8
 const (
 	stillRefused outcome = iota
 	escaped              // admitted, while the plain request is still refused
-	another              // answered otherwise than the endpoint answers: by another endpoint, or with an error
+	// Answered otherwise than the endpoint answers: by another endpoint, or with an error.
+	another
 	windowEnded
 	byChance // admitted once, and refused when it was repeated: the request is not the cause
 )
@@ -50,7 +51,8 @@ func (p *probe) attemptMain(ctx context.Context, t *tally, r request) (*answer, 
 	if got == byChance {
 		p.leakByChance(t, a)
 	}
-	if got == stillRefused || got == escaped && a.reset == t.reset { // with another Reset it is of another budget
+	// With another Reset it is of another budget.
+	if got == stillRefused || got == escaped && a.reset == t.reset {
 		p.judgeCounted(a)
 		p.remember(a)
 	}
@@ -72,8 +74,8 @@ func (p *probe) sendCalm(ctx context.Context, r request) (*answer, error) {
 	return a, err
 }
 
-// confirmEscape makes sure that an admitted request is admitted each time, and that the plain one is
-// refused each time.
+// confirmEscape makes sure that an admitted request is admitted each time, and that the plain one
+// is refused each time.
 func (p *probe) confirmEscape(ctx context.Context, t *tally, r request) (outcome, error) {
 	if got, err := p.confirmSpent(ctx, t); err != nil || got != escaped {
 		return got, err

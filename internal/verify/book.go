@@ -7,12 +7,12 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A book keeps what was found so far. It is safe for concurrent use.
+// A book keeps the verdicts. It is safe for concurrent use.
 type book struct {
 	mu      sync.Mutex
 	found   map[place]Result
 	exhibit func(*answer) *Exchange
-	hide    func(string) string // leaves credentials out of a text
+	hide    func(string) string // removes credentials from a text
 }
 
 type place struct{ clause, limiter string }
@@ -21,17 +21,18 @@ func newBook(exhibit func(*answer) *Exchange, hide func(string) string) *book {
 	return &book{found: make(map[place]Result), exhibit: exhibit, hide: hide}
 }
 
-// kept notes that a clause was seen to hold. What was found broken stays so.
+// kept records that a clause was seen to hold. A broken clause stays broken.
 func (b *book) kept(clause, limiter, format string, args ...any) {
 	b.note(Result{Clause: clause, Limiter: limiter, Verdict: Kept, Detail: fmt.Sprintf(format, args...)})
 }
 
-// untested notes why a clause could not be tested. What was found before stays.
+// untested records why a clause could not be tested. An earlier verdict stays.
 func (b *book) untested(clause, limiter string, why gap) {
 	b.note(Result{Clause: clause, Limiter: limiter, Verdict: Untested, Reason: why.reason, Inherent: why.inherent, Detail: why.text})
 }
 
-// broken notes that a clause does not hold, as a shows. The first that shows it stays.
+// broken records that a clause does not hold, with the answer that shows it. The first record
+// stays.
 func (b *book) broken(clause, limiter string, a *answer, format string, args ...any) {
 	r := Result{Clause: clause, Limiter: limiter, Verdict: Broken, Detail: fmt.Sprintf(format, args...)}
 	if a != nil {
@@ -52,7 +53,7 @@ func (b *book) note(r Result) {
 	b.found[at] = r
 }
 
-// weight orders verdicts: the heavier stays.
+// weight orders verdicts: the heavier one stays.
 func weight(v Verdict) int {
 	switch v {
 	case Broken:
@@ -63,14 +64,14 @@ func weight(v Verdict) int {
 	return 0
 }
 
-// verdict returns what was found of a clause so far; empty: nothing.
+// verdict returns the verdict so far, or "" if there is none.
 func (b *book) verdict(clause, limiter string) Verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.found[place{clause, limiter}].Verdict
 }
 
-// results returns what was found, in the order of Clauses, then of the policy's limiters.
+// results returns the verdicts in the order of Clauses, then of the policy's limiters.
 func (b *book) results(p weir.Policy) []Result {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The names of the key sources that a caller can know of itself.
+// The names of the key sources whose values a caller knows.
 const (
 	sourceIP       = "ip"
 	sourceAgent    = "agent"
@@ -19,13 +19,13 @@ const (
 	sourceEveryone = "everyone"
 )
 
-// refusedBody is what no validation accepts: it is not even JSON.
+// refusedBody is refused by any validation: it is not JSON.
 const refusedBody = `{"weir_verify": refuse this}`
 
 // An endpoint is a request that a limiter covers.
 type endpoint struct {
 	method, path string
-	valid        string // a body that is accepted; empty: none is known, or none is needed
+	valid        string // a body that is accepted; "": none is known or needed
 }
 
 // harmless reports whether a request to the endpoint changes nothing without a valid body.
@@ -39,8 +39,8 @@ func (e endpoint) harmless() bool {
 
 func (e endpoint) String() string { return e.method + " " + e.path }
 
-// knownEndpoints are what the contract's surfaces take, those first that hold nothing open and are cheap to serve. AGENT stands for the
-// agent.
+// knownEndpoints are endpoints of the contract's surfaces: first those that are cheap to serve and
+// keep nothing open. AGENT is replaced by the agent.
 var knownEndpoints = []endpoint{
 	{"POST", "/api/v1/widget/init", `{"agent_id":"AGENT"}`},
 	{"POST", "/api/v1/widget/messages", `{"text":"weir verify asks whether limits hold"}`},
@@ -56,7 +56,7 @@ var knownEndpoints = []endpoint{
 
 const initPath = "/api/v1/widget/init"
 
-// endpointsOf returns requests that the limiter covers, at least one where there is any route that leads to it.
+// endpointsOf returns requests that the limiter covers, at least one if any route leads to it.
 func endpointsOf(routes *weir.Routes, l *weir.Limiter) []endpoint {
 	var all []endpoint
 	add := func(e endpoint) bool {
@@ -91,17 +91,17 @@ func endpointsOf(routes *weir.Routes, l *weir.Limiter) []endpoint {
 	return all
 }
 
-// onSurface reports whether a path is of the contract's surfaces: what lies there is known, and on no other API.
+// onSurface reports whether a path is on one of the contract's surfaces, whose endpoints are known.
 func onSurface(path string) bool {
 	return strings.HasPrefix(path, "/api/v1/widget/") || strings.HasPrefix(path, "/v1/wp/")
 }
 
-// covers reports whether an endpoint that is there already stands for the route.
+// covers reports whether an endpoint represents the route.
 func covers(r weir.Route, e endpoint) bool {
 	return (r.Method == "" || r.Method == e.method) && (r.Path == e.path || r.Prefix && strings.HasPrefix(e.path, r.Path))
 }
 
-// pathsOf returns paths that a route means, the likeliest first.
+// pathsOf returns paths that match a route, the likeliest first.
 func pathsOf(r weir.Route) []string {
 	switch {
 	case !r.Prefix:
@@ -112,13 +112,13 @@ func pathsOf(r weir.Route) []string {
 	return []string{r.Path, r.Path + "/weir-verify", r.Path + "weir-verify"}
 }
 
-// A caller is who sends requests.
+// A caller sends requests.
 type caller struct {
-	authorization string // a bearer token; empty: none
+	authorization string // a bearer token; "": none
 	agent         string
 }
 
-// request returns a request of the caller's to an endpoint.
+// request returns the caller's request to an endpoint.
 func (c caller) request(o *Options, e endpoint) request {
 	r := request{method: e.method, path: e.path, fields: make(map[string]string)}
 	if c.authorization != "" {
@@ -140,10 +140,10 @@ func (c caller) request(o *Options, e endpoint) request {
 	return r
 }
 
-// freshAgent returns the id of an assistant that nobody else has.
+// freshAgent returns a new, unique id of an assistant.
 func freshAgent() string { return "weir-verify-" + strings.ToLower(rand.Text()[:12]) }
 
-// tampered returns a credential that is nearly the given one, with every claim and id of its, and does not verify.
+// tampered returns the credential with all its claims and its id, but with a wrong proof.
 func tampered(credential string) string {
 	at := secretAt(credential)
 	if at >= len(credential) {
@@ -156,10 +156,11 @@ func tampered(credential string) string {
 	return credential[:at] + string(other) + credential[at+1:]
 }
 
-// forged returns a credential with the claims or the id of the given one, and a secret that somebody guessed.
+// forged returns the credential's claims or id with a random proof.
 func forged(credential string) string { return credential[:secretAt(credential)] + rand.Text() }
 
-// secretAt returns where the part of a credential begins that proves it: the signature of a JWT, or the latter part of a token.
+// secretAt returns where the proof in a credential begins: the signature of a JWT, or the last
+// third of a token.
 func secretAt(credential string) int {
 	at := strings.LastIndexByte(credential, '.') + 1
 	if at == 0 || at >= len(credential) {
@@ -168,8 +169,8 @@ func secretAt(credential string) int {
 	return at
 }
 
-// respelled returns a JWT whose signature is written differently and is the same: bits of its last character mean nothing. Other credentials
-// it returns as they are.
+// respelled returns a JWT with another spelling of the same signature: some bits of the last
+// character are unused. It returns other credentials unchanged.
 func respelled(credential string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	signature := credential[strings.LastIndexByte(credential, '.')+1:]
@@ -183,8 +184,8 @@ func respelled(credential string) string {
 	return credential[:len(credential)-1] + string(alphabet[last^1])
 }
 
-// countedBy returns what a key counts a caller by who has the given credentials: one source for each part. An unknown source is one that
-// a caller cannot know.
+// countedBy returns the sources that a key counts a caller by, one for each part. has reports
+// whether the caller has a source.
 func countedBy(k weir.Key, has func(source string) bool) []string {
 	var by []string
 	for _, part := range k {
@@ -200,7 +201,7 @@ func countedBy(k weir.Key, has func(source string) bool) []string {
 	return by
 }
 
-// credentialOf returns the kind of credential that a limiter's windows count by, if any.
+// credentialOf returns the kind of credential that a limiter's windows count by, or "".
 func credentialOf(l *weir.Limiter) string {
 	for _, source := range []string{sourceSession, sourceToken} {
 		for _, w := range l.Windows {
@@ -212,7 +213,7 @@ func credentialOf(l *weir.Limiter) string {
 	return ""
 }
 
-// strangeSource returns a source that no caller can know of; empty where all are known.
+// strangeSource returns a source whose value a caller cannot know, or "".
 func strangeSource(l *weir.Limiter) string {
 	known := []string{sourceIP, sourceAgent, sourceSession, sourceToken, sourceEveryone}
 	for _, w := range l.Windows {
@@ -231,7 +232,7 @@ func strangeSource(l *weir.Limiter) string {
 func tokenIn(body []byte, path string) (string, error) {
 	var at any
 	if err := json.Unmarshal(body, &at); err != nil {
-		return "", fmt.Errorf("init's answer is no JSON: %w", err)
+		return "", fmt.Errorf("init's answer is not JSON: %w", err)
 	}
 	for name := range strings.SplitSeq(path, ".") {
 		object, ok := at.(map[string]any)
@@ -242,7 +243,7 @@ func tokenIn(body []byte, path string) (string, error) {
 	}
 	token, ok := at.(string)
 	if !ok || token == "" {
-		return "", fmt.Errorf("init's answer has no text at %q", path)
+		return "", fmt.Errorf("init's answer has no string at %q", path)
 	}
 	return token, nil
 }

@@ -9,12 +9,13 @@ type callers struct {
 	part *part
 
 	main, other caller // other is zero if there is no such caller
-	credential  string // the key source that main is counted by if it is a credential: session or token
-	unproved    gap    // why main has no credential although the limiter counts by one
-	noOther     gap    // why there is no other; zero: there is
-	apart       string // the key source that distinguishes main from other
-	stranger    string // the agent of requests whose credentials do not verify
-	alone       bool   // only this verifier can spend main's budget
+	// The key source that main is counted by if it is a credential: session or token.
+	credential string
+	unproved   gap    // why main has no credential although the limiter counts by one
+	noOther    gap    // why there is no other; zero: there is
+	apart      string // the key source that distinguishes main from other
+	stranger   string // the agent of requests whose credentials do not verify
+	alone      bool   // only this verifier can spend main's budget
 }
 
 func newCallers(r *runner, w *part) callers {
@@ -37,7 +38,8 @@ func (c *callers) choose() {
 	c.main.agent, c.stranger = agent, freshAgent()
 	switch kind := credentialOf(c.part.limiter); {
 	case kind == "" && len(c.run.sessions) > 0:
-		c.main.authorization = c.run.sessions[0] // some endpoints that are counted by address require one
+		// Some endpoints that are counted by address require one.
+		c.main.authorization = c.run.sessions[0]
 	case kind != "" && !c.has(kind):
 		c.unproved = c.noCredential(kind)
 	case kind != "":

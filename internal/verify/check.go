@@ -17,36 +17,48 @@ type check struct {
 	suspicion *suspicion
 }
 
-// Hooks are what a clause observes. Clauses share traffic, since requests and time are limited: a
-// budget is used up once, and every clause reads the answers. The timeline calls the hooks, those of
-// one moment in the table's order; a nil hook observes nothing.
+// Hooks are what a clause observes, and what it sends itself. Clauses share traffic, since requests
+// and time are limited: a budget is used up once, and every clause reads the answers. The timeline
+// calls the hooks of one moment in the table's order. A nil hook observes nothing.
 type hooks struct {
-	// Passive hooks: each answer as it arrives, called by several goroutines at once.
-	answered  func(a *answer)           // on a path that the policy covers, whichever limiter counted it
-	counted   func(a *answer)           // that this limiter counted, with all three fields
-	failed    func(a *answer)           // a 5xx that does not show whether the request was counted
-	preflight func(a *answer)           // to a preflight
-	refused   func(t *tally, a *answer) // main's request was refused in the window t; one call at a time
+	// These are called for every answer as it arrives, by several goroutines at once.
 
-	// Experiments: one call at a time, in this order.
-	began       func(first *answer)                             // the answer to main's first request
-	between     func(ctx context.Context) error                 // budget is left: may send requests between two of main's
-	preflighted func(ctx context.Context, p preflighting) error // a preflight was sent between two of main's requests
-	paused      func(p pause)                                   // half the budget was spent before a pause
-	drained     func(ctx context.Context, s *spending) error    // the budget is used up
-	leaked      func(a *answer, how string)                     // a plain request was admitted by a window that had refused
-	escaped     func(a *answer, with string)                    // a request was admitted though main's budget is spent
-	spent       func(ctx context.Context, t *tally) error       // no budget is left: may try to get more
-	rolled      func(r rollover)                                // what happened at the end of the window
-	later       func(ctx context.Context) error                 // the next window has begun
-	again       func(ctx context.Context, t *tally) error       // the next budget is used up as well
-	concluded   func()                                          // the timeline has ended without an error
-	settle      func(s *suspicion, otherClock string)           // see check.settle; nil: check.settleDefault
+	answered  func(a *answer) // on a path that the policy covers, whichever limiter counted it
+	counted   func(a *answer) // counted by this limiter, and with all three fields
+	failed    func(a *answer) // a 5xx that does not show whether the request was counted
+	preflight func(a *answer) // to a preflight
 
-	// Why there is no verdict, if none was found.
+	// refused is called for each of main's refused requests, one call at a time, before t
+	// reads its Retry-After.
+	refused func(t *tally, a *answer)
+
+	// The others are called by one goroutine, in this order. Those with a context may send requests.
+
+	began       func(first *answer) // main's first request was answered
+	between     func(ctx context.Context) error
+	preflighted func(ctx context.Context, p preflighting) error
+	paused      func(p pause)
+	drained     func(ctx context.Context, s *spending) error
+	spent       func(ctx context.Context, t *tally) error // nothing is left of main's budget
+	rolled      func(r rollover)
+	later       func(ctx context.Context) error // the next window has begun
+	again       func(ctx context.Context, t *tally) error
+	concluded   func() // the timeline has ended without an error
+
+	// settle gives the final verdict; nil: check.settleDefault.
+	settle func(s *suspicion, otherClock string)
+
+	// These are called when a request was admitted although main's budget is spent: by chance (how
+	// says when it was refused), or each time with a certain field.
+
+	leaked  func(a *answer, how string)
+	escaped func(a *answer, with string)
+
+	// These give the reason if there is no verdict.
+
 	needsRefusals bool       // the clause cannot be tested unless the budget is used up
 	unseen        gap        // the usual reason
-	why           func() gap // the reason as known at the end; the zero gap: unseen
+	why           func() gap // the reason as known at the end; nil or the zero gap: unseen
 }
 
 // newChecks returns a check for each clause.

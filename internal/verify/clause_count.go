@@ -46,7 +46,8 @@ func checkRemaining(c *check) hooks {
 func checkAdmitted(c *check) hooks {
 	return hooks{
 		began: func(first *answer) {
-			// A new credential may be refused unread if its address's budget is spent (D16), a new agent not.
+			// A new credential may be refused unread if its address's budget is spent (D16), a new
+			// agent not.
 			if !first.admitted() && c.who.apart == sourceAgent && c.isSure(first.limit) && first.limit == c.part.window.Limit {
 				c.broken(first, "the first request of a new caller was refused")
 			}
@@ -99,7 +100,8 @@ type separateCheck struct {
 }
 
 func (c *separateCheck) between(ctx context.Context) error {
-	if c.seen.refused == 0 { // after a spent budget, the first request may be charged to the address as well (D16)
+	// After a spent budget, the first request may be charged to the address as well (D16).
+	if c.seen.refused == 0 {
 		c.wantWhole(c.first, "the first request of a new caller")
 	}
 	if !c.who.noOther.isZero() {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A budget that is spent in one burst comes back at once however it is counted: in fixed windows, in
-// sliding ones, by an expiry that each request renews, or by a token bucket. So the first budget is
-// spent in two parts with a pause between them (pause.go). In a fixed window the pause changes
-// nothing: Reset does not move, Remaining does not rise, and at Reset the units of the later part are
-// back as well.
+// A budget that is spent in one burst comes back at once however it is counted: in fixed windows,
+// in sliding ones, by an expiry that each request renews, or by a token bucket. So the first budget
+// is spent in two parts with a pause between them (pause.go). In a fixed window the pause changes
+// nothing: Reset does not move, Remaining does not rise, and at Reset the units of the later part
+// are back as well.
 func checkFixedWindow(c *check) hooks {
 	f := &fixedCheck{check: c}
 	return hooks{paused: f.paused, rolled: f.rolled, later: f.later, why: func() gap { return f.why }}
@@ -17,12 +17,13 @@ func checkFixedWindow(c *check) hooks {
 
 type fixedCheck struct {
 	*check
-	why     gap    // why it was not seen; zero: not known
-	window  *tally // whose budget was spent in two parts; nil: none
-	before  int    // requests that the window admitted before the pause
-	pause   string
-	isLate  bool // what was missing at Reset may be the later part
-	matches int  // windows at whose Reset the later part was missing, and others may have spent as much
+	why    gap    // why it was not seen; zero: not known
+	window *tally // whose budget was spent in two parts; nil: none
+	before int    // requests that the window admitted before the pause
+	pause  string
+	isLate bool // what was missing at Reset may be the later part
+	// Windows at whose Reset the later part was missing, and others may have spent as much.
+	matches int
 }
 
 func (f *fixedCheck) paused(p pause) {
@@ -35,7 +36,8 @@ func (f *fixedCheck) paused(p pause) {
 	t, before, a := p.window, p.before, p.after
 	after := seconds(a.sent.Sub(before.at))
 	switch {
-	case a.reset != t.reset && a.remaining == a.limit-f.part.cost: // a renewed window would keep its count
+	// A renewed window would keep its count.
+	case a.reset != t.reset && a.remaining == a.limit-f.part.cost:
 		f.why = NeedsMore.because("a whole budget was left after a pause of %s: the window had ended, or it was another one", after)
 	case f.judgeMove(t, before, a):
 	case a.reset != t.reset || a.limit != t.limit:
@@ -49,8 +51,8 @@ func (f *fixedCheck) paused(p pause) {
 	}
 }
 
-// judgeMove reports whether two answers show that Reset moves: windows that follow one another end at
-// least one length apart.
+// judgeMove reports whether two answers show that Reset moves: windows that follow one another end
+// at least one length apart.
 func (f *fixedCheck) judgeMove(t *tally, before, a *answer) bool {
 	lengths := f.part.lengthsOf(t.limit)
 	if before == nil || a.reset == absent || a.limit != t.limit || a.reset == before.reset || len(lengths) != 1 {
@@ -58,7 +60,8 @@ func (f *fixedCheck) judgeMove(t *tally, before, a *answer) bool {
 	}
 	per := int64(lengths[0] / time.Second)
 	apart := a.reset - before.reset
-	notOver := a.at.Before(f.end(t).from) || f.isSure(t.limit) && a.remaining < before.remaining // a new window would begin whole
+	// A new window would begin whole.
+	notOver := a.at.Before(f.end(t).from) || f.isSure(t.limit) && a.remaining < before.remaining
 	if apart >= per-1 && (apart >= per || !notOver) || !notOver && a.date != absent && a.date > before.reset {
 		return false
 	}
@@ -107,9 +110,9 @@ func (f *fixedCheck) isPart(missing, later, all int64) bool {
 	return n == later || n == later-1 && later > 4 || n == all
 }
 
-// later makes sure, for a budget that others may share, that units spent late in a window are missing
-// at its Reset: it spends other numbers of units late in the windows that follow. Two numbers that
-// match are not chance.
+// later makes sure, for a budget that others may share, that units spent late in a window are
+// missing at its Reset: it spends other numbers of units late in the windows that follow. Two
+// numbers that match are not chance.
 func (f *fixedCheck) later(ctx context.Context) error {
 	if !f.isLate || f.verdict() == Broken {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/headers"
 )
 
-// checkLanguage asks for refusals in other languages while main's budget is spent, and compares them
-// with the plain one.
+// checkLanguage asks for refusals in other languages while main's budget is spent, and compares
+// them with the plain one.
 func checkLanguage(c *check) hooks {
 	return hooks{
 		needsRefusals: true,

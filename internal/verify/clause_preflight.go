@@ -54,8 +54,8 @@ func (l *timeline) judgePreflight(a *answer) {
 	}
 }
 
-// preflightLimiter is the limiter of the built-in policy that counts all preflights. Any policy that
-// has it counts them so.
+// preflightLimiter is the limiter of the built-in policy that counts all preflights. Any policy
+// that has it counts them so.
 const preflightLimiter = "widget-other"
 
 // whyNoPreflight returns why preflights of the endpoint are not counted apart from it; the zero gap

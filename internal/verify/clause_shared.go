@@ -28,8 +28,8 @@ func checkShared(c *check) hooks {
 	}
 }
 
-// tryEndpoints sends a request to each of the limiter's first four endpoints on a new connection. It
-// is not ok if there is a verdict already.
+// tryEndpoints sends a request to each of the limiter's first four endpoints on a new connection.
+// It is not ok if there is a verdict already.
 func (c *check) tryEndpoints(ctx context.Context, t *tally) (tried []string, ok bool, err error) {
 	for _, e := range c.part.endpoints[:min(4, len(c.part.endpoints))] {
 		r := c.who.main.request(c.run.options, e)
@@ -70,7 +70,8 @@ func (c *check) tryCredentialSpellings(ctx context.Context, t *tally) (ok bool, 
 		if err != nil {
 			return false, err
 		}
-		if got == escaped && c.seen.isLikeServed(a) { // and not 401: a server may accept one spelling alone
+		// And not 401: a server may accept one spelling alone.
+		if got == escaped && c.seen.isLikeServed(a) {
 			c.broken(a, "answered %d with another spelling of the same credential, while it is refused", a.status)
 			return false, nil
 		}
@@ -95,11 +96,13 @@ func (c *check) credentialSpellings() []string {
 func (c *check) indifferentClaims() []claim {
 	all := []claim{{"Cookie", []string{"session=weir-verify"}}, {"Referer", []string{"https://another.example.com/"}},
 		{"Accept", []string{"application/json, */*;q=0.1"}}, {"Origin", []string{"https://another.example.com"}}}
-	if !c.part.countsByAgent() { // otherwise another agent is another caller, and the User-Agent may be one (D13)
+	// Otherwise another agent is another caller, and the User-Agent may be one (D13).
+	if !c.part.countsByAgent() {
 		all = append(all, claim{"X-Agent-Id", []string{freshAgent()}}, claim{"?agent_id", []string{freshAgent()}},
 			claim{"User-Agent", []string{freshAgent()}})
 	}
-	if credentialOf(c.part.limiter) == "" { // otherwise a credential that does not verify is another caller (D16)
+	// Otherwise a credential that does not verify is another caller (D16).
+	if credentialOf(c.part.limiter) == "" {
 		all = append(all, claim{"Authorization", []string{"Bearer " + freshAgent()}}, claim{"X-Api-Key", []string{freshAgent()}})
 	}
 	return all

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// checkSpelling sends main's request with other spellings of the path, and with fields that override
-// the method or the path. Each must be refused while main's budget is spent, or be answered otherwise
-// than the endpoint answers.
+// checkSpelling sends main's request with other spellings of the path, and with fields that
+// override the method or the path. Each must be refused while main's budget is spent, or be
+// answered otherwise than the endpoint answers.
 func checkSpelling(c *check) hooks {
 	return hooks{
 		needsRefusals: true,
@@ -105,8 +105,8 @@ func hexByte(c byte) string {
 	return string([]byte{digits[c>>4], digits[c&15]})
 }
 
-// compareNothing sends a request that is certainly not the endpoint's. If it is answered just as the
-// endpoint answers, a spelling that is answered so need not be the endpoint either.
+// compareNothing sends a request that is certainly not the endpoint's. If it is answered just as
+// the endpoint answers, a spelling that is answered so need not be the endpoint either.
 func (c *check) compareNothing(ctx context.Context, r request) (outcome, error) {
 	dir := r.path[:strings.LastIndexByte(c.part.endpoints[0].path, '/')]
 	r.path = "/weir-verify-nothing" + dir + "/weir-verify-nothing"
@@ -126,7 +126,9 @@ func (c *check) compareNothing(ctx context.Context, r request) (outcome, error) 
 type disguise struct {
 	says    string
 	request request
-	control request // what it is if the field means nothing, or everything; if answered alike, the disguise shows nothing
+	// What it is if the field means nothing, or everything; if answered alike, the disguise shows
+	// nothing.
+	control request
 }
 
 // disguises returns those that change nothing that the endpoint's own requests do not.

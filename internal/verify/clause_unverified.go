@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// checkUnverified sends altered credentials, and none, between two of main's requests, and an altered
-// one while main is refused. Each must be answered 401 and charged to the address.
+// checkUnverified sends altered credentials, and none, between two of main's requests, and an
+// altered one while main is refused. Each must be answered 401 and charged to the address.
 func checkUnverified(c *check) hooks {
 	u := &unverifiedCheck{check: c}
 	return hooks{between: u.between, spent: u.spent, why: func() gap {
@@ -111,7 +111,8 @@ func (c *unverifiedCheck) spent(ctx context.Context, t *tally) error {
 	}
 	c.judge(a)
 	before := c.last
-	lasts := a.date != absent && a.date < before.reset // the address's next window may end when main's does
+	// The address's next window may end when main's does.
+	lasts := a.date != absent && a.date < before.reset
 	if lasts && !a.admitted() && c.who.isApart(t.limit) && a.reset == t.reset && a.limit == t.limit &&
 		before.limit == t.limit && before.admitted() && before.reset != t.reset && before.remaining > c.part.cost {
 		c.broken(a, "a credential that does not verify was refused with the valid one's window instead of its address's")

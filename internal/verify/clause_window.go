@@ -31,8 +31,8 @@ func checkWindow(c *check) hooks {
 	return hooks{unseen: Unobservable.because("no answer had the three fields"), counted: w.see, settle: w.settle}
 }
 
-// A windowCheck compares each Reset with the answer's Date, with every Date known before the request
-// was sent, and with the verifier's clock in case Date is wrong.
+// A windowCheck compares each Reset with the answer's Date, with every Date known before the
+// request was sent, and with the verifier's clock in case Date is wrong.
 type windowCheck struct {
 	*check
 	mu      sync.Mutex
@@ -120,8 +120,8 @@ func (c *windowCheck) settle(s *suspicion, otherClock string) {
 }
 
 // judgeLengths wants the Resets of windows that follow one another to be at least one length apart,
-// since a window cannot begin before the previous one has ended. A Reset that is already known to be
-// wrong shows nothing about lengths.
+// since a window cannot begin before the previous one has ended. A Reset that is already known to
+// be wrong shows nothing about lengths.
 func (c *windowCheck) judgeLengths() {
 	if c.seen.resetMoved() != nil || c.isBroken("restored") || c.isBroken("retry-after") {
 		return
@@ -143,8 +143,8 @@ func (c *windowCheck) judgeLengths() {
 	}
 }
 
-// mayHaveBegun reports whether Date had reached Reset before a request was sent, although the window
-// may not have ended by Retry-After.
+// mayHaveBegun reports whether Date had reached Reset before a request was sent, although the
+// window may not have ended by Retry-After.
 func (h *history) mayHaveBegun(a *answer) bool {
 	if a.known == absent || a.known != a.reset {
 		return false

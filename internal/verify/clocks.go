@@ -17,7 +17,8 @@ import (
 
 const (
 	agrees = 250 * time.Millisecond // how far clocks that agree may differ
-	apart  = 900 * time.Millisecond // how far clocks that disagree differ at least: Reset is wrong by whole seconds
+	// How far clocks that disagree differ at least: Reset is wrong by whole seconds.
+	apart = 900 * time.Millisecond
 
 	usualDoubt = 1 // seconds that Date and Retry-After differ by if they are of one clock
 	usualSkew  = 5 // seconds that the clock of a well-kept machine may be off

@@ -7,12 +7,11 @@ import (
 	"net/http"
 )
 
-// A CredentialError says that a credential which was given does not verify. Nothing was judged
-// then.
+// A CredentialError reports that a given credential does not verify. Nothing was judged.
 type CredentialError struct {
 	Kind       string // "session token" or "API token"
-	Number, Of int    // which of those that were given, from 1
-	Request    string // that was answered 401: method and path
+	Number, Of int    // which of the given ones, from 1
+	Request    string // method and path that were answered 401
 }
 
 func (e *CredentialError) Error() string {
@@ -23,10 +22,10 @@ func (e *CredentialError) Error() string {
 	return fmt.Sprintf("%s that was given is answered 401 at %s: it does not verify there", which, e.Request)
 }
 
-// triesForCredential is how often a credential is tried if its answer is lost.
+// triesForCredential is how often a credential is tried if the answer is lost.
 const triesForCredential = 2
 
-// given returns the credentials of a kind that were given.
+// given returns the given credentials of a kind.
 func (o *Options) given(kind string) []string {
 	if kind == sourceSession {
 		return o.Sessions
@@ -34,7 +33,7 @@ func (o *Options) given(kind string) []string {
 	return o.Tokens
 }
 
-// forCredentials returns how many requests find out whether the credentials verify that were given.
+// forCredentials returns how many requests find out whether the given credentials verify.
 func (p *Plan) forCredentials() (n int) {
 	for _, kind := range []string{sourceSession, sourceToken} {
 		if p.asksFor(kind) != nil {
@@ -44,7 +43,7 @@ func (p *Plan) forCredentials() (n int) {
 	return n
 }
 
-// asksFor returns a part whose limiter counts by a kind of credential; nil: none does.
+// asksFor returns a part whose limiter counts by a kind of credential, or nil.
 func (p *Plan) asksFor(kind string) *part {
 	for _, w := range p.parts {
 		if credentialOf(w.limiter) == kind {
@@ -56,9 +55,9 @@ func (p *Plan) asksFor(kind string) *part {
 
 var kindInWords = map[string]string{sourceSession: "session token", sourceToken: "API token"}
 
-// checkCredentials errs with a *CredentialError if one of the credentials that were given does not
-// verify. It is not known of one that is refused for its address's budget, or whose answer is lost;
-// such a one is tried as any other.
+// checkCredentials tries each given credential, and returns a *CredentialError if one does not
+// verify. If its address's budget is spent or the answer is lost, that is unknown, and the
+// credential is used like any other.
 func (r *runner) checkCredentials(ctx context.Context) error {
 	for _, kind := range []string{sourceSession, sourceToken} {
 		w := r.plan.asksFor(kind)
@@ -79,16 +78,16 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 				return &CredentialError{Kind: kindInWords[kind], Number: i + 1, Of: len(all), Request: w.endpoints[0].String()}
 			}
 			if a != nil && a.status == http.StatusTooManyRequests {
-				r.remark("%s %d of %d that was given could not be tried: %s is refused, be it for its budget or for that of "+
-					"the address. Run it again after X-RateLimit-Reset", kindInWords[kind], i+1, len(all), w.endpoints[0])
+				r.remark("%s %d of %d could not be tried: %s is refused, since its budget or the address's is spent. "+
+					"Run it again after X-RateLimit-Reset", kindInWords[kind], i+1, len(all), w.endpoints[0])
 			}
 		}
 	}
 	return nil
 }
 
-// sendTwice sends a request of no limiter's share, and once more if its answer is lost. The answer
-// is nil if both are.
+// sendTwice sends a request that is in no limiter's share, and again if the answer is lost. The
+// answer is nil if both are lost.
 func (r *runner) sendTwice(ctx context.Context, ask request) (*answer, error) {
 	for range triesForCredential {
 		a, err := r.wire.send(ctx, ask, func() bool { return true })

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// shownBody is how much of a body an Exchange shows.
+// shownBody is how many bytes of a body an Exchange shows.
 const shownBody = 2 << 10
 
-// secrets are the credentials that no report may show. They are safe for concurrent use.
+// Secrets are the credentials that no report may show. They are safe for concurrent use.
 type secrets struct {
-	sessionAt string // where an answer may hold a session's token; empty: nowhere
+	sessionAt string // the JSON path of a session's token in an answer; "": none
 
 	mu     sync.Mutex
-	values []string // the longest first, so that none is left in parts
+	values []string // the longest first, so no part of one remains
 }
 
 func (s *secrets) add(values ...string) {
@@ -32,8 +32,8 @@ func (s *secrets) add(values ...string) {
 	slices.SortStableFunc(s.values, func(a, b string) int { return len(b) - len(a) })
 }
 
-// addField adds the value of a field that every request has, and what it is made of: a scheme and a credential, cookies. What is short is
-// no secret, and would be left out of everything.
+// addField adds the value of a field that every request has, and its parts: a scheme and a
+// credential, or cookies. A short value is not a secret, and would be removed from everything.
 func (s *secrets) addField(name, value string) {
 	const short = 4
 	if !isSecretField(name) {
@@ -53,7 +53,7 @@ func (s *secrets) addField(name, value string) {
 	}
 }
 
-// addCredential adds a credential, and the part of it that one which is nearly the same has, too.
+// addCredential adds a credential, and the part of it that altered ones share.
 func (s *secrets) addCredential(credential string) {
 	s.add(credential)
 	if start := credential[:secretAt(credential)]; len(start) >= 8 {
@@ -61,10 +61,10 @@ func (s *secrets) addCredential(credential string) {
 	}
 }
 
-// credentialLike is what looks like a JWT, or an API token of Weir's.
+// credentialLike matches what looks like a JWT or an API token of Weir.
 var credentialLike = regexp.MustCompile(`eyJ[\w-]{5,}\.[\w-]+\.[\w-]*|wpt_\w{8,}`)
 
-// hide leaves credentials out of a text.
+// hide removes credentials from a text.
 func (s *secrets) hide(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *secrets) hide(text string) string {
 	return credentialLike.ReplaceAllString(text, "[left out]")
 }
 
-// secretNames are parts of the names of fields whose values are left out, whatever they hold.
+// secretNames are parts of field names whose values are always removed.
 var secretNames = []string{"authoriz", "cookie", "key", "token", "session", "secret", "password"}
 
 func isSecretField(name string) bool {
@@ -82,7 +82,7 @@ func isSecretField(name string) bool {
 	return slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// shown returns an exchange as people may see it. own are the fields that every request has of the caller's.
+// shown returns an exchange without credentials. own are the caller's fields in every request.
 func (s *secrets) shown(a *answer, own http.Header, base string) *Exchange {
 	if s.sessionAt != "" && len(a.body) > 0 {
 		if token, err := tokenIn(a.body, s.sessionAt); err == nil && len(token) >= 8 {
@@ -142,7 +142,8 @@ func writeFields(to *strings.Builder, h http.Header) {
 	}
 }
 
-// wireName spells the contract's fields as they usually stand on the wire; net/http has its own spelling of them.
+// wireName returns the usual spelling of a field's name. net/http spells the contract's fields
+// differently.
 func wireName(name string) string {
 	for _, known := range append(standing(), "X-Weir-Denial") {
 		if strings.EqualFold(name, known) {
@@ -152,7 +153,7 @@ func wireName(name string) string {
 	return name
 }
 
-// seconds spells a duration in whole seconds where it has them.
+// seconds formats a duration: above one second in tenths, below in milliseconds.
 func seconds(d time.Duration) string {
 	if d > time.Second {
 		d = d.Round(time.Second / 10)

@@ -8,10 +8,10 @@ import (
 	"github.com/weirlimit/weir/headers"
 )
 
-// absent stands for a field that an answer lacks, or that cannot be read.
+// absent is the value of a field that is missing or cannot be read.
 const absent = -1
 
-// fields are what an answer says, each read on its own.
+// Fields are the values of an answer's fields, each read by itself.
 type fields struct {
 	limit, remaining, reset, retryAfter, date int64
 }
@@ -40,12 +40,12 @@ func readFields(h http.Header) fields {
 	return f
 }
 
-// complete reports whether the three fields are there.
+// complete reports whether the three fields are present.
 func (f fields) complete() bool {
 	return f.limit != absent && f.remaining != absent && f.reset != absent
 }
 
-// problem says what is wrong with the fields of the given names; empty: nothing.
+// problem says what is wrong with the named fields; "" means nothing.
 func problem(h http.Header, names ...string) string {
 	var wrong []string
 	for _, name := range names {
@@ -55,16 +55,16 @@ func problem(h http.Header, names ...string) string {
 			wrong = append(wrong, name+" is missing")
 		case 1:
 			if _, err := headers.ParseInt(name, values[0]); err != nil {
-				wrong = append(wrong, fmt.Sprintf("%s is %.40q, no whole number in digits", name, values[0]))
+				wrong = append(wrong, fmt.Sprintf("%s is %.40q, which is not an integer", name, values[0]))
 			}
 		default:
-			wrong = append(wrong, fmt.Sprintf("%s is there %d times", name, len(values)))
+			wrong = append(wrong, fmt.Sprintf("%s is present %d times", name, len(values)))
 		}
 	}
 	return strings.Join(wrong, ", ")
 }
 
-// standing returns the three fields' names.
+// standing returns the names of the three fields.
 func standing() []string { return []string{headers.Limit, headers.Remaining, headers.Reset} }
 
 // admitted reports whether no limiter refused the request. A failing backend counts as admitted.

@@ -130,8 +130,8 @@ func (h *history) tallyOf(a *answer) *tally {
 	return t
 }
 
-// addReset notes whether Reset moves. A later window cannot begin before the end of the earlier one,
-// except that Date may be a second old. It is called with the lock held.
+// addReset notes whether Reset moves. A later window cannot begin before the end of the earlier
+// one, except that Date may be a second old. It is called with the lock held.
 func (h *history) addReset(a *answer) {
 	if a.date == absent || h.part.isAmbiguous(a.limit) {
 		return

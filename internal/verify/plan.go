@@ -10,48 +10,48 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What stands in for zeros of Options.
+// Defaults of Options.
 const (
 	DefaultBudget  = 12_000
 	DefaultMaxWait = 2 * time.Minute
 	DefaultWorkers = 8
 )
 
-// Requests beside those that use a budget up, each at most.
+// Requests other than those that use a budget up, each at most.
 const (
-	forSessions = 4              // two sessions, and one more try for each
-	forLook     = 40             // see look.go
-	forSpent    = 92             // spent.go, pretend.go
-	forRestored = 30             // restored.go
-	forErrors   = 5              // provoke.go
-	forChance   = 2 * maxRepeats // chance.go: each with a plain one
-	forParts    = 24             // parts.go, beside the budget
-	forLost     = 6              // requests whose answer never came
-	drainTwice  = 120            // the largest budget that is used up a second time
+	forSessions = 4              // two sessions, and a second try for each
+	forLook     = 40             // timeline.look
+	forSpent    = 92             // timeline.trySpent
+	forRestored = 30             // rollover.go
+	forErrors   = 5              // timeline.provoke
+	forChance   = 2 * maxRepeats // attempt.go, each with a plain one
+	forParts    = 24             // pause.go, in addition to the budget
+	forLost     = 6              // requests without an answer
+	drainTwice  = 120            // the largest budget that is used up twice
 )
 
 // A Plan is what a verification will send, before it sends anything.
 type Plan struct {
 	Requests int      // at most
-	Lines    []string // in words: what will be sent where, how many times, and how long it may take
-	Skipped  []Result // what cannot be tested, known beforehand
+	Lines    []string // in words: what will be sent, where, how often, and how long it takes
+	Skipped  []Result // what cannot be tested, as known before
 
 	options  Options
 	routes   *weir.Routes
 	parts    []*part
-	sessions bool // two are asked for at init
+	sessions bool // two are created at init
 }
 
 // A part is what one limiter's verification sends.
 type part struct {
 	limiter   *weir.Limiter
 	endpoints []endpoint
-	window    weir.Window // the one that is used up: the one that allows the fewest requests
+	window    weir.Window // the window that is used up: it allows the fewest requests
 	cost      int64       // of one request, in units
 	drain     int         // requests that use it up
 	over      int         // requests after that, if nothing is refused
-	again     int         // requests that use it up a second time; 0: it is not
-	late      bool        // requests to other limiters may be charged to it: it comes after them
+	again     int         // requests that use it up a second time; 0: it is used up once
+	late      bool        // other limiters' requests may be charged to it, so it comes after them
 }
 
 // minRequests returns how many requests the part needs at least.
@@ -112,8 +112,8 @@ func (p *part) limitsInWords() string {
 	return text
 }
 
-// NewPlan says what a verification with these options sends. It sends nothing. It errs where options make no sense, a policy with
-// problems with a *weir.PolicyError.
+// NewPlan plans a verification. It sends nothing. It returns an error if the options are invalid,
+// and a *weir.PolicyError if the policy is.
 func NewPlan(o Options) (*Plan, error) {
 	o, err := withDefaults(o)
 	if err != nil {
@@ -179,24 +179,24 @@ func limiterNames(p weir.Policy) []string {
 // consider makes a part for a limiter, or says why there is none.
 func (p *Plan) consider(l *weir.Limiter) {
 	if l.Mode == weir.Shadow {
-		p.skip(l.Name, Unobservable, "it is tried out (mode: shadow): nothing of it can be seen from outside")
+		p.skip(l.Name, Unobservable, "it is in shadow mode, which cannot be seen from outside")
 		return
 	}
 	if len(l.Routes) == 0 {
-		p.skip(l.Name, Unobservable, "it has no routes: requests that name it outright do not come over HTTP")
+		p.skip(l.Name, Unobservable, "it has no routes: requests that name it do not come over HTTP")
 		return
 	}
 	if source := strangeSource(l); source != "" {
-		p.skip(l.Name, Unobservable, fmt.Sprintf("it counts by %q, of which a caller knows nothing", source))
+		p.skip(l.Name, Unobservable, fmt.Sprintf("it counts by %q, whose value a caller cannot know", source))
 		return
 	}
 	endpoints := endpointsOf(p.routes, l)
 	if len(endpoints) == 0 {
-		p.skip(l.Name, Unobservable, "no request was found that it covers: more specific routes take all that were tried")
+		p.skip(l.Name, Unobservable, "no request was found that it covers: more specific routes cover all that were tried")
 		return
 	}
 	if endpoints = slices.DeleteFunc(endpoints, func(e endpoint) bool { return !p.options.Real && !e.harmless() }); len(endpoints) == 0 {
-		p.skip(l.Name, NeedsInput, "its requests may change what they are about, and have no body that could be refused: they are sent only where real ones are (--real)")
+		p.skip(l.Name, NeedsInput, "its requests change data, and have no body that validation could refuse: they are sent only with --real")
 		return
 	}
 	w := &part{limiter: l, endpoints: endpoints, cost: max(l.Cost, 1)}
@@ -217,8 +217,8 @@ func (p *Plan) consider(l *weir.Limiter) {
 	}
 }
 
-// isFallback reports whether requests that are meant for other limiters may be charged to this one: errors beside their endpoints, and
-// preflights.
+// isFallback reports whether requests for other limiters may be charged to this one: errors near
+// their endpoints, and preflights.
 func (p *Plan) isFallback(l *weir.Limiter) bool {
 	for i := range p.options.Policy.Limiters {
 		other := &p.options.Policy.Limiters[i]
@@ -236,30 +236,30 @@ func (p *Plan) isFallback(l *weir.Limiter) bool {
 	return l.Name == preflightLimiter
 }
 
-// skip notes that nothing of a limiter can be tested.
+// skip records that no clause can be tested on a limiter.
 func (p *Plan) skip(limiter string, reason Reason, why string) {
 	for _, c := range Clauses {
 		p.Skipped = append(p.Skipped, Result{Clause: c.ID, Limiter: limiter, Verdict: Untested, Reason: reason, Detail: why})
 	}
 }
 
-// order puts the smallest first, so that most is tested where the budget does not do for all.
+// order puts the smallest first, so most is tested if the budget is too small for all.
 func (p *Plan) order() {
 	slices.SortStableFunc(p.parts, func(a, b *part) int { return a.minRequests(true) - b.minRequests(true) })
 }
 
-// fit leaves out what the budget does not do for, and sums up the rest.
+// fit removes the parts that exceed the budget, and adds up the rest.
 func (p *Plan) fit() {
 	quick, total := p.options.Quick, 0
 	if p.sessions {
 		total = forSessions
 	}
 	total += p.forCredentials()
-	need := total // with the smaller ones, which come first whatever the budget is
+	need := total // including all smaller parts, whether they fit or not
 	var fitting []*part
 	for _, w := range p.parts {
 		if need += w.minRequests(quick); need > p.options.Budget {
-			p.skip(w.limiter.Name, NeedsMore, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d would do", w.window.Limit, w.window.Per, w.minRequests(quick), need))
+			p.skip(w.limiter.Name, NeedsMore, fmt.Sprintf("%d units per %v take up to %d requests: a budget of %d is enough", w.window.Limit, w.window.Per, w.minRequests(quick), need))
 			continue
 		}
 		total = need
@@ -278,11 +278,11 @@ func (p *Plan) fit() {
 	p.Requests = total
 }
 
-// write says in words what will be done.
+// write writes the plan in words.
 func (p *Plan) write() {
 	add := func(format string, args ...any) { p.Lines = append(p.Lines, fmt.Sprintf(format, args...)) }
 	if n := p.forCredentials(); n > 0 {
-		add("at most %d requests to see that the credentials verify that were given", n)
+		add("at most %d requests to check that the given credentials verify", n)
 	}
 	if p.sessions {
 		add("POST %s, at most %d requests, for two sessions of agent %s", initPath, forSessions, p.options.Agent)
@@ -303,12 +303,12 @@ func (p *Plan) write() {
 	}
 	waits := ""
 	if span := p.span(); span > 0 {
-		waits = fmt.Sprintf(", in about %v and what these take", span)
+		waits = fmt.Sprintf(", in about %v plus the time that they take", span)
 	}
 	add("at most %d requests over %d connections%s", p.Requests, p.options.Workers, waits)
 }
 
-// rateInWords is a window without what it counts by: 30 per minute.
+// rateInWords returns a window without its key: 30 per minute.
 func rateInWords(w weir.Window) string {
 	rate, _, _ := strings.Cut(w.String(), " by ")
 	return rate
@@ -321,7 +321,7 @@ func (p *Plan) bodyInWords(e endpoint) string {
 	case !p.options.Real:
 		return " with a body that validation refuses"
 	case e.valid == "":
-		return " with {} for a body, as what it takes is not known"
+		return " with the body {}, since no valid one is known"
 	}
 	return " with a valid body, which may be stored"
 }
@@ -331,14 +331,14 @@ func (p *Plan) waitInWords(w *part) string {
 	case p.options.Quick:
 		return ", and nothing is waited for"
 	case w.window.Per > p.options.MaxWait:
-		return fmt.Sprintf(", and not waited for, as %v is more than %v", w.window.Per, p.options.MaxWait)
+		return fmt.Sprintf(", and not waited for, since %v is more than %v", w.window.Per, p.options.MaxWait)
 	case w.again > 0:
 		return fmt.Sprintf(", waited for (up to %v) and used up again", w.window.Per)
 	}
 	return fmt.Sprintf(" and waited for (up to %v)", w.window.Per)
 }
 
-// span is how long the windows take that are waited for: the parts that come late follow the others.
+// span returns how long the waits for windows take. The late parts follow the others.
 func (p *Plan) span() time.Duration {
 	var early, late time.Duration
 	for _, w := range p.parts {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A probe sends one limiter's requests to the deployment under test, keeps within the planned number
-// of requests and the longest wait, remembers the answers, and passes them to the checks. Only ask,
-// askWith and send may be called by several goroutines at once.
+// A probe sends one limiter's requests to the deployment under test, keeps within the planned
+// number of requests and the longest wait, remembers the answers, and passes them to the checks.
+// Only ask, askWith and send may be called by several goroutines at once.
 type probe struct {
 	run    *runner
 	part   *part
@@ -181,8 +181,8 @@ func (p *probe) between(before, after *answer) (spent int64, ok bool) {
 	return before.remaining - after.remaining - p.part.cost, true
 }
 
-// confirm makes sure that what ask sends takes one unit of main's window each time, and that nothing
-// else takes any. If only this verifier can spend the window, that is already certain.
+// confirm makes sure that what ask sends takes one unit of main's window each time, and that
+// nothing else takes any. If only this verifier can spend the window, that is already certain.
 func (p *probe) confirm(ctx context.Context, after *answer, ask func(context.Context) (*answer, error)) (*answer, bool, error) {
 	if p.isSure(after.limit) {
 		return after, true, nil
@@ -212,8 +212,8 @@ func (e *farError) Error() string {
 	return fmt.Sprintf("the window ends in %s, and the longest wait is %v", seconds(e.left), e.max)
 }
 
-// tooFar begins the wait for the end of a window, which takes no longer than Options.MaxWait in all.
-// It errs if the end is further away than that.
+// tooFar begins the wait for the end of a window, which takes no longer than Options.MaxWait in
+// all. It errs if the end is further away than that.
 func (p *probe) tooFar(end time.Time) error {
 	limit := p.run.options.MaxWait
 	p.latest = time.Now().Add(limit)

@@ -21,7 +21,8 @@ func mayRefuse(status int) bool {
 	return status >= 400 && status < 500 && !slices.Contains(neverRefusal, status) || status == http.StatusServiceUnavailable || status == 509 || status == 529
 }
 
-// seemsRefusal reports whether an answer to main's plain request may refuse with another status than
+// seemsRefusal reports whether an answer to main's plain request may refuse with another status
+// than
 // 429. Answers can overtake one another. It is called with the lock held.
 func (h *history) seemsRefusal(a *answer) bool {
 	return mayRefuse(a.status) && h.statuses[a.status] == 0 && h.refused == 0 && (h.seemsSpent() || h.served != nil && a.remaining == 0)

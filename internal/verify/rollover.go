@@ -35,25 +35,26 @@ type rollover struct {
 type rolloverKind uint8
 
 const (
-	notSeen       rolloverKind = iota // why says why
-	early                             // an answer of a new window came before the end of the old one
+	notSeen       rolloverKind = iota // why is the reason
+	early                             // a new window answered before the end of the old one
 	afterMove                         // Reset had come, after another Reset had been named
 	overdue                           // refused again after Reset
-	never                             // refused after Reset until it was given up
-	nextRefuses                       // the first answer of the next window was a refusal, which is looked into
-	skipped                           // that window refused, and the one after it admitted
-	late                              // that window refused at first, and admitted later
-	refusedAtOnce                     // that window refused, though only this verifier can spend it
-	charged                           // as many units are missing as requests were refused in that window
+	never                             // refused after Reset until the verifier gave up
+	nextRefuses                       // the first answer of the next window is a refusal
+	skipped                           // the next window refused, and the one after it admitted
+	late                              // the next window refused at first, and admitted later
+	refusedAtOnce                     // the next window refused, though it is only this verifier's
+	charged                           // what is missing is as much as the next window refused
 
-	// The first answer of the next window, as far as the clauses can use it.
-	refusedByOther // by another window
-	refusedInPast  // with a Reset in the past
-	refusedNext    // and others may be the cause
-	served         // and the answer shows how much is missing
-	servedUnread   // without the three fields
-	servedByLonger // the answer describes a longer window
-	servedUnclear  // Reset had moved
+	// The first answer of the next window, by what it shows.
+
+	refusedByOther // refused by another window
+	refusedInPast  // refused with a Reset in the past
+	refusedNext    // refused, and others may be the cause
+	served         // admitted, and the answer shows how much is missing
+	servedUnread   // admitted, without the three fields
+	servedByLonger // admitted, and the answer describes a longer window
+	servedUnclear  // admitted, and Reset had moved
 )
 
 // isServed reports whether the first answer of the next window was admitted.
@@ -138,8 +139,8 @@ func (l *timeline) whyNotWait(t *tally) gap {
 	return gap{}
 }
 
-// sharpen finds out, to some hundredths of a second, when the deployment's clock reaches Reset: each
-// refused request is sent when the clock's second should change, and halves the doubt.
+// sharpen finds out, to some hundredths of a second, when the deployment's clock reaches Reset:
+// each refused request is sent when the clock's second should change, and halves the doubt.
 func (l *timeline) sharpen(ctx context.Context, t *tally) error {
 	for range 6 {
 		if more, err := l.halve(ctx, t, l.end(t)); err != nil || !more {
@@ -239,7 +240,8 @@ func (l *timeline) atReset(ctx context.Context, t *tally, moved *answer) error {
 	return nil
 }
 
-// follow passes on the first answer of the next window, and looks further if that is a refusal, too.
+// follow passes on the first answer of the next window, and looks further if that is a refusal,
+// too.
 func (l *timeline) follow(ctx context.Context, t *tally, a *answer) error {
 	if a.admitted() || a.reset <= t.reset || a.limit != t.limit {
 		l.rollNext(t, a)

@@ -19,25 +19,26 @@ type runner struct {
 	book    *book
 	secrets *secrets
 
-	tried map[*part]*answer // the requests with which given credentials were tried first
+	tried map[*part]*answer // the answers to the requests that tried the given credentials
 
-	sessions []string // tokens of visitors' sessions; the first is used up
-	own      bool     // they were asked for here, so that nobody else uses them
-	why      string   // there are none
+	sessions []string // tokens of visitors' sessions; the first one's budget is used up
+	own      bool     // the verifier created them, so no other caller uses them
+	why      string   // why there are none
 
 	mu      sync.Mutex
 	remarks []string
 	doing   map[string]*doing
 }
 
-// doing is what one limiter's verification is at.
+// Doing is the present step of one limiter's verification.
 type doing struct {
 	what  string
-	until time.Time // zero: it waits for nothing
+	until time.Time // the end of a wait; zero: none
 }
 
-// Run does what the plan says, and never sends more than Plan.Requests requests. It returns what it has found so far also where it
-// errs, which it does when the deployment cannot be reached or ctx ends. A plan may be run several times, one after another.
+// Run carries out the plan, and never sends more than Plan.Requests requests. It returns an error
+// if the deployment cannot be reached or ctx ends, and the verdicts so far as well. A plan may be
+// run several times, one after another.
 func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	r := &runner{plan: p, options: &p.options, secrets: &secrets{sessionAt: p.options.SessionAt}, doing: make(map[string]*doing), tried: make(map[*part]*answer)}
 	for _, credential := range slices.Concat(p.options.Sessions, p.options.Tokens) {
@@ -64,7 +65,7 @@ func (p *Plan) Run(ctx context.Context) (*Report, error) {
 	return report, err
 }
 
-// remark notes what is no verdict, once.
+// remark adds a note to the report, once.
 func (r *runner) remark(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,10 +74,10 @@ func (r *runner) remark(format string, args ...any) {
 	}
 }
 
-// all verifies every limiter: those that others disturb after the others.
+// all verifies every limiter: those that others disturb come last.
 func (r *runner) all(ctx context.Context) error {
-	told := r.tell(ctx)
-	defer told()
+	stop := r.reportProgress(ctx)
+	defer stop()
 	if len(r.plan.parts) == 0 {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (r *runner) all(ctx context.Context) error {
 	return fmt.Errorf("%d of %d limiters could not be verified: %w", len(failures), len(r.plan.parts), failures[0])
 }
 
-// one verifies one limiter, and says of every clause what became of it.
+// one verifies one limiter.
 func (r *runner) one(ctx context.Context, w *part) error {
 	err := verifyPart(ctx, r, w)
 	r.mu.Lock()
@@ -129,14 +130,14 @@ func (r *runner) one(ctx context.Context, w *part) error {
 	return nil
 }
 
-// begin finds out that the deployment can be reached, and gets sessions where some limiter needs them.
+// begin creates sessions if a limiter needs them and none were given.
 func (r *runner) begin(ctx context.Context) error {
 	r.sessions = r.options.Sessions
 	if len(r.sessions) > 0 {
 		return nil
 	}
 	if !r.plan.sessions {
-		r.why = "no session was given, nor an agent to ask for one"
+		r.why = "no session was given, and no agent to create one"
 		return nil
 	}
 	r.own = true
@@ -175,14 +176,14 @@ func (r *runner) begin(ctx context.Context) error {
 	return nil
 }
 
-// tell reports progress until the function that it returns is called.
-func (r *runner) tell(ctx context.Context) (stop func()) {
+// reportProgress reports progress until the returned function is called.
+func (r *runner) reportProgress(ctx context.Context) (stop func()) {
 	if r.options.Progress == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() {
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
 		ticks := time.NewTicker(200 * time.Millisecond)
 		defer ticks.Stop()
 		for {
@@ -197,7 +198,7 @@ func (r *runner) tell(ctx context.Context) (stop func()) {
 	})
 	return func() {
 		cancel()
-		telling.Wait()
+		reporting.Wait()
 	}
 }
 

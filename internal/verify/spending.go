@@ -15,12 +15,15 @@ type spending struct {
 	allowed   int64      // requests that the window's limit allows
 	notRefuse gap        // why no request was refused; zero: one was
 	all       []numbered // the window's admitted answers with a Remaining, highest first
-	flood     []numbered // those of all since the budget began to be used up: nothing else was sent between them
-	shift     int64      // what Remaining is too high by: the first answer did not count its own request
-	missing   int64      // units, in requests, that the window counted and main did not spend; 0: none
-	tail      int64      // those of missing after main's last admitted request
-	certain   bool       // missing units cannot be other callers'
-	lost      int        // requests without an answer
+	// Those of all since the budget began to be used up: nothing else was sent between them.
+	flood []numbered
+	// What Remaining is too high by: the first answer did not count its own request.
+	shift int64
+	// Units, in requests, that the window counted and main did not spend; 0: none.
+	missing int64
+	tail    int64 // those of missing after main's last admitted request
+	certain bool  // missing units cannot be other callers'
+	lost    int   // requests without an answer
 }
 
 // spendingOf returns what main's window shows after it was used up.
@@ -158,7 +161,8 @@ func (f *flood) note(a *answer, err error) {
 		f.stop = true
 		return
 	}
-	if t != f.window && f.window != nil && !f.spareUsed { // the window ended: the spare requests are spent on the next one
+	// The window ended: the spare requests are spent on the next one.
+	if t != f.window && f.window != nil && !f.spareUsed {
 		f.spareUsed = true
 		f.max = f.sent + f.part.again
 	}

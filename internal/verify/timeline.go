@@ -169,8 +169,8 @@ func (l *timeline) findStep(ctx context.Context) error {
 	return nil
 }
 
-// seemsExempt reports whether main's answers are those of a caller whom the policy exempts: the whole
-// limit remains, whatever was sent.
+// seemsExempt reports whether main's answers are those of a caller whom the policy exempts: the
+// whole limit remains, whatever was sent.
 func (l *timeline) seemsExempt() bool {
 	if len(l.part.limiter.Exempt) == 0 {
 		return false
@@ -210,7 +210,8 @@ func (l *timeline) drain(ctx context.Context) error {
 			return err
 		}
 		limit -= sent
-		if l.seen.now() != before && !l.spareUsed && sent <= l.part.again { // what was sent is of a window that ended, or of another budget
+		// What was sent is of a window that ended, or of another budget.
+		if l.seen.now() != before && !l.spareUsed && sent <= l.part.again {
 			l.spareUsed = true
 			limit += sent
 		}
@@ -295,14 +296,15 @@ func (l *timeline) provoke(ctx context.Context) error {
 	l.does("provoking errors")
 	e := l.part.endpoints[0]
 	dir := e.path[:strings.LastIndexByte(e.path, '/')]
-	// PROPFIND changes nothing (RFC 4918), and no endpoint of such an API has it. HTTP parsers with a
-	// list of methods know it: Node's refuses a made-up method before the API sees it.
+	// PROPFIND changes nothing (RFC 4918), and no endpoint of such an API has it. HTTP parsers with
+	// a list of methods know it: Node's refuses a made-up method before the API sees it.
 	const wrongMethod = "PROPFIND"
 	for _, r := range []request{
 		{method: e.method, path: dir + "/weir-verify-nothing"},
 		{method: wrongMethod, path: e.path},
 		{method: e.method, path: dir + "%2fweir-verify"},
-		{method: e.method, path: e.path, fields: map[string]string{"Authorization": ""}}, // without a credential
+		// Without a credential.
+		{method: e.method, path: e.path, fields: map[string]string{"Authorization": ""}},
 	} {
 		covered := l.run.plan.routes.Match(r.method, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
 		if dir == "" || covered == nil {

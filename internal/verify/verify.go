@@ -4,8 +4,8 @@
 //
 // A clause is a row of Clauses and one function, which returns hooks: what the clause observes and
 // how it judges. Requests and time are limited, so clauses share traffic. A timeline runs the
-// experiments on one limiter in order, and the hooks read what it sees: every answer, a preflight, a
-// budget that is used up, the end of a window. A probe sends the requests.
+// experiments on one limiter in order, and the hooks read what it sees: every answer, a preflight,
+// a budget that is used up, the end of a window. A probe sends the requests.
 //
 //	verify.go      options and report
 //	clauses.go     the table             check.go      hooks and verdicts
@@ -39,40 +39,41 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Options are what to verify, and with what.
+// Options are what to verify and how.
 type Options struct {
-	URL    *url.URL    // where the API is; a path is put before each route's
-	Policy weir.Policy // what the deployment is said to enforce
+	URL    *url.URL    // of the API; its path is a prefix of each route's
+	Policy weir.Policy // what the deployment should enforce
 
-	Limiters []string // only these; none: all
+	Limiters []string // only these; nil: all
 
 	Agent     string   // id of the assistant, for sessions (init) and limiters by agent
-	Sessions  []string // session tokens of the caller's; with none, two are asked for at init where some limiter needs them
-	SessionAt string   // where init's answer holds the token, as a dotted JSON path; empty means "token"
-	Tokens    []string // API tokens: one is used up, a second one shows that budgets are separate
+	Sessions  []string // session tokens; nil: two are created at init if a limiter needs them
+	SessionAt string   // dotted JSON path of the token in init's answer; "": "token"
+	Tokens    []string // API tokens; a second one shows that budgets are separate
 
-	Real    bool          // send valid bodies, which the API stores, instead of bodies that validation refuses
-	Quick   bool          // wait for no window
-	Budget  int           // the most requests to send; 0 means 12,000
-	MaxWait time.Duration // the longest wait for one window; 0 means 2 minutes
-	Workers int           // connections at a time; 0 means 8
+	Real    bool          // send valid bodies, which the API stores, instead of invalid ones
+	Quick   bool          // wait for the end of no window
+	Budget  int           // the maximum number of requests; 0: 12,000
+	MaxWait time.Duration // the longest wait for one window; 0: 2 minutes
+	Workers int           // concurrent connections; 0: 8
 
-	Header http.Header                                                          // sent with every request, beside what a check says
-	TLS    *tls.Config                                                          // nil: the system's roots
-	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer's
+	Header http.Header // sent with every request, unless a check sets the same field
+	TLS    *tls.Config // nil: the system's roots
+	// Dial opens connections; nil: a net.Dialer's DialContext.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	Progress func(Progress) // told how it goes, one call at a time; nil: nobody
+	Progress func(Progress) // called every now and then, one call at a time; nil: not called
 }
 
-// A Progress is how far a verification is.
+// A Progress is how far a verification has come.
 type Progress struct {
 	Sent    int           // requests so far
 	Planned int           // at most
-	Doing   []string      // what is under way, a line for each limiter at work
-	Waiting time.Duration // until the next window that is waited for; 0: none is
+	Doing   []string      // what is under way, one line for each limiter
+	Waiting time.Duration // until the next window that is waited for; 0: none
 }
 
-// A Verdict is what was found about one clause.
+// A Verdict is the outcome for one clause.
 type Verdict string
 
 // The verdicts.
@@ -84,34 +85,38 @@ const (
 
 // A Result is the verdict on one clause for one limiter.
 type Result struct {
-	Clause   string    `json:"clause"`  // an id of Clauses
-	Limiter  string    `json:"limiter"` // empty: the clause is about no single one
-	Verdict  Verdict   `json:"verdict"`
-	Reason   Reason    `json:"reason,omitempty"`   // where it is Untested: which of the four reasons
-	Inherent bool      `json:"inherent,omitempty"` // if Untested: it does not apply to this limiter, or takes a fault of the server, so nothing is missing
-	Detail   string    `json:"detail"`             // what was seen, in words and numbers; why it could not be tested
-	Exchange *Exchange `json:"exchange,omitempty"` // that shows it broken
+	Clause  string  `json:"clause"`  // an id of Clauses
+	Limiter string  `json:"limiter"` // "": no single limiter
+	Verdict Verdict `json:"verdict"`
+	Reason  Reason  `json:"reason,omitempty"` // if Untested: which of the four reasons
+	// If Untested: it does not apply to this limiter, or needs a server error.
+	Inherent bool      `json:"inherent,omitempty"`
+	Detail   string    `json:"detail"`             // what was seen, or why it could not be tested
+	Exchange *Exchange `json:"exchange,omitempty"` // shows that it is broken
 }
 
-// An Exchange is a request and its answer as they went over the wire, credentials left out.
+// An Exchange is a request and its answer as sent, without credentials.
 type Exchange struct {
 	Request  string `json:"request"`
 	Response string `json:"response"`
-	At       string `json:"at"` // when the answer came, by the verifier's clock, RFC 3339 with milliseconds
+	// When the answer came, by the verifier's clock, RFC 3339 with milliseconds.
+	At string `json:"at"`
 }
 
-// A Report is what was found.
+// A Report is the result of a verification.
 type Report struct {
 	URL     string    `json:"url"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
 	Planned int       `json:"planned"` // requests at most
 	Sent    int       `json:"sent"`
-	Notes   []string  `json:"notes,omitempty"` // what is no clause's: a clock that is off, a credential that could not be tried
-	Results []Result  `json:"results"`         // in the order of Clauses, then of the policy's limiters
+	// What belongs to no clause: a wrong clock, a credential that could not be tried.
+	Notes []string `json:"notes,omitempty"`
+	// In the order of Clauses, then of the policy's limiters.
+	Results []Result `json:"results"`
 }
 
-// Broken reports whether any clause is.
+// Broken reports whether a clause is broken.
 func (r *Report) Broken() bool {
 	for _, x := range r.Results {
 		if x.Verdict == Broken {

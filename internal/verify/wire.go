@@ -15,25 +15,27 @@ import (
 	"time"
 )
 
-// What one answer may take. A deployment is not trusted to be well-behaved.
+// Bounds of one answer. The deployment may be hostile.
 const (
-	answerTime   = 15 * time.Second // from sending a request to the end of its answer
-	connectTime  = 10 * time.Second
-	headerBytes  = 64 << 10
-	bodyBytes    = 64 << 10
-	keptIdleFor  = 2 * time.Second // a connection that was idle for longer may be about to be closed by the other side
+	answerTime  = 15 * time.Second // from sending a request to the end of its answer
+	connectTime = 10 * time.Second
+	headerBytes = 64 << 10
+	bodyBytes   = 64 << 10
+	// The other side may be about to close a connection that was idle for longer.
+	keptIdleFor  = 2 * time.Second
 	userAgent    = "weir-verify"
 	verifyOrigin = "https://verify.example.com"
 )
 
-// A request is one that is about to be sent.
+// A request is a request to send.
 type request struct {
 	method string
-	path   string            // as it goes over the wire, after the base path
-	fields map[string]string // beside those that every request has; an empty value leaves one of those out
-	lines  http.Header       // fields of several lines each
+	path   string // as sent, after the base path
+	// In addition to those of every request; an empty value removes one of those.
+	fields map[string]string
+	lines  http.Header // fields of several lines each
 	body   string
-	beside bool  // it need be none of the limiter's: a 502 tells as much of it as any other answer
+	beside bool  // it need not be the limiter's: a 502 is an answer like any other
 	fresh  bool  // on a new connection
 	on     *slot // on this connection; nil: any
 }
@@ -50,40 +52,42 @@ func (r request) with(name, value string) request {
 	return r
 }
 
-// An answer is what came back, read to its end or to the bound.
+// An answer is a response, read to its end or to the bound.
 type answer struct {
 	request request
 	status  int
 	proto   string
 	header  http.Header
 	body    []byte
-	refused bool // by another status than 429
+	refused bool // with another status than 429
 	fields
 
-	sent, at time.Time // just before the request was written, just after the answer was read; with the monotonic clock
-	known    int64     // the latest Date that any answer had had when this request was sent; absent: none had
+	// Just before the request was written, just after the answer was read; with the monotonic
+	// clock.
+	sent, at time.Time
+	known    int64 // the latest Date of any answer before this request was sent; absent: none
 }
 
-var errBudget = errors.New("the number of requests that was planned is used up")
+var errBudget = errors.New("the planned number of requests is used up")
 
-// A wire sends requests, never more than its budget, over a bounded number of connections. net/http's Transport would send a
-// request again on its own where a kept connection broke; a ClientConn does not.
+// A wire sends requests, never more than its budget, over a bounded number of connections. It uses
+// ClientConn, since net/http's Transport resends a request by itself if a kept connection breaks.
 type wire struct {
 	base      *url.URL
 	header    http.Header
 	transport *http.Transport
 	slots     chan *slot // free ones; every slot has at most one connection
 	all       []*slot
-	lone      chan struct{} // has one: for who holds a connection for more than one request, so that others are left for the rest
+	lone      chan struct{} // holds one value: the right to keep a connection for several requests
 
 	budget int64
 	sent   atomic.Int64
 
 	mu   sync.Mutex
-	date int64 // the latest that was answered
+	date int64 // the latest Date of any answer
 }
 
-// A slot is the right to one connection, and the connection where there is one.
+// A slot is the right to one connection, and the connection if it is open.
 type slot struct {
 	conn *http.ClientConn
 	used time.Time
@@ -115,7 +119,7 @@ func newWire(o *Options, budget int) *wire {
 	return w
 }
 
-// close ends all connections. No request may be under way.
+// close closes all connections. No request may be under way.
 func (w *wire) close() {
 	for _, s := range w.all {
 		s.drop()
@@ -130,7 +134,8 @@ func (s *slot) drop() {
 	}
 }
 
-// send sends one request, once, and reads the answer. An error is of the network, or errBudget; then nothing was sent.
+// send sends one request, once, and reads the answer. It returns errBudget if nothing was sent
+// since the budget is used up; other errors are the network's.
 func (w *wire) send(ctx context.Context, r request, take func() bool) (*answer, error) {
 	s := r.on
 	if s == nil {
@@ -164,7 +169,7 @@ func (w *wire) send(ctx context.Context, r request, take func() bool) (*answer, 
 	return a, nil
 }
 
-// hold takes a connection out of those that are free; nil where ctx ends first.
+// hold takes a free connection. It returns nil if ctx ends first.
 func (w *wire) hold(ctx context.Context) *slot {
 	select {
 	case s := <-w.slots:
@@ -176,16 +181,16 @@ func (w *wire) hold(ctx context.Context) *slot {
 
 func (w *wire) free(s *slot) { w.slots <- s }
 
-// A lostError says that a request has no answer.
+// A lostError reports that a request has no answer.
 type lostError struct {
 	err    error
-	unsent bool // it was never sent
+	unsent bool // the request was not sent
 }
 
 func (e *lostError) Error() string { return e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
 
-// connect gives the slot a connection that can be used.
+// connect opens the slot's connection if it is not usable.
 func (w *wire) connect(ctx context.Context, s *slot, r request) error {
 	if s.conn != nil && (r.fresh || s.conn.Err() != nil || s.conn.Available() < 1 || time.Since(s.used) > keptIdleFor) {
 		s.drop()
@@ -207,7 +212,7 @@ func (w *wire) connect(ctx context.Context, s *slot, r request) error {
 	return nil
 }
 
-// compose makes the request as it is sent: the path stays as it is written.
+// compose returns the request as it is sent. The path is not normalized.
 func (w *wire) compose(ctx context.Context, r request) (*http.Request, error) {
 	var body io.Reader
 	if r.body != "" {
@@ -219,7 +224,7 @@ func (w *wire) compose(ctx context.Context, r request) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compose %s %s: %w", r.method, r.path, err)
 	}
-	out.GetBody = nil // nothing is ever sent twice
+	out.GetBody = nil // a request is never resent
 	path, query, hasQuery := strings.Cut(r.path, "?")
 	out.URL.Opaque = strings.TrimSuffix(w.base.EscapedPath(), "/") + path
 	if hasQuery {
@@ -251,7 +256,8 @@ func (w *wire) exchange(s *slot, out *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", out.Method, out.URL.Opaque, err)
 	}
-	if response.StatusCode != http.StatusSwitchingProtocols { // what follows that is no body, and no context ends reading it
+	// What follows is not a body, and no context ends reading it.
+	if response.StatusCode != http.StatusSwitchingProtocols {
 		a.body, err = io.ReadAll(io.LimitReader(response.Body, bodyBytes+1))
 	}
 	a.at = time.Now()
@@ -262,7 +268,8 @@ func (w *wire) exchange(s *slot, out *http.Request) (*answer, error) {
 		a.body = a.body[:bodyBytes]
 	}
 	_ = response.Body.Close()
-	if tooLong || response.Close || response.StatusCode == http.StatusSwitchingProtocols || out.Method == http.MethodHead { // which may have a body all the same
+	// A hostile answer to HEAD may have a body.
+	if tooLong || response.Close || response.StatusCode == http.StatusSwitchingProtocols || out.Method == http.MethodHead {
 		s.drop()
 	}
 	s.used = a.at

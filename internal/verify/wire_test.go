@@ -65,7 +65,8 @@ func TestAnExchangeShowsNoCredential(t *testing.T) {
 	}
 }
 
-// What a server says of a credential that it was sent, in a field, a body or an error, no report tells, nor of what was made out of it.
+// What a server says of a credential that it was sent, in a field, a body or an error, no report
+// tells, nor of what was made out of it.
 func TestNoReportTellsACredential(t *testing.T) {
 	const token, basic, cookie = "opaque-secret-token-12345678", "dXNlcjpwYXNzd29yZDEyMw==", "kX81zz"
 	reset := strconv.FormatInt(time.Now().Unix()+30, 10)
