@@ -17,14 +17,14 @@ import (
 	"strings"
 )
 
-// What the server's callers must know.
+// The fields' names on the wire.
 const (
 	agent  = "demo"
 	tokenA = "wpt_alice_9uH3kQ7vZs2Lq8Xw1YbRtN0c"
 	tokenB = "wpt_bob_5mD1gT6pWc4Jf7Va0KeSiU2x"
 )
 
-// serve answers the request, all but the writing.
+// serve answers the request, but does not write the answer.
 func (x *exchange) serve() {
 	raw, _, _ := strings.Cut(x.r.RequestURI, "?")
 	if u, err := url.Parse(x.r.RequestURI); err == nil && u.Host != "" && !strings.HasPrefix(raw, "/") {
@@ -71,7 +71,7 @@ func (x *exchange) expose() {
 	}
 }
 
-// canonical resolves what needs resolving; readable is false where that could be done in more than one way.
+// canonical resolves the path. readable is false if there is more than one way to do so.
 func canonical(raw string) (path string, readable bool) {
 	if _, err := url.PathUnescape(raw); err != nil {
 		return raw, false
@@ -101,7 +101,7 @@ func canonical(raw string) (path string, readable bool) {
 	return "/" + strings.Join(kept, "/"), readable
 }
 
-// spelled is a canonical path as limiters are chosen: backends differ in what they take for the same.
+// spelled is the path by which limiters are chosen: backends differ in which spellings are one path.
 func spelled(path string) string {
 	var kept []string
 	for segment := range strings.SplitSeq(strings.ToLower(path), "/") {
@@ -111,7 +111,7 @@ func spelled(path string) string {
 	return strings.Join(kept, "/")
 }
 
-// ruleFor returns the limiter that counts the request; nil where none does.
+// ruleFor returns the limiter that counts the request, or nil.
 func (x *exchange) ruleFor(path string, readable bool) *rule {
 	surface := spelled(path)
 	switch path = surface; {
@@ -150,7 +150,7 @@ func (x *exchange) ruleFor(path string, readable bool) *rule {
 
 func isUnder(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// covers reports whether a route is one for the method and the path.
+// covers reports whether a route matches the method and the path.
 func covers(route, method, path string) bool {
 	if m, rest, ok := strings.Cut(route, " "); ok {
 		if m != method {
@@ -177,7 +177,7 @@ func (x *exchange) ip() string {
 	return host
 }
 
-// agent is the assistant that the widget says it is.
+// agent is the assistant that the widget claims to be.
 func (x *exchange) agent() string {
 	if id := x.r.Header.Get("X-Agent-Id"); id != "" {
 		return id
@@ -212,7 +212,7 @@ func (x *exchange) mint() string {
 	return signed + "." + enc.EncodeToString(sign(signed))
 }
 
-// sessionOf returns the session that a token names, and whether it really does.
+// sessionOf returns the session of a token, and whether the token verifies.
 func sessionOf(token string, unix int64) (id string, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -233,7 +233,7 @@ func sessionOf(token string, unix int64) (id string, ok bool) {
 	return claims.ID, err == nil && hmac.Equal(signature, sign(parts[0]+"."+parts[1])) && unix < claims.Exp
 }
 
-// verify finds out whose credential the request carries.
+// verify returns whose credential the request carries.
 func (x *exchange) verify() {
 	scheme, credential, _ := strings.Cut(x.r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -248,7 +248,7 @@ func (x *exchange) verify() {
 	}
 }
 
-// endpoints are what is behind the limiters: by path, the methods, and the field that a body must have.
+// endpoints are the backend's: by path, the methods, and the field that a body must have.
 func endpoints() map[string]map[string]string {
 	post := func(field string) map[string]string { return map[string]string{"POST": field} }
 	return map[string]map[string]string{
@@ -266,7 +266,7 @@ func endpoints() map[string]map[string]string {
 	}
 }
 
-// endpoint is what the backend takes the path for.
+// endpoint returns the backend's endpoint of a path.
 func (x *exchange) endpoint() string {
 	if x.strict {
 		return x.raw
@@ -274,7 +274,7 @@ func (x *exchange) endpoint() string {
 	return strings.TrimSuffix(spelled(x.path), ".json")
 }
 
-// answer is what is behind the limiter.
+// answer is the backend.
 func (x *exchange) answer() {
 	path := x.endpoint()
 	methods, ok := endpoints()[path]
@@ -327,7 +327,7 @@ func messages() map[string]string {
 	}
 }
 
-// language is the one of messages that the caller likes best.
+// language returns the key of messages that the caller prefers.
 func (x *exchange) language() string {
 	best, weight := "en", 0.0
 	for item := range strings.SplitSeq(x.r.Header.Get("Accept-Language"), ",") {
@@ -344,7 +344,7 @@ func (x *exchange) language() string {
 	return best
 }
 
-// refuse writes what a 429 says.
+// refuse writes a 429.
 func (x *exchange) refuse() {
 	tag := x.language()
 	x.fail(http.StatusTooManyRequests, "rate_limited", messages()[tag])

@@ -9,8 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// A request that gets through by chance shows nothing about what it says: no spelling, no field, no
-// connection is blamed for it.
+// If a request is admitted by chance, its spelling, its fields and its connection are not the cause.
 func TestChanceIsBlamedOnNothingThatARequestSays(t *testing.T) {
 	about := []string{"shared", "forwarded", "spelling", "language", "unverified", "separate"}
 	for _, test := range []struct {

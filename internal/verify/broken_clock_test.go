@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// If Date is wrong, the verifier's own clock and Retry-After agree: Reset is judged by these, and
-// Date is named.
+// If Date is wrong, the verifier's own clock and Retry-After agree: Reset is judged by these, and a
+// note names Date.
 func TestADateThatIsWrongByMinutesIsNamedAndTheRestIsJudged(t *testing.T) {
 	for _, off := range []time.Duration{-10 * time.Minute, -90 * time.Second, 4 * time.Minute, time.Hour} {
 		t.Run(fmt.Sprint(off), func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestADateThatIsWrongByMinutesIsNamedAndTheRestIsJudged(t *testing.T) {
 	}
 }
 
-// Beside a Date that is wrong, a window that is wrong by the verifier's clock is still found.
+// A window that is wrong by the verifier's clock is found even if Date is wrong as well.
 func TestAWrongWindowBesideAWrongDateIsFound(t *testing.T) {
 	a := newAPI(small())
 	a.dated = func(now time.Time) string { return now.Add(-10 * time.Minute).UTC().Format(http.TimeFormat) }
@@ -45,7 +45,7 @@ func TestAWrongWindowBesideAWrongDateIsFound(t *testing.T) {
 	}
 }
 
-// A verifier whose own clock is off says so, and accuses nobody.
+// A verifier with a wrong clock notes that, and reports nothing as broken.
 func TestAVerifierWhoseClockIsOffSaysSo(t *testing.T) {
 	for off, want := range map[time.Duration]string{0: "", 2 * time.Second: "", time.Hour: "this machine's clock is suspicious", -7 * time.Minute: "this machine's clock is suspicious"} {
 		t.Run(fmt.Sprint(off), func(t *testing.T) {

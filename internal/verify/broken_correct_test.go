@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// untestable is what one caller cannot see of a correct server, by clause: for which limiters.
+// untestable lists the clauses that one caller cannot test on a correct server, and the limiters.
 func untestable() map[string][]string {
 	byAddress := []string{"widget-coupon", "widget-other", "widget-satisfaction", "widget-typing"} // and one caller has one
 	return map[string][]string{
@@ -56,7 +56,7 @@ func TestEveryClauseIsKeptByACorrectServer(t *testing.T) {
 	}
 }
 
-// innocent are correct servers that are easily taken for broken ones.
+// innocent are correct servers that look broken.
 func innocent() map[string]func(*api) {
 	always := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 	date := func(shift time.Duration, step time.Duration) func(time.Time) string {
@@ -143,7 +143,8 @@ func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
 	}
 }
 
-// Date may be of a clock a little ahead of the deciding one, or behind: another process writes it, or another machine.
+// Another process or machine may write Date, so its clock may be a little ahead of the deciding one,
+// or behind.
 func TestADateThatIsOffByAFractionIsNoBrokenClause(t *testing.T) {
 	for off := -1400 * time.Millisecond; off <= 1400*time.Millisecond; off += 100 * time.Millisecond {
 		for _, takes := range []time.Duration{time.Millisecond / 2, 60 * time.Millisecond} {
@@ -161,7 +162,7 @@ func TestADateThatIsOffByAFractionIsNoBrokenClause(t *testing.T) {
 	}
 }
 
-// A jitter is how long a busy network and a busy machine take: mostly little, at times much.
+// A jitter is the delay of a busy network and a busy machine: mostly short, sometimes long.
 type jitter struct {
 	mu sync.Mutex
 	r  *rand.Rand

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// countingDefects are those of what is admitted, and when. Where others may spend a budget, too (an API token's), some of it is theirs as far
-// as one caller can see: such a defect is found for the limiter by session, whose sessions are the verifier's own.
+// countingDefects admit the wrong requests. If others may spend a budget (an API token's), they may
+// be the cause, so such a defect is found on the limiter by session: its sessions are the verifier's
+// own.
 func countingDefects() []defect {
 	set := func(change func(*breaks)) func(*api) { return func(a *api) { change(&a.breaks) } }
 	return []defect{
@@ -52,7 +53,7 @@ func countingDefects() []defect {
 	}
 }
 
-// refusalDefects are those of a 429's shape.
+// refusalDefects break a 429's shape.
 func refusalDefects() []defect {
 	set := func(which func(*exchange) bool, name, value string) func(*api) {
 		return edits(func(x *exchange) {
@@ -113,7 +114,7 @@ func refusalDefects() []defect {
 	}
 }
 
-// exposureDefects are those that only a browser notices.
+// exposureDefects are visible to browsers alone.
 func exposureDefects() []defect {
 	lacks := func(name string) func(*api) {
 		return edits(func(x *exchange) {

@@ -16,12 +16,12 @@ const (
 	exposeField    = "Access-Control-Expose-Headers"
 )
 
-// drop takes all four fields from the answers that which picks.
+// drop removes all four fields from the answers that which selects.
 func drop(which func(*exchange) bool) func(*exchange) {
 	return without(which, limitField, remainingField, resetField, afterField)
 }
 
-// without takes fields from the answers that which picks.
+// without removes fields from the answers that which selects.
 func without(which func(*exchange) bool, fields ...string) func(*exchange) {
 	return func(x *exchange) {
 		for _, f := range fields {
@@ -32,7 +32,7 @@ func without(which func(*exchange) bool, fields ...string) func(*exchange) {
 	}
 }
 
-// with writes another value into a field that is there, on the answers that which picks.
+// with changes the value of a field that is present, on the answers that which selects.
 func with(which func(*exchange) bool, field string, value func(x *exchange, v int) string) func(*exchange) {
 	return func(x *exchange) {
 		if v, err := strconv.Atoi(x.header.Get(field)); err == nil && which(x) {
@@ -68,7 +68,7 @@ func under(limiters ...string) func(*exchange) bool {
 	return func(x *exchange) bool { return slices.Contains(limiters, x.rule.name) }
 }
 
-// everyNinthFails answers every ninth request of a limiter with an error of the server's, and without the fields.
+// everyNinthFails answers every ninth request of a limiter with a server error without the fields.
 func everyNinthFails(status int) func(*api) {
 	return func(a *api) {
 		var answers atomic.Int64
@@ -81,7 +81,7 @@ func everyNinthFails(status int) func(*api) {
 	}
 }
 
-// fieldDefects are those of what the fields say, or that they are there at all.
+// fieldDefects are missing and malformed fields.
 func fieldDefects() []defect {
 	return []defect{
 		{"the fields are missing on what succeeds", edits(drop(succeeded)), implies{"fields-served@wp-plugin": ""}},
@@ -128,7 +128,7 @@ func fieldDefects() []defect {
 	}
 }
 
-// resetDefects are a Reset that is wrong by some seconds, where Retry-After is right.
+// resetDefects are a Reset that is off by some seconds beside a correct Retry-After.
 func resetDefects() []defect {
 	var all []defect
 	for _, off := range []int{-5, -3, -2, -1, 1, 2, 3, 5} {
@@ -141,7 +141,7 @@ func resetDefects() []defect {
 	return all
 }
 
-// valueDefects are those of which numbers the fields say.
+// valueDefects are wrong numbers in well-formed fields.
 func valueDefects() []defect {
 	hour := func(x *exchange) standing {
 		for _, s := range x.standing {
@@ -183,7 +183,7 @@ func valueDefects() []defect {
 	}
 }
 
-// everywhere is what a malformed field on every answer breaks.
+// everywhere lists what a malformed field on every answer breaks.
 func everywhere() implies {
 	return implies{"fields-served@wp-plugin": "", "fields-error": "", "fields-preflight": "", "fields-refused": ""}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// What the verifier is given may be wrong, and the server right.
+// If the verifier's input is wrong, the server is not reported as broken.
 func TestWhatWasGivenWronglyIsNoBrokenClause(t *testing.T) {
 	for name, change := range map[string]func(*verify.Options){
 		"no agent":                        func(o *verify.Options) { o.Agent = "nobody-has-this-one" },
@@ -32,7 +32,7 @@ func TestWhatWasGivenWronglyIsNoBrokenClause(t *testing.T) {
 	}
 }
 
-// A credential that was given and does not verify is an error that names it, before anything is judged.
+// A given credential that does not verify is an error that names it, before anything is judged.
 func TestACredentialThatDoesNotVerifyIsAnError(t *testing.T) {
 	const unknown = "wpt_verifyunknown_0123456789abcdef"
 	for name, test := range map[string]struct {
@@ -70,7 +70,7 @@ func TestACredentialThatDoesNotVerifyIsAnError(t *testing.T) {
 	}
 }
 
-// Of a credential whose caller is refused nobody knows whether it verifies. The report says so.
+// If the caller of a credential is refused, a note says that the credential could not be tried.
 func TestACredentialThatCannotBeTriedIsNoted(t *testing.T) {
 	a := newAPI(small())
 	inBubble(t, a, func(t *testing.T, l *pipes) {

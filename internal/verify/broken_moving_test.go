@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// A counter counts one key otherwise than in fixed windows, and says plausible things about it.
+// A counter counts one key otherwise than in fixed windows, and reports plausible fields.
 type counter interface {
 	left(now time.Time) int                   // units that may be spent
 	spend(now time.Time)                      // one
@@ -175,7 +175,7 @@ func (b *tokenBucket) wait(now time.Time) time.Duration {
 	return max(b.full.Add(b.each()-b.per).Sub(now), 1)
 }
 
-// movingCounters are ways to count that a burst alone does not tell from fixed windows, by name.
+// movingCounters are ways to count, by name, that look like fixed windows in a burst.
 func movingCounters() map[string]func(limit int, per time.Duration) counter {
 	return map[string]func(limit int, per time.Duration) counter{
 		"a sliding log, and Reset is when its oldest unit comes back": func(limit int, per time.Duration) counter { return &slidingLog{limit: limit, per: per} },
@@ -198,8 +198,8 @@ func counts(name string) func(*api) {
 	return func(a *api) { a.breaks.counter = make }
 }
 
-// Also windows of seconds are told from what moves, of which a burst fills and empties everything
-// within one second.
+// Fixed windows are distinguished from moving ones even if they last only seconds, and a burst takes
+// less than one.
 func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 	for name, make := range movingCounters() {
 		for _, per := range []int64{2, 3, 5} {
@@ -227,8 +227,7 @@ func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 	}
 }
 
-// movingDefects are those of counting otherwise than in fixed windows, with headers that look right
-// in a burst.
+// movingDefects count otherwise than in fixed windows, with fields that look right in a burst.
 func movingDefects() []defect {
 	var all []defect
 	for name, broken := range map[string]implies{
@@ -247,8 +246,7 @@ func movingDefects() []defect {
 	return all
 }
 
-// Without waiting for a window, an expiry that requests renew and a bucket that refills are found
-// by a pause of two seconds.
+// With quick, a pause of two seconds finds an expiry that requests renew and a bucket that refills.
 func TestQuickPausesAndSaysWhatItCouldNotSee(t *testing.T) {
 	for name, want := range map[string]string{ // what is broken, and untested where nothing is
 		"an expiry that each request renews":                 "fixed-window",

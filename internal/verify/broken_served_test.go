@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// told is what one answer of the server for tests says of its limiter: status, Limit, Remaining, seconds to Reset, Retry-After.
+// told formats an answer's status, Limit, Remaining, seconds until Reset, and Retry-After.
 func told(t *testing.T, res *http.Response, err error) string {
 	t.Helper()
 	if err != nil {
@@ -27,7 +27,7 @@ func told(t *testing.T, res *http.Response, err error) string {
 	return strings.TrimSpace(s)
 }
 
-// The verifier is only as well tested as the server that it is tested against.
+// A verifier that is tested against a wrong server is not tested.
 func TestTheServerForTestsKeepsTheContract(t *testing.T) {
 	rules := small()
 	rules[2].spans[0].limit, rules[3].spans[0].limit = 20, 22

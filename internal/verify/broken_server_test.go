@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// This file and broken_api_test.go are a rate-limited API of their own, after the contract's words alone: it shares no code with what
-// serves the contract elsewhere in this module, so that a misreading of one is not hidden by the same misreading of the other. It is
-// correct as it stands; a defect (see breaks) breaks it in one way.
+// This file and broken_api_test.go are a rate-limited API of their own, written from the contract
+// alone. It shares no code with the module's own server, so a misreading of the contract in one does
+// not hide the same misreading in the other. It is correct; a defect (see breaks) breaks it in one
+// way.
 
 // A rule is a limiter.
 type rule struct {
@@ -31,7 +32,7 @@ type span struct {
 	by    []string // "ip", "agent", "session", "token"; "session or ip" where there may be none
 }
 
-// key names the window for its key: what it is counted by.
+// key returns the window's key in a policy: what it is counted by.
 func (s span) String() string {
 	unit := map[int64]string{60: "minute", 3600: "hour"}[s.per]
 	if unit == "" {
@@ -78,7 +79,7 @@ func document(rules []rule) string {
 	return b.String()
 }
 
-// fallback counts what has no limiter of its own on the widget surface, and all preflights.
+// fallback counts preflights, and requests on the widget surface that no other limiter covers.
 const fallback = "widget-other"
 
 // A window is one key's count.
@@ -90,7 +91,7 @@ type window struct {
 	past        []time.Time // when each unit was taken; only a sliding window looks
 }
 
-// A standing is where one window stands after a request.
+// A standing is one window's state after a request.
 type standing struct {
 	limit, remaining int
 	per, reset       int64
@@ -126,7 +127,7 @@ func newAPI(rules []rule) *api {
 
 func (a *api) now() time.Time { return time.Now().Add(a.skew) }
 
-// A breaks is how a server is broken. Its zero value is not at all.
+// A breaks is how a server is broken. Its zero value breaks nothing.
 type breaks struct {
 	// Counting.
 	spare         int                                        // units admitted beyond Limit
@@ -161,7 +162,7 @@ type breaks struct {
 	edit func(x *exchange) // the last word on an answer
 }
 
-// An exchange is a request and its answer in the making.
+// An exchange is a request and the answer as far as it is composed.
 type exchange struct {
 	*api
 	r        *http.Request
@@ -182,7 +183,7 @@ type exchange struct {
 	body   string
 }
 
-// keys are what each window of the rule counts the request by.
+// keys returns what each window of the rule counts the request by.
 func (x *exchange) keys() []string {
 	var all []string
 	for i, s := range x.rule.spans {
@@ -199,7 +200,7 @@ func (x *exchange) keys() []string {
 	return all
 }
 
-// value is what the request shows for a key source.
+// value returns the request's value for a key source.
 func (x *exchange) value(by string) (source, value string) {
 	for source := range strings.SplitSeq(by, " or ") {
 		switch source {
@@ -280,7 +281,8 @@ func (x *exchange) take() {
 	})
 }
 
-// takeForOthers charges a request of somebody who has the address or the token, too, and neither the session nor the agent.
+// takeForOthers charges a request of another caller with the same address or token, but another
+// session and agent.
 func (x *exchange) takeForOthers(keys []string) {
 	for i, s := range x.rule.spans {
 		common := true
@@ -294,7 +296,7 @@ func (x *exchange) takeForOthers(keys []string) {
 	}
 }
 
-// window returns a key's window as it is now.
+// window returns a key's present window.
 func (a *api) window(key string, s span, now time.Time) *window {
 	w, b := a.windows[key], a.breaks
 	unix := now.Unix()
@@ -346,7 +348,7 @@ func (a *api) opened(s span, unix int64) *window {
 	return &window{from: unix, reset: unix + s.per}
 }
 
-// count lets the request through, or answers 429; either way the answer says where it stands.
+// count admits the request or answers 429. The answer carries the standing in both cases.
 func (x *exchange) count() (admitted bool) {
 	x.take()
 	binding := x.standing[0]
@@ -372,7 +374,7 @@ func (a *api) named(name string) *rule {
 	return nil
 }
 
-// ServeHTTP answers a request: everything that was decided is written at the end, so that a defect can change all of it.
+// ServeHTTP answers a request. The answer is written last, so a defect can change all of it.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.seen.Add(1)
 	pause(a.before())

@@ -10,19 +10,19 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// A defect is one way in which a server is broken, and what the verifier must say of it.
+// A defect is one way in which a server is broken, and what the verifier must report.
 type defect struct {
 	name   string
 	breaks func(*api)
 	broken implies
 }
 
-// An implies is every clause that a defect breaks, and why where that is not the defect itself: all others must stand as they do for a
-// server without it, or be untested. "clause@limiter,limiter" is broken for these limiters, of all that are verified; "clause?" is seen
-// broken in some verifications and not in others.
+// An implies lists each clause that a defect breaks, and why if that is not the defect itself. All
+// other clauses must have the verdict of a correct server, or be untested. "clause@limiter,limiter"
+// is broken for these limiters alone; "clause?" is reported broken in some runs and not in others.
 type implies map[string]string
 
-// on are the limiters that a defect is shown on: those that the table names, and one by token.
+// on returns the limiters that a defect is shown on: those in the table, and one by token.
 func (d *defect) on() []string {
 	names := []string{"wp-plugin"}
 	for at := range d.broken {
@@ -37,7 +37,7 @@ func (d *defect) on() []string {
 	return slices.Compact(names)
 }
 
-// these are the options that verify some limiters alone.
+// these returns an option that verifies only some limiters.
 func these(limiters []string) func(*verify.Options) {
 	return func(o *verify.Options) { o.Limiters = limiters }
 }
@@ -50,7 +50,7 @@ func defects() []defect {
 	return slices.Concat(fieldDefects(), valueDefects(), countingDefects(), refusalDefects(), exposureDefects(), callerDefects(), pretenceDefects(), pathDefects(), movingDefects(), resetDefects())
 }
 
-// clauses are what is broken, by clause: for which of the limiters that are verified; nil where that may be or not.
+// clauses returns the broken limiters by clause; nil if the clause need not be broken.
 func (want implies) clauses(verified []string) map[string][]string {
 	all := map[string][]string{}
 	for at := range want {
@@ -66,7 +66,7 @@ func (want implies) clauses(verified []string) map[string][]string {
 	return all
 }
 
-// found are the results with a verdict, by clause and in the report's order.
+// found returns the results with a verdict by clause, in the report's order.
 func found(r *verify.Report, verdict verify.Verdict) map[string][]verify.Result {
 	all := map[string][]verify.Result{}
 	for _, x := range r.Results {
@@ -109,8 +109,8 @@ func TestEachDefectIsFoundByItsClause(t *testing.T) {
 	}
 }
 
-// A verification that sends valid bodies, waits for nothing, has one connection or no credential sees less, and still accuses nobody
-// wrongly. Each is made with a part of the table.
+// A verification with valid bodies, without waits, with one connection or without credentials sees
+// less, but still reports nothing wrongly as broken. Each is run with a part of the table.
 func TestNoDefectIsTakenForAnother(t *testing.T) {
 	others := []string{"widget-init", "widget-leads"}
 	ways := []struct {
@@ -188,7 +188,7 @@ func check(t *testing.T, d defect, report *verify.Report) {
 	}
 }
 
-// accuse complains of clauses that are said to be broken, and are not.
+// accuse fails the test for clauses that are wrongly reported as broken.
 func accuse(t *testing.T, broken map[string][]verify.Result, want map[string][]string) {
 	t.Helper()
 	for _, clause := range missing(broken, want) {
@@ -229,19 +229,22 @@ func TestEveryClauseIsBrokenByADefectOfItsOwn(t *testing.T) {
 
 // What no caller can see from outside, and no defect here shows:
 //
-//   - One budget for all addresses, or too coarse or too fine a part of an address as key (a /64 for a /128, a mapped IPv4 address for
-//     another): one verifier has one address.
-//   - Whether the leftmost or another entry of X-Forwarded-For is believed where the verifier itself comes through a proxy that is trusted.
-//   - Refused requests that are counted within the window and forgotten with it: 429 and Remaining 0 say the same with them and without.
-//   - Refused requests charged to a window that has so much left that it never binds while it is watched (30000 an hour, with the default
-//     budget of requests): small limits show it.
-//   - Why everything is refused from the first request on: others may have spent the address's budget, or keep spending it, and then no
-//     credential is looked at. Everything is untested then, and says so.
-//   - Refused requests charged to a window that others may use too (an hour by address): what is missing may be theirs.
-//   - A budget that is never restored, or half of it, for a limiter that others may use at the same time: they may have spent it.
-//   - Preflights that spend the address's share of an endpoint limited by session: a preflight carries no credential, so that no session's
-//     budget shows it.
-//   - An early or late restoration by less than what the way there and back takes.
-//   - Retry-After rounded up or down within the second in which it was asked, as Reset is a whole second.
-//   - How a message reads: whether it says what it should, in the language that Content-Language names.
-//   - Whether counts outlive a restart, what is logged, and what is stored.
+//   - One budget for all addresses, or a wrong part of an address as key (a /64 for a /128, a mapped
+//     IPv4 address for another): one verifier has one address.
+//   - Which entry of X-Forwarded-For is trusted if the verifier itself comes through a trusted proxy.
+//   - Refused requests that are counted within the window and forgotten with it: 429 and Remaining 0
+//     are the same with them and without.
+//   - Refused requests charged to a window with so much left that it never binds during the
+//     verification (30,000 an hour, with the default budget of requests): small limits show it.
+//   - Why everything is refused from the first request on: others may have spent the address's
+//     budget, and then no credential is read. All clauses are untested then, with that reason.
+//   - Refused requests charged to a window that others may use (an hour by address): the missing
+//     units may be theirs.
+//   - A budget that is not restored, or half restored, on a limiter that others may use: they may
+//     have spent it.
+//   - Preflights that spend the address's share of an endpoint limited by session: a preflight
+//     carries no credential, so it changes no session's budget.
+//   - A restoration that is early or late by less than a round trip.
+//   - Retry-After rounded up or down within a second, since Reset is a whole second.
+//   - Whether a message's text is right, in the language that Content-Language names.
+//   - Whether counts outlast a restart, what is logged, and what is stored.

@@ -17,8 +17,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// pipes is a listener in memory: in a bubble, whose time stands still while any goroutine could do something, nothing may wait for the
-// machine's network.
+// pipes is a listener in memory. In a synctest bubble no goroutine may wait for the real network,
+// since the bubble's time advances only while all goroutines are blocked in it.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -43,7 +43,7 @@ func (l *pipes) Accept() (net.Conn, error) {
 func (l *pipes) Close() error   { close(l.closed); return nil }
 func (l *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }
 
-// A piped connection says where it comes from.
+// A piped connection has a remote address.
 type piped struct {
 	net.Conn
 	from net.Addr
@@ -64,7 +64,7 @@ func (l *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// policyOf is what the verifier is told that the server enforces.
+// policyOf returns the policy that the server should enforce.
 func policyOf(t *testing.T, rules []rule) weir.Policy {
 	t.Helper()
 	f, err := policyfile.Parse("small.yaml", []byte(document(rules)))
@@ -74,7 +74,7 @@ func policyOf(t *testing.T, rules []rule) weir.Policy {
 	return f.Policy
 }
 
-// pause lets time pass in a bubble, which takes none outside.
+// pause advances a bubble's time.
 func pause(d time.Duration) { time.Sleep(d) }
 
 // inBubble serves the api in a bubble of its own, in which f runs.

@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What may change something is sent only where real requests are, and no other method than those of the routes, but one that none has.
+// Requests that may change data are sent only with Real. The methods are those of the routes, and one
+// that no route has.
 func TestNothingIsDeletedUnasked(t *testing.T) {
 	var mu sync.Mutex
 	methods := map[string]bool{}
@@ -65,7 +66,8 @@ func TestNothingIsDeletedUnasked(t *testing.T) {
 	}
 }
 
-// What the contract's surfaces take is nothing to any other API, whatever prefix its policy has.
+// Endpoints of the contract's surfaces are not sent to another API, even if its policy has a prefix
+// that covers them.
 func TestAnotherAPIIsAskedForWhatItsPolicyNames(t *testing.T) {
 	for route, want := range map[string]string{
 		"/*": "GET /weir-verify", "/api/*": "GET /api/weir-verify", "/v1/*": "GET /v1/weir-verify", "POST /api/items, /api/*": "POST /api/items",
@@ -82,7 +84,7 @@ func TestAnotherAPIIsAskedForWhatItsPolicyNames(t *testing.T) {
 	}
 }
 
-// What does not answer is no success of the rest.
+// If one limiter is not answered, the verification fails although the others are.
 func TestALimiterThatIsNotAnsweredForIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := "limiters:\n  - {name: up, routes: [/up], windows: [10 per minute by ip]}\n  - {name: down, routes: [/down], windows: [10 per minute by ip]}\n"
@@ -103,7 +105,7 @@ func TestALimiterThatIsNotAnsweredForIsAnError(t *testing.T) {
 	})
 }
 
-// A Reset that counts seconds is no time: that is told once, and nothing is held against it.
+// A Reset in seconds is not a time: it is reported once, and nothing is compared with it.
 func TestAResetInSecondsIsNoTime(t *testing.T) {
 	a := answer{fields: fields{date: 1_800_000_000, reset: 10}}
 	if !a.noTime() {

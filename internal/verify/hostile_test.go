@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// onePolicy is a policy with one limiter, by address.
+// onePolicy returns a policy with one limiter, by address.
 func onePolicy(window string) string {
 	return "limiters:\n  - name: things\n    routes: [/things*]\n    windows: [" + window + "]\n"
 }
@@ -32,7 +32,7 @@ func limited(t *testing.T, policy string, next http.Handler) http.Handler {
 
 func fine(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
 
-// every calls one handler for each nth request, and the other for all else.
+// every calls one handler for each nth request, and the other for the rest.
 func every(n int64, strange, usual http.HandlerFunc) http.HandlerFunc {
 	var served atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,8 @@ func every(n int64, strange, usual http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// Whatever a deployment does, nothing panics, no more is sent than was planned, and a limiter that is right is never called broken.
+// A deployment in trouble causes no panic and no request beyond the plan, and a correct limiter is
+// never reported as broken.
 func TestTroubleOnTheWayIsNoBrokenClause(t *testing.T) {
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -99,7 +100,8 @@ func TestTroubleOnTheWayIsNoBrokenClause(t *testing.T) {
 	}
 }
 
-// verifyWithin verifies, counts what arrives, and wants nothing broken but the clause that may be.
+// verifyWithin verifies, counts what arrives, and wants no other clause broken than the one that may
+// be.
 func verifyWithin(t *testing.T, policy string, handler http.Handler, allowed string) {
 	t.Helper()
 	n := newNetwork()
@@ -131,7 +133,7 @@ func verifyWithin(t *testing.T, policy string, handler http.Handler, allowed str
 	}
 }
 
-// What does not speak HTTP is an error, and no verdict.
+// A server that does not speak HTTP is an error, and gets no verdict.
 func TestGarbageIsAnError(t *testing.T) {
 	for name, said := range map[string]string{
 		"no HTTP":                 "SSH-2.0-OpenSSH_9.9\r\n",

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A world is a policy and everything around a server that enforces it, all of it as it may be.
+// A world is a random policy, and the random surroundings of a server that enforces it.
 type world struct {
 	policy  string
 	latency time.Duration // of the backend, at most
@@ -75,7 +75,7 @@ func drawWorld(t *rapid.T) world {
 	}
 }
 
-// drawExceptions names callers who have other limits, or none: this one, or others.
+// drawExceptions gives the verifier or other callers another limit, or none.
 func drawExceptions(t *rapid.T, b *strings.Builder, pers ...int) {
 	who := rapid.SampledFrom([]string{"192.0.2.0/24", "198.51.100.7"}).Draw(t, "who")
 	switch per := rapid.SampledFrom(pers).Draw(t, "of"); rapid.IntRange(0, 7).Draw(t, "exception") {
@@ -88,8 +88,8 @@ func drawExceptions(t *rapid.T, b *strings.Builder, pers ...int) {
 	}
 }
 
-// Whatever the policy, whoever else is there, and however slow or lossy the way: who counts rightly is never called broken.
-func TestWhoCountsRightlyIsNeverCalledBroken(t *testing.T) {
+// A correct server is never reported as broken, with any policy, other callers, delays and losses.
+func TestACorrectServerIsNeverCalledBrokenInAnyWorld(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := drawWorld(r)
 		seed := rapid.Uint64().Draw(r, "seed")
@@ -112,7 +112,7 @@ func testSession(t *testing.T, id string) string {
 	return s
 }
 
-// verify verifies a server of the world's, and returns what is wrong with the report.
+// verify verifies the world's server, and returns what is wrong with the report.
 func (w world) verify(t *testing.T, seed uint64) string {
 	key, err := identity.NewSecretKey("", []byte(testSecret))
 	if err != nil {
@@ -170,7 +170,7 @@ func (w world) verify(t *testing.T, seed uint64) string {
 	return ""
 }
 
-// disturb sends requests of others from the same address, past the network.
+// disturb sends other callers' requests from the same address.
 func (w world) disturb(handler http.Handler, dice *dice, done chan struct{}) {
 	for {
 		select {
@@ -201,7 +201,7 @@ func (n nowhere) Header() http.Header       { return n.header }
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (nowhere) WriteHeader(int)             {}
 
-// dice are randomness that goroutines share.
+// dice are a random source that goroutines share.
 type dice struct {
 	mu     sync.Mutex
 	random *rand.Rand

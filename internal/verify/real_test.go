@@ -33,8 +33,8 @@ func verifiedFor(t *testing.T, address, window string) *verify.Report {
 	return report
 }
 
-// Node's HTTP parser knows a list of methods, and answers others itself: what is sent to a correct
-// limiter behind it must reach that.
+// Node's HTTP parser has a list of methods, and answers others itself. The verifier's requests must
+// reach a correct limiter behind it.
 func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "node", "testdata/limiter.js")
 	out, err := cmd.StdoutPipe()
@@ -62,8 +62,8 @@ func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
 	}
 }
 
-// nginx refuses with 503 and without the fields unless it is told otherwise: that is told as what
-// it is, and not as an API that is away.
+// By default, nginx refuses with 503 and without the fields. That is reported as a refusal, and not
+// as an unreachable API.
 func TestNginxsRefusalsBy503AreCalledThat(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
 	defer backend.Close()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// talking answers every request on a network with what a function writes, until the function that it returns is called.
+// talking answers every request on a network with what a function writes, until stop is called.
 func (n *network) talking(answer func(c net.Conn, nth int)) (stop func()) {
 	var running sync.WaitGroup
 	var mu sync.Mutex
@@ -56,8 +56,8 @@ func (n *network) talking(answer func(c net.Conn, nth int)) (stop func()) {
 	}
 }
 
-// Nothing that is said keeps a verification from ending, nor from ending at once when it is told to.
-func TestNoAnswerIsListenedToForEver(t *testing.T) {
+// No answer keeps a verification from ending, or from ending at once when its context ends.
+func TestNoAnswerIsReadForEver(t *testing.T) {
 	const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
 	for name, answer := range map[string]func(net.Conn, int){
 		"another protocol, and silence": func(c net.Conn, _ int) { fmt.Fprint(c, switched) },
@@ -101,7 +101,7 @@ func TestNoAnswerIsListenedToForEver(t *testing.T) {
 	}
 }
 
-// refusing writes an answer of a window of five that never ends: the first five requests are admitted.
+// refusing answers as a window of five that never ends: the first five requests are admitted.
 func refusing(c net.Conn, nth int, date, reset int64) {
 	status, more, body, left := "200 OK", "", "{}", 5-nth
 	if nth > 5 {
@@ -111,7 +111,7 @@ func refusing(c net.Conn, nth int, date, reset int64) {
 		status, time.Unix(date, 0).UTC().Format(http.TimeFormat), left, reset, more, len(body), body)
 }
 
-// A window is waited for no longer than it may be, whatever Date comes to say while it is.
+// A wait for a window is never longer than MaxWait, even if Date changes during the wait.
 func TestNoWaitIsLongerThanItMayBe(t *testing.T) {
 	const most = 5 * time.Second
 	for name, ahead := range map[string]func(nth int) int64{ // how far Reset is ahead of Date
@@ -152,7 +152,8 @@ func (h hasty) WriteHeader(status int) {
 	h.ResponseWriter.WriteHeader(status)
 }
 
-// Also in windows too short for finding out what time it is there, who waits as a 429 says is refused where that was too short.
+// A Retry-After that is too short is found even in windows that are too short to measure the
+// deployment's clock.
 func TestAHastyRetryAfterIsFoundInShortWindows(t *testing.T) {
 	for _, per := range []string{"2", "3", "5"} {
 		for after := time.Duration(0); after < time.Second; after += 170 * time.Millisecond {

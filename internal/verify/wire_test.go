@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Over TLS the verifier speaks HTTP/2, where field names are in small letters.
+// Over TLS the verifier speaks HTTP/2, which has field names in lower case.
 func TestOverTLSItSpeaksHTTP2(t *testing.T) {
 	var second atomic.Int64
 	server := httptest.NewUnstartedServer(nil)
@@ -65,9 +65,9 @@ func TestAnExchangeShowsNoCredential(t *testing.T) {
 	}
 }
 
-// What a server says of a credential that it was sent, in a field, a body or an error, no report
-// tells, nor of what was made out of it.
-func TestNoReportTellsACredential(t *testing.T) {
+// No report contains a credential or a part of one, even if the server repeats it in a field, a body
+// or an error.
+func TestNoReportContainsACredential(t *testing.T) {
 	const token, basic, cookie = "opaque-secret-token-12345678", "dXNlcjpwYXNzd29yZDEyMw==", "kX81zz"
 	reset := strconv.FormatInt(time.Now().Unix()+30, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +98,7 @@ func TestNoReportTellsACredential(t *testing.T) {
 	}
 }
 
-func TestWhatTheBudgetDoesNotDoForIsSkippedAndSaysWhatWould(t *testing.T) {
+func TestALimiterBeyondTheBudgetIsSkippedAndTheRightBudgetIsNamed(t *testing.T) {
 	const policy = "limiters:\n  - {name: small, routes: [/small], windows: [10 per minute by ip]}\n  - {name: large, routes: [/large], windows: [30000 per hour by ip]}\n"
 	o := newNetwork().options(policyOf(t, policy))
 	o.Budget = 500
@@ -114,8 +114,8 @@ func TestWhatTheBudgetDoesNotDoForIsSkippedAndSaysWhatWould(t *testing.T) {
 	}
 }
 
-// A budget that is said to do for a limiter does.
-func TestTheBudgetThatWouldDoDoes(t *testing.T) {
+// The budget that a plan suggests for a limiter is enough.
+func TestTheNamedBudgetIsEnough(t *testing.T) {
 	policy := "limiters:\n"
 	for i, limit := range []int{1000, 10, 6000, 300, 30, 120} {
 		policy += fmt.Sprintf("  - {name: l%d, routes: [/l%d], windows: [%d per minute by ip]}\n", i, i, limit)
@@ -134,7 +134,7 @@ func TestTheBudgetThatWouldDoDoes(t *testing.T) {
 			continue
 		}
 		_, text, _ := strings.Cut(skipped.Detail, "a budget of ")
-		if _, err := fmt.Sscanf(text, "%d would do", &o.Budget); err != nil {
+		if _, err := fmt.Sscanf(text, "%d is enough", &o.Budget); err != nil {
 			t.Fatalf("%q: %v", skipped.Detail, err)
 		}
 		for _, less := range []int{1, 0} {
@@ -151,8 +151,8 @@ func TestTheBudgetThatWouldDoDoes(t *testing.T) {
 	}
 }
 
-// Where nothing could be seen, the report says what was in the way.
-func TestASpentBudgetIsTheReasonForWhatIsNotSeen(t *testing.T) {
+// If everything is refused, the report gives that as the reason.
+func TestASpentBudgetIsTheReasonIfNothingIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := onePolicy("20 per minute by ip")
 		n := newNetwork()

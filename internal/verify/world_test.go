@@ -22,7 +22,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A network carries connections in memory, so that what goes on lives inside a synctest bubble.
+// A network carries connections in memory, inside a synctest bubble.
 type network struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -68,7 +68,7 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.from }
 
-// serving serves handler on the network until the function that it returns is called.
+// serving serves handler on the network until stop is called.
 func (n *network) serving(handler http.Handler) (stop func()) {
 	server := &http.Server{Handler: handler}
 	var running sync.WaitGroup
@@ -84,7 +84,7 @@ func (n *network) options(p weir.Policy) Options {
 	return Options{URL: &url.URL{Scheme: "http", Host: "api.example.com"}, Policy: p, Dial: n.dial}
 }
 
-// verified runs a verification, and holds it to its plan.
+// verified runs a verification, and checks that it keeps to its plan.
 func verified(t *testing.T, o Options) *Report {
 	t.Helper()
 	plan, err := NewPlan(o)
@@ -101,7 +101,7 @@ func verified(t *testing.T, o Options) *Report {
 	return report
 }
 
-// a product is the whole thing: gateway, limiter and sample backend.
+// A product is gateway, limiter and sample backend.
 type product struct {
 	network *network
 	policy  weir.Policy
