@@ -10,12 +10,13 @@ import (
 	"testing"
 )
 
-// A section is what stands below a heading of a page: its blocks, each with the words after its fence.
+// A section is a heading of a page with the blocks below it.
 type section struct {
 	title  string
 	blocks []block
 }
 
+// A block is what a page has between fences; kind is the rest of the line of the first fence.
 type block struct{ kind, text string }
 
 // sections returns the sections of a page that have blocks.
@@ -40,7 +41,7 @@ func maskFences(text string) string {
 	return fence.ReplaceAllStringFunc(text, func(s string) string { return strings.ReplaceAll(s, "#", masked) })
 }
 
-// The README's sessions, typed into a shell with the real binary; its policies and its programs are real as well.
+// The test types the README's sessions into a shell, checks its policy, and runs its program.
 func TestTheSessionsOfTheReadmePrintWhatTheyShow(t *testing.T) {
 	kinds := map[string]int{}
 	for _, part := range sections(readText(t, repository+"/README.md")) {
@@ -73,13 +74,14 @@ func TestTheSessionsOfTheReadmePrintWhatTheyShow(t *testing.T) {
 
 func statusOf(args string) string { return `curl -s -o /dev/null -w '%{http_code}\n' ` + args }
 
-// imported are the packages that programs of pages use, without saying so.
+// imported are the packages that the programs of pages may use.
 var imported = []string{
 	"errors", "fmt", "io", "log", "net/http", "os", "strings", "time",
 	module, module + "/httplimit", module + "/identity", module + "/memstore", module + "/pacer", module + "/policyfile",
 }
 
-// program makes a program of the lines that a page shows: the imports, and what the lines take for given.
+// program returns a program with the lines of a page as its main function. It adds the imports, and
+// declares the variables that the page leaves to the reader.
 func program(lines string) string {
 	var p strings.Builder
 	p.WriteString("package main\n\nimport (\n")
@@ -99,7 +101,7 @@ func program(lines string) string {
 		}
 	}
 	p.WriteString(lines)
-	if strings.Contains(lines, "err :=") {
+	if regexp.MustCompile(`(?m)^\S.*err :=`).MatchString(lines) {
 		p.WriteString("\t_ = err // the page leaves errors out\n")
 	}
 	return p.String() + "}\n"
@@ -134,13 +136,15 @@ func (s *readersShell) serveGo(lines string) {
 		s.t.Fatal(err)
 	}
 	s.port("8000", portOf(s.t, address))
-	out, status, err := s.run(built + " &\nuntil (: </dev/tcp/127.0.0.1/" + s.realPort("8000") + ") || ! kill -0 $!; do sleep 0.05; done 2>/dev/null; kill -0 $!")
+	out, status, err := s.run(built + ` &
+until (: </dev/tcp/127.0.0.1/` + portOf(s.t, address) + `) || ! kill -0 $!; do sleep 0.05; done 2>/dev/null
+kill -0 $!`)
 	if err != nil || status != 0 {
 		s.t.Fatalf("%s: the program does not listen: %v\n%s", s.page, err, out)
 	}
 }
 
-// The tour's commands, from the first to the last that talks to a server, in one shell: a 429, and an answer from a document.
+// The test runs the tour's commands in their order: a 429, an answer from a document, and a sync.
 func TestTheCommandsOfTheTourPrintWhatItShows(t *testing.T) {
 	path, err := binary()
 	if err != nil {
@@ -172,12 +176,14 @@ func TestTheCommandsOfTheTourPrintWhatItShows(t *testing.T) {
 		return strings.ReplaceAll(shell(t, dir, env, here.Replace(script)), "\r", "")
 	}
 	refused := run(blocks[leads])
-	if got, want := varying.ReplaceAllString(refused, "$1"), varying.ReplaceAllString(blocks[leads+1], "$1"); strings.TrimSpace(got) != strings.TrimSpace(want) {
+	if !printsAs(strings.TrimSpace(blocks[leads+1]), refused) {
 		t.Errorf("a lead too many is answered\n%s\nand the tour says\n%s", refused, blocks[leads+1])
 	}
 	session, _, _ := strings.Cut(blocks[leads], "\nfor ")
 	answered := run(session + "\n" + blocks[documents] + "\ntrue # --max-time ends the feed")
-	if !strings.Contains(answered, "“We are open from nine to five") || strings.Count(answered, `"type":"message.created"`) != 2 || strings.Contains(answered, `"error"`) {
+	found := strings.Contains(answered, "“We are open from nine to five")
+	told := strings.Count(answered, `"type":"message.created"`) == 2
+	if !found || !told || strings.Contains(answered, `"error"`) {
 		t.Errorf("a document, a question and the feed are answered\n%s", answered)
 	}
 	if pushed := run(blocks[folder]); strings.Contains(pushed, "error") {

@@ -20,10 +20,10 @@ import (
 	"github.com/weirlimit/weir/internal/redistest"
 )
 
-// A readersShell is one reader at a terminal, who types what a page shows: one bash in a directory of its own, with the
-// real weir on its PATH. Servers get free ports. In commands and in what they print, each port stands as the page
-// shows it. The page's http://127.0.0.1:3000 is a backend that answers every request with hello, and
-// redis://127.0.0.1:6379 is a real Redis.
+// A readersShell is a bash in which a test types what a page shows. It has a directory of its own,
+// and the real weir on its PATH. Servers get free ports; in commands and in their output the ports of
+// the page stand for them. The page's http://127.0.0.1:3000 is a backend that answers every request
+// with hello, and redis://127.0.0.1:6379 is a real Redis.
 type readersShell struct {
 	t       *testing.T
 	page    string
@@ -33,9 +33,10 @@ type readersShell struct {
 	printed *bufio.Reader
 	ports   []shownPort
 	served  int
+	program string // the lines of a program that go run . runs
 }
 
-// A shownPort is a port on the page, and the port that is really used; real is empty until it is known.
+// A shownPort is a port on the page, and the port that is really used.
 type shownPort struct{ shown, real string }
 
 // newReadersShell starts a reader's shell. It ends with the test, and so does what it has started.
@@ -46,7 +47,8 @@ func newReadersShell(t *testing.T, page string) *readersShell {
 		t.Fatal(err)
 	}
 	s := &readersShell{t: t, page: page, dir: t.TempDir()}
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }))
+	hello := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
+	backend := httptest.NewServer(http.HandlerFunc(hello))
 	t.Cleanup(backend.Close)
 	s.port("3000", portOf(t, backend.Listener.Addr().String()))
 	cmd := exec.Command("bash")
@@ -137,17 +139,19 @@ func (s *readersShell) write(name, text string) {
 	}
 }
 
-// block runs a block of "$ command" lines, and wants each to print what the page shows below it. A command that ends with
-// a backslash or a pipe goes on in the next line. … stands for what differs from run to run, and a line of it alone for any lines.
-// A command without anything below it may print anything, but its status must be 0.
+// block runs the commands of a block, each a line that begins with "$ ". A command must exit with
+// status 0 and print what the page shows below it. If the page shows nothing, it may print anything.
+// A line that ends with a backslash or a pipe continues in the next line. In the output … stands for
+// any text of a line, and a line … for any lines.
 func (s *readersShell) block(text string) {
 	s.t.Helper()
 	for _, one := range strings.Split("\n"+strings.TrimRight(text, "\n"), "\n$ ")[1:] {
 		lines, n := strings.Split(one, "\n"), 1
-		for (strings.HasSuffix(lines[n-1], `\`) || strings.HasSuffix(lines[n-1], " |")) && n < len(lines) {
+		for n < len(lines) && continues.MatchString(lines[n-1]) {
 			n++
 		}
-		command, want := strings.Join(lines[:n], "\n"), strings.TrimSpace(strings.Join(lines[n:], "\n"))
+		command := strings.Join(lines[:n], "\n")
+		want := strings.TrimSpace(strings.Join(lines[n:], "\n"))
 		got, status := s.command(command)
 		if status != 0 {
 			s.t.Fatalf("%s: %s\nends with status %d and prints\n%s", s.page, command, status, got)
@@ -158,26 +162,42 @@ func (s *readersShell) block(text string) {
 	}
 }
 
-// varying are the fields that differ from run to run.
-var varying = regexp.MustCompile(`(?m)^(Date|Retry-After|X-RateLimit-Reset|X-Weir-Denial): .*$`)
+// varying are the fields that differ from run to run, and timePrinted are the times.
+var (
+	varying     = regexp.MustCompile(`(?m)^(Date|Retry-After|X-RateLimit-Reset|X-Weir-Denial): .*$`)
+	timePrinted = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`)
+)
+
+// continues matches a line of a command that goes on in the next one.
+var continues = regexp.MustCompile(`(\\| \|)$`)
 
 // printsAs compares what a command prints with what a page shows of it.
 func printsAs(want, got string) bool {
-	want, got = varying.ReplaceAllString(want, "$1"), varying.ReplaceAllString(got, "$1")
+	same := func(text string) string {
+		text = timePrinted.ReplaceAllString(varying.ReplaceAllString(text, "$1"), "TIME")
+		return strings.TrimSpace(regexp.MustCompile(`(?m) +$`).ReplaceAllString(text, ""))
+	}
+	want, got = same(want), same(got)
 	pattern := regexp.QuoteMeta(want)
 	pattern = regexp.MustCompile(`(?m)^…$`).ReplaceAllLiteralString(pattern, `(?s:.*)`)
 	pattern = strings.ReplaceAll(pattern, "…", `[^\n]*`)
-	return regexp.MustCompile(`^` + pattern + `$`).MatchString(strings.TrimSpace(got))
+	return regexp.MustCompile(`^` + pattern + `$`).MatchString(got)
 }
 
 // command runs what a reader types.
 func (s *readersShell) command(command string) (prints string, status int) {
 	s.t.Helper()
+	if strings.Contains(command, "127.0.0.1:6379") && s.realPort("6379") == "" {
+		s.port("6379", portOf(s.t, redistest.Start(s.t).Addr()))
+	}
 	switch {
 	case strings.HasPrefix(command, "git clone "): // what that installs is on the PATH
 		return "", 0
 	case regexp.MustCompile(`(^|\s)weir serve\b`).MatchString(command):
 		return s.serve(command)
+	}
+	if strings.HasPrefix(command, "go run .") {
+		command = strings.Replace(command, "go run .", s.build(s.program), 1)
 	}
 	out, status, err := s.run(s.real(command))
 	if err != nil {
@@ -198,16 +218,14 @@ func (s *readersShell) serve(command string) (prints string, status int) {
 	}
 	public, admin := "8080", "8081"
 	if m := listenFlag.FindStringSubmatch(command); m != nil {
-		command, public, admin = strings.Replace(command, m[0], "", 1), m[1], m[1]+"-admin"
-	}
-	if strings.Contains(command, "127.0.0.1:6379") && s.realPort("6379") == "" {
-		s.port("6379", portOf(s.t, redistest.Start(s.t).Addr()))
+		command, public = strings.Replace(command, m[0], "", 1), m[1]
 	}
 	log := filepath.Join(s.dir, fmt.Sprintf(".served%d", s.served))
 	s.served++
-	again := func(port string) string { return "127.0.0.1:" + orElse(s.realPort(port), "0") }
-	out, status, err := s.run(fmt.Sprintf("export WEIR_ADMIN=%s WEIR_LISTEN=%s\n%s >%s 2>&1 &\n"+
-		"until grep -q '^ready$' %[4]s || ! kill -0 $! 2>/dev/null; do sleep 0.05; done; grep -q '^ready$' %[4]s", again(admin), again(public), s.real(command), log))
+	out, status, err := s.run(fmt.Sprintf(`export WEIR_ADMIN=127.0.0.1:0 WEIR_LISTEN=127.0.0.1:0
+%s >%s 2>&1 &
+until grep -q '^ready$' %[2]s || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
+grep -q '^ready$' %[2]s`, s.real(command), log))
 	printed := readText(s.t, log)
 	if err != nil || status != 0 {
 		s.t.Fatalf("%s: %s\nis not ready: %v\n%s%s", s.page, command, err, out, printed)
