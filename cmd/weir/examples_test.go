@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/redistest"
 )
 
-// The commands that examples and the README show are run as they stand, against servers with the flags and files that stand beside them.
+// The commands that examples show are run as they stand, against servers with the flags and files that stand beside them.
 // Only addresses, ports and directories are others.
 
 const examples = repository + "/examples/"
@@ -235,53 +235,5 @@ func TestTheCommandsOfTheExamplesSucceed(t *testing.T) {
 	}
 	if served != 4 || run < 4 {
 		t.Errorf("%d servers and %d commands are shown", served, run)
-	}
-}
-
-// varying are what differs in an answer from run to run, in the README's exchange.
-var varying = regexp.MustCompile(`(?m)^(Date|Retry-After|X-RateLimit-Reset|X-Weir-Denial): .*$`)
-
-// The README's commands, from the first to the last that talks to a server, in one shell: a 429, and an answer from a document.
-func TestTheCommandsOfTheReadmePrintWhatItShows(t *testing.T) {
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := t.TempDir()
-	port := serveShown(t, data, nil, "--listen=127.0.0.1:0", "--data="+data)
-	var blocks []string
-	for _, m := range fence.FindAllStringSubmatch(readText(t, repository+"/README.md"), -1) {
-		blocks = append(blocks, m[2])
-	}
-	find := func(begin string) int {
-		for i, block := range blocks {
-			if strings.HasPrefix(block, begin) {
-				return i
-			}
-		}
-		t.Fatalf("no block begins with %s", begin)
-		return 0
-	}
-	here := strings.NewReplacer("localhost:8080", "127.0.0.1:"+port, "go run ./cmd/weir", "weir", "curl -sN", "curl -sN --max-time 5")
-	env := []string{"PATH=" + filepath.Dir(path) + ":" + os.Getenv("PATH"), "WEIR_DATA=" + data}
-	leads, documents, folder := find("SESSION="), find("TOKEN="), find("export WEIR_TOKEN=")
-	dir := t.TempDir() // with the folder that is pushed, which gets a file of its own
-	if err := os.CopyFS(filepath.Join(dir, "docs"), os.DirFS(repository+"/docs")); err != nil {
-		t.Fatal(err)
-	}
-	run := func(script string) string {
-		return strings.ReplaceAll(shell(t, dir, env, here.Replace(script)), "\r", "")
-	}
-	refused := run(blocks[leads])
-	if got, want := varying.ReplaceAllString(refused, "$1"), varying.ReplaceAllString(blocks[leads+1], "$1"); strings.TrimSpace(got) != strings.TrimSpace(want) {
-		t.Errorf("a lead too many is answered\n%s\nand the README says\n%s", refused, blocks[leads+1])
-	}
-	session, _, _ := strings.Cut(blocks[leads], "\n")
-	answered := run(session + "\n" + blocks[documents] + "\ntrue # --max-time ends the feed")
-	if !strings.Contains(answered, "“We are open from nine to five") || strings.Count(answered, `"type":"message.created"`) != 2 || strings.Contains(answered, `"error"`) {
-		t.Errorf("a document, a question and the feed are answered\n%s", answered)
-	}
-	if pushed := run(blocks[folder]); strings.Contains(pushed, "error") {
-		t.Errorf("the folder is pushed:\n%s", pushed)
 	}
 }

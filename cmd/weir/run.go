@@ -83,6 +83,7 @@ Exit status: 0 done; 1 the answer is no (a policy is invalid, a port is taken); 
 const rootExample = `  weir serve                                       the contract, on :8080
   weir serve --upstream http://127.0.0.1:3000      the contract's limits before your own backend
   weir policy show                                 the limits that this is about
+  weir policy show --exposure                      how many requests can pass at worst
   weir policy explain POST /api/v1/widget/leads    which of them a request meets, and why
   weir simulate access.log                         whom they would have limited
   weir token create --workspace demo               a credential for the bulk-sync surface

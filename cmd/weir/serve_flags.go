@@ -88,7 +88,7 @@ func defaultServeFlags() *serveFlags {
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.listen, "listen", "where to listen")
+	flags.Var(&f.listen, "listen", "where to listen; HTTP/1.1, and HTTP/2 by prior knowledge or, with --tls-cert, by ALPN")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain, PEM: serve TLS and HTTP/2")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
 	flags.Var(&f.admin, "admin", "where operators are answered, with a token; empty or off: nowhere")
@@ -98,9 +98,9 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.upstream, "upstream", "the backend to protect, at one address or several, which share what comes; repeatable (default the built-in sample backend)")
 	flags.Var(&f.engine, "engine", "what speaks HTTP/1.1 before --upstream: auto is Weir's own engine, but net/http where traces are on; std is net/http. HTTP/2 and the sample backend are net/http's in any case")
 	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
-	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
-	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, half of it for visitors, in B, KiB, MiB or GiB; not with --upstream")
-	flags.Var(&f.memory, "memory", "bound of the counters in this process, in B, KiB, MiB or GiB, 1MiB at least")
+	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last: counts, rows, generated keys. It is one server's; 'weir token' may use it at the same time")
+	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, half of it for visitors, in B, KiB, MiB or GiB; beyond that writes are answered 507, reads and deletes work; not with --upstream")
+	flags.Var(&f.memory, "memory", "bound of the counters in this process, in B, KiB, MiB or GiB, 1MiB at least; a window takes about 25 bytes. If it is reached, new callers share budgets: some are refused early, none gets more than its limit")
 	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
 	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with 32 bytes or more that key what callers are counted by, the same on all nodes (default made by the first, on the store); only with a shared --store")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
@@ -119,8 +119,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
 	switchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
-	switchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query")
-	switchFlag(cmd, &f.demo, "demo", "visit itself, for a first look: some 45 requests a second to the sample backend, through the public listener like anybody")
+	switchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query; an agent that was counted by as a keyed hash")
+	switchFlag(cmd, &f.demo, "demo", "visit itself, for a first look: some 45 requests a second to the sample backend through the public listener, so that every limiter counts and some refuse")
 	flags.Var(&f.traces, "traces", "the collector that traces are posted to, by OTLP over HTTP: http://127.0.0.1:4318 (default what OTEL_EXPORTER_OTLP_ENDPOINT says, else none)")
 	flags.Var(&f.traceRatio, "trace-ratio", "the part of traces that begin here which is recorded; those of a caller are where it records them")
 
