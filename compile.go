@@ -22,7 +22,7 @@ type limiter struct {
 }
 
 // compile returns the policy ready to serve, and every problem it has; with problems, what it returns must not be used.
-func compile(p Policy, sources []string) (*compiled, []Problem) {
+func compile(p Policy, sources []Source) (*compiled, []Problem) {
 	p = p.clone()
 	c := &compiled{
 		policy: p,

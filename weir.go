@@ -47,7 +47,7 @@ type Decider struct {
 // Options are the Decider's settings; the zero value is useful.
 type Options struct {
 	// Sources are the key sources that callers can have, so that a policy cannot name another; nil accepts any name.
-	Sources []string
+	Sources []Source
 
 	// Deadline bounds the wait for a store that is not in this process, from the moment of asking; 0 means 100 ms. Requests
 	// share deadlines, so some wait up to a sixteenth less.

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -144,7 +143,7 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 	return m, nil
 }
 
-func check(p weir.Policy, sources []string) error {
+func check(p weir.Policy, sources []weir.Source) error {
 	var errs []error
 	for i := range p.Limiters {
 		l := &p.Limiters[i]
@@ -154,8 +153,8 @@ func check(p weir.Policy, sources []string) error {
 		for _, w := range l.Windows {
 			for _, part := range w.Key {
 				for _, source := range part {
-					if !slices.Contains(sources, source) {
-						errs = append(errs, fmt.Errorf("limiter %q counts by %q: the key sources here are %s", l.Name, source, strings.Join(sources, ", ")))
+					if _, ok := weir.FindSource(sources, source); !ok {
+						errs = append(errs, fmt.Errorf("limiter %q counts by %q: the key sources here are %s", l.Name, source, weir.SourceNames(sources)))
 					}
 				}
 			}
