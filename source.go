@@ -29,6 +29,11 @@ type Source struct {
 	// in header:X-Api-Key; it is the placeholder for that name in documentation.
 	Field string
 	Kind  SourceKind
+	// Optional says that a request may have no value of it. Then the next alternative of the Part
+	// is counted, in the end the address.
+	Optional bool
+	// Public says that the value may be shown to operators: it names the caller, and is no secret.
+	Public bool
 	// About says in a few words what one budget of it belongs to, such as "one address".
 	About string
 }
@@ -39,9 +44,9 @@ type Source struct {
 var builtInSources = []Source{
 	{Name: fallbackSource, Kind: Address, About: "one address"},
 	{Name: "agent", Kind: Chosen, About: "one agent"},
-	{Name: "session", Kind: Credential, About: "one session"},
-	{Name: tokenSource, Kind: Credential, About: "one token"},
-	{Name: "header", Field: "NAME", Kind: Chosen, About: "one value of the field"},
+	{Name: "session", Kind: Credential, Optional: true, About: "one session"},
+	{Name: tokenSource, Kind: Credential, Optional: true, Public: true, About: "one token"},
+	{Name: "header", Field: "NAME", Kind: Chosen, Optional: true, About: "one value of the field"},
 	{Name: sharedSource, Kind: Common, About: "all callers together"},
 }
 
@@ -61,11 +66,15 @@ func FindSource(all []Source, name string) (s Source, ok bool) {
 	return Source{}, false
 }
 
-// KindOf returns the kind of a built-in key source by its name in a Part; any other is Chosen, which
-// is what a source has to be taken for if nothing is known about it.
-func KindOf(name string) SourceKind {
-	s, _ := FindSource(builtInSources, name)
-	return s.Kind
+// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any other
+// name it returns the zero Source, whose kind is Chosen: that is what a source has to be taken for
+// if nothing is known about it.
+func SourceOf(name string) Source {
+	s, ok := FindSource(builtInSources, name)
+	if !ok {
+		return Source{}
+	}
+	return s
 }
 
 // SplitSource splits a name in a Part into the source and the HTTP field that it reads, in canonical

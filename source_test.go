@@ -14,8 +14,8 @@ func TestEverySourceIsFoundByTheNameThatAPolicyGivesIt(t *testing.T) {
 		if found, ok := FindSource(Sources(), name); !ok || found != s {
 			t.Errorf("%s is found as %+v, %v", name, found, ok)
 		}
-		if KindOf(name) != s.Kind || s.About == "" {
-			t.Errorf("%s: kind %v, want %v; about %q", name, KindOf(name), s.Kind, s.About)
+		if SourceOf(name) != s || s.About == "" {
+			t.Errorf("%s: the table has %+v, SourceOf returns %+v", name, s, SourceOf(name))
 		}
 		if canonical, err := canonicalSource(name); err != nil || canonical != name {
 			t.Errorf("%s reads as %q, %v", name, canonical, err)
@@ -24,6 +24,9 @@ func TestEverySourceIsFoundByTheNameThatAPolicyGivesIt(t *testing.T) {
 	for _, name := range []string{"ip:X-Api-Key", "header", "header:", "nobody", ""} {
 		if found, ok := FindSource(Sources(), name); ok {
 			t.Errorf("%q is found as %+v", name, found)
+		}
+		if s := SourceOf(name); s != (Source{}) {
+			t.Errorf("%q: SourceOf returns %+v", name, s)
 		}
 	}
 }

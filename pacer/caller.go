@@ -8,11 +8,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/weirlimit/weir"
 )
 
 // Source is what the contract's server finds in a request (section 5, D13 to D15), as far as a caller can tell: "token" and
 // "session" are what Authorization: Bearer carries, told apart by how an API token is written; "agent" is the header
-// X-Agent-Id, the query's agent_id or a JSON body's, else the User-Agent. A session that renews its token stays the same where the
+// X-Agent-Id, the query's agent_id or a JSON body's, else the User-Agent; "header:NAME" is the value of that field, if the request
+// has it once. A session that renews its token stays the same where the
 // token names it by sid or jti.
 func Source(r *http.Request, source string) (value string, ok bool) {
 	switch source {
@@ -22,6 +25,9 @@ func Source(r *http.Request, source string) (value string, ok bool) {
 		bearer, ok := bearer(r)
 		isToken := strings.HasPrefix(bearer, tokenPrefix)
 		return bearer, ok && isToken == (source == "token")
+	}
+	if name, field := weir.SplitSource(source); name == "header" && len(r.Header[field]) == 1 {
+		return strings.Trim(r.Header[field][0], " \t"), true
 	}
 	return "", false
 }
