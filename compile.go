@@ -23,7 +23,7 @@ type limiter struct {
 
 // compile returns the policy ready to serve, and its problems. If it has any, the first result must
 // not be used.
-func compile(p Policy, sources []string) (*compiled, []Problem) {
+func compile(p Policy, sources []Source) (*compiled, []Problem) {
 	p = p.clone()
 	c := &compiled{
 		policy: p,

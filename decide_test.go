@@ -360,7 +360,7 @@ func TestProblemsAreSaidAllAtOnce(t *testing.T) {
 	third.Routes = []weir.Route{{Path: "/a"}, {Method: "get", Path: "/b"}, {Path: "b"}}
 	third.Windows[0].Limit = 0
 	_, err := weir.New(policyOf(bad, twin, third, weir.Limiter{Name: "empty"}), newStore(t, storetest.StartManualClock()),
-		weir.Options{Sources: []string{"ip", "agent"}})
+		weir.Options{Sources: []weir.Source{{Name: "ip", Kind: weir.Address}, {Name: "agent"}}})
 	if err == nil {
 		t.Fatal("the policy was accepted")
 	}

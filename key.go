@@ -37,10 +37,11 @@ func ParseKey(s string) (Key, error) {
 				}
 				continue
 			}
-			if !isName(word) {
-				return nil, fmt.Errorf("key %q: %q is no name of a key source (lower-case letters, digits, dashes)", s, word)
+			source, err := canonicalSource(word)
+			if err != nil {
+				return nil, fmt.Errorf("key %q: %w", s, err)
 			}
-			p = append(p, word)
+			p = append(p, source)
 		}
 		if len(words)%2 == 0 {
 			return nil, fmt.Errorf("key %q: a key source is missing (a key is source[+source…], a source may have alternatives: session or ip)", s)

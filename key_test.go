@@ -103,13 +103,14 @@ func FuzzKeysAreInjective(f *testing.F) {
 
 // Windows, routes and keys read as the policy spells them, and print the same.
 func TestSpellingsRoundTrip(t *testing.T) {
-	for _, s := range []string{"1000 per minute by ip+agent", "30 per minute by session or ip", "5 per 10 seconds by ip", "1 per day by token or session or ip+agent", "7 per 90 minutes by ip"} {
+	for _, s := range []string{"1000 per minute by ip+agent", "30 per minute by session or ip", "5 per 10 seconds by ip", "1 per day by token or session or ip+agent", "7 per 90 minutes by ip", "5 per day by header:X-Api-Key or ip+agent"} {
 		w, err := ParseWindow(s)
 		if err != nil || w.String() != s {
 			t.Errorf("window %q reads as %q, %v", s, w, err)
 		}
 	}
-	for in, want := range map[string]string{"5 per 1 minutes by ip": "5 per minute by ip", "5 per 60 seconds by ip": "5 per minute by ip", "5 per 24 hours by  ip + agent": "5 per day by ip+agent"} {
+	for in, want := range map[string]string{"5 per 1 minutes by ip": "5 per minute by ip", "5 per 60 seconds by ip": "5 per minute by ip", "5 per 24 hours by  ip + agent": "5 per day by ip+agent",
+		"5 per day by header:x-aPI-key or ip": "5 per day by header:X-Api-Key or ip"} {
 		if w, err := ParseWindow(in); err != nil || w.String() != want {
 			t.Errorf("window %q reads as %q, %v; want %q", in, w, err, want)
 		}
@@ -139,6 +140,9 @@ func TestMistakesAreExplained(t *testing.T) {
 		"5 per minute by +ip":                "a key source is missing",
 		"5 per minute by ip agent":           `"agent" stands where "or" or "+" is allowed`,
 		"5 per minute by IP":                 `"IP" is no name of a key source`,
+		"5 per minute by header:":            "a field's name has 1 to 64 characters",
+		"5 per minute by header:X_Api_Key":   "letters, digits and dashes, as in header:X-Api-Key, and not '_'",
+		"5 per minute by header:host":        "the field Host is about the connection",
 	} {
 		if _, err := ParseWindow(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("window %q: error %v does not say %q", in, err, want)

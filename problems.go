@@ -9,7 +9,7 @@ import (
 
 // Problems returns all problems of the policy, in its order. If there are none, New accepts it.
 // sources are the known key sources; if nil, any name is accepted.
-func (p Policy) Problems(sources []string) []Problem {
+func (p Policy) Problems(sources []Source) []Problem {
 	_, problems := compile(p, sources)
 	return problems
 }
@@ -32,7 +32,7 @@ func (x Problem) in(p Policy) string {
 
 // A checker collects the problems of one policy.
 type checker struct {
-	sources  []string
+	sources  []Source
 	problems []Problem
 	limiter  int
 }
@@ -122,14 +122,21 @@ func (c *checker) checkEveryone(index int, w Window) {
 }
 
 func (c *checker) checkSource(window int, source string) {
-	if !isName(source) {
-		c.add("windows", window, source, "key source %q: lower-case letters, digits and dashes are allowed, a letter first", source)
+	canonical, err := canonicalSource(source)
+	switch {
+	case err != nil:
+		c.add("windows", window, source, "key source %v", err)
+		return
+	case canonical != source:
+		c.add("windows", window, source, "key source %q: write it as %q, so that one field has one budget", source, canonical)
+		return
+	case c.sources == nil:
 		return
 	}
-	if c.sources == nil || slices.Contains(c.sources, source) {
+	if _, ok := FindSource(c.sources, source); ok {
 		return
 	}
-	c.add("windows", window, source, "key source %q is unknown: %s are allowed", source, strings.Join(c.sources, ", "))
+	c.add("windows", window, source, "key source %q is unknown: %s are allowed", source, SourceNames(c.sources))
 }
 
 // checkShadows rejects a policy in which more than MaxShadows limiters in Shadow mode cover one

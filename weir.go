@@ -59,7 +59,7 @@ type Decider struct {
 type Options struct {
 	// Sources are the key sources that callers can have. A policy that names another has a problem.
 	// If nil, any name is accepted.
-	Sources []string
+	Sources []Source
 
 	// OnShadow, if not nil, is called with the decision of each limiter in Shadow mode. It must not
 	// block, and must not keep its argument. It is called before Decide returns; if the store is

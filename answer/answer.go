@@ -17,7 +17,6 @@ package answer
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +80,7 @@ func New(d *weir.Decider, o Options) (*Judge, error) {
 	if d == nil {
 		return nil, errors.New("no decider: pass weir.New's")
 	}
-	var sources []string
+	var sources []weir.Source
 	if o.Identity != nil {
 		sources = o.Identity.Sources()
 	}
@@ -96,7 +95,7 @@ func New(d *weir.Decider, o Options) (*Judge, error) {
 
 // check returns every problem that p has here. sources are the key sources of callers; nil allows
 // any.
-func check(p weir.Policy, sources []string) error {
+func check(p weir.Policy, sources []weir.Source) error {
 	var errs []error
 	for i := range p.Limiters {
 		l := &p.Limiters[i]
@@ -110,12 +109,12 @@ func check(p weir.Policy, sources []string) error {
 	return errors.Join(errs...)
 }
 
-func checkSources(l *weir.Limiter, sources []string) (errs []error) {
+func checkSources(l *weir.Limiter, sources []weir.Source) (errs []error) {
 	for _, w := range l.Windows {
 		for _, part := range w.Key {
 			for _, source := range part {
-				if !slices.Contains(sources, source) {
-					errs = append(errs, fmt.Errorf("limiter %q counts by %q: the key sources here are %s", l.Name, source, strings.Join(sources, ", ")))
+				if _, ok := weir.FindSource(sources, source); !ok {
+					errs = append(errs, fmt.Errorf("limiter %q counts by %q: the key sources here are %s", l.Name, source, weir.SourceNames(sources)))
 				}
 			}
 		}

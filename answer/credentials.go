@@ -85,21 +85,13 @@ func (j *Judge) unverified(l *weir.Limiter, c *identity.Caller) (source string, 
 // credential that this deployment has no key to verify is accepted (D17).
 func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing string, why error) {
 	for _, source := range part {
-		var err error
-		switch source {
-		case identity.Session:
-			if !j.options.Identity.Verifies(source) {
-				return "", nil
-			}
-			_, err = c.Session()
-		case identity.Token:
-			if !j.options.Identity.Verifies(source) {
-				return "", nil
-			}
-			_, err = c.Token()
-		default:
+		if weir.SourceOf(source).Kind != weir.Credential {
 			continue
 		}
+		if !j.options.Identity.Verifies(source) {
+			return "", nil
+		}
+		err := c.Verified(source)
 		if err == nil {
 			return "", nil
 		}
@@ -132,9 +124,9 @@ func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, 
 func byAddressAlone(k weir.Key, access access) bool {
 	for _, part := range k {
 		for _, source := range part {
-			switch source {
-			case identity.IP, identity.Session, identity.Token:
-			case identity.Everyone:
+			switch weir.SourceOf(source).Kind {
+			case weir.Address, weir.Credential:
+			case weir.Common:
 				if access != anonymous {
 					return false
 				}

@@ -68,39 +68,8 @@ func (c *Caller) lookAgain() {
 	}
 }
 
-// AppendKey appends the value of a key source to dst; ok is false where this caller has none. It allocates nothing for an
-// address, nor for a credential that has been seen before.
-func (c *Caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	switch source {
-	case IP:
-		return c.appendAddr(dst)
-	case Agent:
-		return append(dst, c.Agent()...), true
-	case Session:
-		if s, _ := c.sessionClaims(); s != nil {
-			return append(dst, s.Key...), true
-		}
-		return dst, false
-	case Token:
-		if t, _ := c.tokenClaims(); t != nil {
-			return append(dst, t.ID...), true
-		}
-		return dst, false
-	case Everyone:
-		return dst, true // the source's name is the whole of it
-	}
-	if extra := c.resolver.options.Extra[source]; extra != nil {
-		v, ok := extra(c.request)
-		if ok {
-			dst = append(dst, v...)
-		}
-		return dst, ok
-	}
-	return dst, false
-}
-
 // appendAddr appends four bytes for IPv4, sixteen for IPv6 with everything after the network cleared.
-func (c *Caller) appendAddr(dst []byte) ([]byte, bool) {
+func (c *Caller) appendAddr(dst []byte, _ string) ([]byte, bool) {
 	if c.Addr(); c.addr.Is4() {
 		b := c.addr.As4()
 		return append(dst, b[:]...), true
@@ -231,6 +200,20 @@ func (c *Caller) Token() (TokenClaims, error) {
 		return TokenClaims{}, err
 	}
 	return *t, nil
+}
+
+// Verified returns nil if the caller has a verified credential of a source of that kind, else why not,
+// as Session does. For any other source it returns ErrNone.
+func (c *Caller) Verified(source string) (err error) {
+	switch source {
+	case Session:
+		_, err = c.sessionClaims()
+	case Token:
+		_, err = c.tokenClaims()
+	default:
+		err = ErrNone
+	}
+	return err
 }
 
 func (c *Caller) tokenClaims() (*TokenClaims, error) {

@@ -17,19 +17,16 @@ import (
 	"time"
 )
 
-// The key sources that every caller can be asked for (contract, section 5).
+// The key sources that are built in (contract, section 5). weir.Sources describes each; sources.go
+// has how a request answers it.
 const (
 	IP       = "ip"       // the client's address; IPv6 by its network (D12)
 	Agent    = "agent"    // the assistant that the widget embeds, chosen by the caller (D13)
 	Session  = "session"  // the visitor session, a verified JWT (D14)
 	Token    = "token"    // the id of a verified workspace API token (D15)
+	Header   = "header"   // the value of an HTTP field, chosen by the caller: header:X-Api-Key
 	Everyone = "everyone" // the same for all callers: one budget that they share
 )
-
-// Sources returns the names of the key sources that are built in.
-func Sources() []string {
-	return []string{IP, Agent, Session, Token, Everyone}
-}
 
 // A Request is what identity reads of a request. Implementations need not be safe for concurrent use.
 type Request interface {
@@ -61,9 +58,8 @@ type Options struct {
 	// Tokens finds API tokens; nil: they cannot be verified here, and nobody has one (D17).
 	Tokens Tokens
 
-	// Extra are key sources of the embedding service's own, by name. A function returns false where the caller has none.
-	// It must not trust what the caller can choose, unless every key that uses it also counts by something verified.
-	Extra map[string]func(Request) (value string, ok bool)
+	// Extra are key sources of the embedding service's own.
+	Extra []Source
 
 	// Now is the clock by which credentials expire; nil means time.Now.
 	Now func() time.Time
@@ -73,6 +69,7 @@ type Options struct {
 type Resolver struct {
 	options  Options
 	header   string
+	sources  []knownSource
 	sessions verifiedCache[SessionClaims]
 	tokens   verifiedCache[checkedToken]
 	spent    spentTable
@@ -99,13 +96,9 @@ func New(o Options) (*Resolver, error) {
 			return nil, errors.New("new resolver: a trusted proxy is no network, such as 192.0.2.0/24")
 		}
 	}
-	for name, find := range o.Extra {
-		if slices.Contains(Sources(), name) {
-			return nil, fmt.Errorf("new resolver: key source %q is built in: choose another name", name)
-		}
-		if find == nil {
-			return nil, fmt.Errorf("new resolver: key source %q has no function", name)
-		}
+	var err error
+	if r.sources, err = knownSources(o.Extra); err != nil {
+		return nil, fmt.Errorf("new resolver: %w", err)
 	}
 	if r.options.Now == nil {
 		r.options.Now = time.Now
@@ -117,16 +110,6 @@ var (
 	clientIPHeaders  = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
 	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} // as net/http files them
 )
-
-// Sources returns the names of all key sources that callers of this Resolver can be asked for.
-func (r *Resolver) Sources() []string {
-	names := Sources()
-	for name := range r.options.Extra {
-		names = append(names, name)
-	}
-	slices.Sort(names[len(Sources()):])
-	return names
-}
 
 // Verifies reports whether source is a credential that can be verified here.
 func (r *Resolver) Verifies(source string) bool {

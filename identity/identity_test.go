@@ -4,20 +4,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 )
 
 func TestAKeySourceOfOnesOwnNeedsAFunctionAndANameOfItsOwn(t *testing.T) { // before a request meets it
-	find := func(identity.Request) (string, bool) { return "v", true }
+	find := func(identity.Request, string) (string, bool) { return "v", true }
 	for _, c := range []struct {
 		name, why string
-		find      func(identity.Request) (string, bool)
+		find      func(identity.Request, string) (string, bool)
 	}{
 		{"tenant", "", find},
 		{"tenant", "has no function", nil},
-		{identity.Session, "is built in", find},
+		{identity.Session, "is there already", find},
 	} {
-		_, err := identity.New(identity.Options{Extra: map[string]func(identity.Request) (string, bool){c.name: c.find}})
+		_, err := identity.New(identity.Options{Extra: []identity.Source{{Source: weir.Source{Name: c.name}, Find: c.find}}})
 		if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.why)
 		}

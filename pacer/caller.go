@@ -8,13 +8,16 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/weirlimit/weir"
 )
 
 // Source finds the value that the contract's server will find in a request (section 5, D13 to D15),
 // as far as a caller can know. "token" and "session" are the value of Authorization: Bearer,
 // distinguished by the form of an API token. "agent" is the header X-Agent-Id, else agent_id of the
-// query or of a JSON body, else the User-Agent. A session that renews its token stays the same if
-// the token names it by sid or jti.
+// query or of a JSON body, else the User-Agent. "header:NAME" is the value of that field, if the
+// request has it once. A session that renews its token stays the same if the token names it by sid
+// or jti.
 func Source(r *http.Request, source string) (value string, ok bool) {
 	switch source {
 	case "agent":
@@ -23,6 +26,9 @@ func Source(r *http.Request, source string) (value string, ok bool) {
 		bearer, ok := bearer(r)
 		isToken := strings.HasPrefix(bearer, tokenPrefix)
 		return bearer, ok && isToken == (source == "token")
+	}
+	if name, field := weir.SplitSource(source); name == "header" && len(r.Header[field]) == 1 {
+		return strings.Trim(r.Header[field][0], " \t"), true
 	}
 	return "", false
 }

@@ -226,6 +226,9 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 	text, ok := n.(*ast.StringNode)
 	if !ok {
 		hint := "write it as text"
+		if n.Type() == ast.MappingType || n.Type() == ast.MappingValueType {
+			hint = "put it in quotes: in braces, a colon begins a value"
+		}
 		if value, ok := scalarText(n); ok && value != "" {
 			hint = fmt.Sprintf("if you mean the text, put it in quotes: %q", excerpt(value))
 			if n.Type() == ast.IntegerType && v.Type() == reflect.TypeFor[window]() {

@@ -1,11 +1,14 @@
 package policyfile
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // The patterns and words with which other products write a window, and what they are called here.
@@ -90,6 +93,28 @@ func routeHint(s string) string {
 	return ""
 }
 
+// sourceHint returns which key source was probably meant, or how to count by an HTTP field.
+func sourceHint(name string, all []weir.Source) string {
+	var plain []string
+	field := ""
+	for _, s := range all {
+		if s.Field != "" {
+			field = s.Name + ":X-Api-Key"
+		}
+		if s.Name == name && s.Field != "" {
+			return "name the HTTP field, such as: " + field
+		}
+		plain = append(plain, s.Name)
+	}
+	if base, rest := weir.SplitSource(name); rest != "" && slices.Contains(plain, base) {
+		return fmt.Sprintf("%s takes no field: write %s", base, base)
+	}
+	if hint := didYouMean(name, plain); hint != "" || field == "" {
+		return hint
+	}
+	return "to count by an HTTP field, write for example: " + field
+}
+
 // failureHint returns which on_store_failure was probably meant.
 func failureHint(s string) string {
 	switch strings.ToLower(s) {
@@ -120,8 +145,11 @@ func whoHint(s string) string {
 			return "write the address without a prefix word: " + words[1]
 		}
 	}
-	if len(words) == 2 && (words[0] == "agent" || words[0] == "session") {
-		return "name an address or an API token: a caller chooses its agent, and sessions are short-lived"
+	if len(words) == 2 && words[0] == identity.Session {
+		return "name an address or an API token: sessions are short-lived"
+	}
+	if source, ok := weir.FindSource(weir.Sources(), words[0]); ok && source.Kind == weir.Chosen && len(words) == 2 {
+		return "name an address or an API token: a caller chooses its " + source.Name
 	}
 	if network, err := netip.ParsePrefix(s); err == nil && network.Masked() != network {
 		return "write " + network.Masked().String()

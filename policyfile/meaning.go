@@ -169,8 +169,8 @@ func (d *reading) hint(p weir.Policy, x weir.Problem) string {
 		if name := nameLike(x.Value); wellFormed.MatchString(name) {
 			return "such as: " + name
 		}
-	case x.Field == "windows" && x.Index >= 0 && !slices.Contains(d.reader.sources(), x.Value):
-		return didYouMean(x.Value, d.reader.sources())
+	case x.Field == "windows" && strings.HasPrefix(x.Message, "key source ") && !d.reader.knows(x.Value):
+		return sourceHint(x.Value, d.reader.sources())
 	case x.Field == "routes" && x.Index >= 0:
 		return d.sameRoute(p, x)
 	}

@@ -18,7 +18,6 @@ import (
 	"os"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/identity"
 )
 
 // The bounds of a policy file. The windows of one limiter are bounded by weir.MaxWindows.
@@ -58,8 +57,8 @@ type File struct {
 // A Reader reads policy files. The zero value accepts the built-in key sources and any
 // message name. A Reader is safe for concurrent use.
 type Reader struct {
-	// Sources are the key sources that windows may count by; nil means identity.Sources().
-	Sources []string
+	// Sources are the key sources that windows may count by; nil means weir.Sources().
+	Sources []weir.Source
 	// Messages are the names that a limiter's message may have; nil accepts any well-formed name.
 	Messages []string
 }
@@ -103,9 +102,22 @@ func (r Reader) Parse(name string, source []byte) (*File, error) {
 	return nil, &Error{d.sorted()}
 }
 
-func (r Reader) sources() []string {
+func (r Reader) sources() []weir.Source {
 	if r.Sources == nil {
-		return identity.Sources()
+		return weir.Sources()
 	}
 	return r.Sources
+}
+
+// chosen reports whether callers choose the value of a source. A source that is not known is taken
+// for one that they choose.
+func (r Reader) chosen(source string) bool {
+	s, _ := weir.FindSource(r.sources(), source)
+	return s.Kind == weir.Chosen
+}
+
+// knows reports whether windows may count by source.
+func (r Reader) knows(source string) bool {
+	_, ok := weir.FindSource(r.sources(), source)
+	return ok
 }

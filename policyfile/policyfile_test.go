@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -167,10 +166,10 @@ func TestLoadTellsAFileThatCannotBeReadFromOneThatIsWrong(t *testing.T) {
 
 func TestAReaderKnowsTheCallersSourcesAndMessages(t *testing.T) {
 	source := []byte("limiters:\n  - {name: a, routes: [/*], windows: [5 per minute by plan], message: upgrade}\n")
-	if _, err := policyfile.Parse("a.yaml", source); err == nil || !strings.Contains(err.Error(), `"plan" is unknown: `+strings.Join(identity.Sources(), ", ")) {
+	if _, err := policyfile.Parse("a.yaml", source); err == nil || !strings.Contains(err.Error(), `"plan" is unknown: `+weir.SourceNames(weir.Sources())) {
 		t.Errorf("a source that is not declared: %v", err)
 	}
-	own := policyfile.Reader{Sources: []string{"ip", "plan"}, Messages: []string{"upgrade"}}
+	own := policyfile.Reader{Sources: []weir.Source{{Name: "ip", Kind: weir.Address}, {Name: "plan", Kind: weir.Credential}}, Messages: []string{"upgrade"}}
 	if _, err := own.Parse("a.yaml", source); err != nil {
 		t.Errorf("a source and a message that the caller declared: %v", err)
 	}

@@ -46,7 +46,8 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	minUnits, maxUnits := 1.0, float64(weir.MaxLimit)
 	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
-	part := alternatives(r.sources()) + `( +or +` + alternatives(r.sources()) + `)*`
+	source := sourcePattern(r.sources())
+	part := source + `( +or +` + source + `)*`
 	text := func(pattern string) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Pattern: "^" + pattern + "$", MaxLength: jsonschema.Ptr(MaxText)}
 	}
@@ -67,12 +68,15 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	return schemas
 }
 
-func alternatives(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = regexp.QuoteMeta(w)
+// sourcePattern matches each of the key sources.
+func sourcePattern(all []weir.Source) string {
+	patterns := make([]string, len(all))
+	for i, s := range all {
+		if patterns[i] = regexp.QuoteMeta(s.Name); s.Field != "" {
+			patterns[i] += `:[A-Za-z0-9-]{1,64}`
+		}
 	}
-	return "(" + strings.Join(quoted, "|") + ")"
+	return "(" + strings.Join(patterns, "|") + ")"
 }
 
 func enum(words ...string) []any {

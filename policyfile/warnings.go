@@ -51,11 +51,12 @@ func (w *warner) limiter(i int) {
 	for j, o := range l.Overrides {
 		w.narrowNetwork(fmt.Sprintf("%s.overrides[%d]", path, w.policyAt.of(i, "overrides", j)), o.String(), o.For)
 	}
+	bounded := w.bounded(l)
 	for j, window := range l.Windows {
 		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(i, "windows", j))
-		if agentAlone(window.Key) {
-			w.warn(at, identity.Agent, "count by ip+agent, or add a window by ip",
-				"%q counts by agent alone: the caller chooses its agent, so it can take a new budget, or spend another's", window)
+		if source := w.chosenAlone(window.Key); source != "" && !bounded {
+			w.warn(at, source, "count by ip+"+source+", or add a window by ip",
+				"%q counts by %s alone: the caller chooses it, so it can take a new budget, or spend another's", window, source)
 		}
 		for _, other := range l.Windows[:j] {
 			w.pair(at, other, window)
@@ -77,10 +78,26 @@ func (w *warner) narrowNetwork(at, value string, who weir.Who) {
 		"%v is narrower than a /%d: any host in %v can take this address, or switch to another", who, hostBits, wide)
 }
 
-// agentAlone reports whether a key counts by agent without another source. A caller chooses its
-// agent, so an agent may only subdivide another key source (D17).
-func agentAlone(k weir.Key) bool {
-	return !slices.ContainsFunc(k, func(p weir.Part) bool { return !slices.Contains(p, identity.Agent) })
+// chosenAlone returns the first source of a key that the caller chooses, if every part of the key
+// allows such a source; else it returns "". What a caller chooses may only divide the budget of
+// another source (D17).
+func (w *warner) chosenAlone(k weir.Key) string {
+	first := ""
+	for _, part := range k {
+		i := slices.IndexFunc(part, w.reader.chosen)
+		if i < 0 {
+			return ""
+		}
+		if first == "" {
+			first = part[i]
+		}
+	}
+	return first
+}
+
+// bounded reports whether a limiter has a window that a caller cannot evade by choosing a value.
+func (w *warner) bounded(l weir.Limiter) bool {
+	return slices.ContainsFunc(l.Windows, func(x weir.Window) bool { return w.chosenAlone(x.Key) == "" })
 }
 
 // pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the path

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
 	"github.com/weirlimit/weir/internal/replay"
@@ -205,9 +206,9 @@ type keyFields []keyField
 
 func (k *keyFields) Set(value string) error {
 	source, field, ok := strings.Cut(value, "=")
-	sources := slices.DeleteFunc(identity.Sources(), func(s string) bool { return s == identity.Everyone })
-	if !ok || field == "" || !slices.Contains(sources, source) {
-		return fmt.Errorf("want SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", strings.Join(sources, ", "))
+	sources := slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Kind == weir.Common })
+	if _, known := weir.FindSource(sources, source); !ok || field == "" || !known {
+		return fmt.Errorf("want SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", weir.SourceNames(sources))
 	}
 	if k.field(source) != "" {
 		return fmt.Errorf("%s is %s already: want one field for each source", source, k.field(source))

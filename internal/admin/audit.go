@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/weirlimit/weir"
+
 	"github.com/gofrs/flock"
 
 	"github.com/weirlimit/weir/internal/live"
@@ -201,7 +203,7 @@ func (a *Audit) hash(n *named) *Hashed {
 			value, _ := keys.AppendKey(nil, source)
 			fmt.Fprintf(mac, "%s %d %s\n", source, len(value), value)
 		}
-		if source == "token" {
+		if weir.SourceOf(source).Public {
 			value, _ := n.callers[0].AppendKey(nil, source)
 			h.Token = string(value)
 		}

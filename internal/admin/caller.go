@@ -2,6 +2,8 @@ package admin
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -10,17 +12,19 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A callerQuery names a caller in one of three ways: by any combination of ip, agent, session and
-// token; by a denial id; or by a limiter and the hash of one of its top callers.
+// A callerQuery names a caller in one of three ways: by any combination of key sources; by a denial
+// id; or by a limiter and the hash of one of its top callers.
 type callerQuery struct {
 	IP      string `json:"ip"`
 	Agent   string `json:"agent"`
 	Session string `json:"session"` // its sid, or if it has none, its jti
 	Issuer  string `json:"issuer"`  // its iss, if this server does not require a certain one
 	Token   string `json:"token"`   // the public id
-	Denial  string `json:"denial"`
-	Hash    string `json:"hash"`
-	Limiter string `json:"limiter"`
+	// Header has the values of HTTP fields, each as NAME=VALUE.
+	Header  []string `json:"header"`
+	Denial  string   `json:"denial"`
+	Hash    string   `json:"hash"`
+	Limiter string   `json:"limiter"`
 }
 
 // A named is a caller that an operator has named.
@@ -43,11 +47,11 @@ func (r *refusal) write(w http.ResponseWriter) { refuse(w, r.status, r.code, r.m
 // maxCallerQuery is the max length of a caller's name, in bytes.
 const maxCallerQuery = 16 << 10
 
-const howToName = "name one by ip, agent, session or token, by denial, or by limiter and hash"
+const howToName = "name one by ip, agent, session, token or header, by denial, or by limiter and hash"
 
 // find returns the caller that c names.
 func (s *Server) find(c callerQuery) (*named, *refusal) {
-	direct := c.IP != "" || c.Agent != "" || c.Session != "" || c.Token != ""
+	direct := c.IP != "" || c.Agent != "" || c.Session != "" || c.Token != "" || len(c.Header) > 0
 	ways := 0
 	for _, given := range []bool{direct, c.Denial != "", c.Hash != ""} {
 		if given {
@@ -59,7 +63,7 @@ func (s *Server) find(c callerQuery) (*named, *refusal) {
 		return nil, &refusal{http.StatusBadRequest, "no_caller", "No caller is named: " + howToName + "."}
 	case ways > 1:
 		return nil, &refusal{http.StatusBadRequest, "ambiguous_caller", "The caller is named in several ways at once: " + howToName + "."}
-	case len(c.Agent)+len(c.Session)+len(c.Issuer)+len(c.Denial) > maxCallerQuery:
+	case c.size() > maxCallerQuery:
 		return nil, &refusal{http.StatusBadRequest, "invalid_caller", "The caller's name is too long."}
 	case c.Denial != "":
 		return s.byDenial(c)
@@ -67,6 +71,15 @@ func (s *Server) find(c callerQuery) (*named, *refusal) {
 		return s.byHash(c)
 	}
 	return s.byKeys(c)
+}
+
+// size returns the length of what names the caller, in bytes.
+func (c *callerQuery) size() int {
+	n := len(c.Agent) + len(c.Session) + len(c.Issuer) + len(c.Denial)
+	for _, field := range c.Header {
+		n += len(field)
+	}
+	return n
 }
 
 func (s *Server) byDenial(c callerQuery) (*named, *refusal) {
@@ -100,11 +113,11 @@ func (s *Server) byHash(c callerQuery) (*named, *refusal) {
 	return &named{sources: sourcesOf(keys), callers: []weir.Keys{keys}, limiter: c.Limiter}, nil
 }
 
-// sourcesOf returns the standard key sources for which keys has a value.
-func sourcesOf(keys weir.Keys) (sources []string) {
-	for _, source := range []string{"ip", "agent", "session", "token"} {
-		if _, ok := keys.AppendKey(nil, source); ok {
-			sources = append(sources, source)
+// sourcesOf returns the key sources for which keys has a value.
+func sourcesOf(keys weir.SavedKeys) (sources []string) {
+	for _, k := range keys {
+		if weir.SourceOf(k.Source).Kind != weir.Common {
+			sources = append(sources, k.Source)
 		}
 	}
 	return sources
@@ -112,7 +125,7 @@ func sourcesOf(keys weir.Keys) (sources []string) {
 
 func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 	invalid := func(err error) *refusal { return &refusal{http.StatusBadRequest, "invalid_caller", err.Error()} }
-	var one partialCaller
+	one := partialCaller{values: make(map[string]string)}
 	n := &named{}
 	if c.IP != "" {
 		addr, err := netip.ParseAddr(c.IP)
@@ -122,15 +135,24 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 		one.addr, one.prefix = addr.Unmap(), s.options.IPv6Prefix
 		n.sources = append(n.sources, "ip")
 	}
-	if one.agent = c.Agent; c.Agent != "" {
-		n.sources = append(n.sources, "agent")
+	if c.Agent != "" {
+		n.add(&one, "agent", c.Agent)
 	}
 	if c.Token != "" {
 		if _, err := weir.ParseWho("token " + c.Token); err != nil {
 			return nil, invalid(err)
 		}
-		one.token = c.Token
-		n.sources = append(n.sources, "token")
+		n.add(&one, "token", c.Token)
+	}
+	for _, field := range c.Header {
+		source, value, err := parseField(field)
+		if err == nil && one.values[source] != "" {
+			err = fmt.Errorf("header %s is given twice", source)
+		}
+		if err != nil {
+			return nil, invalid(err)
+		}
+		n.add(&one, source, value)
 	}
 	if c.Session == "" {
 		n.callers = []weir.Keys{&one}
@@ -146,10 +168,30 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 	n.sources = append(n.sources, "session")
 	for _, key := range keys {
 		each := one
-		each.session = key
+		each.values = maps.Clone(one.values)
+		each.values["session"] = key
 		n.callers = append(n.callers, &each)
 	}
 	return n, nil
+}
+
+// add gives the caller the value of a key source.
+func (n *named) add(to *partialCaller, source, value string) {
+	to.values[source] = value
+	n.sources = append(n.sources, source)
+}
+
+// parseField reads NAME=VALUE as the key source header:NAME and its value.
+func parseField(s string) (source, value string, err error) {
+	name, value, _ := strings.Cut(s, "=")
+	key, err := weir.ParseKey("header:" + name)
+	if err != nil {
+		return "", "", fmt.Errorf("header: %w", err)
+	}
+	if value = strings.Trim(value, " \t"); value == "" {
+		return "", "", fmt.Errorf("header %.80q has no value: write it as X-Api-Key=VALUE", s)
+	}
+	return key[0][0], value, nil
 }
 
 // kinds returns the sources joined by "+", as in a policy.
@@ -168,14 +210,14 @@ func (n *named) lacks(w *weir.Window) string {
 }
 
 // lacksPart returns the key sources that are missing to know the value of a part of a key. A
-// request without a session or a token counts by the next alternative, and in the end by its
-// address. Every request has an agent, so if the agent was not named, its value is not known.
+// request without a value of an optional source counts by the next alternative, and in the end by
+// its address. If another source was not named, its value is not known.
 func (n *named) lacksPart(part weir.Part) string {
 	for _, source := range part {
 		if _, ok := n.callers[0].AppendKey(nil, source); ok {
 			return ""
 		}
-		if source != "session" && source != "token" {
+		if !weir.SourceOf(source).Optional {
 			return source
 		}
 	}
@@ -206,18 +248,17 @@ func (n *named) uses(w *weir.Window) bool {
 
 // A partialCaller is a caller of which an operator knows some keys.
 type partialCaller struct {
-	addr    netip.Addr
-	prefix  int // bits of an IPv6 address that count
-	agent   string
-	session string // the key of the session
-	token   string
+	addr   netip.Addr
+	prefix int               // bits of an IPv6 address that count
+	values map[string]string // of the other key sources; of a session its key
 }
 
 // AppendKey implements weir.Keys as identity does.
 func (c *partialCaller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	text := ""
-	switch source {
-	case "ip":
+	switch weir.SourceOf(source).Kind {
+	case weir.Common:
+		return dst, true
+	case weir.Address:
 		if !c.addr.IsValid() {
 			return dst, false
 		}
@@ -228,15 +269,8 @@ func (c *partialCaller) AppendKey(dst []byte, source string) (value []byte, ok b
 			}
 		}
 		return append(dst, addr.AsSlice()...), true
-	case "agent":
-		text = c.agent
-	case "session":
-		text = c.session
-	case "token":
-		text = c.token
-	case "everyone":
-		return dst, true
 	}
+	text := c.values[source]
 	return append(dst, text...), text != ""
 }
 

@@ -48,7 +48,7 @@ func (s *Server) explain(f denial.Facts) explanation {
 	var kinds []string
 	for _, c := range f.Callers {
 		kinds = append(kinds, c.Source)
-		if c.Source == "token" && !c.Digest {
+		if weir.SourceOf(c.Source).Public && !c.Digest {
 			x.Token = string(c.Value)
 		}
 	}

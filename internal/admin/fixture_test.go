@@ -90,7 +90,7 @@ func newFixture(t *testing.T, change func(*admin.Options)) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	if f.decider, err = weir.New(document.Policy, store, weir.Options{Sources: []string{"ip", "agent", "session", "token", "everyone"}}); err != nil {
+	if f.decider, err = weir.New(document.Policy, store, weir.Options{Sources: weir.Sources()}); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&f.log, nil))

@@ -52,7 +52,7 @@ func newGuard(o *Options) (*guard, error) {
 	policy := weir.Policy{Limiters: []weir.Limiter{{
 		Name: "admin-login", Windows: []weir.Window{{Limit: loginLimit, Per: time.Minute, Key: key}},
 	}}}
-	if g.attempts, err = weir.New(policy, g.store, weir.Options{Sources: []string{"ip"}}); err != nil {
+	if g.attempts, err = weir.New(policy, g.store, weir.Options{Sources: weir.Sources()}); err != nil {
 		return nil, errors.Join(err, g.store.Close())
 	}
 	return g, nil

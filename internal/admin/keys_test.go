@@ -489,3 +489,61 @@ func TestAChangeIsMadeUnderThePolicyThatItWasLoggedUnder(t *testing.T) {
 	}
 	f.answered(f.post("/keys/reset", `{"ip":"192.0.2.7","why":"x"}`), &got)
 }
+
+// A caller that is counted by an HTTP field is named by its value, and only by the whole of it.
+func TestACallerIsNamedByAField(t *testing.T) {
+	f := newFixture(t, nil)
+	f.answered(call{method: "POST", path: "/policy", header: map[string]string{"Content-Type": "application/yaml"}, body: "limiters:\n" +
+		"  - name: keyed\n    routes: [/keyed]\n    windows: [4 per minute by header:X-Api-Key or ip]\n" +
+		"  - name: both\n    routes: [/both]\n    windows: [3 per minute by ip+header:X-Api-Key]\n"}, nil)
+	resolver, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spend := func(key string) (admitted int) {
+		for range 6 {
+			r, _ := http.NewRequest("GET", "/keyed", nil)
+			r.RemoteAddr = "192.0.2.7:1"
+			r.Header.Set("X-Api-Key", key)
+			var caller identity.Caller
+			resolver.Start(&caller, &identity.HTTPRequest{Request: r})
+			d, err := f.decider.Decide(f.Context(), weir.Request{Method: "GET", Path: "/keyed", Keys: &caller})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Allowed {
+				admitted++
+			}
+		}
+		return admitted
+	}
+	if a, b := spend("k1"), spend("k=2"); a != 4 || b != 4 {
+		t.Fatalf("%d and %d admitted, want 4 of each key", a, b)
+	}
+	var got told
+	f.answered(call{method: "GET", path: "/keys?header=x-api-key%3Dk%3D2"}, &got)
+	if got.String() != "keyed 4/4" || got.Kinds != "header:X-Api-Key" {
+		t.Errorf("%v %+v", got, got)
+	}
+	f.answered(call{method: "GET", path: "/keys?ip=192.0.2.7"}, &got) // as a caller without the field
+	if got.String() != "keyed 0/4, both 0/3" {
+		t.Errorf("%v %+v", got, got)
+	}
+	f.answered(f.post("/keys/reset", `{"header":["X-Api-Key=k1"],"limiter":"keyed","why":"x"}`), &got)
+	if n := spend("k1"); n != 4 {
+		t.Errorf("after a reset %d are admitted", n)
+	}
+	if n := spend("k=2"); n != 0 {
+		t.Errorf("a reset of another caller gave %d units back", n)
+	}
+	b, err := os.ReadFile(f.path("audit.log"))
+	if err != nil || strings.Contains(string(b), "k1") {
+		t.Errorf("the audit log has the value of a field: %v\n%s", err, b)
+	}
+	for query, code := range map[string]string{
+		"?header=X-Api-Key": "invalid_caller", "?header=X-Api-Key%3D": "invalid_caller", "?header=X_Api%3Da": "invalid_caller",
+		"?header=Host%3Da": "invalid_caller", "?header=X-A%3D1&header=x-a%3D2": "invalid_caller", "?header=" + strings.Repeat("a", 17<<10): "invalid_caller",
+	} {
+		f.refused(call{method: "GET", path: "/keys" + query}, 400, code)
+	}
+}

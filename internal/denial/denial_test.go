@@ -149,11 +149,7 @@ func TestTheFactsTellAnAddressWhereTheyKnowIt(t *testing.T) {
 	for value, want := range map[string]string{"\xc0\x00\x02\x07": "192.0.2.7", strings.Repeat("6", 16): "invalid IP", "": "invalid IP", "192.0.2.7": "invalid IP"} {
 		for _, other := range []string{"session", "agent"} {
 			f := Facts{Callers: []Caller{{Source: other, Value: []byte("1234")}, {Source: "ip", Value: []byte(value)}}}
-			who, ok := f.Keys().(weir.Addresser)
-			if !ok {
-				t.Fatal("the facts have no address")
-			}
-			if got := who.Addr().String(); got != want {
+			if got := f.Keys().Addr().String(); got != want {
 				t.Errorf("%q is the address %s, want %s", value, got, want)
 			}
 		}

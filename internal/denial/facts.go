@@ -24,4 +24,4 @@ type Caller = weir.SavedSource
 
 // Keys returns a caller that has exactly the key sources in f. It is counted in the same windows as
 // the refused request, as long as the limiter counts by the same keys. It shares f's memory.
-func (f *Facts) Keys() weir.Keys { return weir.SavedKeys(f.Callers) }
+func (f *Facts) Keys() weir.SavedKeys { return weir.SavedKeys(f.Callers) }

@@ -60,10 +60,10 @@ func TestALogThatTellsMoreIsJudgedAsItWasLiveToo(t *testing.T) {
 		asked := drawTraffic(t, time.Millisecond)
 		live := serve(t, p, asked, identity.Options{
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-			Extra: map[string]func(identity.Request) (string, bool){"tenant": func(r identity.Request) (string, bool) {
+			Extra: []identity.Source{{Source: weir.Source{Name: "tenant"}, Find: func(r identity.Request, _ string) (string, bool) {
 				v := r.Header("X-Tenant")
 				return strings.Join(v, ""), len(v) > 0
-			}},
+			}}},
 		})
 		fields := []string{"request.headers.X-Forwarded-For.0", "request.headers.X-Tenant.0", "request.headers.X-Agent-Id.0"}
 		got, out := replayed(t, Options{Policy: p, Forwarded: 0, Keys: map[string]int{"tenant": 1, "agent": 2}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},

@@ -108,8 +108,8 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 }
 
 // describe returns the key sources that count a caller in a window, joined by "+". If one of them
-// is the token, it also returns the token's id, provided that it looks like an id. No other value
-// of a caller may be shown.
+// is public, such as a token's id, it also returns the value, provided that it looks like an id. No
+// other value of a caller may be shown.
 func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name string, _ []byte) {
 	if caller == nil || w == nil {
 		return "", "", buffer
@@ -127,7 +127,7 @@ func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name strin
 		} else {
 			kind += "+" + source
 		}
-		if source == "token" && isID(value) {
+		if weir.SourceOf(source).Public && isID(value) {
 			name = string(value)
 		}
 	}
@@ -187,7 +187,7 @@ func (c *callers) clear(r *Recorder) {
 // Caller returns the saved keys of the caller that a Snapshot shows with that hash, for Inspect,
 // Reset and Grant. They are the key sources that the limiter's windows counted it by. ok is false
 // if the limiter has no caller with that hash, or its keys were not saved.
-func (r *Recorder) Caller(limiter, hash string) (caller weir.Keys, ok bool) {
+func (r *Recorder) Caller(limiter, hash string) (caller weir.SavedKeys, ok bool) {
 	var b [8]byte
 	if len(hash) != hex.EncodedLen(len(b)) || strings.ToLower(hash) != hash {
 		return nil, false

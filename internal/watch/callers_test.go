@@ -120,12 +120,11 @@ func TestWhatIsKeptOfACallerIsEnoughToActOnIt(t *testing.T) {
 	if !ok {
 		t.Fatal("nothing is kept of the caller that is shown")
 	}
-	digested := caller.(interface{ Digested(string) bool }).Digested
 	sum := sha256.Sum256([]byte(long))
 	for source, want := range map[string]string{"session": "s", "agent": string(sum[:]), "ip": "", "token": ""} {
 		value, ok := caller.AppendKey([]byte("before "), source)
-		if string(value) != "before "+want || ok != (want != "") || digested(source) != (source == "agent") {
-			t.Errorf("%s is %q, %v, digested %v", source, value, ok, digested(source))
+		if string(value) != "before "+want || ok != (want != "") || caller.Digested(source) != (source == "agent") {
+			t.Errorf("%s is %q, %v, digested %v", source, value, ok, caller.Digested(source))
 		}
 	}
 	if again := desk.of("ask", caller, 0).Decision.Binding(); again.Count != 2 {

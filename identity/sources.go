@@ -1,0 +1,127 @@
+package identity
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirlimit/weir"
+)
+
+// Sources returns the key sources that are built in.
+func Sources() []weir.Source { return weir.Sources() }
+
+// A Source is a key source of an embedding service's own.
+type Source struct {
+	// Source describes it. Its Kind decides which warnings a policy gets: a value that the caller
+	// can choose is weir.Chosen. An embedding service verifies what it calls weir.Credential.
+	weir.Source
+
+	// Find returns the value that a request has; ok is false if it has none. field is the name of
+	// the HTTP field that the policy names, if Source.Field is set, in canonical form. It is
+	// called concurrently, and may be called more than once for a request.
+	Find func(r Request, field string) (value string, ok bool)
+}
+
+// A finder appends the value of a source to dst; ok is false if the caller has none.
+type finder func(c *Caller, dst []byte, field string) (value []byte, ok bool)
+
+// finders holds how a request answers each of the built-in sources.
+var finders = map[string]finder{
+	IP:       (*Caller).appendAddr,
+	Agent:    (*Caller).appendAgent,
+	Session:  (*Caller).appendSession,
+	Token:    (*Caller).appendToken,
+	Header:   (*Caller).appendField,
+	Everyone: func(_ *Caller, dst []byte, _ string) ([]byte, bool) { return dst, true }, // its name says it all
+}
+
+// A knownSource is a source that callers of a Resolver can be asked for.
+type knownSource struct {
+	weir.Source
+	find finder
+}
+
+// knownSources returns the built-in sources and those of an embedding service.
+func knownSources(extra []Source) ([]knownSource, error) {
+	var all []knownSource
+	for _, s := range Sources() {
+		all = append(all, knownSource{s, finders[s.Name]})
+	}
+	for _, s := range extra {
+		if s.Find == nil {
+			return nil, fmt.Errorf("key source %q has no function", s.Name)
+		}
+		for _, known := range all {
+			if known.Name == s.Name {
+				return nil, fmt.Errorf("key source %q is there already: choose another name", s.Name)
+			}
+		}
+		all = append(all, knownSource{s.Source, func(c *Caller, dst []byte, field string) ([]byte, bool) {
+			v, ok := s.Find(c.request, field)
+			if ok {
+				dst = append(dst, v...)
+			}
+			return dst, ok
+		}})
+	}
+	return all, nil
+}
+
+// Sources returns all key sources that callers of this Resolver can be asked for: the built-in ones,
+// then those of Options.Extra.
+func (r *Resolver) Sources() []weir.Source {
+	all := make([]weir.Source, len(r.sources))
+	for i, s := range r.sources {
+		all[i] = s.Source
+	}
+	return all
+}
+
+// AppendKey appends the value of a key source to dst; ok is false if this caller has none. It
+// allocates nothing for an address, nor for a credential that has been seen before.
+func (c *Caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	for i := range c.resolver.sources {
+		if s := &c.resolver.sources[i]; s.Name == source && s.Field == "" {
+			return s.find(c, dst, "")
+		}
+	}
+	name, field := weir.SplitSource(source)
+	for i := range c.resolver.sources {
+		if s := &c.resolver.sources[i]; s.Name == name && s.Field != "" && field != "" {
+			return s.find(c, dst, field)
+		}
+	}
+	return dst, false
+}
+
+func (c *Caller) appendAgent(dst []byte, _ string) ([]byte, bool) {
+	return append(dst, c.Agent()...), true
+}
+
+func (c *Caller) appendSession(dst []byte, _ string) ([]byte, bool) {
+	s, _ := c.sessionClaims()
+	if s == nil {
+		return dst, false
+	}
+	return append(dst, s.Key...), true
+}
+
+func (c *Caller) appendToken(dst []byte, _ string) ([]byte, bool) {
+	t, _ := c.tokenClaims()
+	if t == nil {
+		return dst, false
+	}
+	return append(dst, t.ID...), true
+}
+
+// appendField appends the value of an HTTP field, without the blanks around it. A request that has
+// the field more than once, or with an empty value, counts as one without it: a backend could read
+// another value than the one that was counted.
+func (c *Caller) appendField(dst []byte, field string) ([]byte, bool) {
+	lines := c.request.Header(field)
+	if len(lines) != 1 {
+		return dst, false
+	}
+	v := strings.Trim(lines[0], " \t")
+	return append(dst, v...), v != ""
+}

@@ -1,0 +1,51 @@
+package identity_test
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+func TestEverySourceOfTheTableHasAValue(t *testing.T) {
+	r := resolver(t, identity.Options{})
+	for _, s := range r.Sources() {
+		name := s.Name
+		if s.Field != "" {
+			name += ":X-Api-Key"
+		}
+		req := request("192.0.2.1:1", "X-Agent-Id", "a", "X-Api-Key", "k")
+		if _, ok := key(caller(r, req), name); !ok && s.Kind != weir.Credential {
+			t.Errorf("%s: no value", name)
+		}
+	}
+	if _, ok := key(caller(r, request("192.0.2.1:1")), "nothing"); ok {
+		t.Error("a source that is not in the table has a value")
+	}
+}
+
+// What a backend could read in two ways has no value, and is counted by the address.
+func TestAFieldIsCountedByItsOneValue(t *testing.T) {
+	r := resolver(t, identity.Options{})
+	for _, c := range []struct {
+		lines []string
+		want  string
+		ok    bool
+	}{
+		{[]string{"X-Api-Key", "k"}, "k", true},
+		{[]string{"X-Api-Key", " k \t"}, "k", true},
+		{[]string{"X-Api-Key", "K"}, "K", true},
+		{[]string{"X-Api-Key", "a, b"}, "a, b", true},
+		{[]string{"X-Api-Key", "\xff"}, "\xff", true},
+		{[]string{"X-Api-Key", ""}, "", false},
+		{[]string{"X-Api-Key", "  "}, "", false},
+		{[]string{"X-Api-Key", "a", "X-Api-Key", "b"}, "", false},
+		{[]string{"X-Api-Key", "a", "X-Api-Key", "a"}, "", false},
+		{[]string{"X-Other", "k"}, "", false},
+		{nil, "", false},
+	} {
+		if v, ok := key(caller(r, request("192.0.2.1:1", c.lines...)), "header:X-Api-Key"); v != c.want || ok != c.ok {
+			t.Errorf("%q: %q, %v; want %q, %v", c.lines, v, ok, c.want, c.ok)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package weir
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A SourceKind says how far the value of a key source can be trusted, and so what a count by it
+// bounds.
+type SourceKind uint8
+
+const (
+	// Chosen by the caller: it can send another value and get another budget, or spend another
+	// caller's. Such a source may only divide the budget of another one (D17).
+	Chosen SourceKind = iota
+	// Address of the client. Every caller has one, so it replaces a source that has no value.
+	Address
+	// Credential that was verified.
+	Credential
+	// Common to all callers, which share one budget.
+	Common
+)
+
+// A Source describes one key source: what a window can count by.
+type Source struct {
+	// Name is how a policy spells it: lower-case letters, digits and dashes, a letter first.
+	Name string
+	// Field, if set, means that the name is followed by a colon and the name of an HTTP field, as
+	// in header:X-Api-Key; it is the placeholder for that name in documentation.
+	Field string
+	Kind  SourceKind
+	// Optional says that a request may have no value of it. Then the next alternative of the Part
+	// is counted, in the end the address.
+	Optional bool
+	// Public says that the value may be shown to operators: it names the caller, and is no secret.
+	Public bool
+	// About says in a few words what one budget of it belongs to, such as "one address".
+	About string
+}
+
+// builtInSources is the one table of the built-in key sources. Whatever handles a source (the policy file
+// and its schema, explain, the admin API, log replay, pacing) goes by its row; package identity
+// adds how the value is found in a request.
+var builtInSources = []Source{
+	{Name: addressSource, Kind: Address, About: "one address"},
+	{Name: "agent", Kind: Chosen, About: "one agent"},
+	{Name: "session", Kind: Credential, Optional: true, About: "one session"},
+	{Name: tokenSource, Kind: Credential, Optional: true, Public: true, About: "one token"},
+	{Name: "header", Field: "NAME", Kind: Chosen, Optional: true, About: "one value of the field"},
+	{Name: everyoneSource, Kind: Common, About: "all callers together"},
+}
+
+// Sources returns the built-in key sources, in the order in which documentation lists them.
+func Sources() []Source { return append([]Source(nil), builtInSources...) }
+
+// FindSource returns the row of all that a name in a Part refers to: "ip", or "header:X-Api-Key",
+// whose row is that of "header". ok is false if there is none, or if the name has a field and the
+// source takes none, or the other way round.
+func FindSource(all []Source, name string) (s Source, ok bool) {
+	base, field := SplitSource(name)
+	for _, s := range all {
+		if s.Name == base {
+			return s, (s.Field != "") == (field != "")
+		}
+	}
+	return Source{}, false
+}
+
+// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any other
+// name it returns the zero Source, whose kind is Chosen: that is what a source has to be taken for
+// if nothing is known about it.
+func SourceOf(name string) Source {
+	s, ok := FindSource(builtInSources, name)
+	if !ok {
+		return Source{}
+	}
+	return s
+}
+
+// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in canonical
+// form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has none.
+func SplitSource(name string) (source, field string) {
+	source, field, _ = strings.Cut(name, ":")
+	return source, field
+}
+
+// String returns the source as documentation writes it: "header:NAME".
+func (s Source) String() string {
+	if s.Field != "" {
+		return s.Name + ":" + s.Field
+	}
+	return s.Name
+}
+
+// SourceNames lists sources as documentation writes them.
+func SourceNames(all []Source) string {
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// maxField is the longest name of an HTTP field in a key.
+const maxField = 64
+
+// connectionFields are fields that are about the connection or the message, that a server reads
+// itself, or that a gateway drops. To count by one would count every caller by its address.
+var connectionFields = map[string]bool{
+	"Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
+	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+}
+
+// canonicalSource returns a source as a Part holds it, with the name of its HTTP field in canonical
+// form, so that one field has one budget however a policy spells it. It returns an error if name
+// cannot be a key source.
+func canonicalSource(name string) (string, error) {
+	base, field, ok := strings.Cut(name, ":")
+	if !isName(base) {
+		return "", fmt.Errorf("%q is no name of a key source (lower-case letters, digits, dashes)", name)
+	}
+	if !ok {
+		return name, nil
+	}
+	field, err := canonicalField(field)
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", name, err)
+	}
+	return base + ":" + field, nil
+}
+
+// canonicalField returns the canonical form of a field's name: a capital first and after each dash.
+func canonicalField(s string) (string, error) {
+	if s == "" || len(s) > maxField {
+		return "", fmt.Errorf("a field's name has 1 to %d characters, as in header:X-Api-Key", maxField)
+	}
+	out := []byte(s)
+	start := true
+	for i, c := range out {
+		switch {
+		case 'a' <= c && c <= 'z' && start:
+			out[i] = c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z' && !start:
+			out[i] = c - 'A' + 'a'
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-':
+		default:
+			return "", fmt.Errorf("a field's name has letters, digits and dashes, as in header:X-Api-Key, and not %q", c)
+		}
+		start = c == '-'
+	}
+	if connectionFields[string(out)] {
+		return "", fmt.Errorf("the field %s is about the connection and names no caller", out)
+	}
+	return string(out), nil
+}
