@@ -31,7 +31,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = weir.New(policy, store, weir.Options{Sources: weir.Sources()})
+	_, err = weir.New(policy, store, weir.Options{Sources: []weir.Source{{Name: "user", Kind: weir.Credential}}})
 
 	var problems *weir.PolicyError
 	if errors.As(err, &problems) {
