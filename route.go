@@ -54,12 +54,12 @@ func (d *Decider) Match(method, path string) Match {
 	return m
 }
 
-// Fallback returns the least specific route that covers path. It prefers routes for any method. A
+// CatchAll returns the least specific route that covers path. It prefers routes for any method. A
 // request of which no single reading is safe is charged to it (D10).
-func (d *Decider) Fallback(path string) Match {
-	m := d.compiled.Load().table.fallback(path)
+func (d *Decider) CatchAll(path string) Match {
+	m := d.compiled.Load().table.catchAll(path)
 	if c := d.candidate.Load(); c != nil {
-		m = m.with(c, c.compiled.table.fallback(path))
+		m = m.with(c, c.compiled.table.catchAll(path))
 	}
 	return m
 }
@@ -251,8 +251,8 @@ func (e *entry) rank(method string) int {
 	return rankNone
 }
 
-// fallback returns the least specific route that covers path. It prefers routes for any method.
-func (t *table) fallback(path string) Match {
+// catchAll returns the least specific route that covers path. It prefers routes for any method.
+func (t *table) catchAll(path string) Match {
 	p := folded(path)
 	var withMethod Match
 	for _, l := range slices.Backward(t.lengths) {

@@ -150,13 +150,13 @@ func TestTheFallbackIsTheLeastSpecificRoute(t *testing.T) {
 		"/v1/wp/documents":          "wp-plugin",
 		"/elsewhere":                "",
 	} {
-		if got := name(d.Fallback(path)); got != want {
-			t.Errorf("the fallback of %s is %q, want %q", path, got, want)
+		if got := name(d.CatchAll(path)); got != want {
+			t.Errorf("the catch-all of %s is %q, want %q", path, got, want)
 		}
 	}
 	only := deciderFor(t, map[string][]string{"only": {"POST /only"}})
-	if got := name(only.Fallback("/only/x")); got != "only" {
-		t.Errorf("where every route has a method, the fallback is %q, want only", got)
+	if got := name(only.CatchAll("/only/x")); got != "only" {
+		t.Errorf("if every route has a method, the catch-all is %q, want only", got)
 	}
 }
 

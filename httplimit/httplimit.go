@@ -134,7 +134,7 @@ func (m *Middleware) coverOfDots(path string, resolved weir.Match) weir.Match {
 		return resolved
 	}
 	before, _, _ := strings.Cut(path, "/.")
-	return m.decider.Fallback(before)
+	return m.decider.CatchAll(before)
 }
 
 func refuseDots(w http.ResponseWriter, _ *http.Request) {

@@ -182,10 +182,10 @@ func advantage(won, lost weir.Route) string {
 
 // explainMethod says what becomes of requests whose method is special (D9, D10).
 func (e *explanation) explainMethod(d *weir.Decider, method, path string) {
-	fallback := d.Fallback(path).Limiter()
+	catchAll := d.CatchAll(path).Limiter()
 	switch {
-	case method == http.MethodOptions && fallback != nil:
-		e.because(fmt.Sprintf("with Origin and Access-Control-Request-Method it is a CORS preflight: answered by the gateway itself, and charged to %s", fallback.Name))
+	case method == http.MethodOptions && catchAll != nil:
+		e.because(fmt.Sprintf("with Origin and Access-Control-Request-Method it is a CORS preflight: answered by the gateway itself, and charged to %s", catchAll.Name))
 	case method != strings.ToUpper(method):
 		e.because("methods are case-sensitive: " + method + " is not " + strings.ToUpper(method) + ", and is answered 405")
 	}

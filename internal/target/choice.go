@@ -30,7 +30,7 @@ const (
 	// (D9: preflights never use up a visitor's or a token's budget).
 	Preflight
 	// AmbiguousAgent is a query that names an agent in more than one way, if the limiter counts by
-	// agent. It is answered 400 and charged to the fallback for the path (D10).
+	// agent. It is answered 400 and charged to the catch-all of the path (D10).
 	AmbiguousAgent
 	// UnknownMethod is answered 405 and charged to the limiter that covers the path.
 	UnknownMethod
@@ -114,7 +114,7 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	}
 	c.Match = match(d, r.Method, r.Path)
 	if r.Ambiguous && c.Kind == Plain && countsAgents(c.Match.Limiter()) {
-		c.Kind, c.Match = AmbiguousAgent, d.Fallback(r.Path)
+		c.Kind, c.Match = AmbiguousAgent, d.CatchAll(r.Path)
 	}
 }
 
@@ -136,12 +136,12 @@ func countsAgents(l *weir.Limiter) bool {
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
 
 // surfaceOf returns the surface of a decoded canonical path, in any letter case. If only some
-// upstreams would read the path as a surface's, the route of the fallback decides.
+// upstreams would read the path as a surface's, the catch-all route decides.
 func surfaceOf(d *weir.Decider, path string) Surface {
 	if s := surface(path); s != NoSurface || strings.IndexByte(path, ';') < 0 {
 		return s
 	}
-	return surface(d.Fallback(path).Route().Path)
+	return surface(d.CatchAll(path).Route().Path)
 }
 
 func surface(path string) Surface {

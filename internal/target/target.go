@@ -31,15 +31,15 @@ func cut(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// unreadable returns what a path with no canonical form is charged to: the fallback of the surface
+// unreadable returns what a path with no canonical form is charged to: the catch-all of the surface
 // that it was probably meant for (D10). path is the guess by which that surface was found. Use it
 // for nothing else.
 func unreadable(d *weir.Decider, raw string) (m weir.Match, path string) {
 	path = Guess(raw)
-	if m = d.Fallback(path); m.Limiter() == nil {
+	if m = d.CatchAll(path); m.Limiter() == nil {
 		// Resolved, dot segments lead out of every surface, but an upstream may not resolve them.
 		path, _, _ = strings.Cut(path, "/..")
-		m = d.Fallback(path)
+		m = d.CatchAll(path)
 	}
 	return m, path
 }
@@ -54,7 +54,7 @@ func preflight(d *weir.Decider, path string) weir.Match {
 	if m := d.Named(preflightLimiter); m.Limiter() != nil {
 		return m
 	}
-	return d.Fallback(path)
+	return d.CatchAll(path)
 }
 
 // IsMethod reports whether a gateway accepts the method. It answers any other with 405.
