@@ -32,9 +32,9 @@ func (m Match) Route() Route {
 	return *m.route
 }
 
-// Beside reports whether the request has trials: a limiter in Shadow mode, or a candidate policy.
-// Then Decide must be called even if no limiter covers the request.
-func (m Match) Beside() bool { return m.trials != nil }
+// HasTrials reports whether the request has trials: a limiter in Shadow mode, or a candidate
+// policy. Then Decide must be called even if no limiter covers the request.
+func (m Match) HasTrials() bool { return m.trials != nil }
 
 // find returns the match of a request that names no limiters.
 func (d *Decider) find(r *Request) Match {

@@ -155,8 +155,8 @@ func TestAShadowLimitersRouteStandsUnderTheNextOneThatMatches(t *testing.T) {
 func TestWhatOnlyAShadowCoversIsUnlimited(t *testing.T) {
 	x := newTried(t, policyOf(shadowOf(routed(limiter("s", "1 per minute by ip"), "/a"))))
 	m := x.d.Match("GET", "/a")
-	if m.Limiter() != nil || !m.Beside() {
-		t.Errorf("limiter %v, beside %v", m.Limiter(), m.Beside())
+	if m.Limiter() != nil || !m.HasTrials() {
+		t.Errorf("limiter %v, trials %v", m.Limiter(), m.HasTrials())
 	}
 	for _, want := range []string{"s true", "s false"} {
 		if d := x.get("/a", ip); !d.Allowed || d.Outcome != weir.Unlimited || len(d.Standings()) != 0 {
@@ -164,7 +164,7 @@ func TestWhatOnlyAShadowCoversIsUnlimited(t *testing.T) {
 		}
 		x.wantShadows(want)
 	}
-	if m := x.d.Match("GET", "/b"); m.Beside() {
+	if m := x.d.Match("GET", "/b"); m.HasTrials() {
 		t.Error("something is evaluated where nothing covers the request")
 	}
 }

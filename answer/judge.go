@@ -95,10 +95,10 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	a.denies = j.options.Denial != nil
 	r := weir.Request{Cost: q.Cost, Match: q.Match, Limiters: q.Limiters, Scratch: &a.scratch}
 	if len(q.Limiters) == 0 {
-		if !q.Chosen && r.Match.Limiter() == nil && !r.Match.Beside() {
+		if !q.Chosen && r.Match.Limiter() == nil && !r.Match.HasTrials() {
 			r.Match = j.decider.Match(q.Method, q.Path)
 		}
-		if r.Match.Limiter() == nil && !r.Match.Beside() {
+		if r.Match.Limiter() == nil && !r.Match.HasTrials() {
 			a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}
 			j.observeUnlimited()
 			return nil

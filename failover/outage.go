@@ -23,10 +23,10 @@ type Event struct {
 
 // Health is the state of the inner store.
 type Health struct {
-	Failing bool
-	Since   time.Time // when the store stopped answering; zero if it answers
-	Err     error     // its last error; nil if it answers
-	Barred  bool      // the circuit breaker is open: one request a second tries the store
+	Failing     bool
+	Since       time.Time // when the store stopped answering; zero if it answers
+	Err         error     // its last error; nil if it answers
+	BreakerOpen bool      // the circuit breaker is open: one request a second tries the store
 }
 
 // Health returns the state of the inner store as OnEvent reports it: after an outage the store is
@@ -38,7 +38,7 @@ func (s *Store) Health() Health {
 	if !o.failing {
 		return Health{}
 	}
-	return Health{Failing: true, Since: o.since, Err: o.err, Barred: s.breaker.notClosed.Load()}
+	return Health{Failing: true, Since: o.since, Err: o.err, BreakerOpen: s.breaker.notClosed.Load()}
 }
 
 // minCalm is the time without a failure after which an outage is over. A store that answers every

@@ -88,7 +88,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // still evaluate it.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, e *exchange) {
 	_ = m.judge.Answer(r.Context(), &e.question, &e.answer) // the request has no cost that could be wrong
-	if m.judged != nil && e.question.Match.Beside() {
+	if m.judged != nil && e.question.Match.HasTrials() {
 		m.judged(w, &e.caller)
 	}
 	m.release(e)

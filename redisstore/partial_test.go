@@ -92,7 +92,7 @@ func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
 					t.Errorf("a caller of the dead machine has outcome %d", d.Outcome)
 				}
 				for _, s := range cluster.Nodes[:2] {
-					if n.decide(of[s]).Outcome != weir.Counted || n.over.Health().Barred {
+					if n.decide(of[s]).Outcome != weir.Counted || n.over.Health().BreakerOpen {
 						return false // a busy machine answers late
 					}
 				}

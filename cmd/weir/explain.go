@@ -102,7 +102,7 @@ func (e *explanation) explainExceptions(l *weir.Limiter, who caller) {
 
 // explainShadows names the limiters in mode shadow that stand over the one that is enforced.
 func (e *explanation) explainShadows(p weir.Policy, method, path string, m weir.Match) {
-	if !m.Beside() {
+	if !m.HasTrials() {
 		return
 	}
 	for _, l := range p.Limiters {

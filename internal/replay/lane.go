@@ -187,7 +187,7 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	rules := choice.Match.Limiter()
 	if rules == nil {
 		l.unlimited++
-		if !choice.Match.Beside() {
+		if !choice.Match.HasTrials() {
 			return nil
 		}
 	}

@@ -68,7 +68,7 @@ func (l *lane) choose(choice, agentless *target.Choice) *target.Choice {
 // asksAgent reports whether the agent affects what a request is counted by. A limiter in shadow
 // that names the agent, and may cover the request, counts as such.
 func (l *lane) asksAgent(choice *target.Choice) bool {
-	if l.triesAgents && choice.Match.Beside() {
+	if l.triesAgents && choice.Match.HasTrials() {
 		return true
 	}
 	rules := choice.Match.Limiter()

@@ -87,7 +87,7 @@ func (m sourceCollector) Collect(to chan<- prometheus.Metric) {
 	if from.Health != nil {
 		h := from.Health()
 		gauge(descStoreUp, boolValue(!h.Failing))
-		gauge(descBreaker, boolValue(h.Barred))
+		gauge(descBreaker, boolValue(h.BreakerOpen))
 	}
 	if from.InFlight != nil {
 		gauge(descInFlight, float64(from.InFlight()))
