@@ -30,14 +30,6 @@ type Scratch struct {
 	trial, live Decision
 }
 
-func (s *Scratch) reset() {
-	if s.keys == nil {
-		s.keys = s.room[:0]
-	}
-	s.n, s.cost, s.exempt, s.costTooHigh, s.trials, s.keys = 0, 0, 0, false, nil, s.keys[:0]
-	s.receipt.Outcome = Counted
-}
-
 // Who returns the bytes by which a standing's window counts its caller. Two callers of one window
 // have the same bytes only if the window counts them together. The bytes must not be changed,
 // parsed or shown. They are valid for the standings of the last decision with this Scratch, until
@@ -74,6 +66,14 @@ func (d *Decider) charge(s *Scratch, m Match, r *Request) error {
 		return err
 	}
 	return s.complete(d.keeper)
+}
+
+func (s *Scratch) reset() {
+	if s.keys == nil {
+		s.keys = s.room[:0]
+	}
+	s.n, s.cost, s.exempt, s.costTooHigh, s.trials, s.keys = 0, 0, 0, false, nil, s.keys[:0]
+	s.receipt.Outcome = Counted
 }
 
 func (s *Scratch) addNamed(c *compiled, r *Request) error {

@@ -13,8 +13,8 @@
 //	who.go           the callers that have other limits, or none
 //	key.go           the bytes that a window counts by
 //	store.go      3. the store takes all charges, or none
-//	window.go        the arithmetic of a window, without clock or I/O
 //	decision.go   4. the standing of each window, the binding one first
+//	window.go        the arithmetic of a window, without clock or I/O
 //	trial.go      limiters in Shadow mode: what is tried out has no effect on the request
 //	candidate.go  a whole policy that is tried out
 //
@@ -28,7 +28,7 @@
 //	saved.go      a caller to be asked about later
 //	routes.go     step 1 alone, for callers that pace themselves
 //
-// A store that can fail belongs into a failover.Store (package failover).
+// A store that can fail belongs in a failover.Store (package failover).
 package weir
 
 import (
