@@ -9,6 +9,7 @@
 //
 //	weir.go       New, and Decide in its four steps
 //	route.go      1. the limiter that covers the request
+//	fold.go          the form of a path that chooses it
 //	charge.go     2. one charge for each window of the limiter
 //	who.go           the callers that have other limits, or none
 //	key.go           the bytes that a window counts by

@@ -65,7 +65,7 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 			return nil, unprocessable("address_unknown", "Limiter %s has other limits for some networks, and the caller's address is not known, so times cannot be applied; name ip too, or give limits.", l.Name)
 		}
 		for i, w := range windows {
-			if w.Lacks != "" || w.Shared {
+			if w.Lacks != "" || w.Everyone {
 				continue
 			}
 			if w.Declared > weir.MaxLimit/times {
@@ -90,7 +90,7 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, e
 		if limit > 0 && windows[i].Lacks != "" {
 			return nil, unprocessable("not_counted", "For %q the caller is not known; name %s too, or give 0.", windows[i].Window, windows[i].Lacks)
 		}
-		if limit > 0 && windows[i].Shared {
+		if limit > 0 && windows[i].Everyone {
 			return nil, unprocessable("shared_window", "All callers share %q, so a grant for one of them cannot change it; give 0.", windows[i].Window)
 		}
 		if limit > 0 && limit < l.Cost {

@@ -32,7 +32,7 @@ type window struct {
 	Override bool   `json:"override"`
 	Grant    *grant `json:"grant"` // null: none
 	Exempt   bool   `json:"exempt"`
-	Shared   bool   `json:"shared"` // all callers share it, so resets and grants do not change it
+	Everyone bool   `json:"shared"` // all callers share it, so resets and grants do not change it
 	Count    int64  `json:"count"`
 	Remain   int64  `json:"remaining"`
 	Reset    int64  `json:"reset"` // Unix seconds; 0: the window is not open
@@ -131,7 +131,7 @@ func (n *named) window(h *weir.WindowState) window {
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
-	w.Shared = h.Everyone
+	w.Everyone = h.Everyone
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
 		w.Grant = &grant{h.Grant.Limit, h.Grant.Until}
