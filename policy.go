@@ -119,8 +119,8 @@ func (m FailureMode) String() string {
 // A Problem is one mistake in a Policy, and its place.
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
-	// Field is "name", "routes", "windows", "cost", "message", "on_store_failure", "mode", "exempt" or
-	// "overrides"; empty for the limiter itself.
+	// Field is "name", "routes", "windows", "cost", "message", "on_store_failure", "mode", "exempt"
+	// or "overrides"; empty for the limiter itself.
 	Field   string
 	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty

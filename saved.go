@@ -23,8 +23,8 @@ var (
 	_ Addresser = SavedKeys(nil)
 )
 
-// SaveKeys returns the values by which the windows of a limiter count a caller, each source once. It
-// is never nil. With it, the windows have the same keys as with caller.
+// SaveKeys returns the values by which the windows of a limiter count a caller, each source once.
+// The result is never nil. With it, the windows have the same keys as with caller.
 func SaveKeys(l *Limiter, caller Keys) SavedKeys {
 	k := SavedKeys{}
 	for i := range l.Windows {

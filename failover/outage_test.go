@@ -350,7 +350,7 @@ func TestGivingEndsUnderLoad(t *testing.T) {
 	})
 }
 
-// Close gives what is pending and waits for it; the Decider works on.
+// Close gives what is pending and waits for it; the Store works on.
 func TestCloseGivesWhatIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
