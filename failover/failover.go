@@ -10,6 +10,15 @@
 // units that were counted here. It receives each unit at most once, and before requests ask it
 // about that window.
 //
+// A Decider of several processes with one Redis:
+//
+//	shared, err := redisstore.New(ctx, o)
+//	local, err := memstore.New(memstore.Options{Now: shared.Now})
+//	store, err := failover.New(shared, local, failover.Options{})
+//	decider, err := weir.New(policy, store, weir.Options{})
+//
+// Close them in the reverse order, and call Store.Probe about once a second.
+//
 // The files, in the order of reading:
 //
 //	failover.go   one take: ask the inner store, or decide without it

@@ -3,8 +3,8 @@
 //
 // A take is one script and one round trip, on the server's clock. The rueidis client sends
 // concurrent commands in few packets. The store remembers the server's answers: a caller whose
-// window is spent is refused with at most one round trip a second, and an outage goes on from the
-// last known counts (weir.Shared).
+// window is spent is refused with at most one round trip a second. Put the store in a
+// failover.Store: during an outage that counts on from the last known counts (weir.Shared).
 //
 //	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
 //	key.go                         the names on the server: keyed hashes
