@@ -14,7 +14,10 @@ import (
 // A Field is one header field of a response.
 type Field struct{ Name, Value string }
 
-// The indexes of Answer.values.
+// Names are the fields that every limited response has, in the order of Answer.Values.
+var Names = [fieldCount]string{headers.Limit, headers.Remaining, headers.Reset, headers.Date}
+
+// The indexes of Names.
 const (
 	fieldLimit = iota
 	fieldRemaining
@@ -22,8 +25,6 @@ const (
 	fieldDate
 	fieldCount
 )
-
-var fieldNames = [fieldCount]string{headers.Limit, headers.Remaining, headers.Reset, headers.Date}
 
 // setFields sets the values of the binding window (D4), and Date from the clock that decided (D6).
 func (j *Judge) setFields(a *Answer) {
@@ -114,15 +115,24 @@ func (a *Answer) Fields() iter.Seq2[string, string] {
 	}
 }
 
-// AppendFields appends to dst what Fields yields: the contract's fields and Date first, in the order
-// of package headers. It appends nothing if no limiter covers the request.
+// AppendFields appends to dst what Fields yields: Names and their Values, then the others. It appends
+// nothing if no limiter covers the request.
 func (a *Answer) AppendFields(dst []Field) []Field {
 	if a.values[fieldLimit] == "" {
 		return dst
 	}
 	for i := range a.values {
-		dst = append(dst, Field{fieldNames[i], a.values[i]})
+		dst = append(dst, Field{Names[i], a.values[i]})
 	}
+	return a.AppendOthers(dst)
+}
+
+// Values returns the values of Names. All are empty if no limiter covers the request. With AppendOthers
+// it is AppendFields for a door that copies nothing needlessly. The array is a's own.
+func (a *Answer) Values() *[fieldCount]string { return &a.values }
+
+// AppendOthers appends to dst the fields that are not in Names. An admitted request usually has none.
+func (a *Answer) AppendOthers(dst []Field) []Field {
 	if a.retryAfter != "" {
 		dst = append(dst, Field{headers.RetryAfter, a.retryAfter})
 	}

@@ -55,7 +55,7 @@ type Answer struct {
 	Outcome  Outcome
 	Status   int // 401, 429 or 503; 0: the request goes on to its handler
 
-	values     [fieldCount]string // of fieldNames; empty: no limiter covers the request
+	values     [fieldCount]string // of Names; empty: no limiter covers the request
 	retryAfter string             // empty: not sent
 	denial     string             // empty: not sent
 	denies     bool               // Options.Denial is set

@@ -37,7 +37,7 @@ type exchange struct {
 	answer   answer.Answer
 	caller   identity.Caller
 	request  identity.HTTPRequest
-	fields   []answer.Field // of the answer
+	others   []answer.Field // what AppendOthers returned
 	shown    bool
 }
 
@@ -213,20 +213,23 @@ func (x *response) take(h http.Header) (retryAfter []string) {
 // they are.
 func (x *response) put(h http.Header) {
 	e := x.exchange
-	e.fields = e.answer.AppendFields(e.fields[:0])
-	values := x.values[:] // not e's memory: the server reads the header after e is released
-	for i := range e.fields {
-		f := &e.fields[i]
-		if len(values) == 0 {
-			values = make([]string, len(e.fields)-i)
-		}
-		values[0] = f.Value
+	x.values = *e.answer.Values() // a copy, because the server reads the header after e is released
+	if x.values[0] == "" {
+		return // the handler or the store has panicked
+	}
+	for i := range x.values {
+		h[answer.Names[i]] = x.values[i : i+1 : i+1]
+	}
+	e.others = e.answer.AppendOthers(e.others[:0])
+	values := make([]string, len(e.others))
+	for i := range e.others {
+		f := &e.others[i]
+		values[i] = f.Value
 		if f.Name == "Vary" && len(h[f.Name]) > 0 {
 			h[f.Name] = append(h[f.Name], f.Value)
 		} else {
-			h[f.Name] = values[:1:1]
+			h[f.Name] = values[i : i+1 : i+1]
 		}
-		values = values[1:]
 	}
 }
 
