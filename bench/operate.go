@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	weirhttp "github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/denial"
@@ -88,9 +89,9 @@ func (v view) wrap(limit int64) (http.Handler, *weir.Decider, error) {
 			return nil, nil, err
 		}
 		o.Denial = sealer.ID
-		o.Observe = func(x weirhttp.Observation) {
+		o.Observe = func(x answer.Observation) {
 			metrics.Observe(x)
-			recorder.Observe(watch.Event{Limiter: x.Limiter, Outcome: x.Outcome.String(), Decision: x.Decision, Denial: x.Denial, Who: x.Who, Caller: x.Caller})
+			recorder.Observe(x)
 		}
 	}
 	m, err := weirhttp.New(decider, o)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/watch"
 )
@@ -15,9 +14,7 @@ func (e *edge) openRecorder() error {
 	}
 	e.recorder = recorder
 	r := &e.receivers
-	r.decisions = append(r.decisions, func(o answer.Observation) {
-		recorder.Observe(watch.Event{Limiter: o.Limiter, Outcome: o.Outcome.String(), Decision: o.Decision, Denial: o.Denial, Who: o.Who, Caller: o.Caller})
-	})
+	r.decisions = append(r.decisions, recorder.Observe)
 	r.shadows = append(r.shadows, recorder.Shadow)
 	r.candidates = append(r.candidates, recorder.Candidate)
 	return nil

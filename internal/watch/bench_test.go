@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/watch"
 )
 
@@ -17,16 +18,21 @@ import (
 func BenchmarkObserve(b *testing.B) {
 	for _, c := range []struct {
 		name    string
-		outcome string
+		outcome answer.Outcome
 		limit   int64
 		flood   bool
-	}{{"unlimited", "unlimited", 0, false}, {"admitted", "admitted", 1 << 30, false}, {"refused", "refused", 1, false}, {"flood", "admitted", 1 << 30, true}} {
+	}{
+		{"unlimited", answer.Unlimited, 0, false},
+		{"admitted", answer.Admitted, 1 << 30, false},
+		{"refused", answer.Refused, 1, false},
+		{"flood", answer.Admitted, 1 << 30, true},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			r := newRecorder(b, time.Now)
 			var serial atomic.Uint64
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
-				o := watch.Event{Outcome: c.outcome}
+				o := answer.Observation{Outcome: c.outcome}
 				if c.limit > 0 {
 					desk := newDesk(b, time.Now, weir.Limiter{Name: "ask", Windows: []weir.Window{window(b, c.limit, "minute", "ip")}})
 					o = desk.event("ask", "192.0.2.1")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/watch"
 )
 
@@ -82,7 +83,7 @@ func TestNothingOfACallerIsShown(t *testing.T) {
 		}
 	}
 	// no Keys
-	r.Observe(watch.Event{Limiter: "ask", Outcome: "refused", Decision: desk.of("ask", keys{}, 0).Decision, Who: []byte("x")})
+	r.Observe(answer.Observation{Limiter: "ask", Outcome: answer.Refused, Decision: desk.of("ask", keys{}, 0).Decision, Who: []byte("x")})
 	s := r.Snapshot(watch.Query{Top: 100})
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -153,7 +154,7 @@ func TestAFloodOfCallersHidesNobody(t *testing.T) {
 	c := newClock()
 	r := newRecorder(t, c.now)
 	desk := newDesk(t, c.now, weir.Limiter{Name: "ask", Windows: []weir.Window{window(t, 1<<30, "day", "ip+agent")}})
-	real := make([]watch.Event, 5)
+	real := make([]answer.Observation, 5)
 	for i := range real {
 		real[i] = desk.of("ask", keys{"ip": fmt.Sprint("192.0.2.", i), "agent": "widget"}, 0)
 		real[i].Who = bytes.Clone(real[i].Who)

@@ -1,6 +1,10 @@
 package watch
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/answer"
+)
 
 const (
 	refusalsShown   = 256  // refusals that are kept
@@ -48,7 +52,7 @@ func (f *refusals) admits(second int64) bool {
 }
 
 // add adds a refusal to the ring.
-func (f *refusals) add(s *shard, l *limiter, t *touch, o *Event) {
+func (f *refusals) add(s *shard, l *limiter, t *touch, o *answer.Observation) {
 	v := &refusal{second: t.second, limiter: l.name, hash: t.hash, denial: o.Denial, standing: t.standing}
 	v.kind, v.name, s.buffer = describe(t.standing.window, o.Caller, s.buffer)
 	v.number = f.last.Add(1)

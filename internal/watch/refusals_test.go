@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/watch"
 )
 
@@ -17,7 +18,7 @@ func TestARefusalIsToldAsItWas(t *testing.T) {
 	desk := newDesk(t, c.now, weir.Limiter{Name: "ask", Windows: []weir.Window{window(t, 1, "minute", "token or ip")}})
 	for range 2 {
 		e := desk.of("ask", keys{"token": "abcdefgh27"}, 0)
-		if e.Outcome == "refused" {
+		if e.Outcome == answer.Refused {
 			e.Denial = "d1"
 		}
 		r.Observe(e)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 )
 
 // The columns that are counted for a limiter. Near and exempt requests also count as admitted. The
@@ -24,16 +25,16 @@ const (
 	columns
 )
 
-// columnOf returns the column of an outcome, given its name in logs and metrics.
-func columnOf(outcome string) (column int, ok bool) {
+// columnOf returns the column of an outcome.
+func columnOf(outcome answer.Outcome) (column int, ok bool) {
 	switch outcome {
-	case "admitted", "unlimited":
+	case answer.Unlimited, answer.Admitted:
 		return admitted, true
-	case "refused":
+	case answer.Refused:
 		return refused, true
-	case "unauthenticated":
+	case answer.Unauthenticated:
 		return unauthenticated, true
-	case "store_unavailable":
+	case answer.Unavailable:
 		return unavailable, true
 	}
 	return 0, false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/watch"
 )
 
@@ -54,9 +55,9 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 				// the first half is admitted, a fifth of that near
 				r.Observe(desk.event("ask", "192.0.2.1"))
 				e := desk.event("tell", fmt.Sprint("192.0.2.", i%3))
-				e.Outcome = []string{"unauthenticated", "store_unavailable", "no outcome"}[i%3]
+				e.Outcome = []answer.Outcome{answer.Unauthenticated, answer.Unavailable, 99}[i%3]
 				r.Observe(e)
-				r.Observe(watch.Event{Outcome: "unlimited"})
+				r.Observe(answer.Observation{Outcome: answer.Unlimited})
 				if i%500 == 0 && w == 0 {
 					c.move(time.Second)
 				}
@@ -136,7 +137,7 @@ func TestTheStoresClockIsTheOneThatIsShown(t *testing.T) {
 	r := newRecorder(t, here.now)
 	desk := newDesk(t, there.now, byIP(t, "ask", 1000))
 	r.Observe(desk.event("ask", "192.0.2.1"))
-	r.Observe(watch.Event{Outcome: "unlimited"})
+	r.Observe(answer.Observation{Outcome: answer.Unlimited})
 	both := func(want int64) {
 		t.Helper()
 		s := r.Snapshot(watch.Query{Seconds: 2})
@@ -154,7 +155,7 @@ func TestTheStoresClockIsTheOneThatIsShown(t *testing.T) {
 	e := desk.event("ask", "192.0.2.1") // and when it is set back, that is where it goes on
 	e.Decision.Now -= 86400
 	r.Observe(e)
-	r.Observe(watch.Event{Outcome: "unlimited"})
+	r.Observe(answer.Observation{Outcome: answer.Unlimited})
 	both(there.seconds.Load() - 86400)
 	here.move(time.Second)
 	if got := r.Snapshot(watch.Query{}).Now; got != there.seconds.Load()-86400+1 {
@@ -171,7 +172,7 @@ func TestNearAndExemptAreAmongTheAdmitted(t *testing.T) {
 		r.Observe(desk.event("ask", "192.0.2.1"))
 	}
 	e := desk.event("ask", "192.0.2.1")
-	e.Decision.Exempt, e.Decision.Allowed, e.Outcome = true, true, "admitted"
+	e.Decision.Exempt, e.Decision.Allowed, e.Outcome = true, true, answer.Admitted
 	r.Observe(e)
 	want := watch.Counts{Admitted: 11, Refused: 2, Near: 2, Exempt: 1}
 	if got := limiter(t, r.Snapshot(watch.Query{}), "ask").Totals; got != want {

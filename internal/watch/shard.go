@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 )
 
 // A shard counts for one core, most of the time. sync.Pool returns the shard that a core used last;
@@ -121,7 +122,7 @@ func (s *shard) weight(second int64) int64 {
 
 // countCaller counts a request for the top callers, and adds it to the last refusals if it was
 // refused.
-func (s *shard) countCaller(r *Recorder, l *limiter, column int, second int64, binding *weir.Standing, o *Event) {
+func (s *shard) countCaller(r *Recorder, l *limiter, column int, second int64, binding *weir.Standing, o *answer.Observation) {
 	shown := column == refused && r.refusals.admits(second)
 	if column == refused && !shown {
 		s.notShown++

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -46,9 +47,9 @@ func TestARequestNeverWaitsForAReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		who := scratch.Who(&decision.Standings()[0])
-		r.Observe(Event{Limiter: "ask", Outcome: "admitted", Decision: &decision, Who: who, Caller: asked.Keys})
+		r.Observe(answer.Observation{Limiter: "ask", Outcome: answer.Admitted, Decision: &decision, Who: who, Caller: asked.Keys})
 	}
-	r.Observe(Event{Outcome: "unlimited"})
+	r.Observe(answer.Observation{Outcome: answer.Unlimited})
 	for i := range r.shards[1:] {
 		r.shards[1+i].mu.Unlock()
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 )
 
 // Options are a Recorder's settings; the zero value is useful.
@@ -46,23 +47,6 @@ type Options struct {
 	// Random is read once, for the key of the hashes and the seeds of the samples. nil means
 	// crypto/rand's Reader.
 	Random io.Reader
-}
-
-// An Event is one request that was answered.
-type Event struct {
-	Limiter string // empty if no limiter covers the request
-
-	// Outcome is "unlimited", "admitted", "refused", "unauthenticated" or "store_unavailable". Any
-	// other outcome is not counted.
-	Outcome string
-
-	// Decision is nil if the request is unlimited. The Recorder keeps pointers to its windows,
-	// which belong to a policy and never change. It keeps nothing else of it.
-	Decision *weir.Decision
-
-	Denial string    // the denial id in the 429; empty if it has none
-	Who    []byte    // the caller that the binding window counts (weir.Scratch.Who); not kept
-	Caller weir.Keys // read at times, only before Observe returns; nil if the kind is unknown
 }
 
 const (
@@ -126,8 +110,10 @@ func New(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Observe counts one request. It rarely allocates, and never waits for a Snapshot.
-func (r *Recorder) Observe(o Event) {
+// Observe counts one request: it is for answer.Options.Observe. It does not count an outcome that it
+// does not know. It keeps pointers to the windows of o.Decision, which belong to a policy and never
+// change, and nothing else of o. It rarely allocates, and never waits for a Snapshot.
+func (r *Recorder) Observe(o answer.Observation) {
 	column, ok := columnOf(o.Outcome)
 	if !ok {
 		return

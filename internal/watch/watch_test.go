@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/watch"
 	"github.com/weirlimit/weir/memstore"
 )
@@ -51,19 +52,19 @@ func window(t testing.TB, limit int64, unit, key string) weir.Window {
 }
 
 // event decides a request of an address.
-func (d *desk) event(limiter, ip string) watch.Event { return d.of(limiter, keys{"ip": ip}, 0) }
+func (d *desk) event(limiter, ip string) answer.Observation { return d.of(limiter, keys{"ip": ip}, 0) }
 
 // of decides a request. The result is valid until the next call.
-func (d *desk) of(limiter string, caller weir.Keys, cost int64) watch.Event {
+func (d *desk) of(limiter string, caller weir.Keys, cost int64) answer.Observation {
 	d.t.Helper()
 	decision := new(weir.Decision)
 	r := weir.Request{Keys: caller, Limiters: []string{limiter}, Cost: cost, Scratch: &d.scratch}
 	if err := d.decider.DecideInto(context.Background(), &r, decision); err != nil {
 		d.t.Fatal(err)
 	}
-	e := watch.Event{Limiter: limiter, Outcome: "admitted", Decision: decision, Who: d.scratch.Who(&decision.Standings()[0]), Caller: caller}
+	e := answer.Observation{Limiter: limiter, Outcome: answer.Admitted, Decision: decision, Who: d.scratch.Who(&decision.Standings()[0]), Caller: caller}
 	if !decision.Allowed {
-		e.Outcome = "refused"
+		e.Outcome = answer.Refused
 	}
 	return e
 }
