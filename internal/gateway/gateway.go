@@ -15,6 +15,7 @@
 //	record.go     what is known of a request when it is over
 //	accesslog.go  one line of it
 //	serve.go      start, readiness, drain
+//	door.go       several doors, served and drained together
 //	figures.go    what operators are told
 //
 // Before an upstream HTTP/1.1 is served by the fast engine instead, which asks the same rules:
