@@ -28,7 +28,7 @@ func ExampleParse() {
 	// field X-RateLimit-Remaining: "-1" is no number: digits alone are allowed
 }
 
-// A client of any API reads where it stands, whatever names that API gives to the fields.
+// A client reads the budget of any API, in the field names of that API.
 func ExampleRead() {
 	h := http.Header{}
 	h.Set("X-Ratelimit-Limit-Requests", "500")

@@ -1,15 +1,15 @@
-// Package headers is the one codec of the rate-limit fields: servers write them with it, callers
-// read them with it.
+// Package headers reads and writes the rate-limit fields, for servers and for clients.
 //
-//	headers.go  X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After (contract, section 5)
-//	date.go     HTTP dates, and the Date of the current second
-//	ietf.go     RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10)
-//	standing.go the same of any server, in the dialects that are met (list.go: the IETF's lists)
+//	headers.go   the contract's fields (section 5): X-RateLimit-… and Retry-After
+//	date.go      HTTP dates, and the Date of the current second
+//	ietf.go      RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10)
+//	scan.go      the syntax of structured fields, which ietf.go needs
+//	standing.go  the fields of any server, in the dialects of well-known APIs
+//	list.go      the dialects of the IETF drafts
 //
-// Writing appends to the caller's buffer and does not allocate. Reading is strict: a value that is
-// not exactly what the field allows is an error that names the field and the value, never a guess.
-// Read alone chooses between the meanings that a Reset of a foreign server can have, by rules that
-// it states.
+// Writing appends to the caller's buffer and does not allocate. Reading is strict: if a value is not
+// exactly what the field allows, the result is an error with the field and the value. Only Read
+// chooses between several meanings of a value, by the rules in its comment.
 package headers
 
 import (
@@ -19,8 +19,8 @@ import (
 	"strconv"
 )
 
-// The names of the fields, spelled as they stand on the wire in HTTP/1.1 (D19). X-RateLimit-… is not the spelling that
-// http.CanonicalHeaderKey gives.
+// The names of the fields, in the spelling that HTTP/1.1 responses have (D19). It differs from the
+// result of http.CanonicalHeaderKey, which is X-Ratelimit-….
 const (
 	Limit      = "X-RateLimit-Limit"
 	Remaining  = "X-RateLimit-Remaining"
@@ -29,20 +29,20 @@ const (
 	Date       = "Date"
 	RateLimit  = "RateLimit"        // IETF draft 10
 	Policy     = "RateLimit-Policy" // IETF draft 10
-	Denial     = "X-Weir-Denial"    // an opaque id of the refusal, with a 429 of Weir's own
+	Denial     = "X-Weir-Denial"    // the opaque id of a refusal, in a 429 of Weir's own
 )
 
-// Fields are the contract's fields of one response, with the Date that Reset is measured against.
+// Fields are the contract's fields of one response, and the Date that Reset is relative to.
 type Fields struct {
 	Limit      int64 // units allowed in the window
 	Remaining  int64 // units still available in it
 	Reset      int64 // Unix seconds at which the window ends and the budget is restored
-	RetryAfter int64 // seconds to wait before the next try; 0: absent
+	RetryAfter int64 // seconds to wait before the next request; 0: absent
 	Date       int64 // Unix seconds at which the response was made; 0: absent
 }
 
-// Append appends the fields as HTTP/1.1 field lines, each ending in CRLF; RetryAfter and Date only where they are not 0.
-// Negative values are written as 0.
+// Append appends the fields as HTTP/1.1 field lines, each ending in CRLF. It leaves out RetryAfter and
+// Date if they are 0, and writes negative values as 0.
 func (f Fields) Append(dst []byte) []byte {
 	dst = appendLine(dst, Limit, f.Limit)
 	dst = appendLine(dst, Remaining, f.Remaining)
@@ -62,22 +62,23 @@ func appendLine(dst []byte, name string, value int64) []byte {
 	return append(AppendInt(dst, value), "\r\n"...)
 }
 
-// AppendInt appends the digits of v, or of 0 where v is negative: none of the fields has a sign.
+// AppendInt appends the digits of v, or 0 if v is negative: the fields have no sign.
 func AppendInt(dst []byte, v int64) []byte {
 	return strconv.AppendInt(dst, max(v, 0), 10)
 }
 
-// ErrAbsent says that a response has none of the contract's three fields: it does not come from a limited surface.
+// ErrAbsent is the error for a response without any of the contract's three fields. Such a response is
+// not from a limited surface.
 var ErrAbsent = errors.New("no " + Limit + ", " + Remaining + " or " + Reset + " field")
 
-// A FieldError says what is wrong with one field of a response.
+// A FieldError describes what is wrong with one field of a response.
 type FieldError struct {
 	Field   string // as the constants of this package spell it
-	Value   string // as received; empty where the field is missing
+	Value   string // as received; empty if the field is missing
 	Problem string // what is wrong, and what is allowed
 }
 
-// Error names the field, its value and what is allowed.
+// Error returns the field, its value, and what is allowed.
 func (e *FieldError) Error() string {
 	if e.Value == "" {
 		return fmt.Sprintf("field %s %s", e.Field, e.Problem)
@@ -85,21 +86,22 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("field %s: %s %s", e.Field, shown(e.Value), e.Problem)
 }
 
-// shown quotes a value that a stranger sent: no more of it than a log line should carry.
+// shown quotes the beginning of a received value, short enough for a log line.
 func shown(value string) string {
-	const most = 64
-	if len(value) > most {
-		return strconv.Quote(value[:most]) + "…"
+	const limit = 64
+	if len(value) > limit {
+		return strconv.Quote(value[:limit]) + "…"
 	}
 	return strconv.Quote(value)
 }
 
-// Parse reads the fields of a response. get returns all values of a field, whatever the spelling of its name:
-// http.Header.Values does. Where the response has none of the three X-RateLimit fields the error is ErrAbsent, and
-// RetryAfter and Date are read all the same; any other error is a *FieldError.
+// Parse reads the fields of a response. get returns all values of a field in any spelling of its name,
+// as http.Header.Values does. If the response has none of the three X-RateLimit fields, the error is
+// ErrAbsent, and the result still has RetryAfter and Date. Any other error is a *FieldError.
 //
-// Numbers are digits alone and fit 63 bits. A field that is there twice is refused. Retry-After is a number, or an HTTP
-// date, which counts from the response's own Date and needs one; it is 0 where that date has passed.
+// Numbers consist of digits and fit 63 bits. A field with two values is an error. Retry-After is a
+// number, or an HTTP date. A date is relative to the response's own Date, which is then required;
+// RetryAfter is 0 if that date has passed.
 func Parse(get func(name string) []string) (Fields, error) {
 	var f Fields
 	var err error
@@ -135,7 +137,7 @@ func Parse(get func(name string) []string) (Fields, error) {
 	return Fields{}, missing(get)
 }
 
-// missing names the field that stands for no value where others of the three do.
+// missing returns the error for the first of the three fields that the response lacks.
 func missing(get func(string) []string) error {
 	for _, name := range [...]string{Limit, Remaining, Reset} {
 		if len(get(name)) == 0 {
@@ -145,7 +147,7 @@ func missing(get func(string) []string) error {
 	return nil
 }
 
-// single returns the one value of a field; ok is false where it is absent.
+// single returns the value of a field; ok is false if the field is absent.
 func single(get func(string) []string, name string) (value string, ok bool, err error) {
 	values := get(name)
 	switch len(values) {
@@ -157,7 +159,8 @@ func single(get func(string) []string, name string) (value string, ok bool, err 
 	return "", false, &FieldError{Field: name, Value: values[1], Problem: fmt.Sprintf("is one of %d values: one is allowed", len(values))}
 }
 
-// ParseInt reads a number as the fields spell it: digits alone, within 63 bits. An error is a *FieldError of the field name.
+// ParseInt reads a number of the field name: digits without a sign, within 63 bits. Its errors are
+// *FieldError.
 func ParseInt(name, value string) (int64, error) {
 	if value == "" {
 		return 0, &FieldError{Field: name, Problem: "is empty: a number in digits is required"}

@@ -6,24 +6,25 @@ import (
 	"strings"
 )
 
-// A Member is one window in the IETF fields: RateLimit-Policy says Quota and Window of it, RateLimit says Remaining and
-// Reset.
+// A Member is one window in the IETF fields: RateLimit-Policy has its Quota and Window, RateLimit has
+// its Remaining and Reset.
 type Member struct {
 	Name      string // printable ASCII
 	Quota     int64  // q: units allowed in the window
-	Window    int64  // w: its length in seconds; 0: not said
+	Window    int64  // w: its length in seconds; 0: absent
 	Remaining int64  // r: units still available
-	Reset     int64  // t: seconds until more are; 0 also where a sender does not say
+	Reset     int64  // t: seconds until more are available; 0: now, or absent
 }
 
 // maxInteger is the largest integer of a structured field (RFC 9651, section 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// maxMembers bounds what a reader takes from a stranger.
+// maxMembers is the max number of members that are read, since anyone can send a list.
 const maxMembers = 64
 
-// AppendPolicy appends the value of RateLimit-Policy: "name";q=1000;w=60, one member per window. Numbers are held
-// between 0 and what a structured field allows; a byte of a name that is not printable ASCII is written as "?".
+// AppendPolicy appends the value of RateLimit-Policy: "name";q=1000;w=60, one member for each window.
+// Numbers are clamped to 0 and the largest integer of a structured field. A byte of a name that is not
+// printable ASCII is written as "?".
 func AppendPolicy(dst []byte, members []Member) []byte {
 	for i := range members {
 		m := &members[i]
@@ -36,7 +37,8 @@ func AppendPolicy(dst []byte, members []Member) []byte {
 	return dst
 }
 
-// AppendLimits appends the value of RateLimit: "name";r=999;t=42, one member per window, under AppendPolicy's rules.
+// AppendLimits appends the value of RateLimit: "name";r=999;t=42, one member for each window, by the
+// rules of AppendPolicy.
 func AppendLimits(dst []byte, members []Member) []byte {
 	for i := range members {
 		m := &members[i]
@@ -69,9 +71,10 @@ func appendParameter(dst []byte, name string, v int64) []byte {
 	return AppendInt(append(dst, name...), min(v, maxInteger))
 }
 
-// ParsePolicy reads the lines of RateLimit-Policy: Name, Quota and Window of each member. No line gives no members.
-// Parameters that this package does not know are skipped, as the draft asks. Errors are *FieldError: not a list of
-// strings (RFC 9651), q missing, a number out of range, a name twice, more than 64 members.
+// ParsePolicy reads the lines of RateLimit-Policy: Name, Quota and Window of each member. Without lines
+// there are no members. It ignores unknown parameters, as the draft requires. Its errors are
+// *FieldError: for a value that is not a list of strings (RFC 9651), a missing q, a number out of
+// range, a name that occurs twice, and more than 64 members.
 func ParsePolicy(lines []string) ([]Member, error) {
 	return parseMembers(Policy, lines, func(m *Member, p parameters) error {
 		var err error
@@ -83,8 +86,8 @@ func ParsePolicy(lines []string) ([]Member, error) {
 	})
 }
 
-// ParseLimits reads the lines of RateLimit: Name, Remaining and Reset of each member, under ParsePolicy's rules; r is
-// required.
+// ParseLimits reads the lines of RateLimit: Name, Remaining and Reset of each member, by the rules of
+// ParsePolicy. r is required.
 func ParseLimits(lines []string) ([]Member, error) {
 	return parseMembers(RateLimit, lines, func(m *Member, p parameters) error {
 		var err error
@@ -141,7 +144,7 @@ func parseMembers(field string, lines []string, fill func(*Member, parameters) e
 	}
 }
 
-// parameters are those of one member that this package knows, by their one letter.
+// parameters are the known parameters of one member. Each has one letter.
 type parameters struct {
 	q, w, r, t item
 }
@@ -167,13 +170,13 @@ func (p *parameters) required(name string) (int64, error) {
 	return p.optional(name, 0)
 }
 
-func (p *parameters) optional(name string, least int64) (int64, error) {
+func (p *parameters) optional(name string, minimum int64) (int64, error) {
 	i := p.named(name)
 	if i.kind == noItem {
 		return 0, nil
 	}
-	if i.kind != integerItem || i.number < least {
-		return 0, fmt.Errorf("its %s is %s, and a whole number from %d on is allowed", name, strconv.Quote(i.text), least)
+	if i.kind != integerItem || i.number < minimum {
+		return 0, fmt.Errorf("its %s is %s, and a whole number from %d on is allowed", name, strconv.Quote(i.text), minimum)
 	}
 	return i.number, nil
 }

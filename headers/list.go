@@ -22,7 +22,7 @@ func readList(get func(string) []string) (Standing, error) {
 	}
 	policies, err := ParsePolicy(get("Ratelimit-Policy"))
 	if err != nil {
-		policies = nil // what is left is said all the same
+		policies = nil // the limits are unknown, the rest is still known
 	}
 	var best Standing
 	for i, m := range members {

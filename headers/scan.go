@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A scanner reads a structured field (RFC 9651) from left to right, as far as lists of items with parameters go.
+// A scanner reads a structured field (RFC 9651) from left to right: lists of items with parameters.
 type scanner struct {
 	text string
 	at   int
@@ -20,20 +20,20 @@ const (
 	noItem itemKind = iota
 	integerItem
 	stringItem
-	otherItem // any other bare item: its syntax is checked, its value is nobody's business
+	otherItem // any other bare item, of which only the syntax matters
 )
 
 type item struct {
 	kind   itemKind
 	number int64
-	text   string // of a string its content, of anything else the spelling
+	text   string // the content of a string; of any other item, as received
 }
 
 func (s *scanner) peek() byte {
 	if s.at < len(s.text) {
 		return s.text[s.at]
 	}
-	return 0 // no field value holds a NUL that any rule below accepts
+	return 0 // no rule below accepts a NUL
 }
 
 // take moves past the bytes that ok accepts and returns them.
@@ -63,7 +63,8 @@ func (s *scanner) comma() (more bool, err error) {
 	return true, nil
 }
 
-// parameters reads those of an item; of one that is there twice the last counts (RFC 9651, section 4.2.3.2).
+// parameters reads the parameters of an item. If one occurs twice, the last is used (RFC 9651, section
+// 4.2.3.2).
 func (s *scanner) parameters() (parameters, error) {
 	var p parameters
 	for s.peek() == ';' {
@@ -152,7 +153,7 @@ func (s *scanner) number() (item, error) {
 	return item{kind: integerItem, number: n, text: s.text[start:s.at]}, err
 }
 
-// quoted reads a string: printable ASCII, with a backslash before a quote or a backslash and before nothing else.
+// quoted reads a string: printable ASCII. A backslash escapes a quote or a backslash, and nothing else.
 func (s *scanner) quoted() (string, error) {
 	s.at++
 	var b strings.Builder
@@ -190,7 +191,7 @@ func (s *scanner) bytes() error {
 	return nil
 }
 
-// displayString checks no more than where it ends: nobody here shows it.
+// displayString reads up to the end of the string. Its content is not used.
 func (s *scanner) displayString() error {
 	s.at++
 	if s.peek() != '"' {

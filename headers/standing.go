@@ -6,58 +6,58 @@ import (
 	"time"
 )
 
-// A Standing is where one budget stands, as a response of any server describes it.
+// A Standing is the state of one budget, as a response of any server describes it.
 type Standing struct {
 	Name      string // of the budget, if the server sends one; else empty
-	Limit     int64  // units of a whole window, at least 1; 0: the response does not say
+	Limit     int64  // units of a whole window, at least 1; 0: unknown
 	Remaining int64  // units left
 
-	// The budget is restored at Reset, in Unix seconds, rounded up; or so long After the response.
-	// One of them is 0: the one that the server did not send.
+	// The budget is restored at Reset, in Unix seconds and rounded up, or After the response by that
+	// much. One of the two is 0: the one that the server did not send.
 	Reset int64
 	After time.Duration
-	Plain bool // whether After was a number without a unit, which is read as seconds
+	Plain bool // After was a number without a unit, which is read as seconds
 }
 
-// A Hint is what else a response says that helps to read a Reset.
+// A Hint has other facts of a response that help to read its Reset.
 type Hint struct {
 	Date       int64         // Unix seconds, as Fields has it; 0: unknown
 	RetryAfter time.Duration // of a refusal, as ReadRetryAfter returns it; 0: unknown
 }
 
-// A dialect is one way to describe a budget: the names of three fields, in the form that
-// http.CanonicalHeaderKey gives, so that looking for them does not allocate.
+// A dialect is one set of names for the three fields of a budget. The names have the form of
+// http.CanonicalHeaderKey, so that looking them up does not allocate.
 type dialect struct {
 	limit, remaining, reset string
-	spent                   bool // whether it counts only if nothing is left: its units are no requests
+	spent                   bool // its units are not requests, so it matters only if nothing is left
 }
 
-// The dialects that Read knows. Of two with the same limit the first that a response speaks is read:
-// Discord sends X-RateLimit-Reset too.
+// The dialects that Read knows. Of two with the same limit, Read uses the first that the response
+// has: Discord sends X-RateLimit-Reset too.
 var dialects = []dialect{
 	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset-After", false}, // Discord
 	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", false},       // GitHub, Envoy
 	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", false},             // drafts 3 to 6, Kong
 	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", false},    // X, Okta
-	// OpenAI and Anthropic: requests, and tokens of a language model.
+	// OpenAI and Anthropic limit requests, and tokens of a language model.
 	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", false},
 	{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", true},
 	{"Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset", false},
 	{"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset", true},
 }
 
-// The fields in which servers name the budget that a response is about.
+// The fields in which servers send the name of a budget.
 var budgetNames = [...]string{"X-Ratelimit-Bucket", "X-Ratelimit-Resource"} // Discord, GitHub
 
-// Read reads where a budget stands from the response of any server: the contract's fields, those of
-// the drafts of the IETF (RateLimit with RateLimit-Policy, and RateLimit-Limit, -Remaining and
-// -Reset) and those of a table of dialects. get is as for Parse. If a response describes several
-// budgets, the one with the least left is returned, on a tie the one that is restored last; a
-// budget of other units than requests (tokens of a language model) counts only if it is spent.
+// Read reads the state of a budget from the response of any server: the contract's fields, those of
+// the IETF drafts (RateLimit with RateLimit-Policy, and RateLimit-Limit, -Remaining and -Reset), and
+// those of a table of dialects. get is as for Parse. If a response describes several budgets, Read
+// returns the one with the smallest Remaining, and of equals the one that is restored last. A budget
+// of other units than requests (tokens of a language model) matters only if it is spent.
 //
-// A Reset is told apart by its form. Doubt is resolved towards the longer wait:
+// The form of a Reset decides what it means. If a form has two meanings, the longer wait is used:
 //
-//   - 2026-11-22T04:26:25Z and HTTP dates are what they say; a date without a zone is UTC.
+//   - 2026-11-22T04:26:25Z and HTTP dates are times. A date without a zone is UTC.
 //   - 6m0s, 1s and 20ms are time left.
 //   - A number of up to MaxReset is seconds left. It is milliseconds left if the response proves
 //     that: it is more than the window's length in seconds (the parameter w), or Retry-After is a
@@ -66,9 +66,9 @@ var budgetNames = [...]string{"X-Ratelimit-Bucket", "X-Ratelimit-Resource"} // D
 //     within MaxReset of Hint.Date, and else milliseconds left.
 //   - A number of twelve to fourteen digits is Unix milliseconds.
 //
-// Numbers may have a fraction; they are rounded up. A sign, an empty value and a field that is sent
-// twice are a *FieldError. If no dialect is spoken the error is ErrAbsent. Whether a Reset is past,
-// or too far away to be true, is for the caller to judge.
+// Numbers may have a fraction, and are rounded up. A sign, an empty value and a field with two values
+// are a *FieldError. If the response has no known fields, the error is ErrAbsent. The caller decides
+// what to do with a Reset that is past, or implausibly far away.
 func Read(get func(name string) []string, h Hint) (Standing, error) {
 	best, found := Standing{}, false
 	var broken error
@@ -104,17 +104,17 @@ func Read(get func(name string) []string, h Hint) (Standing, error) {
 	return Standing{}, ErrAbsent
 }
 
-// MaxReset is the longest time left that a plain number is read as in seconds: no window is longer
-// than 31 days.
+// MaxReset is the longest time left that a number without a unit can mean in seconds: no window is
+// longer than 31 days.
 const MaxReset = 31 * 24 * time.Hour
 
-// later reports whether s is restored more than a second after other: what one budget is said in
-// two ways may differ by that. date is the time of the response, in Unix seconds.
+// later reports whether s is restored more than a second after other. A response that describes one
+// budget in two dialects may differ by a second. date is the time of the response, in Unix seconds.
 func (s Standing) later(other Standing, date int64) bool {
 	return s.left(date) > other.left(date)+1
 }
 
-// left is how many seconds pass until the budget is restored.
+// left returns the seconds until the budget is restored.
 func (s Standing) left(date int64) float64 {
 	if s.Reset > 0 {
 		return float64(s.Reset - date)
@@ -122,7 +122,7 @@ func (s Standing) left(date int64) float64 {
 	return s.After.Seconds()
 }
 
-// read reads one dialect. The error is ErrAbsent unless all three of its fields are there.
+// read reads one dialect. The error is ErrAbsent unless the response has all three of its fields.
 func (d dialect) read(get func(string) []string, h Hint) (s Standing, err error) {
 	limits, remaining, resets := get(d.limit), get(d.remaining), get(d.reset)
 	if len(limits) == 0 || len(remaining) == 0 || len(resets) == 0 {
@@ -147,9 +147,9 @@ func (d dialect) read(get func(string) []string, h Hint) (s Standing, err error)
 	return s, nil
 }
 
-// BudgetName returns the name that a server gives to the budget of its X-RateLimit fields, which
-// may be the contract's: X-RateLimit-Bucket, else X-RateLimit-Resource. It is empty if there is
-// none. get is as for Read. It does not allocate.
+// BudgetName returns the name of the budget that a response's X-RateLimit fields describe: the value
+// of X-RateLimit-Bucket, else of X-RateLimit-Resource, else an empty string. get is as for Read.
+// BudgetName does not allocate.
 func BudgetName(get func(name string) []string) string {
 	for _, name := range budgetNames {
 		if names := get(name); len(names) == 1 {
@@ -159,9 +159,8 @@ func BudgetName(get func(name string) []string) string {
 	return ""
 }
 
-// readLimit reads a limit, which may be followed by the windows it was chosen from: 10, 10;w=60,
-// 500;w=3600. It returns the length of the first window with that limit in seconds, 0 if there is
-// none.
+// readLimit reads a limit, which may be followed by the windows that it was chosen from: 10, 10;w=60,
+// 500;w=3600. window is the length of the first window with that limit in seconds, 0 if unknown.
 func readLimit(name string, values []string) (limit, window int64, err error) {
 	text := strings.Join(values, ",")
 	first, rest, listed := strings.Cut(text, ",")
@@ -279,8 +278,7 @@ func parseDecimal(value string) (n float64, ok bool) {
 	return n, true
 }
 
-// The forms of a date that servers send beside those of HTTP. A fraction of a second is allowed in
-// each.
+// The formats of dates that servers send, besides those of HTTP. Each allows a fraction of a second.
 var timeForms = [...]string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05"}
 
 // parseTime reads a date, rounded up to a second.
@@ -302,8 +300,8 @@ func parseTime(value string) (unix int64, ok bool) {
 	return 0, false
 }
 
-// ReadRetryAfter reads how long a response asks to wait: seconds, which may have a fraction, or a
-// date, which counts from the response's Date and needs one. It is 0 if the field is absent, or if
+// ReadRetryAfter reads the Retry-After of a response: seconds, which may have a fraction, or a date,
+// which is relative to the response's Date and requires one. The result is 0 if the field is absent or
 // the date has passed.
 func ReadRetryAfter(get func(name string) []string) (time.Duration, error) {
 	value, ok, err := single(get, RetryAfter)
