@@ -1,8 +1,8 @@
-// Package answer limits requests for any kind of door. A door describes a request in a [Question]; a
-// [Judge] charges it to the policy of a [weir.Decider] and fills an [Answer]: the outcome, an HTTP
-// status, header fields, and a body in the caller's language. The answer is values, so the door can
-// be a net/http middleware (package httplimit), another HTTP engine, a forward-auth endpoint or a
-// gRPC service. Nothing here imports net/http.
+// Package answer decides requests for any kind of front door. A door describes a request in a
+// [Question]. A [Judge] charges it to the policy of a [weir.Decider] and fills an [Answer]: the
+// outcome, an HTTP status, header fields, and a body in the caller's language. These are plain
+// values, so the door can be net/http middleware (package httplimit), another HTTP engine, a
+// forward-auth endpoint or a gRPC service. This package does not import net/http.
 //
 //	answer.go       Options and New
 //	judge.go        Question, Answer, and the steps from one to the other
@@ -44,8 +44,8 @@ type Options struct {
 	PassAnonymous bool
 
 	// Credentials are the last sentences of a 401's message, by key source. They explain how to get
-	// such a credential. A source that is missing here gets the text for the contract's sessions and
-	// tokens.
+	// such a credential. A source that is missing here gets the text for the contract's sessions
+	// and tokens.
 	Credentials map[string]string
 
 	// Denial, if set, returns an id for a refusal, which the 429 carries as X-Weir-Denial. An empty

@@ -33,7 +33,8 @@ func (j *Judge) setFields(a *Answer) {
 	var buffer [80]byte // four numbers of 63 bits have 76 digits
 	digits := headers.AppendInt(buffer[:0], b.Remaining)
 	remaining := len(digits)
-	isBrief := b.Window.Per < time.Duration(len(j.resets))*time.Second // then resets has room for every value
+	// the resets of a short window fit into the cache, all of them
+	isBrief := b.Window.Per < time.Duration(len(j.resets))*time.Second
 	if !isBrief {
 		digits = headers.AppendInt(digits, b.Reset)
 	}
@@ -93,8 +94,8 @@ func (a *Answer) setIETF() {
 	a.ietf[1] = string(headers.AppendPolicy(buffer[:0], members))
 }
 
-// memberName returns the name of the limiter, followed by the window's length and key if the limiter
-// has several windows. So the name of a window does not depend on which window binds.
+// memberName returns the name of the limiter, followed by the window's length and key if the
+// limiter has several windows. So the name of a window does not depend on which window binds.
 func memberName(standings []weir.Standing, s *weir.Standing) string {
 	if len(standings) == 1 {
 		return s.Limiter.Name
@@ -103,8 +104,8 @@ func memberName(standings []weir.Standing, s *weir.Standing) string {
 }
 
 // Fields yields the fields of the response, each name once. If Status is not 0 these are all of its
-// fields, else those to add to the handler's response. Each replaces what the response has under its
-// name, except for Vary, which is added.
+// fields, else those to add to the handler's response. Each replaces what the response has under
+// its name, except for Vary, which is added.
 func (a *Answer) Fields() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, f := range a.AppendFields(nil) {
@@ -115,8 +116,8 @@ func (a *Answer) Fields() iter.Seq2[string, string] {
 	}
 }
 
-// AppendFields appends to dst what Fields yields: Names and their Values, then the others. It appends
-// nothing if no limiter covers the request.
+// AppendFields appends to dst what Fields yields: Names and their Values, then the others. It
+// appends nothing if no limiter covers the request.
 func (a *Answer) AppendFields(dst []Field) []Field {
 	if a.values[fieldLimit] == "" {
 		return dst
@@ -127,11 +128,12 @@ func (a *Answer) AppendFields(dst []Field) []Field {
 	return a.AppendOthers(dst)
 }
 
-// Values returns the values of Names. All are empty if no limiter covers the request. With AppendOthers
-// it is AppendFields for a door that copies nothing needlessly. The array is a's own.
+// Values returns the values of Names. All are empty if no limiter covers the request. With
+// AppendOthers it is AppendFields for a door that copies nothing needlessly. The array is a's own.
 func (a *Answer) Values() *[fieldCount]string { return &a.values }
 
-// AppendOthers appends to dst the fields that are not in Names. An admitted request usually has none.
+// AppendOthers appends to dst the fields that are not in Names. An admitted request usually has
+// none.
 func (a *Answer) AppendOthers(dst []Field) []Field {
 	if a.retryAfter != "" {
 		dst = append(dst, Field{headers.RetryAfter, a.retryAfter})
@@ -148,8 +150,8 @@ func (a *Answer) AppendOthers(dst []Field) []Field {
 	return dst
 }
 
-// Owns reports whether a field that a handler sets is dropped in favor of the answer's own (D19), in
-// any spelling of its name: the contract's three, Retry-After and Date; with Options.IETF also
+// Owns reports whether a field that a handler sets is dropped in favor of the answer's own (D19),
+// in any spelling of its name: the contract's three, Retry-After and Date; with Options.IETF also
 // RateLimit and RateLimit-Policy, and with Options.Denial also X-Weir-Denial.
 func (a *Answer) Owns(name string) bool {
 	switch len(name) { // rules out nearly every other name

@@ -11,11 +11,11 @@ import (
 
 // A Question is one request, as its door describes it. Caller or Keys is required.
 type Question struct {
-	// Caller is the sender of an HTTP request, after identity.Resolver.Start. It must not be used by
-	// two questions at a time.
+	// Caller is the sender of an HTTP request, after identity.Resolver.Start. It must not be used
+	// by two questions at a time.
 	Caller *identity.Caller
-	// Keys are the key sources of the sender, for a door that has no HTTP request; used if Caller is
-	// nil. Such a request is never answered 401.
+	// Keys are the key sources of the sender, for a door that has no HTTP request; used if Caller
+	// is nil. Such a request is never answered 401.
 	Keys weir.Keys
 
 	Method string // case-sensitive, as received
@@ -49,7 +49,8 @@ type Question struct {
 //   - If Outcome is Unlimited, no limiter covers the request, and the answer has no fields.
 //
 // A door that does not speak HTTP reads Outcome and Decision instead. The zero Answer is ready for
-// use, and it can be used again for the next question. It is several KiB large and must not be copied.
+// use, and it can be used again for the next question. It is several KiB large and must not be
+// copied.
 type Answer struct {
 	Decision weir.Decision
 	Outcome  Outcome
@@ -64,8 +65,8 @@ type Answer struct {
 	scratch    weir.Scratch
 }
 
-// Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers and
-// read only. It is nil if Status is 0.
+// Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers
+// and read only. It is nil if Status is 0.
 func (a *Answer) Body() []byte {
 	if a.refusal == nil {
 		return nil

@@ -36,7 +36,8 @@ func TestAnAnswerIsValues(t *testing.T) {
 	}
 }
 
-// D4, D7: a peek spends nothing; before the first request it shows the whole budget and a full window ahead.
+// D4, D7: a peek spends nothing. Before the first request it shows the whole budget, and a reset a
+// whole window ahead.
 func TestAPeekShowsTheStandingAndSpendsNothing(t *testing.T) {
 	d := open(t, limiters(t, contract), answer.Options{})
 	q := post("satisfaction")
@@ -86,7 +87,8 @@ func TestADoorWithoutHTTPAsksByKeys(t *testing.T) {
 	if body := string(a.Body()); a.Status != 429 || !strings.Contains(body, "Widget-Anfragen") {
 		t.Errorf("the answer is %d %s", a.Status, body)
 	}
-	q.Limiters, q.Method, q.Path = nil, "POST", "/api/v1/widget/leads" // counted by the session if there is one: no 401
+	// the limiter counts by session or ip, and a sender without a session is not answered 401
+	q.Limiters, q.Method, q.Path = nil, "POST", "/api/v1/widget/leads"
 	if err := judge.Answer(context.Background(), &q, &a); err != nil || a.Outcome != answer.Admitted {
 		t.Errorf("the outcome is %v, %v", a.Outcome, err)
 	}
@@ -194,7 +196,7 @@ func TestAnAnswerCarriesItsDenial(t *testing.T) {
 	}
 }
 
-// D16: the 401 rule needs no net/http either. The door may also ask for something public.
+// D16: a credential is required if the limiter counts by it, unless the request is public.
 func TestACredentialIsRequiredIfTheLimiterCountsByIt(t *testing.T) {
 	d := open(t, limiters(t, contract), answer.Options{})
 	a, fields := d.ask(fromHome, post("leads"))

@@ -37,8 +37,8 @@ func NewNegotiator() Negotiator {
 	return Negotiator{language.NewMatcher(languages[:]), maphash.MakeSeed(), new([256]atomic.Pointer[negotiated])}
 }
 
-// Language returns the language that the lines of an Accept-Language field ask for, as a tag such as
-// "de". It returns "en" if they ask for no language of the 429.
+// Language returns the language that the lines of an Accept-Language field ask for, as a tag such
+// as "de". It returns "en" if they ask for no language of the 429.
 func (n *Negotiator) Language(lines []string) string { return languages[n.index(lines)].String() }
 
 // index returns the index of Language's result in languages.

@@ -43,7 +43,7 @@ func once(t testing.TB, message string) weir.Policy {
 	return p
 }
 
-// D20: quality values of RFC 9110, section 12.5.4, English where nothing fits.
+// D20: quality values as in RFC 9110, section 12.5.4, and English if nothing fits.
 func TestTheMessageIsInTheCallersLanguage(t *testing.T) {
 	d := open(t, once(t, ""), answer.Options{})
 	for _, test := range []struct {
@@ -77,7 +77,7 @@ func TestTheMessageIsInTheCallersLanguage(t *testing.T) {
 		{[]string{"de;q=0"}, "en"},
 		{[]string{"de;q=0.0, pl;q=0.001"}, "pl"},
 		{[]string{"*"}, "en"},
-		{[]string{"*, de"}, "de"},             // as much wanted, and named
+		{[]string{"*, de"}, "de"},             // of equal weight, and named
 		{[]string{"*;q=0.9, de;q=0.5"}, "en"}, // anything before German
 		{[]string{"tlh, *;q=0.5, de;q=0.4"}, "en"},
 		{[]string{"de;q=1.1, fr;q=0.1"}, "fr"}, // a malformed weight drops its member alone
@@ -124,8 +124,8 @@ func TestEveryMessageIsThereInEveryLanguage(t *testing.T) {
 	}
 }
 
-// The cache of recent results is small, and different values share its entries. A result never depends
-// on the values before.
+// The cache of recent results is small, and different values share its entries. A result never
+// depends on the values before.
 func TestALanguageIsNeverAnothersAnswer(t *testing.T) {
 	d := open(t, once(t, ""), answer.Options{})
 	for i := range 2000 {

@@ -41,9 +41,9 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// An Observation describes one decision to metrics, traces and dashboards, whichever door the request
-// came through. Who and Caller identify the sender. They are for what shows callers to an operator,
-// as keyed hashes, and never for the label of a metric or a log line.
+// An Observation describes one decision to metrics, traces and dashboards, whichever door the
+// request came through. Who and Caller identify the sender. They are for what shows callers to an
+// operator, as keyed hashes, and never for the label of a metric or a log line.
 //
 // If Outcome is Unlimited, all fields but Door are zero.
 type Observation struct {
@@ -63,7 +63,8 @@ type Observation struct {
 	Context context.Context
 }
 
-// observe calls Options.Observe for a request that a limiter covers. caller is the one of the decision.
+// observe calls Options.Observe for a request that a limiter covers. caller is the one of the
+// decision.
 func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller weir.Keys) {
 	if j.options.Observe == nil {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A refusal is the part of an answer that does not depend on its window. It is built once and shared
-// by all answers of its kind.
+// A refusal is the part of an answer that does not depend on its window. It is built once and
+// shared by all answers of its kind.
 type refusal struct {
 	body   []byte
 	fields []Field

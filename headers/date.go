@@ -19,7 +19,8 @@ func AppendDate(dst []byte, unix int64) []byte {
 }
 
 // ParseDate reads an HTTP date in any of its three formats. The day of the week must be that of the
-// date, and the date must not be before 1970. A two-digit year from 69 to 99 is in the last century.
+// date, and the date must not be before 1970. A two-digit year from 69 to 99 is in the last
+// century.
 func ParseDate(s string) (unix int64, ok bool) {
 	for _, layout := range [...]string{imfFixdate, rfc850, asctime} {
 		t, err := time.Parse(layout, s)

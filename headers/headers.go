@@ -7,8 +7,8 @@
 //	standing.go  the fields of any server, in the dialects of well-known APIs
 //	list.go      the dialects of the IETF drafts
 //
-// Writing appends to the caller's buffer and does not allocate. Reading is strict: if a value is not
-// exactly what the field allows, the result is an error with the field and the value. Only Read
+// Writing appends to the caller's buffer and does not allocate. Reading is strict: if a value is
+// not exactly what the field allows, the result is an error with the field and the value. Only Read
 // chooses between several meanings of a value, by the rules in its comment.
 package headers
 
@@ -41,8 +41,8 @@ type Fields struct {
 	Date       int64 // Unix seconds at which the response was made; 0: absent
 }
 
-// Append appends the fields as HTTP/1.1 field lines, each ending in CRLF. It leaves out RetryAfter and
-// Date if they are 0, and writes negative values as 0.
+// Append appends the fields as HTTP/1.1 field lines, each ending in CRLF. It leaves out RetryAfter
+// and Date if they are 0, and writes negative values as 0.
 func (f Fields) Append(dst []byte) []byte {
 	dst = appendLine(dst, Limit, f.Limit)
 	dst = appendLine(dst, Remaining, f.Remaining)
@@ -67,8 +67,8 @@ func AppendInt(dst []byte, v int64) []byte {
 	return strconv.AppendInt(dst, max(v, 0), 10)
 }
 
-// ErrAbsent is the error for a response without any of the contract's three fields. Such a response is
-// not from a limited surface.
+// ErrAbsent is the error for a response without any of the contract's three fields. Such a response
+// is not from a limited surface.
 var ErrAbsent = errors.New("no " + Limit + ", " + Remaining + " or " + Reset + " field")
 
 // A FieldError describes what is wrong with one field of a response.
@@ -95,9 +95,10 @@ func shown(value string) string {
 	return strconv.Quote(value)
 }
 
-// Parse reads the fields of a response. get returns all values of a field in any spelling of its name,
-// as http.Header.Values does. If the response has none of the three X-RateLimit fields, the error is
-// ErrAbsent, and the result still has RetryAfter and Date. Any other error is a *FieldError.
+// Parse reads the fields of a response. get returns all values of a field in any spelling of its
+// name, as http.Header.Values does. If the response has none of the three X-RateLimit fields, the
+// error is ErrAbsent, and the result still has RetryAfter and Date. Any other error is a
+// *FieldError.
 //
 // Numbers consist of digits and fit 63 bits. A field with two values is an error. Retry-After is a
 // number, or an HTTP date. A date is relative to the response's own Date, which is then required;

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Member is one window in the IETF fields: RateLimit-Policy has its Quota and Window, RateLimit has
-// its Remaining and Reset.
+// A Member is one window in the IETF fields: RateLimit-Policy has its Quota and Window, RateLimit
+// has its Remaining and Reset.
 type Member struct {
 	Name      string // printable ASCII
 	Quota     int64  // q: units allowed in the window
@@ -22,9 +22,9 @@ const maxInteger = 999_999_999_999_999
 // maxMembers is the max number of members that are read, since anyone can send a list.
 const maxMembers = 64
 
-// AppendPolicy appends the value of RateLimit-Policy: "name";q=1000;w=60, one member for each window.
-// Numbers are clamped to 0 and the largest integer of a structured field. A byte of a name that is not
-// printable ASCII is written as "?".
+// AppendPolicy appends the value of RateLimit-Policy: "name";q=1000;w=60, one member for each
+// window. Numbers are clamped to 0 and the largest integer of a structured field. A byte of a name
+// that is not printable ASCII is written as "?".
 func AppendPolicy(dst []byte, members []Member) []byte {
 	for i := range members {
 		m := &members[i]
@@ -37,8 +37,8 @@ func AppendPolicy(dst []byte, members []Member) []byte {
 	return dst
 }
 
-// AppendLimits appends the value of RateLimit: "name";r=999;t=42, one member for each window, by the
-// rules of AppendPolicy.
+// AppendLimits appends the value of RateLimit: "name";r=999;t=42, one member for each window, by
+// the rules of AppendPolicy.
 func AppendLimits(dst []byte, members []Member) []byte {
 	for i := range members {
 		m := &members[i]
@@ -71,8 +71,8 @@ func appendParameter(dst []byte, name string, v int64) []byte {
 	return AppendInt(append(dst, name...), min(v, maxInteger))
 }
 
-// ParsePolicy reads the lines of RateLimit-Policy: Name, Quota and Window of each member. Without lines
-// there are no members. It ignores unknown parameters, as the draft requires. Its errors are
+// ParsePolicy reads the lines of RateLimit-Policy: Name, Quota and Window of each member. Without
+// lines there are no members. It ignores unknown parameters, as the draft requires. Its errors are
 // *FieldError: for a value that is not a list of strings (RFC 9651), a missing q, a number out of
 // range, a name that occurs twice, and more than 64 members.
 func ParsePolicy(lines []string) ([]Member, error) {
@@ -86,8 +86,8 @@ func ParsePolicy(lines []string) ([]Member, error) {
 	})
 }
 
-// ParseLimits reads the lines of RateLimit: Name, Remaining and Reset of each member, by the rules of
-// ParsePolicy. r is required.
+// ParseLimits reads the lines of RateLimit: Name, Remaining and Reset of each member, by the rules
+// of ParsePolicy. r is required.
 func ParseLimits(lines []string) ([]Member, error) {
 	return parseMembers(RateLimit, lines, func(m *Member, p parameters) error {
 		var err error

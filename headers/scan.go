@@ -63,7 +63,8 @@ func (s *scanner) comma() (more bool, err error) {
 	return true, nil
 }
 
-// parameters reads the parameters of an item. If one occurs twice, the last is used (RFC 9651, section
+// parameters reads the parameters of an item. If one occurs twice, the last is used (RFC 9651,
+// section
 // 4.2.3.2).
 func (s *scanner) parameters() (parameters, error) {
 	var p parameters
@@ -153,7 +154,8 @@ func (s *scanner) number() (item, error) {
 	return item{kind: integerItem, number: n, text: s.text[start:s.at]}, err
 }
 
-// quoted reads a string: printable ASCII. A backslash escapes a quote or a backslash, and nothing else.
+// quoted reads a string: printable ASCII. A backslash escapes a quote or a backslash, and nothing
+// else.
 func (s *scanner) quoted() (string, error) {
 	s.at++
 	var b strings.Builder

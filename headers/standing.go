@@ -12,8 +12,8 @@ type Standing struct {
 	Limit     int64  // units of a whole window, at least 1; 0: unknown
 	Remaining int64  // units left
 
-	// The budget is restored at Reset, in Unix seconds and rounded up, or After the response by that
-	// much. One of the two is 0: the one that the server did not send.
+	// The budget is restored at Reset, in Unix seconds and rounded up, or After the response by
+	// that much. One of the two is 0: the one that the server did not send.
 	Reset int64
 	After time.Duration
 	Plain bool // After was a number without a unit, which is read as seconds
@@ -50,10 +50,10 @@ var dialects = []dialect{
 var budgetNames = [...]string{"X-Ratelimit-Bucket", "X-Ratelimit-Resource"} // Discord, GitHub
 
 // Read reads the state of a budget from the response of any server: the contract's fields, those of
-// the IETF drafts (RateLimit with RateLimit-Policy, and RateLimit-Limit, -Remaining and -Reset), and
-// those of a table of dialects. get is as for Parse. If a response describes several budgets, Read
-// returns the one with the smallest Remaining, and of equals the one that is restored last. A budget
-// of other units than requests (tokens of a language model) matters only if it is spent.
+// the IETF drafts (RateLimit with RateLimit-Policy, and RateLimit-Limit, -Remaining and -Reset),
+// and those of a table of dialects. get is as for Parse. If a response describes several budgets,
+// Read returns the one with the smallest Remaining, and of equals the one that is restored last. A
+// budget of other units than requests (tokens of a language model) matters only if it is spent.
 //
 // The form of a Reset decides what it means. If a form has two meanings, the longer wait is used:
 //
@@ -66,9 +66,9 @@ var budgetNames = [...]string{"X-Ratelimit-Bucket", "X-Ratelimit-Resource"} // D
 //     within MaxReset of Hint.Date, and else milliseconds left.
 //   - A number of twelve to fourteen digits is Unix milliseconds.
 //
-// Numbers may have a fraction, and are rounded up. A sign, an empty value and a field with two values
-// are a *FieldError. If the response has no known fields, the error is ErrAbsent. The caller decides
-// what to do with a Reset that is past, or implausibly far away.
+// Numbers may have a fraction, and are rounded up. A sign, an empty value and a field with two
+// values are a *FieldError. If the response has no known fields, the error is ErrAbsent. The caller
+// decides what to do with a Reset that is past, or implausibly far away.
 func Read(get func(name string) []string, h Hint) (Standing, error) {
 	best, found := Standing{}, false
 	var broken error
@@ -147,9 +147,9 @@ func (d dialect) read(get func(string) []string, h Hint) (s Standing, err error)
 	return s, nil
 }
 
-// BudgetName returns the name of the budget that a response's X-RateLimit fields describe: the value
-// of X-RateLimit-Bucket, else of X-RateLimit-Resource, else an empty string. get is as for Read.
-// BudgetName does not allocate.
+// BudgetName returns the name of the budget that a response's X-RateLimit fields describe: the
+// value of X-RateLimit-Bucket, else of X-RateLimit-Resource, else an empty string. get is as for
+// Read. BudgetName does not allocate.
 func BudgetName(get func(name string) []string) string {
 	for _, name := range budgetNames {
 		if names := get(name); len(names) == 1 {
@@ -159,8 +159,9 @@ func BudgetName(get func(name string) []string) string {
 	return ""
 }
 
-// readLimit reads a limit, which may be followed by the windows that it was chosen from: 10, 10;w=60,
-// 500;w=3600. window is the length of the first window with that limit in seconds, 0 if unknown.
+// readLimit reads a limit, which may be followed by the windows that it was chosen from: 10,
+// 10;w=60, 500;w=3600. window is the length of the first window with that limit in seconds, 0 if
+// unknown.
 func readLimit(name string, values []string) (limit, window int64, err error) {
 	text := strings.Join(values, ",")
 	first, rest, listed := strings.Cut(text, ",")
@@ -278,7 +279,8 @@ func parseDecimal(value string) (n float64, ok bool) {
 	return n, true
 }
 
-// The formats of dates that servers send, besides those of HTTP. Each allows a fraction of a second.
+// The formats of dates that servers send, besides those of HTTP. Each allows a fraction of a
+// second.
 var timeForms = [...]string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05"}
 
 // parseTime reads a date, rounded up to a second.
@@ -300,9 +302,9 @@ func parseTime(value string) (unix int64, ok bool) {
 	return 0, false
 }
 
-// ReadRetryAfter reads the Retry-After of a response: seconds, which may have a fraction, or a date,
-// which is relative to the response's Date and requires one. The result is 0 if the field is absent or
-// the date has passed.
+// ReadRetryAfter reads the Retry-After of a response: seconds, which may have a fraction, or a
+// date, which is relative to the response's Date and requires one. The result is 0 if the field is
+// absent or the date has passed.
 func ReadRetryAfter(get func(name string) []string) (time.Duration, error) {
 	value, ok, err := single(get, RetryAfter)
 	if err != nil || !ok {

@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// D16: a missing or invalid credential is counted by address, under the same limiter, and answered 401.
+// D16: a request with a missing or invalid credential is counted by address, under the same
+// limiter, and answered 401.
 func TestAMissingOrInvalidCredentialIs401CountedByAddress(t *testing.T) {
 	e := setUp(t, ok)
 	valid := e.session("alice")
@@ -27,11 +28,12 @@ func TestAMissingOrInvalidCredentialIs401CountedByAddress(t *testing.T) {
 	if !strings.HasPrefix(a.body, `{"error":{"code":"unauthenticated","message":"The visitor session was not accepted: `) {
 		t.Errorf("the body is %s", a.body)
 	}
-	e.send("POST /api/v1/widget/leads", valid).want(200, 3, 2, 60) // nobody's own budget was touched
+	// no session's own budget was charged
+	e.send("POST /api/v1/widget/leads", valid).want(200, 3, 2, 60)
 }
 
-// D16: once the fallback is spent the answer is 429; then no signature of that address is checked, while a credential
-// that was seen before goes on.
+// D16: when the address's budget is spent the answer is 429, and no new signature from that address
+// is verified. A credential that was verified before keeps working.
 func TestASpentFallbackStopsTheCheckingOfSignatures(t *testing.T) {
 	e := setUp(t, ok)
 	seen, unseen := e.session("seen"), e.session("unseen")
@@ -40,13 +42,13 @@ func TestASpentFallbackStopsTheCheckingOfSignatures(t *testing.T) {
 		e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").wantFields("Retry-After", "")
 	}
 	e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").want(429, 3, 0, 60).wantFields("Retry-After", "60")
-	e.send("POST /api/v1/widget/leads", unseen).want(429, 3, 0, 60) // valid, and not looked at
+	e.send("POST /api/v1/widget/leads", unseen).want(429, 3, 0, 60) // valid, and not verified
 	e.send("POST /api/v1/widget/leads", seen).want(200, 3, 1, 60)
 	e.clock.Advance(time.Minute)
 	e.send("POST /api/v1/widget/leads", unseen).want(200, 3, 2, 120)
 }
 
-// D16: an address whose own budget is spent by valid credentials is not spent for anybody else.
+// D16: a caller that spends its session's budget does not spend that of its address.
 func TestAValidCallerThatIsRefusedLeavesItsAddressAlone(t *testing.T) {
 	e := setUp(t, ok)
 	alice := e.session("alice")
@@ -57,7 +59,8 @@ func TestAValidCallerThatIsRefusedLeavesItsAddressAlone(t *testing.T) {
 	e.send("POST /api/v1/widget/leads", e.session("bob")).want(200, 3, 2, 60)
 }
 
-// D16: where the fallback counts by more than the address, one spent agent does not speak for the others behind it.
+// D16: if callers without a session are counted by address and agent, one agent's spent budget does
+// not affect another agent behind the same address.
 func TestASpentAgentDoesNotSpeakForItsAddress(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"1 per minute by session or ip+agent"}})
@@ -67,7 +70,7 @@ func TestASpentAgentDoesNotSpeakForItsAddress(t *testing.T) {
 	e.send("GET /", "X-Agent-Id: b", e.session("bob")).want(200, 1, 0, 60)
 }
 
-// D15, D16: API tokens, with their own words.
+// D15, D16: the 401 for an API token has its own text.
 func TestAnAPITokenIsNeededWhereALimiterCountsByIt(t *testing.T) {
 	e := setUp(t, ok)
 	e.send("GET /v1/wp/status", e.token()).want(200, 4, 3, 60)
@@ -75,10 +78,10 @@ func TestAnAPITokenIsNeededWhereALimiterCountsByIt(t *testing.T) {
 	if !strings.Contains(a.body, "workspace API token") || !strings.Contains(a.body, "weir token create") {
 		t.Errorf("the body is %s", a.body)
 	}
-	e.send("GET /v1/wp/status", e.session("alice")).want(401, 4, 2, 60) // another surface's credential is none
+	e.send("GET /v1/wp/status", e.session("alice")).want(401, 4, 2, 60) // a credential of the other surface
 }
 
-// A service of one's own says how its credentials are got.
+// A service can replace the sentence on how to get a credential.
 func TestA401SaysHowToGetACredentialInTheServicesWords(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
 		o.Credentials = map[string]string{identity.Session: `Sign in at "/login".`}
@@ -88,7 +91,7 @@ func TestA401SaysHowToGetACredentialInTheServicesWords(t *testing.T) {
 	}
 }
 
-// D17: without a key Weir cannot tell good from bad; the request is counted by address and passed on.
+// D17: without a key no credential can be verified, so requests are counted by address and pass.
 func TestCredentialsThatCannotBeVerifiedHerePass(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, who *identity.Options, _ *weir.Policy) {
 		who.Sessions, who.Tokens = nil, nil
@@ -113,7 +116,7 @@ func TestOneOfSeveralCredentialsIsEnough(t *testing.T) {
 	e.send("GET /").want(401, 3, 2, 60).wantFields("WWW-Authenticate", `Bearer realm="session"`)
 }
 
-// D9, D10: what the gateway answers itself is charged, and needs no credential; what it only matched itself does.
+// D9, D10: Charge requires no credential, and Serve does.
 func TestAChargeNeedsNoCredential(t *testing.T) {
 	e := setUp(t, ok)
 	decider := e.decider
@@ -135,7 +138,7 @@ func TestAChargeNeedsNoCredential(t *testing.T) {
 	e.send("GET /charge").want(429, 4, 0, 60)
 }
 
-// Handlers find who is calling and what was decided through whatever wraps their writer.
+// Handlers find the caller and the decision through any wrapper of their writer that unwraps.
 func TestHandlersFindTheCallerAndTheDecision(t *testing.T) {
 	type wrapper struct{ http.ResponseWriter }
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -195,12 +198,12 @@ func TestEveryDecisionIsObserved(t *testing.T) {
 		{"widget-satisfaction", answer.Admitted, "admitted", 0}, {"widget-satisfaction", answer.Refused, "refused", 429},
 	}
 	if len(seen) != len(want) {
-		t.Fatalf("it was told %d times, want %d", len(seen), len(want))
+		t.Fatalf("there are %d observations, want %d", len(seen), len(want))
 	}
 	for i, w := range want {
 		got := seen[i]
 		if got.Limiter != w.limiter || got.Outcome != w.outcome || got.Outcome.String() != w.text || got.Status != w.status {
-			t.Errorf("%d: it was told %+v, want %+v", i, got, w)
+			t.Errorf("%d: the observation is %+v, want %+v", i, got, w)
 		}
 		if w.limiter != "" && (got.Window == nil || got.Latency != time.Millisecond) {
 			t.Errorf("%d: the window is %v, the latency %v", i, got.Window, got.Latency)

@@ -22,7 +22,7 @@ const (
 	syncText   = "Too many sync requests for this workspace token. Please slow down."
 )
 
-// Contract, section 5; D19: each field once, in exactly this spelling.
+// Contract, section 5; D19: each field occurs once, in exactly this spelling.
 func TestEveryResponseCarriesTheFields(t *testing.T) {
 	e := setUp(t, ok)
 	e.send("POST /api/v1/widget/typing").want(200, 60, 59, 60).wantFields("Retry-After", "", "Date", startDate)
@@ -43,11 +43,11 @@ func TestA429HasTheContractsShape(t *testing.T) {
 	if want := rateLimited(widgetText); a.body != want {
 		t.Errorf("the body is %s\nwant %s", a.body, want)
 	}
-	e.clock.Advance(42 * time.Second) // what Retry-After said is enough
+	e.clock.Advance(42 * time.Second) // the wait of Retry-After is enough
 	e.send("POST /api/v1/widget/satisfaction").want(200, 2, 1, 120)
 }
 
-// D20: the bulk-sync surface has a sentence of its own.
+// D20: the bulk-sync surface has its own message.
 func TestTheBulkSyncSurfaceHasItsOwnSentence(t *testing.T) {
 	e := setUp(t, ok)
 	token := e.token()
@@ -59,7 +59,7 @@ func TestTheBulkSyncSurfaceHasItsOwnSentence(t *testing.T) {
 	}
 }
 
-// RFC 9110, section 9.3.2: a HEAD is answered like a GET, but for the body.
+// RFC 9110, section 9.3.2: the response to a HEAD is that to a GET without its body.
 func TestAHeadGetsNoBody(t *testing.T) {
 	e := setUp(t, ok)
 	e.send("POST /api/v1/widget/satisfaction")
@@ -70,7 +70,7 @@ func TestAHeadGetsNoBody(t *testing.T) {
 	}
 }
 
-// D4, D13: the fields describe the binding window, and a window that refused when one did.
+// D4, D13: the fields describe the binding window. After a refusal that is a window that refused.
 func TestTheFieldsDescribeTheBindingWindow(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"2 per minute by ip+agent", "3 per hour by ip"}})
@@ -83,7 +83,7 @@ func TestTheFieldsDescribeTheBindingWindow(t *testing.T) {
 	e.send("GET /", "X-Agent-Id: a").want(429, 3, 0, 3600) // both refuse: the one that frees last
 }
 
-// D19, D6: a backend's own values give way, in whatever spelling it set them.
+// D19, D6: our values replace a backend's own, in any spelling.
 func TestABackendsOwnFieldsAreReplaced(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
@@ -99,7 +99,8 @@ func TestABackendsOwnFieldsAreReplaced(t *testing.T) {
 		"X-Ratelimit-Policy", "kept", "Ratelimit", `"theirs";r=1`)
 }
 
-// D19: a 429 of the backend's own keeps its body; Retry-After is its integer, else reset - now.
+// D19: a 429 of the backend keeps its body. Its Retry-After is kept if it is an integer, and is
+// else reset - now.
 func TestABackendsOwn429KeepsItsBody(t *testing.T) {
 	var retryAfter []string
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -129,7 +130,7 @@ func TestABackendsOwn429KeepsItsBody(t *testing.T) {
 	}
 }
 
-// D9: under a policy that does not cover it, a path passes without fields.
+// D9: a path that no limiter covers passes without fields.
 func TestAPathThatNoLimiterCoversPassesUntouched(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		if _, found := httplimit.CallerOf(w); found {
@@ -143,7 +144,7 @@ func TestAPathThatNoLimiterCoversPassesUntouched(t *testing.T) {
 	}
 }
 
-// Exactly the limit is admitted, however many ask at once.
+// Exactly the limit is admitted, under any concurrency.
 func TestExactlyTheLimitIsAdmitted(t *testing.T) {
 	var served atomic.Int64
 	e := setUp(t, func(http.ResponseWriter, *http.Request) { served.Add(1) })
@@ -183,7 +184,8 @@ func bridge(t *testing.T, fallback weir.Store, now func() time.Time) weir.Store 
 	return s
 }
 
-// D25: no 500, no Retry-After, and the three fields as of a window that ends in a second.
+// D25: the answer is no 500, has no Retry-After, and has the fields of a window that ends in a
+// second.
 func TestAStoreThatDoesNotAnswerIsA503UnderDeny(t *testing.T) {
 	e := setUp(t, ok)
 	p := limiters(t, map[string][]string{"l /": {"5 per minute by ip"}})
@@ -203,7 +205,7 @@ func TestAStoreThatDoesNotAnswerIsA503UnderDeny(t *testing.T) {
 	}
 }
 
-// D25, local: the same limits in this process, and nothing that a caller would see.
+// D25, local: this process enforces the same limits, and callers notice nothing.
 func TestAStoreThatDoesNotAnswerIsCountedHere(t *testing.T) {
 	e := setUp(t, ok)
 	local, err := memstore.New(memstore.Options{Now: e.clock.Now})
@@ -223,7 +225,7 @@ func TestAStoreThatDoesNotAnswerIsCountedHere(t *testing.T) {
 	e.send("GET /").want(429, 1, 0, 60).wantFields("Retry-After", "60")
 }
 
-// D7: a request that costs more than is left is refused, and Remaining is 0 all the same.
+// D7: a request that costs more than what is left is refused, with Remaining at 0.
 func TestARequestThatDoesNotFitIsToldZero(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"5 per minute by ip"}})
@@ -233,7 +235,7 @@ func TestARequestThatDoesNotFitIsToldZero(t *testing.T) {
 	e.send("GET /").want(429, 5, 0, 60)
 }
 
-// D23.
+// D23: the fields of the IETF draft have a member for each window.
 func TestIETFFieldsCanBeSwitchedOn(t *testing.T) {
 	on := func(_ *edge, o *httplimit.Options, _ *identity.Options, p *weir.Policy) { o.IETF = true }
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -250,7 +252,7 @@ func TestIETFFieldsCanBeSwitchedOn(t *testing.T) {
 	e.send("POST /api/v1/widget/satisfaction").want(429, 2, 0, 70).wantFields("RateLimit", `"widget-satisfaction";r=0;t=59`, "Retry-After", "59")
 }
 
-// D19, D23: what the backend refuses is refused in every field.
+// D19, D23: the backend's 429 has Remaining 0 in the IETF fields too.
 func TestABackendsOwn429IsZeroInTheIETFFieldToo(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) },
 		func(_ *edge, o *httplimit.Options, _ *identity.Options, p *weir.Policy) { o.IETF = true })
@@ -262,7 +264,8 @@ func TestTheIETFFieldsAreOffByDefault(t *testing.T) {
 	e.send("POST /api/v1/widget/typing").want(200, 60, 59, 60).wantFields("RateLimit", "", "RateLimit-Policy", "")
 }
 
-// D5: a lowered limit leaves Remaining at 0, never negative; a raised one takes effect at once.
+// D5: if a limit is lowered, Remaining is 0 and never negative. A raised limit takes effect at
+// once.
 func TestAChangedLimitTakesEffectAtOnce(t *testing.T) {
 	e := setUp(t, ok)
 	store, err := memstore.New(memstore.Options{Now: e.clock.Now})

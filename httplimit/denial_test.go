@@ -101,7 +101,7 @@ func TestTheObserverIsToldWhoWasCounted(t *testing.T) {
 		o.Observe = func(ob answer.Observation) {
 			if ob.Outcome == answer.Unlimited {
 				if ob.Who != nil || ob.Caller != nil || ob.Denial != "" {
-					t.Errorf("of an unlimited request it was told %+v", ob)
+					t.Errorf("the observation of an unlimited request is %+v", ob)
 				}
 				return
 			}
@@ -119,7 +119,7 @@ func TestTheObserverIsToldWhoWasCounted(t *testing.T) {
 	e.middleware.Wrap(http.HandlerFunc(ok)).ServeHTTP(httptest.NewRecorder(), other)
 	e.server.Close()
 	if len(seen) != 5 {
-		t.Fatalf("it was told %d times", len(seen))
+		t.Fatalf("there are %d observations", len(seen))
 	}
 	for i, s := range seen {
 		denial := ""
@@ -127,10 +127,10 @@ func TestTheObserverIsToldWhoWasCounted(t *testing.T) {
 			denial = "widget-satisfaction/2/4/true"
 		}
 		if s.denial != denial || len(s.ip) == 0 || !strings.Contains(s.who, s.ip) {
-			t.Errorf("%d: it was told %+v, want the denial %q and an address among who is counted", i, s, denial)
+			t.Errorf("%d: the observation is %+v, want the denial %q and the address in who", i, s, denial)
 		}
 	}
 	if seen[0].who != seen[1].who || seen[1].who != seen[2].who || seen[4].who == seen[0].who {
-		t.Errorf("one caller is told as several, or two as one: %q", seen)
+		t.Errorf("one caller has several keys, or two have one: %q", seen)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// troubled are Tokens whose store can stop answering.
+// troubled are Tokens that can fail.
 type troubled struct {
 	identity.Tokens
 	trouble error
@@ -26,8 +26,8 @@ func (t *troubled) Lookup(id string) (identity.StoredToken, error) {
 	return t.Tokens.Lookup(id)
 }
 
-// D15, D16: while nobody can say whether a token is good, its bearer is told just that, learns nothing of the cause, and
-// the address is not taken for a guesser's.
+// D15, D16: if the lookup of a token fails, the answer is 503 and does not reveal the cause. The
+// address is not recorded as spent.
 func TestATokenThatCannotBeLookedUpIs503(t *testing.T) {
 	tokens := &troubled{}
 	e := setUp(t, ok, func(e *edge, _ *httplimit.Options, o *identity.Options, _ *weir.Policy) {
@@ -44,14 +44,14 @@ func TestATokenThatCannotBeLookedUpIs503(t *testing.T) {
 			t.Fatalf("a token that cannot be looked up is answered %d %s", a.status, a.body)
 		}
 	}
-	e.send("GET /v1/wp/status", seen).want(429, 4, 0, 62) // the address has spent what it has without a token
+	e.send("GET /v1/wp/status", seen).want(429, 4, 0, 62) // the budget of the address is spent
 	tokens.trouble = nil
 	e.clock.Advance(time.Second)
 	e.send("GET /v1/wp/status", seen).want(200, 4, 2, 60)
-	e.send("GET /v1/wp/status", unseen).want(200, 4, 3, 63) // looked at: the address is no guesser's
+	e.send("GET /v1/wp/status", unseen).want(200, 4, 3, 63) // verified: the address is not spent
 }
 
-// D10: a handler that does not resolve dot segments is not reached by them.
+// D10: a path with dot segments does not reach a handler that might not resolve them.
 func TestDotSegmentsAreNotPassedOn(t *testing.T) {
 	reached := false
 	e := setUp(t, func(http.ResponseWriter, *http.Request) { reached = true })
@@ -71,7 +71,7 @@ func TestDotSegmentsAreNotPassedOn(t *testing.T) {
 	}
 }
 
-// D19: trailers say nothing of the limit either, also when as many fields went as came.
+// D19: trailers do not repeat our fields, also if the handler removed as many fields as it added.
 func TestTrailersRepeatNoneOfOurFields(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()

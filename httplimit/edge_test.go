@@ -158,7 +158,7 @@ func (e *edge) raw(request string) string {
 	return string(got)
 }
 
-// send sends one request of an HTTP/1.1 client that speaks no more than this, and reads its final answer.
+// send sends one HTTP/1.1 request on a connection of its own, and reads the final response.
 func (e *edge) send(target string, fields ...string) reply {
 	e.Helper()
 	lines := append([]string{target + " HTTP/1.1", "Host: weir.test", "Connection: close"}, fields...)
@@ -180,7 +180,7 @@ func (e *edge) parse(got string) reply {
 	return reply{e.T, status, lines[1:], body}
 }
 
-// field returns the value of the one line whose name is spelled exactly so; any other spelling of it is an error.
+// field returns the value of a field. The name must be spelled exactly so, and occur once.
 func (a reply) field(name string) string {
 	a.Helper()
 	var values []string
@@ -229,7 +229,7 @@ func (a reply) wantFields(pairs ...string) reply {
 }
 
 const (
-	start     = 1_800_000_000 // where the clock stands, in whole seconds
+	start     = 1_800_000_000 // of the clock, in Unix seconds
 	startDate = "Fri, 15 Jan 2027 08:00:00 GMT"
 )
 
@@ -271,7 +271,7 @@ func (e *edge) token() string {
 	return "Authorization: Bearer " + token
 }
 
-// brokenStore is a store that does not answer.
+// A brokenStore fails every take.
 type brokenStore struct{}
 
 func (brokenStore) Take(context.Context, []weir.Charge, *weir.Receipt) error {

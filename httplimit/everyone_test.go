@@ -15,7 +15,8 @@ func counting(t *testing.T, windows ...string) setting {
 	}
 }
 
-// A limiter by everyone asks for no credential, and all callers see one budget go down (D4: the fields are that budget's).
+// A limiter by everyone requires no credential. All callers share its budget, which the fields
+// describe (D4).
 func TestEveryoneSharesOneBudgetAndNeedsNoCredential(t *testing.T) {
 	e := setUp(t, ok, counting(t, "3 per minute by everyone"))
 	e.send("GET /").want(200, 3, 2, 60)
@@ -26,20 +27,22 @@ func TestEveryoneSharesOneBudgetAndNeedsNoCredential(t *testing.T) {
 	e.send("GET /").want(200, 3, 2, 120)
 }
 
-// D16: whoever is answered 401 spends nothing that all share, and is bounded by its address under the same windows.
+// D16: a request that is answered 401 does not spend a budget that all share. It is limited by its
+// address, with the same limits.
 func TestWhoIsAnswered401SpendsNothingOfEveryonesBudget(t *testing.T) {
 	e := setUp(t, ok, counting(t, "4 per minute by everyone", "5 per minute by session or ip"))
-	alice := e.session("alice") // not seen yet: a spent address will not have it looked at
+	alice := e.session("alice") // new: not verified from a spent address
 	e.send("GET /", e.session("bob")).want(200, 4, 3, 60)
 	for left := int64(3); left >= 0; left-- {
 		e.send("GET /").want(401, 4, left, 60)
 	}
-	e.send("GET /", "Authorization: Bearer bad.bad.bad").want(429, 4, 0, 60) // its address's four of the first window
+	e.send("GET /", "Authorization: Bearer bad.bad.bad").want(429, 4, 0, 60) // of the address, in the first window
 	e.send("GET /", alice).want(200, 4, 2, 60)
 }
 
-// D16 holds for "session or everyone" too: without a session it is the address that is answered 401 and then 429, and once
-// that is spent no signature is checked for it; other addresses' callers keep all they share.
+// D16 holds for "session or everyone" too. Without a session the address is answered 401, and 429
+// when its budget is spent. Then no new signature from it is verified. Callers at other addresses
+// keep the whole shared budget.
 func TestSessionOrEveryoneFallsBackToTheAddressOfWhoIsTurnedAway(t *testing.T) {
 	e := setUp(t, ok, counting(t, "2 per minute by session or everyone"))
 	seen, unseen := e.session("seen"), e.session("unseen")
@@ -47,11 +50,11 @@ func TestSessionOrEveryoneFallsBackToTheAddressOfWhoIsTurnedAway(t *testing.T) {
 	e.send("GET /").want(401, 2, 1, 60)
 	e.send("GET /").want(401, 2, 0, 60)
 	e.send("GET /").want(429, 2, 0, 60)
-	e.send("GET /", unseen).want(429, 2, 0, 60) // valid, and not looked at
+	e.send("GET /", unseen).want(429, 2, 0, 60) // valid, and not verified
 	e.send("GET /", seen).want(200, 2, 0, 60)
 }
 
-// D17: where nobody can tell a good credential from a bad one, whoever has none that is known shares that one budget.
+// D17: if no session can be verified, all callers share one budget.
 func TestWithoutKeysSessionOrEveryoneIsOneBudgetForAll(t *testing.T) {
 	e := setUp(t, ok, counting(t, "2 per minute by session or everyone"), func(_ *edge, _ *httplimit.Options, o *identity.Options, _ *weir.Policy) {
 		o.Sessions = nil
@@ -61,7 +64,8 @@ func TestWithoutKeysSessionOrEveryoneIsOneBudgetForAll(t *testing.T) {
 	e.send("GET /").want(429, 2, 0, 60)
 }
 
-// What passes without a credential has its part in what all share, and when that is spent no address is to blame.
+// Anonymous requests that pass spend the shared budget. When it is spent, no address is recorded as
+// spent.
 func TestWhatPassesAnonymouslyIsPartOfEveryone(t *testing.T) {
 	e := setUp(t, ok, counting(t, "2 per minute by session or everyone"), func(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
 		o.PassAnonymous = true
@@ -69,5 +73,5 @@ func TestWhatPassesAnonymouslyIsPartOfEveryone(t *testing.T) {
 	e.send("GET /").want(200, 2, 1, 60)
 	e.send("GET /").want(200, 2, 0, 60)
 	e.send("GET /").want(429, 2, 0, 60)
-	e.send("GET /", e.session("new")).want(200, 2, 1, 60) // its address did not spend it alone: it is looked at
+	e.send("GET /", e.session("new")).want(200, 2, 1, 60) // verified: the address is not spent
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// Any net/http service can be limited in fifteen lines: a policy, a store, who is calling, and the middleware.
+// Limiting a net/http service takes fifteen lines: a policy, a store, an identity resolver, and the
+// middleware.
 func Example() {
-	route, _ := weir.ParseRoute("POST /api/v1/widget/satisfaction")
+	route, _ := weir.ParseRoute("POST /feedback")
 	window, _ := weir.ParseWindow("2 per minute by ip")
-	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "widget-satisfaction", Routes: []weir.Route{route}, Windows: []weir.Window{window}}}}
+	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "feedback", Routes: []weir.Route{route}, Windows: []weir.Window{window}}}}
 
 	store, err := memstore.New(memstore.Options{})
 	check(err)
@@ -30,13 +31,13 @@ func Example() {
 
 	for range 3 { // instead of http.ListenAndServe(":8080", handler)
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/widget/satisfaction", nil))
+		handler.ServeHTTP(w, httptest.NewRequest("POST", "/feedback", nil))
 		fmt.Println(w.Code, w.Body)
 	}
 	// Output:
 	// 200 thanks
 	// 200 thanks
-	// 429 {"error":{"code":"rate_limited","message":"Too many widget requests for this conversation. Please slow down."}}
+	// 429 {"error":{"code":"rate_limited","message":"Too many requests. Please slow down."}}
 }
 
 func check(err error) {

@@ -1,5 +1,5 @@
-// Package httplimit limits net/http handlers. It is the glue between net/http and package answer:
-// a [Middleware] charges each request to a policy, adds the rate-limit fields to every response, and
+// Package httplimit limits net/http handlers. It is the glue between net/http and package answer: a
+// [Middleware] charges each request to a policy, adds the rate-limit fields to every response, and
 // answers the requests that do not fit.
 //
 //	httplimit.go  Options, New, Wrap
@@ -37,8 +37,8 @@ type Options struct {
 	PassAnonymous bool
 
 	// Credentials are the last sentences of a 401's message, by key source. They explain how to get
-	// such a credential. A source that is missing here gets the text for the contract's sessions and
-	// tokens.
+	// such a credential. A source that is missing here gets the text for the contract's sessions
+	// and tokens.
 	Credentials map[string]string
 
 	// Denial, if set, returns an id for a refusal, which the 429 carries as X-Weir-Denial. An empty
@@ -75,8 +75,8 @@ type Middleware struct {
 
 // New returns a Middleware that decides with d. It returns an error if the policy of d counts by a
 // key source that o.Identity does not have, or names a message that does not exist (see
-// answer.Messages). It does not check policies that d is given later; an unknown message in one gets
-// the general text.
+// answer.Messages). It does not check policies that d is given later; an unknown message in one
+// gets the general text.
 func New(d *weir.Decider, o Options) (*Middleware, error) {
 	if d != nil && o.Identity == nil {
 		return nil, errors.New("new middleware: Options.Identity is required: pass identity.New's")
@@ -142,15 +142,15 @@ func refuseDots(w http.ResponseWriter, _ *http.Request) {
 		"The request's path has dot segments, which can be read in more than one way. Send it without them.")
 }
 
-// Serve limits one request like the handler of Wrap, by a limiter that the caller has chosen. If match
-// has no limiter, the request passes to next.
+// Serve limits one request like the handler of Wrap, by a limiter that the caller has chosen. If
+// match has no limiter, the request passes to next.
 func (m *Middleware) Serve(w http.ResponseWriter, r *http.Request, match weir.Match, next http.Handler) {
 	m.serve(w, r, next, m.begin(r, match))
 }
 
-// Charge is Serve for a response that needs no credential, such as a preflight's or a 400. The request
-// is counted, by address if it has no valid credential, and next answers it unless it is refused. It
-// is never answered 401.
+// Charge is Serve for a response that needs no credential, such as a preflight's or a 400. The
+// request is counted, by address if it has no valid credential, and next answers it unless it is
+// refused. It is never answered 401.
 func (m *Middleware) Charge(w http.ResponseWriter, r *http.Request, match weir.Match, next http.Handler) {
 	e := m.begin(r, match)
 	e.question.Public = true

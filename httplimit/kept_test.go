@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A handler that keeps what it was given for longer than it should never comes to hold another caller's.
+// A handler that keeps its caller, decision or writer never sees those of another request in them.
 func TestWhatAHandlerKeepsIsNeverAnothers(t *testing.T) {
 	var (
 		writers   []http.ResponseWriter

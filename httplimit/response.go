@@ -30,8 +30,8 @@ type response struct {
 }
 
 // An exchange is the state of one request while it is served. It comes from a pool and goes back
-// there, unless the handler has asked for its caller or its decision (CallerOf, DecisionOf): a handler
-// may keep those, so such an exchange is not reused.
+// there, unless the handler has asked for its caller or its decision (CallerOf, DecisionOf): a
+// handler may keep those, so such an exchange is not reused.
 type exchange struct {
 	question answer.Question
 	answer   answer.Answer
@@ -41,7 +41,7 @@ type exchange struct {
 	shown    bool
 }
 
-// begin returns the exchange of a request that match has the limiter of.
+// begin returns an exchange for a request and its limiter.
 func (m *Middleware) begin(r *http.Request, match weir.Match) *exchange {
 	e := m.exchanges.Get().(*exchange)
 	e.request.Request = r
@@ -84,10 +84,11 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	x.returned = true
 }
 
-// pass observes a request that no limiter covers. A limiter in Shadow mode or a candidate policy may
-// still evaluate it.
+// pass observes a request that no limiter covers. A limiter in Shadow mode or a candidate policy
+// may still evaluate it.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, e *exchange) {
-	_ = m.judge.Answer(r.Context(), &e.question, &e.answer) // the request has no cost that could be wrong
+	// the question has the limiters' own cost, so there is no error
+	_ = m.judge.Answer(r.Context(), &e.question, &e.answer)
 	if m.judged != nil && e.question.Match.HasTrials() {
 		m.judged(w, &e.caller)
 	}
@@ -119,7 +120,8 @@ func (x *response) finish(m *Middleware) {
 	case x.returned:
 		x.WriteHeader(http.StatusOK)
 	default:
-		x.stamp(x.Header(), http.StatusInternalServerError) // an outer handler may recover and answer
+		// an outer handler may recover and answer
+		x.stamp(x.Header(), http.StatusInternalServerError)
 		x.wrote = true
 	}
 	e := x.exchange
@@ -127,8 +129,8 @@ func (x *response) finish(m *Middleware) {
 	m.release(e)
 }
 
-// WriteHeader writes the handler's header with the fields of the answer, which replace the handler's
-// own (D19).
+// WriteHeader writes the handler's header with the fields of the answer, which replace the
+// handler's own (D19).
 func (x *response) WriteHeader(status int) {
 	switch {
 	case x.wrote || x.hijacked:
@@ -209,8 +211,8 @@ func (x *response) take(h http.Header) (retryAfter []string) {
 	return retryAfter
 }
 
-// put sets the fields of the answer, in the contract's spelling: the server writes the map's keys as
-// they are.
+// put sets the fields of the answer, in the contract's spelling: the server writes the map's keys
+// as they are.
 func (x *response) put(h http.Header) {
 	e := x.exchange
 	x.values = *e.answer.Values() // a copy, because the server reads the header after e is released
@@ -251,10 +253,10 @@ func (x *response) inform(status int) {
 	}
 }
 
-// CallerOf returns the sender of a request that a Middleware has admitted. w is the ResponseWriter of
-// the request's handler, or one around it that has Unwrap. It returns false if no limiter covers the
-// request, or if the handler has returned. One goroutine at a time may use the caller, until the
-// handler returns.
+// CallerOf returns the sender of a request that a Middleware has admitted. w is the ResponseWriter
+// of the request's handler, or one around it that has Unwrap. It returns false if no limiter covers
+// the request, or if the handler has returned. One goroutine at a time may use the caller, until
+// the handler returns.
 func CallerOf(w http.ResponseWriter) (*identity.Caller, bool) {
 	if e := exchangeOf(w); e != nil {
 		return &e.caller, true

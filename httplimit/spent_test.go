@@ -30,8 +30,8 @@ func (a anAddress) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, netip.Addr(a).AsSlice()...), true
 }
 
-// D16, D5: an address has spent its budget for no longer than it has none. Whatever gives it some back, a valid credential that comes
-// from there for the first time is looked at again.
+// D16, D5: an address counts as spent only while it has no budget. If it gets budget in any way,
+// the next new credential from it is verified.
 func TestAnAddressThatHasBudgetAgainIsNoLongerSpent(t *testing.T) {
 	local := anAddress(netip.MustParseAddr("127.0.0.1"))
 	for name, test := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 )
 
-// dial opens a connection of its own to the edge.
+// dial opens a connection to the edge.
 func (e *edge) dial() (net.Conn, *bufio.Reader) {
 	e.Helper()
 	c, err := net.Dial("tcp", e.server.Listener.Addr().String())
@@ -31,7 +31,7 @@ func (e *edge) dial() (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// Streams are streamed: each event is at the client before the next is written.
+// A stream is not buffered: each event reaches the client before the next is written.
 func TestServerSentEventsArriveOneByOne(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestServerSentEventsArriveOneByOne(t *testing.T) {
 	}
 }
 
-// HTTP/2 carries the fields in lower case, as it must, and each once.
+// HTTP/2 responses have each field once, in lower case as HTTP/2 requires.
 func TestHTTP2CarriesTheFieldsOnce(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-RateLimit-Limit", "7")
@@ -102,7 +102,7 @@ func TestHTTP2CarriesTheFieldsOnce(t *testing.T) {
 	}
 }
 
-// Trailers pass, announced or not; one that repeats our fields is dropped.
+// Trailers pass, announced or not, except for those that repeat our fields.
 func TestTrailersPass(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestTrailersPass(t *testing.T) {
 	}
 }
 
-// 103 Early Hints pass before the answer, without fields that only the answer can have; and the handler's Retry-After
-// survives them.
+// 103 Early Hints pass before the final response, without fields that only that can have. The
+// handler's own Retry-After still counts for the final response.
 func TestEarlyHintsPass(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
@@ -175,7 +175,7 @@ func TestEarlyHintsPass(t *testing.T) {
 	}
 }
 
-// A refused request is not asked for its body: no 100 Continue. One that is admitted is.
+// An admitted request gets 100 Continue, and a refused one does not.
 func TestExpectContinueIsAnsweredOnlyWhenAdmitted(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	const head = "POST /api/v1/widget/satisfaction HTTP/1.1\r\nHost: weir.test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
@@ -195,7 +195,7 @@ func TestExpectContinueIsAnsweredOnlyWhenAdmitted(t *testing.T) {
 	e.parse(readHead(t, r)).want(429, 2, 0, 60).wantFields("Connection", "close")
 }
 
-// 204 and 304 have no body and have the fields; a handler that writes nothing is a 200.
+// Responses without a body have the fields: 204, 304, and the 200 of a handler that writes nothing.
 func TestAnswersWithoutBodiesCarryTheFields(t *testing.T) {
 	status := 0
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -210,7 +210,7 @@ func TestAnswersWithoutBodiesCarryTheFields(t *testing.T) {
 	}
 }
 
-// A websocket behind httputil.ReverseProxy: the connection is the handler's, and the 101 has the fields.
+// The handler of a websocket takes over the connection, and the 101 has our fields.
 func TestUpgradedConnectionsPassThroughAProxy(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		c, rw, err := http.NewResponseController(w).Hijack()
@@ -239,7 +239,7 @@ func TestUpgradedConnectionsPassThroughAProxy(t *testing.T) {
 	}
 }
 
-// A reverse proxy's backend cannot double the fields either, and its trailers and 1xx pass.
+// The backend of a reverse proxy cannot duplicate the fields. Its trailers and 1xx pass.
 func TestBehindAProxyTheFieldsStandOnce(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</style.css>")
@@ -268,7 +268,7 @@ func TestBehindAProxyTheFieldsStandOnce(t *testing.T) {
 	}
 }
 
-// io.Copy still finds the server's ReadFrom, by which a file goes out without passing through this process.
+// io.Copy still finds the server's ReadFrom, which sends a file with sendfile.
 func TestFilesAreServedWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large")
 	want := strings.Repeat("0123456789abcdef", 1<<16)
@@ -290,7 +290,7 @@ func TestFilesAreServedWhole(t *testing.T) {
 	}
 }
 
-// A handler that aborts, or panics, ends the connection as it does without us.
+// A handler that aborts or panics ends the connection, as it does without the limiter.
 func TestAPanicEndsTheConnection(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")
@@ -301,7 +301,7 @@ func TestAPanicEndsTheConnection(t *testing.T) {
 	}
 }
 
-// Whoever recovers outside of us, and answers, does so with the fields.
+// If an outer handler recovers a panic and answers, its response has the fields.
 func TestARecoveredPanicIsAnsweredWithTheFields(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-RateLimit-Limit", "7")
@@ -319,7 +319,8 @@ func TestARecoveredPanicIsAnsweredWithTheFields(t *testing.T) {
 	e.send("POST /api/v1/widget/typing").want(500, 60, 59, 60).wantFields("Date", startDate)
 }
 
-// A limiter inside another: the outer one's fields are what leaves, and a refusal of the inner one keeps its body.
+// If a limiter wraps another, the response has the fields of the outer one. A refusal of the inner
+// one keeps its body.
 func TestALimiterInsideAnotherSpeaksThroughIt(t *testing.T) {
 	inner := perIP(t, 1, httplimit.Options{})
 	e := setUp(t, inner.Wrap(http.HandlerFunc(ok)).ServeHTTP)
@@ -330,7 +331,7 @@ func TestALimiterInsideAnotherSpeaksThroughIt(t *testing.T) {
 	}
 }
 
-// D21: the one shape of an error; what was said of another body is taken back.
+// D21: every error has one format, and no fields that describe another body.
 func TestEveryErrorHasTheOneShape(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
@@ -348,7 +349,7 @@ func TestEveryErrorHasTheOneShape(t *testing.T) {
 	}
 }
 
-// Vary is added to what stands outside, not put in its place (D22).
+// Vary is added to that of an outer handler, and does not replace it (D22).
 func TestAnOuterVaryIsKept(t *testing.T) {
 	e := setUp(t, ok)
 	limited := e.server.Config.Handler

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// A handler asks its ResponseWriter for optional interfaces, and behaves differently without them. So
-// it gets a writer with exactly the interfaces of the server's writer. Each of the types below adds
-// one method to another type, and together they are all sixteen combinations. Each is one pointer, so
-// that converting it to an interface does not allocate.
+// A handler asks its ResponseWriter for optional interfaces, and behaves differently without them.
+// So it gets a writer with exactly the interfaces of the server's writer. Each of the types below
+// adds one method to another type, and together they are all sixteen combinations. Each is one
+// pointer, so that converting it to an interface does not allocate.
 type (
 	withF    struct{ *response } // F: http.Flusher
 	withH    struct{ *response } // H: http.Hijacker
@@ -101,8 +101,8 @@ func interfacesOf(w http.ResponseWriter) (has int) {
 	return has
 }
 
-// A seenWriter caches the interfaces of the last type of writer, because nearly all requests have the
-// server's own type. A writer that unwraps is not cached, because it can unwrap to any type.
+// A seenWriter caches the interfaces of the last type of writer, because nearly all requests have
+// the server's own type. A writer that unwraps is not cached, because it can unwrap to any type.
 type seenWriter struct{ last atomic.Pointer[writerType] }
 
 type writerType struct {
@@ -156,9 +156,9 @@ func (x *response) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, err
 }
 
-// readFrom writes the header only after the first bytes have arrived, like the server's own ReadFrom.
-// If src is the request's body, the client may wait for 100 Continue, which is not sent after the
-// header.
+// readFrom writes the header only after the first bytes have arrived, like the server's own
+// ReadFrom. If src is the request's body, the client may wait for 100 Continue, which is not sent
+// after the header.
 func (x *response) readFrom(src io.Reader) (n int64, err error) {
 	if !x.wrote {
 		const first = 512 // what net/http reads to detect the type, before it uses sendfile

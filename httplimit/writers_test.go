@@ -15,7 +15,8 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 )
 
-// A recorder notes what reaches the server's side. The four types of methods below are combined by embedding.
+// A recorder records the calls that reach the server's writer. Embedding combines the four types of
+// methods below.
 type recorder struct {
 	header http.Header
 	calls  []string
@@ -52,7 +53,8 @@ func (p pusher) Push(string, *http.PushOptions) error {
 	return nil
 }
 
-// combination returns r with the interfaces whose bits are set: flusher 1, hijacker 2, readerFrom 4, pusher 8.
+// combination returns r with the interfaces whose bits are set: flusher 1, hijacker 2, readerFrom
+// 4, pusher 8.
 func combination(bits int, r *recorder) http.ResponseWriter {
 	f, h, c, p := flusher{r}, hijacker{r}, readerFrom{r}, pusher{r}
 	return [16]http.ResponseWriter{
@@ -137,8 +139,8 @@ func combination(bits int, r *recorder) http.ResponseWriter {
 	}[bits]
 }
 
-// A handler gets exactly the optional interfaces that it would have without the limiter, and each of them works, with
-// the fields written before anything else is.
+// A handler gets exactly the optional interfaces that it would have without the limiter. Each of
+// them works, and writes the fields first.
 func TestTheWriterHasExactlyTheInterfacesOfTheServers(t *testing.T) {
 	m := perIP(t, weir.MaxLimit, httplimit.Options{})
 	const head = "head OK 2147483647"
@@ -195,8 +197,8 @@ func TestTheWriterHasExactlyTheInterfacesOfTheServers(t *testing.T) {
 	}
 }
 
-// http.ResponseController finds what it needs through our writer, and where it finds nothing it says so before anything
-// is written.
+// http.ResponseController works through our writer. If the server's writer lacks a method, it
+// returns an error before anything is written.
 func TestAResponseControllerWorksThroughTheWriter(t *testing.T) {
 	m := perIP(t, weir.MaxLimit, httplimit.Options{})
 	for _, test := range []struct {
@@ -237,7 +239,7 @@ func TestAResponseControllerWorksThroughTheWriter(t *testing.T) {
 	}
 }
 
-// Deadlines and full duplex are reached by Unwrap, on the server's own writer.
+// Deadlines and full duplex work through Unwrap, on the server's own writer.
 func TestDeadlinesReachTheConnection(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		control := http.NewResponseController(w)

@@ -110,9 +110,9 @@ func New(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Observe counts one request: it is for answer.Options.Observe. It does not count an outcome that it
-// does not know. It keeps pointers to the windows of o.Decision, which belong to a policy and never
-// change, and nothing else of o. It rarely allocates, and never waits for a Snapshot.
+// Observe counts one request: it is for answer.Options.Observe. It does not count an outcome that
+// it does not know. It keeps pointers to the windows of o.Decision, which belong to a policy and
+// never change, and nothing else of o. It rarely allocates, and never waits for a Snapshot.
 func (r *Recorder) Observe(o answer.Observation) {
 	column, ok := columnOf(o.Outcome)
 	if !ok {
