@@ -34,8 +34,8 @@ type Options struct {
 	// a Caller.
 	Identity *identity.Resolver
 
-	// IETF also writes RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10),
-	// with one member for each window.
+	// IETF adds RateLimit and RateLimit-Policy to the fields
+	// (draft-ietf-httpapi-ratelimit-headers-10), with one member for each window (D23).
 	IETF bool
 
 	// PassAnonymous admits requests whose credential is missing or invalid, and counts them by
