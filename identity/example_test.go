@@ -1,0 +1,59 @@
+package identity_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/weirlimit/weir/identity"
+)
+
+// Behind a proxy the client's address is in a header field. It is believed only if the peer is a
+// trusted proxy, and only up to the first address that is none.
+func Example() {
+	who, err := identity.New(identity.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	check(err)
+
+	for _, peer := range []string{"10.0.0.1:4000", "198.51.100.9:4000"} {
+		r := httptest.NewRequest("GET", "/", http.NoBody)
+		r.RemoteAddr = peer
+		r.Header.Set("X-Forwarded-For", "203.0.113.5, 192.0.2.7, 10.0.0.2")
+
+		var caller identity.Caller
+		who.Start(&caller, &identity.HTTPRequest{Request: r})
+		fmt.Println(peer, "is", caller.Addr())
+	}
+	// Output:
+	// 10.0.0.1:4000 is 192.0.2.7
+	// 198.51.100.9:4000 is 198.51.100.9
+}
+
+// A service can add key sources of its own, here the certificate of a client. A request without it
+// has no value for the source.
+func ExampleOptions_extra() {
+	who, err := identity.New(identity.Options{Extra: map[string]func(identity.Request) (string, bool){
+		"client": func(r identity.Request) (string, bool) {
+			h, ok := r.(*identity.HTTPRequest)
+			if !ok || h.TLS == nil || len(h.TLS.VerifiedChains) == 0 {
+				return "", false
+			}
+			return h.TLS.VerifiedChains[0][0].Subject.CommonName, true
+		},
+	}})
+	check(err)
+
+	var caller identity.Caller
+	who.Start(&caller, &identity.HTTPRequest{Request: httptest.NewRequest("GET", "/", http.NoBody)})
+	_, ok := caller.AppendKey(nil, "client")
+	fmt.Println(ok, who.Sources())
+	// Output:
+	// false [ip agent session token everyone client]
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
