@@ -25,18 +25,18 @@ import (
 	weirmem "github.com/weirlimit/weir/memstore"
 )
 
-// plenty is a limit that no run reaches: what is measured is the served request.
+// plenty is a limit that no run reaches: served requests are measured.
 const plenty = 2_000_000_000
 
-// path is what every contestant is asked for.
+// path is the path of every request.
 const path = "/api/v1/widget/typing"
 
 var hello = []byte("hello\n")
 
-// bare is the floor: a handler that answers a few bytes.
+// bare is the floor: a handler with an answer of a few bytes.
 func bare(w http.ResponseWriter, _ *http.Request) { w.Write(hello) }
 
-// A contestant wraps the bare handler with a limiter by address, fields written.
+// A contestant wraps the bare handler with a limiter by address that writes the fields.
 type contestant struct {
 	name string
 	wrap func(http.Handler) (http.Handler, error)
@@ -109,8 +109,8 @@ func wrapThrottled(h http.Handler) (http.Handler, error) {
 	return l.RateLimit(h), nil
 }
 
-// proxy is the gateway's floor: a bare ReverseProxy with a transport that keeps its connections. pool may be nil, as it is
-// by default.
+// proxy is the gateway's floor: a bare ReverseProxy with a transport that keeps connections. A nil
+// pool is the default of ReverseProxy.
 func proxy(upstream string, pool httputil.BufferPool) (http.Handler, error) {
 	to, err := url.Parse(upstream)
 	if err != nil {
@@ -140,7 +140,7 @@ const (
 	pooledProxy = "ReverseProxy, pooled"
 )
 
-// handlerFor names what `bench serve NAME` serves; the upstream's address is in $BENCH_UPSTREAM.
+// handlerFor returns the handler of `bench serve NAME`; $BENCH_UPSTREAM is the upstream's address.
 func handlerFor(name string) (http.Handler, error) {
 	switch name {
 	case bareProxy:

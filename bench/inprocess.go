@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A nowhere is the cheapest ResponseWriter there is: what is measured is the middleware, not the recorder.
+// A nowhere is the cheapest possible ResponseWriter, so that only the middleware is measured.
 type nowhere struct{ header http.Header }
 
 func (n *nowhere) Header() http.Header         { return n.header }

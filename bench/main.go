@@ -1,6 +1,6 @@
-// Command bench measures Weir beside its floor and its peers in one run: rounds alternate between the contestants, and each
-// figure is the median of its rounds. Ratios within a table mean something on any machine; absolute figures belong to the
-// one they were taken on.
+// Command bench compares Weir with its floor and its peers in one run: rounds alternate between the
+// contestants, and each figure is the median of its rounds. Ratios within a table are valid on any
+// machine; absolute figures belong to the machine that they were measured on.
 //
 //	go run .            everything (about three minutes)
 //	go run . -rounds 9  less noise

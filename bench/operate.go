@@ -21,8 +21,8 @@ import (
 	weirmem "github.com/weirlimit/weir/memstore"
 )
 
-// What an operator's view costs those who are served: the same middleware, bare; with metrics, top callers and denial ids, as
-// weir serve has them; and with a candidate policy beside it.
+// The cost of observability for requests: the same middleware bare; with metrics, top callers and
+// denial ids, as in weir serve; and with a candidate policy in addition.
 
 // A view is what is switched on.
 type view struct {
@@ -37,7 +37,8 @@ var views = []view{
 	{"observed, candidate", true, true},
 }
 
-// cases are the limits of a run: none is reached, or nearly every request is refused.
+// cases are the limits of a run: with one no request is refused, with the other nearly every
+// request is.
 var cases = []struct {
 	name  string
 	limit int64
@@ -116,7 +117,7 @@ func viewFor(name string) (http.Handler, error) {
 
 func (v view) at(name string) string { return "view " + v.name + " " + name }
 
-// operate measures what being looked at costs.
+// operate measures the cost of observability.
 func operate(rounds int, length time.Duration) error {
 	for _, c := range cases {
 		fmt.Printf("\nan operator's view, %s: ServeHTTP alone\n\n", c.name)
@@ -160,7 +161,8 @@ func operateInProcess(rounds int, limit int64) error {
 	return nil
 }
 
-// reloads tells the longest request while policies of a thousand limiters are swapped every 50 ms, and without.
+// reloads prints the longest request while policies of a thousand limiters are swapped every 50 ms,
+// and without swaps.
 func reloads(length time.Duration) error {
 	h, decider, err := views[1].wrap(plenty)
 	if err != nil {
@@ -216,14 +218,14 @@ func ask(ctx context.Context, h http.Handler) (longest []time.Duration) {
 	req.RemoteAddr = "192.0.2.1:4242"
 	w := &nowhere{header: http.Header{}}
 	for ctx.Err() == nil {
-		most := time.Duration(0)
+		slowest := time.Duration(0)
 		for range 10_000 {
 			clear(w.header)
 			start := time.Now()
 			h.ServeHTTP(w, req)
-			most = max(most, time.Since(start))
+			slowest = max(slowest, time.Since(start))
 		}
-		longest = append(longest, most)
+		longest = append(longest, slowest)
 	}
 	return longest
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// serve runs one contestant as a process of its own until its standard input ends.
+// serve runs one contestant as a separate process until its standard input ends.
 func serve(name string) error {
 	h, err := handlerFor(name)
 	if err != nil {
@@ -38,7 +38,7 @@ type server struct {
 	cmd  *exec.Cmd
 	stop func()
 
-	refuses bool // nearly every request, as it should
+	refuses bool // nearly every request, as intended
 }
 
 // start runs a command on one core and waits for the line with its address.
@@ -62,7 +62,7 @@ func start(name string, cmd *exec.Cmd, address *regexp.Regexp) (*server, error) 
 	for lines.Scan() {
 		seen = append(seen, lines.Text())
 		if m := address.FindStringSubmatch(lines.Text()); m != nil {
-			go func() { // whatever it still prints must not block it
+			go func() { // so that its output does not block it
 				for lines.Scan() {
 				}
 			}()
@@ -85,7 +85,7 @@ func startSelf(name string, env ...string) (*server, error) {
 	return start(name, cmd, printedURL)
 }
 
-// overSockets measures CPU a request of each server process under wrk.
+// overSockets measures the CPU time of each server process per request under wrk.
 func overSockets(rounds int, length time.Duration, weir string) error {
 	if _, err := exec.LookPath("wrk"); err != nil {
 		return fmt.Errorf("measure over sockets: %w: install Debian's package wrk", err)
@@ -150,11 +150,11 @@ func gateways(rounds int, length time.Duration, weir string) error {
 	return compare(append(servers, edge), rounds, length)
 }
 
-// compare prints CPU a request of each server, the first one being the floor.
+// compare prints the CPU time per request of each server; the first one is the floor.
 func compare(servers []*server, rounds int, length time.Duration) error {
 	cpu, rate := make([][]float64, len(servers)), make([][]float64, len(servers))
 	for _, s := range servers {
-		if _, _, err := load(s, 500*time.Millisecond); err != nil { // warm
+		if _, _, err := load(s, 500*time.Millisecond); err != nil { // warm up
 			return err
 		}
 	}
@@ -167,7 +167,8 @@ func compare(servers []*server, rounds int, length time.Duration) error {
 			cpu[i], rate[i] = append(cpu[i], c), append(rate[i], r)
 		}
 	}
-	for i, s := range servers { // the ratio is the median of each round's own: the rounds differ more than the contestants
+	// the ratio is the median over the rounds, because rounds differ more than contestants
+	for i, s := range servers {
 		ratios := make([]float64, rounds)
 		for r := range ratios {
 			ratios[r] = cpu[i][r] / cpu[0][r]
@@ -181,7 +182,7 @@ var wrkRequests = regexp.MustCompile(`(\d+) requests in ([\d.]+)s`)
 
 var wrkRefused = regexp.MustCompile(`Non-2xx or 3xx responses: (\d+)`)
 
-// load drives s and returns the microseconds of CPU that its process spent on each request.
+// load drives s and returns the microseconds of CPU time that its process spent on each request.
 func load(s *server, length time.Duration) (cpuMicros, perSecond float64, err error) {
 	before, err := cpuTime(s.cmd.Process.Pid)
 	if err != nil {
@@ -208,7 +209,7 @@ func load(s *server, length time.Duration) (cpuMicros, perSecond float64, err er
 	return (after - before).Seconds() * 1e6 / n, n / took, nil
 }
 
-// cpuTime reads what a process has spent, user and system, from /proc.
+// cpuTime reads the user and system time of a process from /proc.
 func cpuTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

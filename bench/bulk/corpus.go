@@ -14,8 +14,8 @@ type document struct {
 	Text  string `json:"text"`
 }
 
-// A language is made up: its words are syllables of its script, as frequent as words are (Zipf), the first of them the
-// real words that its questions are made of.
+// A language is artificial: its words are syllables of its script with natural frequencies (Zipf).
+// The most frequent are the real words that its questions consist of.
 type language struct {
 	common    string
 	syllables string
@@ -25,7 +25,7 @@ type language struct {
 	words     []string
 }
 
-// languages are those of the documents, in turn.
+// languages are the languages of the documents, in turn.
 var languages = []language{
 	{common: "the of and to a in is how do I get you for on that with are this my can", syllables: "ba ren ti ship ro car de li ver man ple sto ing er ment shop tra con pri der", space: " ", stop: ". "},
 	{common: "der die und in den von zu das mit sich des auf für ist im dem nicht wie ich ein", syllables: "lie fer ung be stell kauf haus schau ver sand rück gabe zeit preis stadt grö ßen wär tig ler", space: " ", stop: ". "},
@@ -38,7 +38,7 @@ var languages = []language{
 	{common: "の に は を た が で て と し れ さ ある いる も する から な こと として", syllables: "返 品 配 送 カー ド 注 文 料 金 店 舗 営 業 サイ ズ 保 証 支 払 い 商 会 員 メール", space: "", stop: "。"},
 }
 
-// A corpus makes the same documents and questions for the same seed, one page after the other.
+// A corpus generates documents and questions, the same ones for the same seed, page by page.
 type corpus struct {
 	random    *rand.Rand
 	languages []language
@@ -73,7 +73,7 @@ func (c *corpus) page(from, n int) (page []document) {
 		l := &c.languages[i%len(c.languages)]
 		title := c.sentence(l, 3+c.random.Intn(4))
 		var text strings.Builder
-		for most := 1000 + c.random.Intn(1800); text.Len() < most; {
+		for size := 1000 + c.random.Intn(1800); text.Len() < size; {
 			text.WriteString(c.sentence(l, 6+c.random.Intn(14)))
 			text.WriteString(l.stop)
 			if c.random.Intn(6) == 0 {
@@ -97,15 +97,15 @@ func (c *corpus) sentence(l *language, n int) string {
 	return strings.Join(words, l.space)
 }
 
-// piece is a sentence of text, or its beginning.
+// piece returns a sentence of text, or its beginning.
 func (c *corpus) piece(l *language, text string) string {
 	all := strings.Split(text, l.stop)
 	piece := []rune(all[c.random.Intn(len(all))])
 	return string(piece[:min(len(piece), 80)])
 }
 
-// questions are what visitors might ask: mostly after words of a page, some in the commonest words alone, some in words
-// of no page, some far too long.
+// questions returns questions of visitors: mostly words of a page, some only the commonest words,
+// some words of no page, and some that are far too long.
 func (c *corpus) questions(n, documents int) (all []string) {
 	for i := range n {
 		l := &c.languages[i%len(c.languages)]
@@ -113,7 +113,7 @@ func (c *corpus) questions(n, documents int) (all []string) {
 		switch c.random.Intn(20) {
 		case 0, 1:
 			all = append(all, strings.Join(l.words[:12], l.space))
-		case 2, 3: // the commonest that say something
+		case 2, 3: // the commonest meaningful words
 			all = append(all, strings.Join(l.words[20:20+1+c.random.Intn(8)], l.space))
 		case 4:
 			all = append(all, fmt.Sprintf("zyx%dq wvu%dq?", i, documents+i))

@@ -1,8 +1,9 @@
-// Command bulk measures the sample backend full: it starts `weir serve` on a new data directory, synchronises 100,000
-// documents in nine languages through PUT /v1/wp/documents, asks 2,000 questions, and prints what it took.
+// Command bulk measures the sample backend under a full load of data: it starts `weir serve` on a
+// new data directory, uploads 100,000 documents in nine languages through PUT /v1/wp/documents,
+// asks 2,000 questions, and prints the durations.
 //
-//	go run ./bulk          as fast as the server takes them, under a policy with high limits
-//	go run ./bulk -pace    at the contract's 60 requests a minute, obeying its headers; a 429 is a failure
+//	go run ./bulk        as fast as the server accepts them, under a policy with high limits
+//	go run ./bulk -pace  at the contract's pace, following its headers; a 429 is a failure
 package main
 
 import (
@@ -34,7 +35,7 @@ type options struct {
 }
 
 const (
-	perPage = 500 // what one request may carry
+	perPage = 500 // the maximum of one request
 	seed    = 1
 )
 

@@ -21,14 +21,15 @@ import (
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
-// A server is `weir serve` as a process of its own, and its one synchroniser.
+// A server is `weir serve` as a separate process, with the only client that uploads to it.
 type server struct {
 	url, token string
 	cmd        *exec.Cmd
 	stop       func()
 }
 
-// policyFor has the contract's limit for synchronisers where that is to be kept, and high ones for all else.
+// policyFor returns a policy with the contract's limit for uploads if paced, and high limits for
+// everything else.
 func policyFor(paced bool) string {
 	limit := "1000000"
 	if paced {
@@ -71,7 +72,7 @@ func start(dir string, o options) (*server, error) {
 			s.url = m[1]
 		}
 	}
-	go io.Copy(io.Discard, out) // whatever it still prints must not block it
+	go io.Copy(io.Discard, out) // so that its output does not block it
 	token, err := exec.Command(weir, "token", "create", "--workspace", "demo", "--data", data).Output()
 	if err != nil || s.url == "" {
 		s.stop()
@@ -98,7 +99,7 @@ func (s *server) send(method, path, credential string, body []byte) (*http.Respo
 	return answer, text, err
 }
 
-// sync sends one page, and where it was paced waits for the next budget once this one is used up.
+// sync uploads one page. If paced, it waits for the next window when the budget is spent.
 func (s *server) sync(page []document, paced bool) (waited time.Duration, err error) {
 	body, err := json.Marshal(map[string]any{"items": page})
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *server) sync(page []document, paced bool) (waited time.Duration, err er
 	return waited, nil
 }
 
-// askAll asks the questions one after the other, as a visitor, and prints how long the answers took.
+// askAll asks the questions one after another, as a visitor, and prints how long the answers took.
 func (s *server) askAll(questions []string) error {
 	_, text, err := s.send("POST", "/api/v1/widget/init", "", []byte(`{"agent_id":"demo"}`))
 	if err != nil {
@@ -158,7 +159,7 @@ func (s *server) askAll(questions []string) error {
 	return nil
 }
 
-// searchAlone asks the same of the database, past the server.
+// searchAlone sends the same questions to the database directly.
 func searchAlone(path string, questions []string) error {
 	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
 	if err != nil {
@@ -187,7 +188,7 @@ func quantiles(took []time.Duration) string {
 
 var highWater = regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
 
-// memory prints the most memory that the server has had so far.
+// memory prints the server's peak memory so far.
 func (s *server) memory(when string) error {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// serveChild runs one of the programs that the benchmark is made of, until it is ended. args are the address to listen on and what
-// that program needs.
+// serveChild runs one of the benchmark's programs until it is stopped. args are the address to
+// listen on and what the program needs.
 func serveChild(name string, args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("serve %s: it needs an address and more: %q", name, args)
@@ -53,8 +53,9 @@ func serveChild(name string, args []string) error {
 	return fmt.Errorf("serve %q: no such contestant", name)
 }
 
-// passUnread is the floor: each connection has one upstream, and what is read from either is written to the other. That a request
-// and an answer of the small cases are one read each spares it all else.
+// passUnread is the floor: each connection has its own upstream connection, and bytes from one are
+// written to the other. In the small cases a request or an answer is a single read, so nothing else
+// is needed.
 func passUnread(l net.Listener, upstream string) error {
 	for {
 		client, err := l.Accept()
@@ -93,7 +94,7 @@ func passUnread(l net.Listener, upstream string) error {
 	}
 }
 
-// passBoth passes bodies on, by splice where the kernel has it.
+// passBoth passes bodies on, by splice if the kernel supports it.
 func passBoth(client, server net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -106,7 +107,8 @@ func passBoth(client, server net.Conn) {
 	<-done
 }
 
-// serveFasthttp is the least that a limiter on fasthttp does: a counter by address, three fields, and its own client.
+// serveFasthttp is the minimal limiter on fasthttp: a counter by address, three fields, and its own
+// client.
 func serveFasthttp(l net.Listener, upstream string, limit int64, cert, key string) error {
 	back := &fasthttp.HostClient{Addr: upstream, MaxConns: 1024, ReadBufferSize: 16 << 10, StreamResponseBody: true}
 	var counters sync.Map // by address
@@ -131,7 +133,8 @@ func serveFasthttp(l net.Listener, upstream string, limit int64, cert, key strin
 			}
 			ctx.Request.Header.Del("Connection")
 			if cert != "" {
-				ctx.Request.URI().SetScheme("http") // or the client takes the upstream for one of TLS too
+				// otherwise the client would use TLS to the upstream too
+				ctx.Request.URI().SetScheme("http")
 			}
 			if err := back.Do(&ctx.Request, &ctx.Response); err != nil {
 				ctx.Error(err.Error(), fasthttp.StatusBadGateway)
@@ -147,7 +150,7 @@ func serveFasthttp(l net.Listener, upstream string, limit int64, cert, key strin
 	return server.Serve(l)
 }
 
-// serveProxy is net/http's own: no limiter, a transport that keeps its connections.
+// serveProxy is net/http's ReverseProxy: no limiter, a transport that keeps connections.
 func serveProxy(l net.Listener, upstream, cert, key string) error {
 	to := &url.URL{Scheme: "http", Host: upstream}
 	handler := &httputil.ReverseProxy{
@@ -160,8 +163,8 @@ func serveProxy(l net.Listener, upstream, cert, key string) error {
 	return http.Serve(l, handler)
 }
 
-// serveBodies is the upstream of bodies: it reads what is posted and throws it away, and sends the file to those who get. Bytes are
-// copied as little as can be, since the load shares its core.
+// serveBodies is the upstream for bodies: it reads and discards what is posted, and sends the file
+// for a GET. It copies as little as possible, since it shares a core with the load.
 func serveBodies(l net.Listener, file string) error {
 	for {
 		c, err := l.Accept()

@@ -11,12 +11,13 @@ import (
 
 // The names of contestants.
 const (
-	nginxName    = "nginx, limit_req"
-	againName    = "nginx, again" // what the ratio of the same to the same is: how much any of them is worth
+	nginxName = "nginx, limit_req"
+	// the ratio of two equal contestants, which shows the noise of all ratios
+	againName    = "nginx, again"
 	fasthttpName = "fasthttp, bare page"
 	proxyName    = "ReverseProxy, bare"
 	floorName    = "floor: bytes unread"
-	soleName     = "weir" // a binary that has no --engine
+	soleName     = "weir" // a binary without --engine
 	stdName      = "weir, --engine std"
 	autoName     = "weir, --engine auto"
 )
@@ -24,18 +25,18 @@ const (
 // plenty is a limit that no run reaches.
 const plenty = 2_000_000_000
 
-// A setup is what a case asks of every contestant.
+// A setup is what a case requires of every contestant.
 type setup struct {
-	limit    int64  // a minute, or for ever where that is the same
-	by       string // whom Weir counts; others count addresses
+	limit    int64  // a minute, or without an end if there are no windows
+	by       string // what Weir counts by; others count by address
 	tls      bool
 	upstream string
 }
 
-// A contestant can be started.
+// A contestant is a server that can be started.
 type contestant struct {
 	name  string
-	bare  bool // no aim but that of the first case is about it
+	bare  bool // no aim refers to it, except that of the first case
 	start func(ctx context.Context, w *world, s setup) (*server, error)
 }
 
@@ -56,7 +57,7 @@ func (w *world) contestants() []contestant {
 	return append(all, contestant{stdName, false, of("--engine", "std")}, contestant{autoName, false, of("--engine", "auto")})
 }
 
-// startBare starts one that is made of this program: it writes no access log.
+// startBare starts a contestant that is part of this program. It writes no access log.
 func startBare(ctx context.Context, w *world, name string, s setup) (*server, error) {
 	cert, key := "", ""
 	if s.tls {
@@ -71,7 +72,8 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 		return nil, err
 	}
 	policy := filepath.Join(dir, "policy.yaml")
-	// What is below /session/ is for verified sessions only: so a case can tell that its session is one.
+	// Paths below /session/ require a verified session, so that a case can check that its session
+	// is one.
 	text := fmt.Sprintf("limiters:\n  - name: all\n    routes: [/api/*]\n    windows: [%d per minute by %s]\n"+
 		"  - name: proof\n    routes: [/session/*]\n    windows: [%d per minute by session]\n", s.limit, s.by, plenty)
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
@@ -89,9 +91,9 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 	return start(ctx, w, gatewayCore, address, nil, append(command, engine...)...)
 }
 
-// startNginx starts Debian's nginx as it does best: a pool of kept upstream connections, bodies that stream, the access log in
-// blocks, no line in its error log for a refusal, no fields added to what it passes on, and for bodies the buffers that served best
-// of those tried here (16 KiB to 1 MiB).
+// startNginx starts Debian's nginx with the fastest settings: kept upstream connections, streamed
+// bodies, a buffered access log, no error log line for a refusal, no added fields, and the best
+// body buffers of those tried here (16 KiB to 1 MiB).
 func startNginx(ctx context.Context, w *world, s setup) (*server, error) {
 	dir, err := os.MkdirTemp(w.dir, "nginx")
 	if err != nil {
@@ -129,7 +131,8 @@ func startNginx(ctx context.Context, w *world, s setup) (*server, error) {
 	return one, nil
 }
 
-// nginxConf has the places user, directory, access log, rate, upstream, address, TLS and burst.
+// nginxConf has placeholders for user, directory, access log, rate, upstream, address, TLS and
+// burst.
 const nginxConf = `%[1]s
 daemon off;
 worker_processes 1;

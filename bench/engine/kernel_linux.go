@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endWithUs has a child killed when this process ends without stopping it.
+// endWithUs makes the kernel kill a child when this process ends without stopping it.
 func endWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// cpuTime returns the processor time that a process has used, all its threads together, by its own clock in the kernel.
+// cpuTime returns the processor time that all threads of a process have used, by the kernel's clock
+// of the process.
 func cpuTime(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED of <linux/posix-timers.h>
 	var t unix.Timespec
@@ -27,7 +28,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// discard takes n bytes from c without copying them.
+// discard drops n bytes from c without copying them.
 func discard(c *net.TCPConn, n int64) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -70,7 +71,7 @@ func (p *poll) add(fd int) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
-// wait returns what can be read from.
+// wait returns the events of readable connections.
 func (p *poll) wait() ([]unix.EpollEvent, error) {
 	for {
 		n, err := unix.EpollWait(p.fd, p.events[:], -1)
@@ -81,7 +82,8 @@ func (p *poll) wait() ([]unix.EpollEvent, error) {
 	}
 }
 
-// answerSmall is the upstream of small answers: one loop, two system calls a request. It answers whatever ends like a head.
+// answerSmall is the upstream for small answers: one loop, two system calls a request. It answers
+// any input that ends like a head.
 func answerSmall(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -137,18 +139,19 @@ func answerSmall(address string) error {
 	}
 }
 
-// A steady is a load of so many requests a second, however fast they are answered: a request that finds no connection free waits,
-// and the wait counts.
+// A steady is a load with a constant rate, however fast it is answered: if no connection is free a
+// request waits, and the wait counts.
 type steady struct {
 	poll    *poll
 	request []byte
-	conns   map[int]time.Time // when the request under way was due, zero where none is
+	conns   map[int]time.Time // when the request in flight was due, zero if there is none
 	free    []int
 	room    []byte
 	took    []time.Duration
 }
 
-// driveSteadily sends request at a rate over some connections, and returns how long each took, from when it was due.
+// driveSteadily sends request at a rate over some connections, and returns how long each took from
+// the time it was due.
 func driveSteadily(ctx context.Context, address string, request []byte, conns int, rate float64, length time.Duration) ([]time.Duration, error) {
 	p, err := newPoll()
 	if err != nil {
@@ -227,7 +230,7 @@ func (s *steady) close() {
 	}
 }
 
-// send sends one on the connection that has been free for longest.
+// send sends a request on the connection that has been free for longest.
 func (s *steady) send(due time.Time) error {
 	fd := s.free[0]
 	s.free = s.free[1:]
@@ -236,7 +239,7 @@ func (s *steady) send(due time.Time) error {
 	return err
 }
 
-// receive reads an answer, which is small enough to come in one piece.
+// receive reads an answer, which fits into one read.
 func (s *steady) receive(fd int) error {
 	n, err := unix.Read(fd, s.room)
 	if err != nil || n == 0 {

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// connections is how many there are at a time, where a case does not say otherwise.
+// connections is the number of concurrent connections, unless a case sets another.
 const connections = 64
 
-// figures are what a turn came to, by name.
+// figures are the results of a turn, by name.
 type figures map[string]float64
 
 var (
@@ -29,15 +29,15 @@ var (
 	wrkP99      = regexp.MustCompile(`(?m)^\s+99%\s+([\d.]+)(us|ms|s)`)
 )
 
-// What wrk is to get.
+// The outcome that wrk should get.
 type outcome string
 
 const (
 	served  outcome = "2xx"
-	refused outcome = "429" // but for the few that a limit has
+	refused outcome = "429" // except for the few that a limit admits
 )
 
-// drive has wrk ask s for the small answer, with one more field unless that is empty, again and again.
+// drive has wrk send the small request to s repeatedly, with one more field unless that is empty.
 func drive(ctx context.Context, s *server, scheme, field string, want outcome, length time.Duration) (figures, error) {
 	args := []string{"-t1", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-d%ds", max(1, int(length.Seconds()))), "--latency"}
 	if field != "" {
@@ -76,7 +76,7 @@ func drive(ctx context.Context, s *server, scheme, field string, want outcome, l
 		busyFigure: 100 * (after - before).Seconds() / took}, nil
 }
 
-// ask sends one request over a connection of its own, and returns the status of its answer.
+// ask sends one request over a new connection, and returns the status of its answer.
 func ask(address, path, field string) (status int, err error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -90,7 +90,7 @@ func ask(address, path, field string) (status int, err error) {
 	return m.status(), err
 }
 
-// request returns one as wrk sends it, with one more field unless that is empty.
+// request returns a request as wrk sends it, with one more field unless that is empty.
 func request(path, field string) string {
 	if field != "" {
 		field += "\r\n"
@@ -98,7 +98,7 @@ func request(path, field string) string {
 	return "GET " + path + " HTTP/1.1\r\nHost: api.example.com\r\n" + field + "\r\n"
 }
 
-// atRate sends so many requests a second.
+// atRate sends requests at a constant rate.
 func atRate(ctx context.Context, s *server, rate float64, length time.Duration) (figures, error) {
 	before, err := cpuTime(s.pid)
 	if err != nil {
@@ -118,13 +118,13 @@ func atRate(ctx context.Context, s *server, rate float64, length time.Duration) 
 		p99Figure: took[len(took)*99/100].Seconds() * 1e3, busyFigure: 100 * (after - before).Seconds() / length.Seconds()}, nil
 }
 
-// bodyConnections is how many bodies are under way at a time.
+// bodyConnections is the number of concurrent bodies.
 const bodyConnections = 4
 
-// A transfer sends one body, from the file or to nowhere.
+// A transfer sends one body, from the file or to be discarded.
 type transfer func(c *net.TCPConn, file *os.File) error
 
-// bodies has bodies sent through s, up or down, one after the other on each connection.
+// bodies transfers bodies through s, up or down, one after another on each connection.
 func bodies(ctx context.Context, s *server, file string, one transfer, length time.Duration) (figures, error) {
 	before, err := cpuTime(s.pid)
 	if err != nil {
@@ -163,7 +163,7 @@ func bodies(ctx context.Context, s *server, file string, one transfer, length ti
 		busyFigure: 100 * (after - before).Seconds() / took.Seconds(), peakFigure: peak}, nil
 }
 
-// repeat does one thing on a connection until the time is over.
+// repeat repeats a transfer on a connection until the time is over.
 func repeat(ctx context.Context, address, path string, until time.Time, one transfer) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -200,7 +200,7 @@ func download(c *net.TCPConn, _ *os.File) error {
 	return takeAnswer(c, bodyBytes)
 }
 
-// takeAnswer reads an answer of 200 with a body of a length.
+// takeAnswer reads an answer with status 200 and a body of the given length.
 func takeAnswer(c *net.TCPConn, length int64) error {
 	m, err := readHead(c, make([]byte, 16<<10))
 	if err != nil {
@@ -212,7 +212,8 @@ func takeAnswer(c *net.TCPConn, length int64) error {
 	return discard(c, length-int64(m.beyond))
 }
 
-// holdIdle opens n connections, each for one request, and returns what the process then holds.
+// holdIdle opens n connections, uses each for one request, and returns the memory that the process
+// then has.
 func holdIdle(ctx context.Context, s *server, n int) (figures, error) {
 	before, err := memory(s.pid, "VmRSS")
 	if err != nil {
@@ -221,7 +222,7 @@ func holdIdle(ctx context.Context, s *server, n int) (figures, error) {
 	held := make([]*net.TCPConn, 0, n)
 	defer func() {
 		for _, c := range held {
-			c.SetLinger(0) // or its port is not free for a minute
+			c.SetLinger(0) // otherwise its port stays in use for a minute
 			c.Close()
 		}
 	}()

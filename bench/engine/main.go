@@ -1,13 +1,14 @@
-// Command engine measures Weir as a gateway, in each of its engines, beside nginx with limit_req, a bare page of fasthttp, a bare
-// ReverseProxy, and a floor that passes bytes on unread. Each has one core; the load and the upstream share the other. They take
-// turns within each round, so that ratios hold where absolute figures do not.
+// Command engine measures Weir as a gateway, in each of its engines, beside nginx with limit_req, a
+// bare page of fasthttp, a bare ReverseProxy, and a floor that passes bytes on unread. Each
+// contestant has one core; the load and the upstream share the other. The contestants take turns
+// within each round, so that ratios are valid even if absolute figures vary.
 //
-//	go run ./engine -quick                        three short rounds, without what the aims do not need: two minutes
-//	go run ./engine                               everything: about twenty minutes, undisturbed
+//	go run ./engine -quick                   three short rounds for the aims: two minutes
+//	go run ./engine                          everything: about twenty minutes, undisturbed
 //	go run ./engine -cases served -contestants nginx,weir
-//	go run ./engine -docs ../docs                 the same, and the tables of docs/performance.md written anew
-//	go run ./engine -save f                       the figures, as JSON; -from f shows them again
-//	go run ./engine -cases served -perf dir       where the processor's time goes, as perf records it, into dir
+//	go run ./engine -docs ../docs            the same, and rewrites docs/performance.md
+//	go run ./engine -save f                  saves the figures as JSON; -from f shows them again
+//	go run ./engine -cases served -perf dir  records with perf, into dir
 package main
 
 import (
@@ -59,7 +60,7 @@ func run() error {
 	if *quick {
 		p.rounds, p.length, p.brief = 3, time.Second, *names == ""
 		*only = strings.Replace(*only, steadyCase+",", "", 1)
-		flag.Parse() // what is said outright holds
+		flag.Parse() // explicit flags win
 	}
 	if *from != "" {
 		kept, err := readResults(*from)
@@ -105,10 +106,11 @@ func run() error {
 	return r.show(*docs)
 }
 
-// describe says what the figures were taken on.
+// describe describes what the figures were measured on.
 func describe(ctx context.Context, w *world) string {
 	version := func(name string, args ...string) string {
-		out, _ := exec.CommandContext(ctx, name, args...).CombinedOutput() // wrk says it with a status of 1
+		// wrk -v exits with status 1
+		out, _ := exec.CommandContext(ctx, name, args...).CombinedOutput()
 		first, _, _ := strings.Cut(string(out), "\n")
 		return strings.TrimPrefix(first, "nginx version: ")
 	}
@@ -116,7 +118,7 @@ func describe(ctx context.Context, w *world) string {
 	return fmt.Sprintf("%s; %s; %s; fasthttp %s", page.Machine(), version(w.nginx, "-v"), load, moduleVersion("github.com/valyala/fasthttp"))
 }
 
-// choose returns the contestants whose names contain one of a comma-separated list.
+// choose returns the contestants whose names contain an element of a comma-separated list.
 func choose(all []contestant, list string) (chosen []contestant) {
 	words := strings.Split(strings.ToLower(list), ",")
 	for _, c := range all {
@@ -127,7 +129,7 @@ func choose(all []contestant, list string) (chosen []contestant) {
 	return chosen
 }
 
-// show prints the tables, and writes them into docs/performance.md where docs is not empty.
+// show prints the tables, and writes them to docs/performance.md if docs is not empty.
 func (r *results) show(docs string) error {
 	text := r.String()
 	fmt.Print(text)

@@ -20,7 +20,7 @@ const (
 // A message is the head of a request or of an answer.
 type message struct {
 	head   []byte
-	length int64 // as Content-Length says; -1: it does not
+	length int64 // from Content-Length; -1: none
 	beyond int   // how many bytes of the body were read with it
 }
 
@@ -59,7 +59,7 @@ func parseHead(head []byte, beyond int) (message, error) {
 	return m, nil
 }
 
-// status returns an answer's, 0 where it is none.
+// status returns an answer's status, or 0 if it is no answer.
 func (m message) status() int {
 	if len(m.head) < len("HTTP/1.1 200") {
 		return 0
@@ -68,7 +68,7 @@ func (m message) status() int {
 	return n
 }
 
-// sendBody sends a head, which it completes, and the file.
+// sendBody completes and sends a head, and then the file.
 func sendBody(c *net.TCPConn, head string, file *os.File) error {
 	if _, err := fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n", head, bodyBytes); err != nil {
 		return err

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// What docs/performance.md says of p99 at callers that always ask: a gateway of one core that looks which of 64 connections have
-// something, and serves what one look found, has a p99 near the mean if it goes through it in the order of arrival, and of twice the mean in
-// reverse, as Go's runtime does (runtime.netpollready pushes, injectglist pops).
+// A claim of docs/performance.md about p99 with a saturated gateway: a gateway of one core polls 64
+// connections and serves the ready ones of each poll. If it serves them in order of arrival, p99 is
+// near the mean. If it serves them in reverse order, as Go's runtime does (runtime.netpollready
+// pushes, injectglist pops), p99 is twice the mean.
 func TestTheOrderOfServingMakesTheP99(t *testing.T) {
 	inOrder, reversed := simulate(slices.Clip[[]event]), simulate(func(found []event) []event { slices.Reverse(found); return found })
 	t.Logf("p99 by the mean: %.2f in order, %.2f reversed", inOrder, reversed)
@@ -18,11 +19,11 @@ func TestTheOrderOfServingMakesTheP99(t *testing.T) {
 	}
 }
 
-// An event is something that comes in on a caller's connection, or on that to the upstream on his behalf.
+// An event is input on a caller's connection, or on its connection to the upstream.
 type event struct {
 	at     float64
 	caller int
-	answer bool // from the upstream; else a request
+	answer bool // from the upstream; otherwise a request
 }
 
 type events []event
@@ -37,25 +38,27 @@ func (e *events) Pop() any {
 	return last
 }
 
-// simulate returns p99 by mean. A gateway's step takes 6.5 µs, on average, one of the other side (the callers and the upstream share
-// a core) 3.5, a look 1; all with a fifth of them by chance.
+// simulate returns p99 divided by the mean. On average a step of the gateway takes 6.5 µs, one of
+// the other side 3.5 (the callers and the upstream share a core), and a poll 1; a fifth of each is
+// random.
 func simulate(order func([]event) []event) float64 {
 	const callers, warm, wanted = connections, 2000, 60_000
 	chance := rand.New(rand.NewPCG(1, 2))
 	lasts := func(mean float64) float64 { return 0.8*mean + 0.2*mean*chance.ExpFloat64() }
-	sent := new(events) // by the gateway, and on its way
+	sent := new(events) // sent by the gateway, in flight
 	for i := range callers {
-		heap.Push(sent, event{caller: i, answer: true}) // an answer to nothing, upon which everybody asks
+		// an answer to nothing, after which every caller sends a request
+		heap.Push(sent, event{caller: i, answer: true})
 	}
 	var came, found []event
 	var began [callers]float64
 	var took []float64
-	here, there := 0.0, 0.0 // how far the two cores are
+	here, there := 0.0, 0.0 // the time on each core
 	others := func() {
 		for len(*sent) > 0 && max(there, (*sent)[0].at) <= here {
 			e := heap.Pop(sent).(event)
 			there = max(there, e.at) + lasts(3.5)
-			if e.answer { // the caller has it, and asks again
+			if e.answer { // the caller has its answer, and sends again
 				if began[e.caller] > 0 {
 					took = append(took, there-began[e.caller])
 				}

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// A plan says what is measured, and how often.
+// A plan is what is measured, and how often.
 type plan struct {
 	cases  []benchCase
 	chosen []contestant
 	rounds int
 	length time.Duration // of a turn
 	idle   int           // connections that are kept open
-	rate   float64       // requests a second, of the case where all get the same
-	perf   string        // a directory; empty: nothing is recorded
-	brief  bool          // the bare contestants take part in the first case alone
+	rate   float64       // requests a second, in the case with equal rates
+	perf   string        // a directory; empty: no recording
+	brief  bool          // the bare contestants take part only in the first case
 }
 
-// A benchCase is one thing that is asked of all contestants.
+// A benchCase is one measurement of all contestants.
 type benchCase struct {
 	name  string
 	setup func(w *world) setup
-	left  []string // who has no part in it
+	left  []string // contestants that do not take part
 	fresh bool     // each turn needs a new process
 	turn  func(ctx context.Context, p plan, w *world, s *server) (figures, error)
 }
@@ -86,7 +86,8 @@ func turnOfSession(ctx context.Context, p plan, w *world, s *server) (figures, e
 
 func authorization(w *world) string { return "Authorization: Bearer " + w.session }
 
-// proveSession asks Weir for what only a verified session gets: without that, the case of a session would measure an address.
+// proveSession checks that Weir accepts the session: otherwise the session case would measure an
+// address.
 func proveSession(w *world, s *server) error {
 	with, err := ask(s.address, "/session/proof", authorization(w))
 	if err != nil {
@@ -109,7 +110,7 @@ func caseNames() (names []string) {
 	return names
 }
 
-// chooseCases returns those of a comma-separated list.
+// chooseCases returns the cases of a comma-separated list.
 func chooseCases(list string) (chosen []benchCase, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.Index(caseNames(), name)
@@ -121,7 +122,8 @@ func chooseCases(list string) (chosen []benchCase, err error) {
 	return chosen, nil
 }
 
-// measure takes all cases in turn. A contestant that fails is said to have failed, and left out of the rest of that case.
+// measure runs all cases in turn. A contestant that fails is reported, and left out of the rest of
+// that case.
 func (p plan) measure(ctx context.Context, w *world, r *results) error {
 	for _, c := range p.cases {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", time.Now().Format(time.TimeOnly), c.name)
@@ -169,7 +171,7 @@ func (p plan) takeTurns(ctx context.Context, w *world, c benchCase, r *results) 
 	return ctx.Err()
 }
 
-// enter starts those that take part, and warms them up.
+// enter starts the contestants that take part, and warms them up.
 func (p plan) enter(ctx context.Context, w *world, c benchCase, r *results) (all []entrant) {
 	warm := p
 	warm.length = min(p.length, time.Second)
@@ -210,7 +212,7 @@ func (p plan) turn(ctx context.Context, w *world, c benchCase, e *entrant) (figu
 	return c.turn(ctx, p, w, s)
 }
 
-// record has perf watch one more turn.
+// record runs one more turn under perf.
 func (p plan) record(ctx context.Context, w *world, c benchCase, e entrant) error {
 	if err := os.MkdirAll(p.perf, 0o755); err != nil {
 		return err
@@ -223,6 +225,6 @@ func (p plan) record(ctx context.Context, w *world, c benchCase, e entrant) erro
 	}
 	_, err := p.turn(ctx, w, c, &e)
 	perf.Process.Signal(os.Interrupt)
-	perf.Wait() // interrupted, it says so with its status
+	perf.Wait() // its status reports the interrupt
 	return err
 }

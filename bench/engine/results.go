@@ -17,12 +17,12 @@ const (
 	busyFigure = "busy" // percent of its core
 	mibFigure  = "mib"  // MiB of bodies a second
 	peakFigure = "peak" // MiB resident at most
-	restFigure = "rest" // MiB resident before anybody came
+	restFigure = "rest" // MiB resident before the first connection
 	heldFigure = "held" // MiB resident with all connections open
 	eachFigure = "each" // KiB of that for each
 )
 
-// Results are all that was measured, every sample of it.
+// Results are all samples that were measured.
 type results struct {
 	Machine string
 	Rounds  int
@@ -31,7 +31,7 @@ type results struct {
 	Idle    int     // connections of the case idle
 	// Samples are in the order of the rounds: by case, figure and contestant.
 	Samples map[string]map[string]map[string][]float64
-	// Problems are what contestants could not do: by case and contestant.
+	// Problems are failures of contestants, by case and contestant.
 	Problems map[string]string `json:",omitempty"`
 }
 
@@ -40,7 +40,7 @@ func newResults(machine string, p plan) *results {
 		Samples: map[string]map[string]map[string][]float64{}, Problems: map[string]string{}}
 }
 
-// take adds the figures of one turn, or says what went wrong with it.
+// take adds the figures of one turn, or records its failure.
 func (r *results) take(name, contestant string, found figures, err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "problem: %s: %s: %v\n", name, contestant, err)
@@ -64,7 +64,7 @@ func (r *results) failed(name, contestant string) bool {
 	return ok
 }
 
-// of returns a contestant's samples; none where it failed in any round.
+// of returns a contestant's samples, or none if it failed in any round.
 func (r *results) of(name, figure, contestant string) []float64 {
 	if r.failed(name, contestant) {
 		return nil
@@ -72,8 +72,8 @@ func (r *results) of(name, figure, contestant string) []float64 {
 	return r.Samples[name][figure][contestant]
 }
 
-// ratio is the median of how many times as much a is as b, each compared in its own round: the machine differs more from one
-// moment to the next than the contestants do.
+// ratio returns the median of a divided by b, in the same round each: the machine varies more from
+// one moment to the next than the contestants do.
 func ratio(a, b []float64) (float64, bool) {
 	if len(a) == 0 || len(a) != len(b) {
 		return 0, false
@@ -85,7 +85,7 @@ func ratio(a, b []float64) (float64, bool) {
 	return page.Median(ratios), true
 }
 
-// readResults reads what -save has kept.
+// readResults reads the figures of -save.
 func readResults(path string) (*results, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -98,7 +98,7 @@ func readResults(path string) (*results, error) {
 	return r, nil
 }
 
-// writeTo writes the results to a file. It has one run: ratios across runs mean nothing.
+// writeTo writes the results to a file. The file holds one run: ratios across runs mean nothing.
 func (r *results) writeTo(path string) error {
 	b, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// taken returns results of three rounds, in which Weir's figures are times those of nginx, but for what is told outright.
+// taken returns results of three rounds, in which Weir's figures are nginx's times a factor, except
+// for the explicit ones.
 func taken(weir string, times float64, idle float64) *results {
 	r := newResults("a machine", plan{rounds: 3, length: time.Second, idle: 10_000, rate: 5000})
 	for round := range 3 {
@@ -31,9 +32,10 @@ func TestAimsFollowTheFigures(t *testing.T) {
 		met   int
 	}{
 		{"as nginx", 1, 99, 10},
-		{"a tenth more than nginx", 1.1, 99, 9},       // ReverseProxy is no longer three times as much
+		// ReverseProxy is no longer three times as much
+		{"a tenth more than nginx", 1.1, 99, 9},
 		{"a fifth more", 1.2, 99, 6},                  // not served, not bodies
-		{"a fifth more, and a lot held", 1.2, 100, 5}, // under 100 is less than 100
+		{"a fifth more, and a lot held", 1.2, 100, 5}, // the aim is less than 100
 		{"three tenths more", 1.299, 99, 5},           // nor a session
 		{"a third more", 1.33, 99, 1},
 	} {
@@ -90,7 +92,8 @@ func TestResultsAreKept(t *testing.T) {
 	}
 }
 
-// The floor between the load and the upstream of bodies: all three must agree, or the figures are of something else.
+// The floor runs between the load and the upstream for bodies: if all three agree, the figures
+// measure what they should.
 func TestBodiesArriveWhole(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "body")
 	if err := os.WriteFile(file, make([]byte, bodyBytes), 0o600); err != nil {

@@ -24,7 +24,8 @@ type server struct {
 	said    string // the file with its standard error
 }
 
-// start runs a command on one core, whose access logs are in the files logs, and waits until it listens.
+// start runs a command on one core and waits until it listens. Its access logs are in the files
+// logs.
 func start(ctx context.Context, w *world, core int, address string, logs []string, command ...string) (*server, error) {
 	said, err := os.CreateTemp(w.dir, "said")
 	if err != nil {
@@ -34,7 +35,8 @@ func start(ctx context.Context, w *world, core int, address string, logs []strin
 	s := &server{address: address, logs: append(logs, said.Name()), said: said.Name()}
 	s.cmd = exec.Command("taskset", append([]string{"-c", strconv.Itoa(core)}, command...)...)
 	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	if s.cmd.Stderr, err = os.OpenFile(said.Name(), os.O_APPEND|os.O_WRONLY, 0); err != nil { // so that it can be cut meanwhile
+	// so that it can be truncated meanwhile
+	if s.cmd.Stderr, err = os.OpenFile(said.Name(), os.O_APPEND|os.O_WRONLY, 0); err != nil {
 		return nil, err
 	}
 	s.cmd.SysProcAttr = endWithUs()
@@ -70,7 +72,7 @@ func (s *server) await(ctx context.Context) error {
 	return fmt.Errorf("nobody listens on %s after 10 s", s.address)
 }
 
-// stop asks the process to end, and after a while makes it.
+// stop terminates the process, and kills it after a while.
 func (s *server) stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(10*time.Second, func() { s.cmd.Process.Kill() })
@@ -81,14 +83,14 @@ func (s *server) stop() {
 	}
 }
 
-// forget empties the access logs, which are opened to append.
+// forget truncates the access logs, which are open for appending.
 func (s *server) forget() {
 	for _, path := range s.logs {
 		os.Truncate(path, 0)
 	}
 }
 
-// spareAddress returns one of 127.0.0.1 that nobody listened on a moment ago.
+// spareAddress returns an address of 127.0.0.1 that had no listener a moment ago.
 func spareAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +100,7 @@ func spareAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// startSelf starts this program as one of its children, which is told the address to listen on and args.
+// startSelf starts this program as a child with the name, the address to listen on and args.
 func startSelf(ctx context.Context, w *world, core int, name string, args ...string) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -111,8 +113,8 @@ func startSelf(ctx context.Context, w *world, core int, name string, args ...str
 	return start(ctx, w, core, address, nil, append([]string{self, "child", name, address}, args...)...)
 }
 
-// keepToCore starts this program again on one core and at a priority, as nice counts it, unless it is there already: threads that are
-// started later, and children, stay.
+// keepToCore restarts this program on one core and with a nice value, unless that is already done.
+// Later threads and children inherit both.
 func keepToCore(core, nice int) error {
 	const done = "WEIR_BENCH_ENGINE_PINNED"
 	if os.Getenv(done) != "" {
@@ -130,8 +132,8 @@ func keepToCore(core, nice int) error {
 	return fmt.Errorf("keep to core %d: %w", core, syscall.Exec(taskset, args, append(os.Environ(), done+"=1")))
 }
 
-// preferSession gives this session a priority beside others, where the kernel weighs sessions (autogroup): there nice weighs only
-// within one. restore takes that back.
+// preferSession sets the nice value of this session, if the kernel weighs sessions (autogroup):
+// then a process's nice value only counts within its session. restore undoes it.
 func preferSession(nice int) (restore func(), err error) {
 	const file = "/proc/self/autogroup"
 	restore = func() {}
@@ -149,7 +151,7 @@ func preferSession(nice int) (restore func(), err error) {
 	return func() { os.WriteFile(file, []byte(old), 0) }, nil
 }
 
-// memory returns one of a process's figures of memory, VmRSS or VmHWM, in MiB.
+// memory returns one of a process's memory figures, VmRSS or VmHWM, in MiB.
 func memory(pid int, name string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -163,7 +165,7 @@ func memory(pid int, name string) (float64, error) {
 	return n / 1024, err
 }
 
-// onlyChild returns the process that pid started, once there is one.
+// onlyChild waits for the only child of a process and returns it.
 func onlyChild(ctx context.Context, pid int) (int, error) {
 	for range 100 {
 		b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", strconv.Itoa(pid), "children"))

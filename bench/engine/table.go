@@ -9,12 +9,12 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// names are all that may be in a table, in their order.
+// names returns all contestants that may be in a table, in order.
 func names() []string {
 	return []string{nginxName, againName, floorName, fasthttpName, proxyName, soleName, stdName, autoName}
 }
 
-// String returns all tables of what was measured, in Markdown.
+// String returns all tables in Markdown.
 func (r *results) String() string {
 	var b strings.Builder
 	say := func(title string, head []string, rows [][]string) {
@@ -78,7 +78,7 @@ func (r *results) idleRows() (rows [][]string) {
 	return rows
 }
 
-// times is a contestant's figure beside nginx's.
+// times returns a contestant's figure as a multiple of nginx's.
 func (r *results) times(name, figure, contestant string) string {
 	v, ok := ratio(r.of(name, figure, contestant), r.of(name, figure, nginxName))
 	if !ok || contestant == nginxName {
@@ -87,7 +87,7 @@ func (r *results) times(name, figure, contestant string) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// has reports whether anything of a contestant was measured.
+// has reports whether a contestant was measured.
 func (r *results) has(contestant string) bool {
 	for _, of := range r.Samples {
 		for _, samples := range of {
@@ -99,8 +99,8 @@ func (r *results) has(contestant string) bool {
 	return false
 }
 
-// aims holds what the engine that is the default aims at against what it reached, and which that is. What was not measured is left
-// out.
+// aims compares the aims of the default engine with its results, and returns the engine's name. It
+// leaves out what was not measured.
 func (r *results) aims() (weir string, rows [][]string) {
 	weir = soleName
 	for _, name := range []string{stdName, autoName} { // the default is the last
@@ -115,25 +115,25 @@ func (r *results) aims() (weir string, rows [][]string) {
 		}
 		rows = append(rows, []string{what, aim, here, verdict})
 	}
-	most := func(what, name, figure string, limit float64) {
+	atMost := func(what, name, figure string, limit float64) {
 		if v, ok := ratio(r.of(name, figure, weir), r.of(name, figure, nginxName)); ok {
 			judge(what, fmt.Sprintf("at most %.4g× nginx's", limit), fmt.Sprintf("%.3g×", v), v <= limit)
 		}
 	}
-	least := func(what, aim, name, figure, over, under string, limit float64) {
+	atLeast := func(what, aim, name, figure, over, under string, limit float64) {
 		if v, ok := ratio(r.of(name, figure, over), r.of(name, figure, under)); ok {
 			judge(what, aim, fmt.Sprintf("%.3g×", v), v >= limit)
 		}
 	}
-	most("CPU of a request that is served, by address", servedCase, cpuFigure, 1.15)
-	least("the same, beside ReverseProxy", "ReverseProxy's at least 3× as much", servedCase, cpuFigure, proxyName, weir, 3)
-	most("CPU of a request of a session seen before", sessionCase, cpuFigure, 1.25)
-	most("CPU of a refusal", refusedCase, cpuFigure, 1.3)
-	most(fmt.Sprintf("p99 at %d connections that always ask", connections), servedCase, p99Figure, 1.3)
-	most(fmt.Sprintf("the same, %s requests a second for everybody", page.Digits(r.Rate)), steadyCase, p99Figure, 1.3)
-	most("CPU of a request by TLS, kept alive", tlsCase, cpuFigure, 1.3)
-	least("bodies of 10 MiB to the upstream", "at least 0.9× nginx's throughput", uploadCase, mibFigure, weir, nginxName, 0.9)
-	least("bodies of 10 MiB from the upstream", "at least 0.9× nginx's throughput", downloadCase, mibFigure, weir, nginxName, 0.9)
+	atMost("CPU of a request that is served, by address", servedCase, cpuFigure, 1.15)
+	atLeast("the same, beside ReverseProxy", "ReverseProxy's at least 3× as much", servedCase, cpuFigure, proxyName, weir, 3)
+	atMost("CPU of a request of a session seen before", sessionCase, cpuFigure, 1.25)
+	atMost("CPU of a refusal", refusedCase, cpuFigure, 1.3)
+	atMost(fmt.Sprintf("p99 at %d connections that always ask", connections), servedCase, p99Figure, 1.3)
+	atMost(fmt.Sprintf("the same, %s requests a second for everybody", page.Digits(r.Rate)), steadyCase, p99Figure, 1.3)
+	atMost("CPU of a request by TLS, kept alive", tlsCase, cpuFigure, 1.3)
+	atLeast("bodies of 10 MiB to the upstream", "at least 0.9× nginx's throughput", uploadCase, mibFigure, weir, nginxName, 0.9)
+	atLeast("bodies of 10 MiB from the upstream", "at least 0.9× nginx's throughput", downloadCase, mibFigure, weir, nginxName, 0.9)
 	if xs := r.of(idleCase, heldFigure, weir); len(xs) > 0 {
 		judge(fmt.Sprintf("%s idle connections", page.Digits(float64(r.Idle))), "under 100 MiB resident", page.Digits(page.Median(xs)), page.Median(xs) < 100)
 	}

@@ -21,31 +21,33 @@ import (
 	"time"
 )
 
-// Each contestant has a core of its own. This process, which makes the load, shares the other with the upstream.
+// Each contestant has a core of its own. This process, which generates the load, shares the other
+// with the upstream.
 const (
 	gatewayCore = 0
 	loadCore    = 1
 )
 
-// A world is what all contestants share for one run.
+// A world is what all contestants share in one run.
 type world struct {
 	dir     string // removed at the end
 	weir    string // the binary
-	engines bool   // whether that has --engine
+	engines bool   // whether it has --engine
 	nginx   string // the binary
-	small   string // the address of the upstream that answers a few bytes
-	bodies  string // the address of the one that takes and sends bodyBytes
-	body    string // a file of as many
+	small   string // the address of the upstream with small answers
+	bodies  string // the address of the upstream that receives and sends bodyBytes
+	body    string // a file of bodyBytes
 	cert    string // PEM, of an ECDSA key
 	certKey string
-	secret  string // a file, what sessions are signed with
+	secret  string // a file with the secret that sessions are signed with
 	session string // one of them, a JWT
 }
 
-// newWorld makes what contestants need, and starts the upstreams. remove ends and removes it all.
+// newWorld creates what contestants need, and starts the upstreams. remove stops and removes
+// everything.
 func newWorld(ctx context.Context, temp, weir string) (w *world, remove func(), err error) {
 	w = &world{weir: weir, nginx: "nginx"}
-	if path, err := exec.LookPath("/usr/sbin/nginx"); err == nil { // not on everybody's PATH
+	if path, err := exec.LookPath("/usr/sbin/nginx"); err == nil { // not on every PATH
 		w.nginx = path
 	}
 	for _, name := range []string{w.nginx, "wrk", "taskset"} {
@@ -132,7 +134,7 @@ func (w *world) makeCertificate() error {
 	return os.WriteFile(w.certKey, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600)
 }
 
-// mint returns a session of a day, signed by HS256.
+// mint returns a session of a day, signed with HS256.
 func mint(secret []byte, now time.Time) string {
 	part := base64.RawURLEncoding.EncodeToString
 	signed := part([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + part(fmt.Appendf(nil,
@@ -143,7 +145,7 @@ func mint(secret []byte, now time.Time) string {
 	return signed + "." + part(mac.Sum(nil))
 }
 
-// moduleVersion returns the version of a module that this program is built with.
+// moduleVersion returns the version of a module in this program.
 func moduleVersion(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A scene is one case: who calls, from how many processes and goroutines, and what is wanted of it.
+// A scene is one case: its callers, in processes and goroutines, and its aims.
 type scene struct {
 	name       string
 	who        string
@@ -23,16 +23,18 @@ type scene struct {
 	shared     bool          // one view for all processes
 	shift      time.Duration // how far the callers' clocks are ahead
 	everything bool          // threshold 0
-	beside     bool          // it stands in the table of the others
+	beside     bool          // whether it is in the table of the others
 
-	// What is wanted of the pacer: refusals for less than this part of what is sent, or 0 none, those of the first window aside
-	// where so said; and more than this percentage of the usable budget, or 0 as it comes.
+	// The aims for the pacer: the share of requests that may be refused, or 0 for none, if notFirst
+	// without those of the first window; and the minimum percentage of the usable budget, or 0 for
+	// no aim.
 	mayRefuse float64
 	notFirst  bool
 	mustUse   float64
 }
 
-// scenes in the order in which they are run and shown. The others send as many requests as the first, from as many goroutines.
+// scenes returns the cases in order. The others send as many requests as the first, from as many
+// goroutines.
 func scenes() []scene {
 	one := scene{who: pacerName, processes: 1, goroutines: 64, limit: 60, mustUse: 97}
 	with := func(change func(*scene)) scene {
@@ -66,7 +68,7 @@ func scenes() []scene {
 	return all
 }
 
-// choose returns the cases whose names contain one of a comma-separated list.
+// choose returns the cases whose names contain an element of a comma-separated list.
 func choose(list string) (chosen []scene) {
 	words := strings.Split(strings.ToLower(list), ",")
 	for _, s := range scenes() {
@@ -77,7 +79,7 @@ func choose(list string) (chosen []scene) {
 	return chosen
 }
 
-// usable is how many units of each window the callers may spend.
+// usable returns how many units of each window the callers may spend.
 func (s scene) usable() int64 {
 	if s.everything {
 		return s.limit
@@ -94,12 +96,12 @@ type plan struct {
 	chosen    []scene
 }
 
-// long says whether the run tells how much of the budget is used: that the last window is spent within a second after it opens, as
-// whole seconds allow, must not matter.
+// long reports whether the run is long enough to measure the used share of the budget. That the
+// last window is spent within a second after it opens, as whole seconds allow, must not matter.
 func (p plan) long() bool { return time.Duration(p.windows)*p.per >= time.Minute }
 
-// measure runs every case, each with a server, a data directory and a credential of its own, and then the overhead. A case
-// that fails is named, and the others go on.
+// measure runs every case, each with its own server, data directory and credential, and then the
+// overhead. A case that fails is reported, and the others go on.
 func (p plan) measure(ctx context.Context, r *results) error {
 	r.found = make([]figures, len(p.chosen))
 	var group sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A caller sends a request until it was served. It makes the request anew if it has to send it again by itself.
+// A caller sends a request until it is served. It makes a new request for each attempt of its own.
 type caller func(ctx context.Context, make func() (*http.Request, error)) (*http.Response, error)
 
 const (
@@ -29,7 +29,7 @@ const (
 	plainName     = "plain retry"
 )
 
-// notes say how the others were set up.
+// notes describe the settings of the others.
 var notes = map[string]string{
 	retryableName: "v0.7.8, as it is but for RetryMax",
 	gofriName:     "v2.0.2; each call gets an error until the reset, sleeps until then and tries again. As it is it passes Weir's 429 through: it wants X-RateLimit-Resource, which the base transport adds here",
@@ -37,7 +37,8 @@ var notes = map[string]string{
 	plainName:     "sleeps Retry-After and sends again",
 }
 
-// open makes what sends a process's requests over the wire; end closes it when all are answered.
+// open returns the client that sends a process's requests over the wire; end closes it when all are
+// answered.
 func open(j job, w *wire, own *word) (call caller, end func() error, err error) {
 	end = func() error { return nil }
 	switch j.Who {
@@ -58,7 +59,7 @@ func open(j job, w *wire, own *word) (call caller, end func() error, err error) 
 	return nil, nil, fmt.Errorf("there is no contestant %q", j.Who)
 }
 
-// A word is what the pacer itself says happened.
+// A word is what the pacer itself reports.
 type word struct{ refused, failures atomic.Int64 }
 
 func openPacer(j job, w *wire, own *word) (caller, func() error, error) {
@@ -84,7 +85,7 @@ func openPacer(j job, w *wire, own *word) (caller, func() error, error) {
 	return once(&http.Client{Transport: pacer.New(&o)}), end, nil
 }
 
-// once sends a request and leaves the rest to the client.
+// once sends a request once, and leaves the rest to the client.
 func once(c *http.Client) caller {
 	return func(_ context.Context, make func() (*http.Request, error)) (*http.Response, error) {
 		r, err := make()
@@ -95,7 +96,7 @@ func once(c *http.Client) caller {
 	}
 }
 
-// retry sleeps as long as a 429 says, and sends again.
+// retry sleeps as long as a 429 asks, and sends again.
 func retry(c *http.Client, before func(context.Context) error) caller {
 	return func(ctx context.Context, make func() (*http.Request, error)) (*http.Response, error) {
 		for {
@@ -123,7 +124,8 @@ func retry(c *http.Client, before func(context.Context) error) caller {
 	}
 }
 
-// untilReset sends through gofri's transport, which returns an error from the first refusal until the reset.
+// untilReset sends through gofri's transport, which returns an error from the first refusal until
+// the reset.
 func untilReset(t http.RoundTripper) caller {
 	return func(ctx context.Context, make func() (*http.Request, error)) (*http.Response, error) {
 		for {
@@ -140,7 +142,7 @@ func untilReset(t http.RoundTripper) caller {
 				io.Copy(io.Discard, reached.Response.Body)
 				reached.Response.Body.Close()
 			}
-			// Its own timer ends at the reset too: a millisecond later it has surely let go.
+			// Its own timer ends at the reset too: a millisecond later it has certainly fired.
 			if err := sleep(ctx, max(time.Until(*reached.ResetTime), 0)+time.Millisecond); err != nil {
 				return nil, err
 			}
@@ -159,7 +161,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// named adds the field without which gofri's transport takes no notice of an answer.
+// named adds the field without which gofri's transport ignores a response.
 type named struct{ http.RoundTripper }
 
 func (n named) RoundTrip(r *http.Request) (*http.Response, error) {

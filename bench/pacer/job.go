@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A job is what one process of callers does: each of its goroutines takes the next number, sends that request, and takes the
-// next when it was answered.
+// A job is the work of one process of callers: each of its goroutines takes the next number, sends
+// that request, and continues after the answer.
 type job struct {
 	URL, Token string
 	Who        string // the contestant
@@ -33,19 +33,19 @@ type job struct {
 	Within     time.Duration // after which it gives up
 }
 
-// A report is what came of a job, or of several.
+// A report is the result of one or several jobs.
 type report struct {
 	Sent, Served, Refused int           // on the wire
 	RefusedBy, ServedBy   map[int64]int // the same, by the window's reset
-	Told                  int           // refusals by the pacer's own word
+	Told                  int           // refusals according to the pacer
 	Unshared              int           // failures of the shared view
 	Began, Ended          time.Time     // the first request was sent, the last one was served
-	Longest               time.Duration // that one call took, with all its waits
-	Failed                int           // calls that came to nothing
-	First                 string        // what the first of them said
+	Longest               time.Duration // the longest call, with all its waits
+	Failed                int           // calls that failed
+	First                 string        // the error of the first of them
 }
 
-// add puts together what processes saw of one run.
+// add adds the report of another process of the same run.
 func (r *report) add(o report) {
 	if r.RefusedBy == nil {
 		r.RefusedBy, r.ServedBy = map[int64]int{}, map[int64]int{}
@@ -109,7 +109,7 @@ func (j job) run() (report, error) {
 	return r, end()
 }
 
-// send sends the request of a number, and sees that it was that one which was answered.
+// send sends the request of a number, and checks that its answer is for that number.
 func (j job) send(ctx context.Context, call caller, number int) error {
 	answer, err := call(ctx, func() (*http.Request, error) {
 		r, err := j.newRequest(number)
@@ -132,8 +132,8 @@ func (j job) send(ctx context.Context, call caller, number int) error {
 	return nil
 }
 
-// childFlag makes this program a process of callers: its job comes on standard input, and after it an empty line that says
-// when to begin; its report goes to standard output.
+// childFlag makes this program a process of callers: its job comes on standard input, then an empty
+// line starts it; its report goes to standard output.
 const childFlag = "-child"
 
 func child() error {
@@ -157,7 +157,7 @@ func child() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// A process is this program again, as callers.
+// A process is this program as callers.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -169,7 +169,7 @@ func startProcess(ctx context.Context, j job) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, self, childFlag)} // is killed, by its process id, when ctx ends
+	p := &process{cmd: exec.CommandContext(ctx, self, childFlag)} // ctx kills it by its process id
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func startProcess(ctx context.Context, j job) (*process, error) {
 	return p, nil
 }
 
-// runAll does the jobs, each in a process of its own; they begin together.
+// runAll runs the jobs, each in a process of its own; they start together.
 func runAll(ctx context.Context, jobs []job) (all report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobs[0].Within+20*time.Second)
 	defer cancel()
@@ -207,7 +207,7 @@ func runAll(ctx context.Context, jobs []job) (all report, err error) {
 		}
 	}
 	for _, p := range processes {
-		fmt.Fprintln(p.in) // begin
+		fmt.Fprintln(p.in) // start
 	}
 	for _, p := range processes {
 		var r report

@@ -1,11 +1,12 @@
-// Command pacer measures callers that share a limit: `weir serve` is a process of its own, the callers are goroutines of one or
-// several other processes, and an upstream behind the server counts what was served. Refusals are counted on the wire.
+// Command pacer measures callers that share a limit: `weir serve` is a separate process, the
+// callers are goroutines of one or several other processes, and an upstream behind the server
+// counts what was served. Refusals are counted on the wire.
 //
-//	go run ./pacer -quick                 short windows, too few to judge how much is used: about two minutes
-//	go run ./pacer -together 4            everything, four cases at the same time: about five minutes
-//	go run ./pacer                        everything, one after the other: about twenty minutes, most of it waiting
-//	go run ./pacer -cases 'clock,gofri'   some of it, by parts of the names
-//	go run ./pacer -docs ../docs          the same, and the tables of docs/pacing.md written anew
+//	go run ./pacer -quick                short windows, not for the used share: about two minutes
+//	go run ./pacer -together 4           everything, four cases at a time: about five minutes
+//	go run ./pacer                       everything: about twenty minutes, mostly waiting
+//	go run ./pacer -cases 'clock,gofri'  some cases, by parts of their names
+//	go run ./pacer -docs ../docs         the same, and rewrites docs/pacing.md
 package main
 
 import (
@@ -41,7 +42,7 @@ func run() error {
 	flag.Parse()
 	if *quick {
 		p.windows, p.per = 3, 4*time.Second
-		flag.Parse() // what is said outright holds
+		flag.Parse() // explicit flags win
 	}
 	if p.windows < 2 || p.together < 1 || p.per < time.Second || p.per%time.Second != 0 {
 		return fmt.Errorf("measure %d windows of %v, %d cases together: want two windows at least, of whole seconds, and a case", p.windows, p.per, p.together)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// An overhead is what a request costs while nothing is scarce, with the pacer and without.
+// An overhead is the cost of a request while there is budget, with the pacer and without.
 type overhead struct {
 	name          string
 	with, without price
@@ -19,11 +19,11 @@ type overhead struct {
 
 type price struct{ ns, allocations, bytes int64 }
 
-// overheads measures one goroutine, and 64 of one credential.
+// overheads measures one goroutine, and 64 with one credential.
 func overheads() []overhead {
 	all := []overhead{{name: "one goroutine"}, {name: "64 goroutines"}}
 	for i, many := range []int{1, 64} {
-		// Three times each in turn, and the best of each counts: whatever else the machine does only adds.
+		// Three times each in turn, and the best counts, because interference only adds time.
 		for range 3 {
 			all[i].without = cheaper(all[i].without, priceOf(many, func(base http.RoundTripper) http.RoundTripper { return base }))
 			all[i].with = cheaper(all[i].with, priceOf(many, func(base http.RoundTripper) http.RoundTripper { return pacer.New(&pacer.Options{Base: base}) }))
@@ -44,7 +44,7 @@ func priceOf(goroutines int, wrap func(http.RoundTripper) http.RoundTripper) pri
 	return price{r.NsPerOp(), r.AllocsPerOp(), r.AllocedBytesPerOp()}
 }
 
-// send sends b.N requests from as many goroutines, over a base in memory.
+// send sends b.N requests from several goroutines over a base in memory.
 func send(b *testing.B, goroutines int, wrap func(http.RoundTripper) http.RoundTripper) {
 	base := newPrepared()
 	defer base.stop()
@@ -61,7 +61,8 @@ func send(b *testing.B, goroutines int, wrap func(http.RoundTripper) http.RoundT
 		}
 	}
 	first := true
-	work(func() bool { was := first; first = false; return was }) // it tells the budget
+	// the first response shows the budget
+	work(func() bool { was := first; first = false; return was })
 	b.ReportAllocs()
 	b.ResetTimer()
 	if goroutines == 1 {
@@ -72,7 +73,7 @@ func send(b *testing.B, goroutines int, wrap func(http.RoundTripper) http.RoundT
 	b.RunParallel(func(next *testing.PB) { work(next.Next) })
 }
 
-// request is one that a limiter of the contract covers. A RoundTripper must not change it, so each goroutine has one.
+// request returns a request that a limiter of the contract covers. Each goroutine has its own.
 func request() *http.Request {
 	r, err := http.NewRequest(http.MethodGet, "http://api.example/v1/wp/status", nil)
 	if err != nil {
@@ -82,8 +83,8 @@ func request() *http.Request {
 	return r
 }
 
-// A prepared transport answers from memory at once, with the fields of a window that is as good as full. Its Date is right:
-// the answer is prepared anew once a second.
+// A prepared transport answers from memory at once, with the fields of a nearly full window. Its
+// Date is right, because the answer is prepared again every second.
 type prepared struct {
 	answer atomic.Pointer[http.Response]
 	done   chan struct{}

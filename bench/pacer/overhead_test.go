@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// BenchmarkOverhead is what the table of overheads is made of: go test -run '^$' -bench . ./pacer
+// BenchmarkOverhead measures the figures of the table of overheads: go test -run '^$' -bench .
+// ./pacer
 func BenchmarkOverhead(b *testing.B) {
 	for _, goroutines := range []int{1, 64} {
 		b.Run(fmt.Sprintf("alone/%d", goroutines), func(b *testing.B) {

@@ -15,33 +15,34 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// Figures are what one case came to.
+// Figures are the results of one case.
 type figures struct {
 	scene
 	report
 	requests                int // to be served
-	missing, again, mangled int // by the upstream's account
+	missing, again, mangled int // according to the upstream
 
-	opened     int     // windows that something was spent of
-	most       int     // units that were spent of one of them
+	opened     int     // windows in which units were spent
+	maxSpent   int     // the maximum of units that were spent in one of them
 	afterFirst int     // refusals after the first window
 	windows    float64 // on the clock
 	budget     float64 // that could have been spent in them
 	problem    string
 }
 
-// formula says what weigh computes.
+// formula explains what weigh computes.
 const formula = `Windows on the clock are 1 + T / length, where T runs from the whole second in which the first request was sent (that is when
 the first window opens) to the last answer. Usable is that times (limit - threshold + 1), and used is what was served of it: 100 % is
 who spends each window's budget in no time, at the very moment of the reset before it.`
 
-// weigh computes what follows from the report: what was used, of what somebody who loses no time could have.
+// weigh computes what follows from the report: the used share of what a caller without any delay
+// could have used.
 func (f *figures) weigh(per time.Duration) {
 	f.opened = len(f.ServedBy)
 	if f.opened == 0 {
 		return
 	}
-	f.most = slices.Max(slices.Collect(maps.Values(f.ServedBy)))
+	f.maxSpent = slices.Max(slices.Collect(maps.Values(f.ServedBy)))
 	first := slices.Min(slices.Collect(maps.Keys(f.ServedBy)))
 	for reset, n := range f.RefusedBy {
 		if reset > first {
@@ -56,7 +57,7 @@ func (f figures) used() float64 { return 100 * float64(f.Served) / f.budget }
 
 func (f figures) took() time.Duration { return f.Ended.Sub(f.Began) }
 
-// served says whether each request reached the upstream exactly once, whole, and was answered.
+// once reports whether each request reached the upstream exactly once, complete, and was answered.
 func (f figures) once() string {
 	var wrong []string
 	for _, w := range []struct {
@@ -70,7 +71,7 @@ func (f figures) once() string {
 	return cmp.Or(strings.Join(wrong, ", "), "all")
 }
 
-// Results are all that was measured.
+// Results are everything that was measured.
 type results struct {
 	plan      plan
 	machine   string
@@ -87,7 +88,7 @@ func describeMachine() string {
 		find("/proc/version", `Linux version (\S+)`), runtime.Version(), time.Now().Format(time.DateOnly), find("/proc/loadavg", `^(\S+)`))
 }
 
-// find returns what a pattern's group matches in a file, empty where there is none.
+// find returns the match of a pattern's group in a file, or "".
 func find(path, pattern string) string {
 	b, _ := os.ReadFile(path)
 	if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(b); m != nil {
@@ -96,7 +97,7 @@ func find(path, pattern string) string {
 	return ""
 }
 
-// writeDocs writes the tables into dir/pacing.md, between their two comments.
+// writeDocs writes the tables to dir/pacing.md, between their two comments.
 func (r *results) writeDocs(dir string) error {
 	return page.Fill(filepath.Join(dir, "pacing.md"), "pacer", r.String())
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// buildWeir builds the server under dir, so that what is measured is this repository's, and returns its path.
+// buildWeir builds this repository's server under dir, and returns its path.
 func buildWeir(ctx context.Context, dir string) (string, error) {
 	path := filepath.Join(dir, "weir")
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/weir")
@@ -25,21 +25,23 @@ func buildWeir(ctx context.Context, dir string) (string, error) {
 	return path, nil
 }
 
-// A server is `weir serve` as a process of its own, before an upstream of ours that records what reaches it.
+// A server is `weir serve` as a separate process, in front of our upstream, which records the
+// requests that reach it.
 type server struct {
 	url, token string
 	upstream   *upstream
 	cmd        *exec.Cmd
 }
 
-// policyFor has the contract's limiter of /v1/wp/*, with another limit and a shorter window.
+// policyFor returns the contract's limiter of /v1/wp/*, with another limit and a shorter window.
 func policyFor(limit int64, per time.Duration) string {
 	return fmt.Sprintf("limiters:\n  - name: wp-plugin\n    routes: [/v1/wp/*]\n    windows: [%d per %d seconds by token or ip]\n", limit, int(per.Seconds()))
 }
 
 var printedURL = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)`)
 
-// startServer starts the binary weir with a data directory under dir, and makes the one token that its callers share.
+// startServer starts the binary weir with a data directory under dir, and creates the token that
+// its callers share.
 func startServer(weir, dir string, limit int64, per time.Duration) (*server, error) {
 	data, policy := filepath.Join(dir, "data"), filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(policy, []byte(policyFor(limit, per)), 0o600); err != nil {
@@ -75,11 +77,11 @@ func startServer(weir, dir string, limit int64, per time.Duration) (*server, err
 		s.stop()
 		return nil, fmt.Errorf("start weir serve: it printed no address, but %q", printed)
 	}
-	go io.Copy(io.Discard, out) // whatever it still prints must not block it; ends with the process
+	go io.Copy(io.Discard, out) // so that its output does not block it; ends with the process
 	return s, nil
 }
 
-// stop ends the server, by force when it takes longer than ten seconds, and then the upstream.
+// stop stops the server, with a kill after ten seconds, and then the upstream.
 func (s *server) stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	force := time.AfterFunc(10*time.Second, func() { s.cmd.Process.Kill() })

@@ -8,17 +8,17 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// A table is printed and written in the same form, Markdown's, its columns aligned.
+// A table is printed and written in the same form: Markdown with aligned columns.
 type table struct {
 	title string
 	head  []string
 	rows  [][]string
-	note  string // stands below, where there is one
+	note  string // below the table, if not empty
 }
 
 func (t table) String() string { return page.Table(t.head, t.rows) }
 
-// String is everything that was found, as it stands in the documents too.
+// String returns all tables, as in the documents.
 func (r *results) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s.\n", r.machine)
@@ -38,7 +38,7 @@ func (r *results) String() string {
 	return b.String()
 }
 
-// own is the pacer in every case.
+// own returns the table of the pacer in every case.
 func (r *results) own() table {
 	t := table{head: []string{"", "limit", "served", "exactly once", "refused", "after the first window", "windows opened", "on the clock", "most spent in one", "usable", "used", "took", "longest call"},
 		title: fmt.Sprintf("The pacer, one credential, windows of %v: as many requests as %d of them have usable budget", r.plan.per, r.plan.windows), note: formula}
@@ -52,12 +52,12 @@ func (r *results) own() table {
 
 func (f figures) row() []string {
 	return []string{f.name, fmt.Sprint(f.limit), fmt.Sprintf("%d of %d", f.Served, f.requests), f.once(), fmt.Sprint(f.Refused), fmt.Sprint(f.afterFirst), fmt.Sprint(f.opened),
-		fmt.Sprintf("%.2f", f.windows), fmt.Sprint(f.most), fmt.Sprintf("%.0f", f.budget), fmt.Sprintf("%.1f %%", f.used()), seconds(f.took()), seconds(f.Longest)}
+		fmt.Sprintf("%.2f", f.windows), fmt.Sprint(f.maxSpent), fmt.Sprintf("%.0f", f.budget), fmt.Sprintf("%.1f %%", f.used()), seconds(f.took()), seconds(f.Longest)}
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// others are those that do the same work in other ways, beside the pacer.
+// others returns the table of other clients with the same work, beside the pacer.
 func (r *results) others() table {
 	t := table{head: []string{"", "served", "exactly once", "sent", "refused", "refused for each served", "took", "longest call", ""},
 		title: fmt.Sprintf("The same requests from 64 goroutines of one process with other clients, limit 60, windows of %v", r.plan.per)}
@@ -75,7 +75,7 @@ func (r *results) others() table {
 	return t
 }
 
-// cost is the overhead where there is budget.
+// cost returns the table of the overhead while there is budget.
 func (r *results) cost() table {
 	t := table{head: []string{"", "ns a request", "allocations", "bytes", ""}, title: "What a request costs while there is budget, with a base transport in memory that does nothing"}
 	for _, o := range r.overheads {
@@ -91,7 +91,7 @@ func (r *results) cost() table {
 	return t
 }
 
-// aims are what is wanted, beside what was reached.
+// aims returns the table of aims and results.
 func (r *results) aims() table {
 	t := table{head: []string{"", "refused", "used", "most spent of a window", "exactly once", "told of refusals", ""}, title: "What is aimed at, and what was reached"}
 	for _, f := range r.found {
@@ -106,9 +106,9 @@ func (r *results) aims() table {
 			j.is(fmt.Sprintf("%.1f %%", f.used()), true)
 		}
 		if f.processes == 1 {
-			j.is(fmt.Sprintf("%d, aim at most %d", f.most, f.usable()), int64(f.most) <= f.usable())
+			j.is(fmt.Sprintf("%d, aim at most %d", f.maxSpent, f.usable()), int64(f.maxSpent) <= f.usable())
 		} else {
-			j.is(fmt.Sprint(f.most), true)
+			j.is(fmt.Sprint(f.maxSpent), true)
 		}
 		j.is(f.once(), f.problem == "" && f.once() == "all")
 		j.is(fmt.Sprintf("%d of %d", f.Told, f.Refused), f.Told == f.Refused)
@@ -117,7 +117,7 @@ func (r *results) aims() table {
 	return t
 }
 
-// refusals are what is wanted of them, and whether it was reached.
+// refusals describes the aim for refusals, and reports whether it was met.
 func (f figures) refusals() (text string, met bool) {
 	if f.mayRefuse > 0 {
 		part := float64(f.Refused) / float64(max(f.Sent, 1))
@@ -129,13 +129,13 @@ func (f figures) refusals() (text string, met bool) {
 	return fmt.Sprintf("%d, aim 0", f.Refused), f.Refused == 0
 }
 
-// A judgement is a row of what was reached, beside its aims.
+// A judgement is a row of results and their aims.
 type judgement struct {
 	cells  []string
 	missed bool
 }
 
-// is adds what was reached; what misses its aim stands out.
+// is adds a result, in bold if it misses its aim.
 func (j *judgement) is(reached string, met bool) {
 	if !met {
 		reached, j.missed = "**"+reached+"**", true

@@ -13,17 +13,18 @@ import (
 	"sync"
 )
 
-// Every request of a run has a number. What reaches the upstream with it was admitted, and is checked and counted there:
-// neither the callers nor the limiter are asked.
+// Every request of a run has a number. A request that reaches the upstream was admitted, and is
+// checked and counted there, independently of the callers and the limiter.
 
-// An upstream is the backend behind the server. It records which requests reached it, and whether they were whole.
+// An upstream is the backend behind the server. It records which requests reached it, and whether
+// they were complete.
 type upstream struct {
 	url  string
 	http *http.Server
 
 	mu      sync.Mutex
 	served  map[int]int // how often, by number
-	mangled int         // requests with a body that is not their number's
+	mangled int         // requests with a body that does not match their number
 }
 
 func startUpstream() (*upstream, error) {
@@ -51,7 +52,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, number)
 }
 
-// count returns how many of the numbers below n reached it never and more than once, and how many requests were not whole.
+// count returns how many of the numbers below n arrived never and more than once, and how many
+// requests were mangled.
 func (u *upstream) count(n int) (missing, again, mangled int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -66,13 +68,13 @@ func (u *upstream) count(n int) (missing, again, mangled int) {
 	return missing, again, u.mangled
 }
 
-// methodOf: a third of the requests are a GET, a third a PUT whose body net/http can rewind by itself, a third a POST whose
-// body is a stream that can be read once.
+// methodOf returns the method of a request: a third are a GET, a third a PUT whose body net/http
+// can rewind, a third a POST whose body is a stream.
 func methodOf(number int) string {
 	return []string{http.MethodGet, http.MethodPut, http.MethodPost}[number%3]
 }
 
-// bodyOf is a body that no other number has, of up to 4 KiB.
+// bodyOf returns a body of up to 4 KiB that is unique to its number.
 func bodyOf(number int) []byte {
 	if methodOf(number) == http.MethodGet {
 		return nil
@@ -81,7 +83,7 @@ func bodyOf(number int) []byte {
 	return []byte(strings.Repeat(hex.EncodeToString(sum[:]), 1+number%64))
 }
 
-// newRequest makes a request anew, as whoever sends it again by hand has to.
+// newRequest makes a new request, as needed for a retry by hand.
 func (j job) newRequest(number int) (*http.Request, error) {
 	var body io.Reader
 	path := "/v1/wp/status"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A wire is the base transport of every caller. It counts what is really sent and answered.
+// A wire is the base transport of every caller. It counts what is actually sent and answered.
 type wire struct {
 	base http.RoundTripper
 
@@ -18,8 +18,9 @@ type wire struct {
 func newWire(connections int) *wire {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost = nil, connections, connections
-	// The server closes a connection on which no request came within 10 s of its opening, and net/http keeps some that it opened
-	// in vain. A POST that meets the closing fails and is rightly not repeated; windows of 10 s make it likely.
+	// The server closes a connection without a request for 10 s after its opening, and net/http
+	// keeps some that it opened in vain. A POST on such a connection fails, and correctly is not
+	// repeated; windows of 10 s make that likely.
 	t.IdleConnTimeout = 5 * time.Second
 	return &wire{base: t, found: report{RefusedBy: map[int64]int{}, ServedBy: map[int64]int{}}}
 }

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// None stands where nothing was measured.
+// None is the figure of what was not measured.
 const None = "–"
 
-// Median returns the middle one of some figures, of which there must be one at least.
+// Median returns the median of some figures, at least one.
 func Median(xs []float64) float64 { return Quantile(xs, 0.5) }
 
-// Quantile returns the value below which a part of the figures is, of which there must be one at least.
+// Quantile returns the value below which a part of the figures is, of at least one.
 func Quantile(xs []float64, part float64) float64 {
 	s := slices.Sorted(slices.Values(xs))
 	return s[min(len(s)-1, int(part*float64(len(s))))]
 }
 
-// Digits writes a figure with three significant ones.
+// Digits formats a figure with three significant digits.
 func Digits(v float64) string {
 	switch {
 	case v < 9.995:
@@ -33,7 +33,7 @@ func Digits(v float64) string {
 	return whole
 }
 
-// Spread writes the median of some figures and their quartiles.
+// Spread formats the median of some figures and their quartiles.
 func Spread(xs []float64) string {
 	if len(xs) == 0 {
 		return None

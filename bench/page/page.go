@@ -1,4 +1,5 @@
-// Package page writes what the benchmarks found as Markdown, and into the documents that show it.
+// Package page writes the results of the benchmarks as Markdown, also into the documents that show
+// them.
 package page
 
 import (
@@ -9,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table returns a Markdown table with its columns aligned, so that it reads in a terminal too. Rows are as long as head.
+// Table returns a Markdown table with aligned columns, which is also readable in a terminal. Rows
+// are as long as head.
 func Table(head []string, rows [][]string) string {
 	widths := make([]int, len(head))
 	all := append([][]string{head}, rows...)
@@ -31,8 +33,8 @@ func Table(head []string, rows [][]string) string {
 	return b.String()
 }
 
-// Fill replaces what stands in a document between the comments NAME:begin and NAME:end. A document without them is an error, and
-// stays as it is.
+// Fill replaces the part of a document between the comments NAME:begin and NAME:end. A document
+// without them is an error, and is not changed.
 func Fill(path, name, text string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

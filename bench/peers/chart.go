@@ -19,7 +19,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A chart is a row of panels of horizontal bars, one bar a contestant, in the same order in every panel.
+// A chart is a row of panels of horizontal bars, one bar a contestant, in the same order in every
+// panel.
 type chart struct {
 	file   string
 	names  []string
@@ -29,7 +30,7 @@ type chart struct {
 type panel struct {
 	title   string
 	log     bool
-	least   float64 // where the axis begins: 0, but for logarithms
+	origin  float64 // where the axis begins: 0, except for logarithms
 	samples func(name string) []float64
 	// whiskers end at these parts of the samples.
 	low, high float64
@@ -57,16 +58,16 @@ func (r *results) charts() []chart {
 		}},
 		{"performance-memory.svg", all, []panel{
 			{title: "bytes a key, " + millions(r.Many) + " keys", samples: of("memory "+millions(r.Many), "steady"), high: 1},
-			{title: "full garbage collection, ms (logarithmic)", log: true, least: 0.1, samples: of("memory "+millions(r.Many), "ms"), high: 1},
+			{title: "full garbage collection, ms (logarithmic)", log: true, origin: 0.1, samples: of("memory "+millions(r.Many), "ms"), high: 1},
 		}},
 		{"performance-worst.svg", slices.Insert(slices.Clone(all), 2, ours...), []panel{
-			{title: r.whileExpiring() + ", ms (logarithmic)", log: true, least: 0.01, samples: of("expire", "worst"), high: 1},
-			{title: r.whileGrowing() + ", ms (logarithmic)", log: true, least: 0.01, samples: of("grow", "worst"), high: 1},
+			{title: r.whileExpiring() + ", ms (logarithmic)", log: true, origin: 0.01, samples: of("expire", "worst"), high: 1},
+			{title: r.whileGrowing() + ", ms (logarithmic)", log: true, origin: 0.01, samples: of("grow", "worst"), high: 1},
 		}},
 	}
 }
 
-// The colours are read on a white page and on a dark one alike: there is no background.
+// The colours suit a white page and a dark one: there is no background.
 var (
 	ink    = color.RGBA{0x80, 0x88, 0x92, 0xff}
 	weirs  = color.RGBA{0x2d, 0xa4, 0x4e, 0xff}
@@ -111,7 +112,7 @@ func (c chart) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, c.file), everywhere(b.Bytes()), 0o644)
 }
 
-// everywhere names a font that a reader's machine has, of the same widths as the one that the chart was laid out with.
+// everywhere replaces the font by fonts of the same widths that readers' machines have.
 func everywhere(svg []byte) []byte {
 	svg = regexp.MustCompile(`font-family:[^;"]*`).ReplaceAll(svg, []byte("font-family:Arial,Helvetica,Liberation Sans,sans-serif"))
 	return regexp.MustCompile(`\s*<!--[^>]*-->`).ReplaceAll(svg, nil)
@@ -124,7 +125,8 @@ func (c chart) plot(p panel, named bool) *plot.Plot {
 	pl.Title.Text, pl.Title.TextStyle.Font, pl.Title.TextStyle.Color = p.title, sans, ink
 	pl.Title.Padding = 4
 	pl.HideX()
-	pl.Y.LineStyle.Width, pl.Y.Tick.LineStyle.Width, pl.Y.Tick.Length, pl.Y.Padding = 0, 0, 0, 14 // room for a wider font
+	// room for a wider font
+	pl.Y.LineStyle.Width, pl.Y.Tick.LineStyle.Width, pl.Y.Tick.Length, pl.Y.Padding = 0, 0, 0, 14
 	pl.Y.Min, pl.Y.Max = -0.5, float64(len(c.names))-0.5
 	pl.Y.Tick.Label.Font, pl.Y.Tick.Label.Color = sans, ink
 	var ticks []plot.Tick
@@ -144,7 +146,7 @@ func (c chart) plot(p panel, named bool) *plot.Plot {
 	return pl
 }
 
-// Bars are one panel's.
+// bars are the bars of one panel.
 type bars struct {
 	panel panel
 	style text.Style
@@ -156,20 +158,20 @@ type bar struct {
 	fill                 color.Color
 }
 
-// scale is where a value is on the axis.
+// scale returns the position of a value on the axis.
 func (b bars) scale(v float64) float64 {
 	if b.panel.log {
-		return math.Log10(max(v, b.panel.least) / b.panel.least)
+		return math.Log10(max(v, b.panel.origin) / b.panel.origin)
 	}
 	return v
 }
 
-// span leaves room for the figure behind the longest bar.
-func (b bars) span() (least, most float64) {
+// span returns the range of the axis, with room for the figure after the longest bar.
+func (b bars) span() (low, high float64) {
 	for _, one := range b.all {
-		most = max(most, b.scale(one.high), b.scale(one.value))
+		high = max(high, b.scale(one.high), b.scale(one.value))
 	}
-	return 0, most * 1.25
+	return 0, high * 1.25
 }
 
 // Plot draws the bars: the median, its spread, and the figure.

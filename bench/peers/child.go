@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// Each contestant is measured in a process of its own, so that nobody's heap slows another's, and nobody's memory is counted
-// as another's. The parent asks one child after the other, a line of JSON each way.
+// Each contestant is measured in a process of its own, so that no heap slows another contestant,
+// and no memory is attributed to another. The parent talks to one child after another, with a line
+// of JSON each way.
 
-// A request asks a child for one thing.
+// A request is one command to a child.
 type request struct {
 	Do         string        // open, reopen, fill, spend, turn, memory, collect, expire, grow
 	Contestant string        // open, reopen
@@ -22,10 +23,11 @@ type request struct {
 	Turn       turn          // turn
 	From, To   int           // fill, memory, grow: numbers of keys
 	For        time.Duration // expire
-	Own        bool          // expire, grow: measure too how much of the worst was the decision's own
+	// expire, grow: also measure how much of the worst time was the decision's own
+	Own bool
 }
 
-// An answer is what came out, each figure by its name.
+// An answer is the result of a request, each figure by its name.
 type answer struct {
 	Error   string             `json:",omitempty"`
 	Figures map[string]float64 `json:",omitempty"`
@@ -106,7 +108,7 @@ func (c *child) open(r request) error {
 	return err
 }
 
-// fill asks once for each key of [from, to).
+// fill takes once for each key of [from, to).
 func (c *child) fill(from, to int) error {
 	take, next := c.store.worker(), c.keys()
 	for n := from; n < to; n++ {
@@ -117,7 +119,7 @@ func (c *child) fill(from, to int) error {
 	return nil
 }
 
-// spend asks for one key until it is refused.
+// spend takes for one key until it is refused.
 func (c *child) spend() error {
 	take, k := c.store.worker(), newKey(0)
 	for range c.setup.Limit + 10 {
@@ -128,7 +130,7 @@ func (c *child) spend() error {
 	return fmt.Errorf("the key is still allowed after %d units of %d", c.setup.Limit+10, c.setup.Limit)
 }
 
-// keys returns how keys are made that the store may not know yet.
+// keys returns a function that makes keys which may be new to the store.
 func (c *child) keys() func(n uint64) []byte {
 	k := newKey(0)
 	if !c.contestant.keepsKey {
@@ -167,7 +169,7 @@ func start(name string) (*process, error) {
 	return p, p.cmd.Start()
 }
 
-// startWith runs a child that has a store open.
+// startWith runs a child with an open store.
 func startWith(name string, s setup) (*process, error) {
 	p, err := start(name)
 	if err != nil {
@@ -195,13 +197,13 @@ func (p *process) ask(r request) (map[string]float64, error) {
 	return a.Figures, nil
 }
 
-// stop lets the child end and waits for it.
+// stop ends the child and waits for it.
 func (p *process) stop() {
 	p.in.Close()
 	p.cmd.Wait()
 }
 
-// kill ends the child at once, as kill -9 does.
+// kill kills the child, like kill -9.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	p.cmd.Wait()

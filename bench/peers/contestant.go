@@ -6,27 +6,29 @@ import (
 	"unsafe"
 )
 
-// A contestant is one way of deciding whether a key may have one unit more.
+// A contestant is one way to decide whether a key may have another unit.
 type contestant struct {
 	name string
-	// keepsKey says that the store holds on to the string it is asked about. Such a contestant gets a fresh copy of every
-	// key that it may not know yet, as a server would make it; the others are asked with one buffer that is written anew.
+	// keepsKey means that the store keeps the string of a key. Such a contestant gets a fresh copy
+	// of every key that may be new to it, as a server would make it; the others get one buffer that
+	// is overwritten.
 	keepsKey bool
-	// keepsAll says that nothing is ever forgotten, so that expiry costs nothing and memory is never given back.
+	// keepsAll means that nothing is ever dropped, so that expiry costs nothing and memory is never
+	// released.
 	keepsAll bool
 	open     func(setup) (store, error)
 }
 
-// A setup is what a case asks of a store: windows of Per in which each key has Limit units.
+// A setup is what a case requires of a store: windows of Per in which each key has Limit units.
 type setup struct {
-	Keys  int // how many there will be
-	Start int // how many there are at the start
+	Keys  int // the final number
+	Start int // the number at the start
 	Limit int64
 	Per   time.Duration
-	File  string // where the counts are kept; empty: in memory only
+	File  string // the file of the counts; empty: in memory only
 }
 
-// A store decides. A worker's function is one goroutine's own, and allocates nothing of its own making.
+// A store decides. A worker's function belongs to one goroutine, and does not allocate by itself.
 type store interface {
 	worker() func(key []byte) (allowed bool)
 	close() error
@@ -43,7 +45,7 @@ const (
 	diskName  = "weir, file on disk"
 )
 
-// contestants in the order in which they are shown.
+// contestants returns them in the order of the tables.
 func contestants() []contestant {
 	return []contestant{
 		{name: floorName, keepsAll: true, open: openFloor},
@@ -57,7 +59,7 @@ func contestants() []contestant {
 	}
 }
 
-// ourselves are Weir's other ways of being used; they are compared with Weir.
+// ourselves returns Weir's other configurations, which are compared with Weir.
 func ourselves() []contestant {
 	return []contestant{
 		{name: twoName, open: openTwoWindows},
@@ -75,8 +77,8 @@ func contestantNamed(name string) (contestant, bool) {
 	return contestant{}, false
 }
 
-// A clock is the cheapest exact one: the wall clock once, the monotonic one from then on. Every contestant that lets one
-// choose its clock has it.
+// A clock is the cheapest exact clock: the wall clock once, then the monotonic one. Every
+// contestant that accepts a clock uses it.
 type clock struct {
 	start time.Time
 	wall  int64
@@ -87,17 +89,18 @@ func newClock() clock {
 	return clock{now, now.UnixNano()}
 }
 
-// nanos is the time now, in Unix nanoseconds.
+// nanos returns the time in Unix nanoseconds.
 func (c clock) nanos() int64 { return c.wall + int64(time.Since(c.start)) }
 
-// time is the time now, for those who want a time.Time. The reading of the wall clock moves along with the monotonic one.
+// time returns the time as a time.Time, whose wall clock advances with the monotonic one.
 func (c clock) time() time.Time { return c.start.Add(time.Since(c.start)) }
 
-// keyBytes is the length of every key: that of a limiter's name, a window, and an address with the hash of an agent.
+// keyBytes is the length of every key: that of a limiter's name, a window, and an address with the
+// hash of an agent.
 const keyBytes = 40
 
-// A key is the same 32 bytes and then its number: the one that is asked about is made in a buffer, where it is in the
-// processor's cache, as a key is that a server has just put together.
+// A key is the same 32 bytes and then its number. It is made in a buffer, and so is in the
+// processor's cache, like a key that a server has just built.
 type key [keyBytes]byte
 
 func newKey(n uint64) *key {
@@ -111,10 +114,10 @@ func (k *key) set(n uint64) { binary.LittleEndian.PutUint64(k[keyBytes-8:], n) }
 
 func (k key) number() uint64 { return binary.LittleEndian.Uint64(k[keyBytes-8:]) }
 
-// asText is b as a string, without a copy.
+// asText returns b as a string, without a copy.
 func asText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// A random is a stream of numbers (xorshift64*), the same for every contestant that is given the same seed.
+// A random is a stream of numbers (xorshift64*), the same for every contestant with the same seed.
 type random uint64
 
 func newRandom(seed int) random { return random(uint64(seed)*0x9e3779b97f4a7c15 + 1) }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// writeDocs writes the charts into dir, and the tables into dir/performance.md, each between its own two comments. What has no
-// figures is left as it is.
+// writeDocs writes the charts into dir, and the tables into dir/performance.md, each between its
+// own two comments. A table without figures is not changed.
 func (r *results) writeDocs(dir string) error {
 	path := filepath.Join(dir, "performance.md")
 	b, err := os.ReadFile(path)
@@ -34,7 +34,7 @@ func (r *results) writeDocs(dir string) error {
 	return nil
 }
 
-// between replaces what stands between the comments of a name.
+// between replaces the part between the comments of a name.
 func between(page, name, content string) string {
 	form := regexp.MustCompile(`(?s)(<!-- figures: ` + regexp.QuoteMeta(name) + ` -->\n).*?(<!-- end -->)`)
 	return form.ReplaceAllString(page, "${1}"+strings.ReplaceAll(content, "$", "$$")+"${2}")

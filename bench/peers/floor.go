@@ -11,10 +11,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The floor is the least that a fixed window costs: the same keyed hash of the key, the same clock, one atomic add
-// in a flat array of 16-byte entries of a size that is chosen beforehand. It is a weir.Store, so that it is called and
-// answers as Weir does. It forgets nothing, cannot grow, and takes one window at a time: what a store costs above it is
-// the price of these.
+// The floor is the minimal cost of a fixed window: the same keyed hash of the key, the same clock,
+// one atomic add in a flat array of 16-byte entries of a fixed size. It is a weir.Store, so that it
+// is called and answers as Weir does. It drops nothing, cannot grow, and takes one window at a
+// time: the difference to a store is the price of these.
 type floor struct {
 	k0, k1  uint64
 	clock   clock
@@ -49,7 +49,9 @@ func (f *floor) Take(_ context.Context, charges []weir.Charge, receipt *weir.Rec
 			receipt.Allowed, receipt.Used[0] = true, weir.Used{Count: c.Cost, Reset: reset}
 		case count+c.Cost > c.Limit:
 			receipt.Allowed, receipt.Used[0] = false, weir.Used{Count: count, Reset: reset}
-		default: // a window that ends between the load and the add is counted in the next one: that is not corrected here
+		// a window that ends between the load and the add is counted in the next one, without a
+		// correction
+		default:
 			count = int64(e.word.Add(uint64(c.Cost)) & (1<<countBits - 1))
 			receipt.Allowed, receipt.Used[0] = count <= c.Limit, weir.Used{Count: min(count, c.Limit), Reset: reset}
 		}

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// What a file costs: the same decisions with the counts in a file, on tmpfs and on a disk, and how soon a store decides again
-// after the process that held it was killed.
+// The cost of a file: the same decisions with the counts in a file, on tmpfs and on a disk, and how
+// soon a store decides again after its process was killed.
 
-// reopen says how long a store took from being opened to its first decision. Each key had one unit, and it was spent before
-// the kill, so that the decision must be a refusal.
+// reopen measures the time from opening a store to its first decision. Each key had one unit, which
+// was spent before the kill, so the decision must be a refusal.
 func (c *child) reopen(r request, figures map[string]float64) error {
 	if err := c.open(r); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (c *child) reopen(r request, figures map[string]float64) error {
 	return nil
 }
 
-// kill fills a store of one unit a key, kills the process that holds it, and opens it in another.
+// kill fills a store with one unit a key, kills its process, and opens it in another.
 func kill(name string, s setup) (map[string]float64, error) {
 	holder, err := startWith(name, s)
 	if err != nil {
@@ -42,10 +42,10 @@ func kill(name string, s setup) (map[string]float64, error) {
 	return heir.ask(request{Do: "reopen", Contestant: name, Setup: s})
 }
 
-// places is where files are kept, by the contestant that keeps one.
+// places are the directories for files, by contestant.
 type places map[string]string
 
-// makePlaces makes a directory on tmpfs and one on the disk that holds at, and says how to remove both.
+// makePlaces makes a directory on tmpfs and one on the disk that holds at. remove removes both.
 func makePlaces(at string) (p places, remove func(), err error) {
 	p = places{}
 	remove = func() {
@@ -62,7 +62,7 @@ func makePlaces(at string) (p places, remove func(), err error) {
 	return p, remove, nil
 }
 
-// file returns where a contestant keeps its counts, after removing what was there; empty for one that keeps no file.
+// file removes a contestant's old file and returns its path, or "" if it keeps no file.
 func (p places) file(name string) string {
 	dir, ok := p[name]
 	if !ok {

@@ -12,21 +12,22 @@ const (
 	thisThread = 1 // RUSAGE_THREAD
 )
 
-// A meter tells what a decision took from what others took while it was ready to run: other processes, the kernel's own threads,
-// and the host of a virtual machine.
+// A meter separates a decision's own time from the time that others took while it was runnable:
+// other processes, kernel threads, and the host of a virtual machine.
 type meter struct {
 	time  syscall.Timespec
 	usage syscall.Rusage
 }
 
-// begin notes the processor time of this thread, and how often it has waited.
+// begin records the processor time of this thread, and how often it has waited.
 func (m *meter) begin() {
 	syscall.RawSyscall(syscall.SYS_GETRUSAGE, thisThread, uintptr(unsafe.Pointer(&m.usage)), 0)
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, threadTime, uintptr(unsafe.Pointer(&m.time)), 0)
 }
 
-// own returns how much of the time since begin was the decision's own: all of it if it waited for anything (a lock, a disk, a
-// garbage collection, another thread), else the processor time that it used.
+// own returns the decision's own part of the time since begin: all of it if the thread waited for
+// anything (a lock, a disk, a garbage collection, another thread), else the processor time that it
+// used.
 func (m *meter) own(took time.Duration) time.Duration {
 	var now meter
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, threadTime, uintptr(unsafe.Pointer(&now.time)), 0)
@@ -38,7 +39,7 @@ func (m *meter) own(took time.Duration) time.Duration {
 	return min(used, took)
 }
 
-// filesystem names the kind of file system that holds dir.
+// filesystem returns the kind of file system that holds dir.
 func filesystem(dir string) string {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

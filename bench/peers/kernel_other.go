@@ -4,7 +4,7 @@ package main
 
 import "time"
 
-// A meter cannot tell anything apart here.
+// A meter cannot separate anything on this system.
 type meter struct{}
 
 func (m *meter) begin() {}

@@ -1,12 +1,13 @@
-// Command peers measures Weir's embedded store at the interface weir.Store beside other rate limiters for Go, and beside a
-// floor: the hash, the clock and the atomic add that any of them needs. Every contestant runs in a process of its own, all
-// decide on the same keys, and they take turns within each round, so that ratios hold where absolute figures do not.
+// Command peers measures Weir's embedded store at the interface weir.Store beside other rate
+// limiters for Go, and beside a floor: the hash, the clock and the atomic add that each of them
+// needs. Every contestant runs in a process of its own, all decide on the same keys, and they take
+// turns within each round, so that ratios are valid even if absolute figures vary.
 //
 //	go run ./peers -quick                 the smaller cases, once: about a minute
 //	go run ./peers -cases hot,million     some of them
 //	go run ./peers                        everything: about an hour, undisturbed
-//	go run ./peers -docs ../docs          the same, and docs/performance.md with its charts written anew
-//	go run ./peers -from f -docs ../docs  the page again from figures that -save kept
+//	go run ./peers -docs ../docs          the same, and rewrites docs/performance.md and its charts
+//	go run ./peers -from f -docs ../docs  the page again from figures of -save
 package main
 
 import (
@@ -82,7 +83,8 @@ func run() error {
 	return nil
 }
 
-// onInterrupt cleans up and ends the process when it is interrupted; its children end with it. stop takes that back.
+// onInterrupt runs clean and ends the process on an interrupt; its children end with it. stop
+// undoes that.
 func onInterrupt(clean func()) (stop func()) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt)
@@ -95,7 +97,8 @@ func onInterrupt(clean func()) (stop func()) {
 	return func() { signal.Stop(interrupted); close(interrupted) }
 }
 
-// chooseContestants returns those whose names contain one of a comma-separated list, with the floor.
+// chooseContestants returns those whose names contain an element of a comma-separated list, and the
+// floor.
 func chooseContestants(list string) (chosen []string, err error) {
 	words := strings.Split(list, ",")
 	for _, c := range slices.Concat(contestants(), ourselves()) {

@@ -12,10 +12,10 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// What a store costs in memory is what the kernel says that the process has resident, pages shared with a file included,
-// above what the process had before it opened the store.
+// A store's memory is the resident memory of the process, including pages shared with a file, minus
+// what the process had before it opened the store.
 
-// residentBytes is the process's resident memory now.
+// residentBytes returns the process's resident memory.
 func residentBytes() (int64, error) { return status("VmRSS:") }
 
 // status reads a size from /proc/self/status.
@@ -33,14 +33,15 @@ func status(field string) (int64, error) {
 	return kib << 10, err
 }
 
-// forgetPeak makes the kernel begin anew with the most that was resident.
+// forgetPeak resets the kernel's peak of resident memory.
 func forgetPeak() error { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
-// looks is how often the peak is read while a table grows, from a million keys on.
+// looks is how often the peak is read while a table grows beyond a million keys.
 const looks = 200
 
-// memory fills the store with the keys [from, to) and says what a key costs: steady, when all that can be given back has been,
-// and at the worst moment of growing, once there are a million.
+// memory fills the store with the keys [from, to) and measures bytes a key: at rest, when all
+// possible memory has been released, and at the worst moment of growing, once there are a million
+// keys.
 func (c *child) memory(from, to int, figures map[string]float64) error {
 	first := min(to, 1_000_000)
 	if err := c.fill(from, first); err != nil {
@@ -61,14 +62,14 @@ func (c *child) memory(from, to int, figures map[string]float64) error {
 		}
 		worst = max(worst, float64(peak-c.resident)/float64(next))
 	}
-	if worst == 0 { // it did not grow beyond a million: the peak of all of it
+	if worst == 0 { // it did not grow beyond a million: the peak of the whole
 		peak, err := status("VmHWM:")
 		if err != nil {
 			return err
 		}
 		worst = float64(peak-c.resident) / float64(to)
 	}
-	if c.contestant.name != floorName { // which has its size from the beginning
+	if c.contestant.name != floorName { // it has a fixed size
 		figures["peak"] = worst
 	}
 	debug.FreeOSMemory()

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Each peer is asked at its closest equal of weir.Store: one key, one unit, in this process, without HTTP. Where it offers
-// a choice it gets the one that serves it best.
+// Each peer is called at its closest equivalent of weir.Store: one key, one unit, in this process,
+// without HTTP. If it has options it gets the fastest one.
 
-// sethvargo/go-limiter: Store.Take. It starts with room for every key, which spares it growing, except where growing is what
-// is measured. It sweeps each Per and drops what has been idle for Per; its own defaults are 6 and
-// 12 hours. Its clock is its own: one reading of the wall clock.
+// sethvargo/go-limiter: Store.Take. It starts with room for every key, which saves growing, except
+// if growing is measured. It sweeps each Per, and drops what was idle for Per; its own defaults are
+// 6 and 12 hours. Its clock is its own: one reading of the wall clock.
 type sethvargo struct{ limiter golimiter.Store }
 
 func openSethvargo(s setup) (store, error) {
@@ -48,9 +48,9 @@ func (s sethvargo) worker() func([]byte) bool {
 
 func (s sethvargo) close() error { return s.limiter.Close(context.Background()) }
 
-// throttled: GCRA over its memory store without a bound, which is the faster one (the other is an LRU behind one lock), with
-// our clock. It has no fixed windows: a limit a window becomes a rate with a burst of the same size. An answer that it gives
-// up on (ten lost races) counts as a refusal.
+// throttled: GCRA over its unbounded memory store, which is the faster one (the other is an LRU
+// behind one lock), with our clock. It has no fixed windows: a limit becomes a rate with a burst of
+// the same size. If it gives up (after ten lost races) that counts as a refusal.
 type throttledStore struct{ limiter *throttled.GCRARateLimiterCtx }
 
 func openThrottled(s setup) (store, error) {
@@ -59,7 +59,8 @@ func openThrottled(s setup) (store, error) {
 		return nil, err
 	}
 	m.SetTimeNow(newClock().time)
-	interval := max(1, s.Per/time.Duration(s.Limit)) // at a limit that is never reached, one unit a nanosecond
+	// at a limit that is never reached, one unit a nanosecond
+	interval := max(1, s.Per/time.Duration(s.Limit))
 	quota := throttled.RateQuota{MaxRate: throttled.PerDuration(1, interval), MaxBurst: int(s.Limit) - 1}
 	l, err := throttled.NewGCRARateLimiterCtx(throttled.WrapStoreWithContext(m), quota)
 	if err != nil {
@@ -78,9 +79,10 @@ func (s throttledStore) worker() func([]byte) bool {
 
 func (s throttledStore) close() error { return nil }
 
-// httprate: its RateLimiter answers HTTP requests only, so it is measured at the counter below it, with the limiter's own
-// sliding arithmetic and lock around it (OnLimit), but one reading of our clock instead of its two, and no header fields. It
-// keeps 64-bit hashes without a key: two keys that collide share their count.
+// httprate: its RateLimiter only answers HTTP requests, so it is measured at the counter below,
+// with the limiter's own sliding arithmetic and lock around it (OnLimit), but with one reading of
+// our clock instead of its two, and without header fields. It keeps 64-bit hashes without a key:
+// two keys that collide share their count.
 type httprateStore struct {
 	mu      sync.Mutex
 	counter httprate.LimitCounter
@@ -118,7 +120,8 @@ func (s *httprateStore) take(key string) bool {
 
 func (s *httprateStore) close() error { return nil }
 
-// ulule/limiter: Limiter.Get, cleaned up each Per (its default is 30 seconds). Its clock is its own.
+// ulule/limiter: Limiter.Get, with a cleanup each Per (its default is 30 seconds). Its clock is its
+// own.
 type ulule struct{ limiter *limiter.Limiter }
 
 func openUlule(s setup) (store, error) {
@@ -136,8 +139,8 @@ func (s ulule) worker() func([]byte) bool {
 
 func (s ulule) close() error { return nil }
 
-// tollbooth: Limiter.LimitReached, below its joining of keys and its HTTP errors. A bucket is forgotten Per after it was made.
-// Its clock is its own.
+// tollbooth: Limiter.LimitReached, below its joining of keys and its HTTP errors. A bucket is
+// dropped Per after it was made. Its clock is its own.
 type toll struct{ limiter *tollboothlimiter.Limiter }
 
 func openTollbooth(s setup) (store, error) {
@@ -153,8 +156,8 @@ func (s toll) worker() func([]byte) bool {
 
 func (s toll) close() error { return nil }
 
-// golang.org/x/time/rate: a Limiter for each key in a sync.Map, with our clock, loaded first and made only where there is
-// none. Nothing forgets a key.
+// golang.org/x/time/rate: a Limiter for each key in a sync.Map, with our clock, created only if the
+// load finds none. Nothing drops a key.
 type rates struct {
 	limiters sync.Map
 	clock    clock

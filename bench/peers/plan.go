@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A plan says what is measured, and how often.
+// A plan is what is measured, and how often.
 type plan struct {
 	rounds int
 	turns  int           // in each round, of each contestant
@@ -19,7 +19,7 @@ type plan struct {
 	places places
 }
 
-// A kase is one thing that is measured. (case is a word of the language.)
+// A kase is one measurement (case is a keyword).
 type kase struct {
 	name    string
 	measure func(plan, *results)
@@ -32,8 +32,9 @@ func cases() []kase {
 		{"million", plan.million}, // a million keys at random
 		{"memory", plan.memory},   // bytes a key, and a full garbage collection
 		{"expire", plan.expire},   // the worst decision while two million windows end
-		{"grow", plan.grow},       // the worst decision while the table grows from a thousand keys to ten million
-		{"reopen", plan.reopen},   // from the opening of a file, after a kill, to the first decision
+		// the worst decision while the table grows from a thousand keys to ten million
+		{"grow", plan.grow},
+		{"reopen", plan.reopen}, // from opening a file, after a kill, to the first decision
 	}
 }
 
@@ -44,8 +45,8 @@ func caseNames() (names []string) {
 	return names
 }
 
-// chooseCases returns those of a comma-separated list. A quick run leaves out the one that waits for windows to end, unless it
-// is asked for.
+// chooseCases returns the cases of a comma-separated list. A quick run leaves out the case that
+// waits for windows to end, unless the list names it.
 func chooseCases(list string, quick bool) ([]string, error) {
 	if list == "" {
 		return slices.DeleteFunc(caseNames(), func(name string) bool { return quick && name == "expire" }), nil
@@ -59,7 +60,7 @@ func chooseCases(list string, quick bool) ([]string, error) {
 	return chosen, nil
 }
 
-// measure adds each case to r, and to the file save if there is one to be.
+// measure adds each case to r, and to the file save unless that is empty.
 func (p plan) measure(r *results, save string) error {
 	r.Machine, r.Many = describeMachine(p.places[diskName]), p.many
 	for _, k := range cases() {
@@ -77,7 +78,7 @@ func (p plan) measure(r *results, save string) error {
 	return nil
 }
 
-// of returns which of the named contestants were chosen.
+// of returns the chosen ones of the given contestants.
 func (p plan) of(all ...[]contestant) (names []string) {
 	for _, c := range slices.Concat(all...) {
 		if slices.Contains(p.chosen, c.name) {
@@ -87,7 +88,7 @@ func (p plan) of(all ...[]contestant) (names []string) {
 	return names
 }
 
-// A measured turn and the names of its figures.
+// A named turn is a turn with the name of its figures.
 type named struct {
 	metric string
 	turn   turn
@@ -114,7 +115,8 @@ func (p plan) million(r *results) {
 		named{"million 2", turn{Cores: 2, Goroutines: 1, Random: true}})
 }
 
-// takeTurns starts all contestants, fills their stores, and lets them take their turns, a different one first each time.
+// takeTurns starts all contestants, fills their stores, and runs their turns, with another
+// contestant first each time.
 func (p plan) takeTurns(r *results, s setup, prepare request, turns ...named) {
 	for round := range p.rounds {
 		processes := p.startAll(r, s, prepare)
@@ -134,7 +136,8 @@ func (p plan) takeTurns(r *results, s setup, prepare request, turns ...named) {
 	}
 }
 
-// startAll starts a process for each contestant, with its store filled. Who cannot start is left out, and said.
+// startAll starts a process for each contestant, with a filled store. A contestant that fails to
+// start is reported and left out.
 func (p plan) startAll(r *results, s setup, prepare request) (all []*process) {
 	for _, name := range p.of(contestants(), ourselves()) {
 		s.File = p.places.file(name)
@@ -153,8 +156,8 @@ func (p plan) startAll(r *results, s setup, prepare request) (all []*process) {
 	return all
 }
 
-// once gives each contestant in turn a process of its own for some requests, in every round. These take long, so there are half as
-// many rounds.
+// once runs some requests in a new process for each contestant, in every round. These take long, so
+// there are half as many rounds.
 func (p plan) once(r *results, metric string, names []string, s setup, requests ...request) {
 	for range (p.rounds + 1) / 2 {
 		for _, name := range names {
@@ -206,7 +209,7 @@ func (p plan) reopen(r *results) {
 	}
 }
 
-// ending is how many windows end together.
+// ending returns how many windows end together.
 func ending(many int) int { return min(2_000_000, many) }
 
 func millions(n int) string { return fmt.Sprintf("%dM", n/1_000_000) }

@@ -16,19 +16,19 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// Results are all that was measured, every sample of it.
+// Results are all samples that were measured.
 type results struct {
 	Machine machine
 	Many    int // keys of the large tables
 	// Samples are in the order of the rounds: by metric, figure and contestant.
 	Samples map[string]map[string]map[string][]float64
-	// Problems are what contestants could not do.
+	// Problems are failures of contestants.
 	Problems []string `json:",omitempty"`
 }
 
 func newResults() *results { return &results{Samples: map[string]map[string]map[string][]float64{}} }
 
-// take adds the figures of one measurement, or says what went wrong with it.
+// take adds the figures of one measurement, or records its failure.
 func (r *results) take(metric, contestant string, figures map[string]float64, err error) {
 	if err != nil {
 		problem := fmt.Sprintf("%s: %v", metric, err)
@@ -53,8 +53,8 @@ func (r *results) of(metric, figure, contestant string) []float64 {
 	return r.Samples[metric][figure][contestant]
 }
 
-// ratio is the median of how many times as much a is as b, each compared in its own turn: the machine differs more from one
-// moment to the next than the contestants do.
+// ratio returns the median of a divided by b, in the same turn each: the machine varies more from
+// one moment to the next than the contestants do.
 func ratio(a, b []float64) (float64, bool) {
 	if len(a) == 0 || len(b) == 0 {
 		return 0, false
@@ -69,7 +69,7 @@ func ratio(a, b []float64) (float64, bool) {
 	return page.Median(ratios), true
 }
 
-// readResults reads what -save has kept.
+// readResults reads the figures of -save.
 func readResults(path string) (*results, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func readResults(path string) (*results, error) {
 	return r, nil
 }
 
-// addTo writes the results to a file; metrics that it had and r has not are kept.
+// addTo writes the results to a file, and keeps metrics in it that r does not have.
 func (r *results) addTo(path string) error {
 	all, err := readResults(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func (r *results) addTo(path string) error {
 	return os.WriteFile(path, b, 0o644)
 }
 
-// A machine is what the figures were taken on.
+// A machine is what the figures were measured on.
 type machine struct {
 	Go, Processor, Kernel, Disk string
 	Cores                       int
@@ -120,7 +120,7 @@ func describeMachine(disk string) machine {
 	return m
 }
 
-// find returns what a pattern's group matches in a file, empty where there is none.
+// find returns the match of a pattern's group in a file, or "".
 func find(path, pattern string) string {
 	b, _ := os.ReadFile(path)
 	if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(b); m != nil {

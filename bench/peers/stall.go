@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// The worst decision is found by timing every one, while many windows end and while the table grows.
+// The worst decision is found by timing every one, while many windows end and while the table
+// grows.
 
-// A histogram counts decisions by how long they took, to within a thirty-second part.
+// A histogram counts decisions by their time, with a resolution of a thirty-second.
 type histogram struct {
 	counts [64 * 32]int64
 	n      int64
 	worst  time.Duration
 	slow   int64         // over a millisecond
-	meter  *meter        // nil: what was the decisions' own is not asked
-	own    time.Duration // the worst of that
+	meter  *meter        // nil: the decisions' own time is not measured
+	own    time.Duration // the maximum of that
 }
 
-// newHistogram measures what is the decisions' own too where it is asked to; then all goroutines share one core, so that
-// decisions stay on one thread.
+// newHistogram returns a histogram. If own is set it also measures the decisions' own time; then
+// all goroutines share one core, so that a decision stays on one thread.
 func newHistogram(own bool) *histogram {
 	if !own {
 		return new(histogram)
@@ -57,20 +58,20 @@ func bucket(v uint64) int {
 	return (shift+1)*32 + int(v>>shift) - 32
 }
 
-// least is the smallest value of a bucket.
-func least(b int) uint64 {
+// lowest returns the smallest value of a bucket.
+func lowest(b int) uint64 {
 	if b < 32 {
 		return uint64(b)
 	}
 	return uint64(b%32+32) << (b/32 - 1)
 }
 
-// quantile returns the time that all but a part of the decisions needed at most, in microseconds.
+// quantile returns the time in microseconds that a part of the decisions did not exceed.
 func (h *histogram) quantile(part float64) float64 {
 	left := int64(part * float64(h.n))
 	for b := len(h.counts) - 1; b >= 0; b-- {
 		if left -= h.counts[b]; left < 0 {
-			return float64(least(b)) / 1000
+			return float64(lowest(b)) / 1000
 		}
 	}
 	return 0
@@ -90,12 +91,13 @@ func (h *histogram) figures(f map[string]float64) {
 
 const (
 	warmKeys = 1000
-	// newcomer is how often a key comes that has not been seen: 250,000 a second.
+	// newcomer is the time between two new keys: 250,000 a second.
 	newcomer = 4 * time.Microsecond
 )
 
-// expire fills the store with all its keys, and then decides on a few others and on newcomers until every window has ended and
-// every sweep that follows is over: r.For counts from the opening of the store.
+// expire fills the store with all its keys, and then decides on a few others and on new keys until
+// every window has ended and every sweep after that is over: r.For counts from the opening of the
+// store.
 func (c *child) expire(r request, figures map[string]float64) error {
 	live := c.setup.Start
 	if err := c.fill(0, live); err != nil {
@@ -121,7 +123,7 @@ func (c *child) expire(r request, figures map[string]float64) error {
 	return nil
 }
 
-// grow decides on keys that come for the first time, from the store's r.From-th to its r.To-th.
+// grow decides on new keys, from the store's r.From-th to its r.To-th.
 func (c *child) grow(r request, figures map[string]float64) error {
 	if err := c.fill(0, r.From); err != nil {
 		return err

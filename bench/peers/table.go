@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// A table is printed and written in the same form, Markdown's, its columns aligned.
+// A table is printed and written in the same form: Markdown with aligned columns.
 type table struct {
 	name, title string
 	head        []string
@@ -46,7 +46,7 @@ func (r *results) tables() []table {
 
 type column struct{ title, metric string }
 
-// decisions is a table of how long decisions take.
+// decisions returns a table of the times of decisions.
 func (r *results) decisions(name, title string, columns ...column) table {
 	t := table{name: name, title: title, head: []string{""}}
 	for _, c := range columns {

@@ -6,14 +6,14 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// targetsTable holds what the embedded store aims at against what it reached.
+// targetsTable compares the aims of the embedded store with its results.
 func (r *results) targetsTable() table {
 	t := table{name: "targets", title: "What the embedded store aims at", head: []string{"", "aim", "here", ""}}
 	many := millions(r.Many)
 	ns := func(metric, name string) []float64 { return r.of(metric, "ns", name) }
-	times := func(what, metric, name, base string, most float64) {
+	times := func(what, metric, name, base string, limit float64) {
 		if v, ok := ratio(ns(metric, name), ns(metric, base)); ok {
-			t.judge(what, fmt.Sprintf("at most %.4g× %s", most, base), fmt.Sprintf("%.2f×", v), v <= most)
+			t.judge(what, fmt.Sprintf("at most %.4g× %s", limit, base), fmt.Sprintf("%.2f×", v), v <= limit)
 		}
 	}
 	times("hot key, one core", "hot 1", weirName, floorName, 1.3)
@@ -36,9 +36,9 @@ func (r *results) targetsTable() table {
 		t.judge("refused key, two cores", "under 0.65× one core", fmt.Sprintf("%.2f×", v), v < 0.65)
 	}
 	times("64 goroutines a core on one key, two cores", "herd 2", weirName, floorName, 1.5)
-	t.most("resident memory, "+many+" keys, steady", r.of("memory "+many, "steady", weirName), 32, "bytes a key")
-	t.most("resident memory, at worst while growing", r.of("memory "+many, "peak", weirName), 48, "bytes a key")
-	t.most("full garbage collection, "+many+" keys", r.of("memory "+many, "ms", weirName), 5, "ms")
+	t.atMost("resident memory, "+many+" keys, steady", r.of("memory "+many, "steady", weirName), 32, "bytes a key")
+	t.atMost("resident memory, at worst while growing", r.of("memory "+many, "peak", weirName), 48, "bytes a key")
+	t.atMost("full garbage collection, "+many+" keys", r.of("memory "+many, "ms", weirName), 5, "ms")
 	times("two windows, hot key", "hot 1", twoName, weirName, 2)
 	times("two windows, a million keys", "million 1", twoName, weirName, 2)
 	for _, metric := range []string{"hot 1", "million 1"} {
@@ -56,8 +56,8 @@ func (r *results) targetsTable() table {
 		times("file on tmpfs, "+what, metric, shmName, weirName, 1.1)
 		times("file on disk, "+what, metric, diskName, weirName, 1.1)
 	}
-	t.most("first decision after kill -9, "+many+" keys, tmpfs", r.of("reopen", "ms", shmName), 200, "ms")
-	t.most("first decision after kill -9, "+many+" keys, disk", r.of("reopen", "ms", diskName), 200, "ms")
+	t.atMost("first decision after kill -9, "+many+" keys, tmpfs", r.of("reopen", "ms", shmName), 200, "ms")
+	t.atMost("first decision after kill -9, "+many+" keys, disk", r.of("reopen", "ms", diskName), 200, "ms")
 	return t
 }
 
@@ -69,14 +69,15 @@ func (t *table) judge(what, aim, here string, reached bool) {
 	t.rows = append(t.rows, []string{what, aim, here, verdict})
 }
 
-// most judges the median of figures that should be no more than a limit.
-func (t *table) most(what string, xs []float64, limit float64, unit string) {
+// atMost judges the median of figures that should not exceed a limit.
+func (t *table) atMost(what string, xs []float64, limit float64, unit string) {
 	if len(xs) > 0 {
 		t.judge(what, fmt.Sprintf("at most %g %s", limit, unit), page.Digits(page.Median(xs)), page.Median(xs) <= limit)
 	}
 }
 
-// judgeWorst judges what of the worst decision was its own, and says beside it what the clock says of it, and of the floor's.
+// judgeWorst judges the own time of the worst decision, and shows the total beside it, also the
+// floor's.
 func (r *results) judgeWorst(t *table, what, metric, name string) {
 	own, worst, floors := r.of(metric+" own", "own", name), r.of(metric, "worst", name), r.of(metric, "worst", floorName)
 	if len(own) > 0 && len(worst) > 0 && len(floors) > 0 {
@@ -85,7 +86,7 @@ func (r *results) judgeWorst(t *table, what, metric, name string) {
 	}
 }
 
-// fastestPeer returns who beside the floor and Weir decides soonest.
+// fastestPeer returns the fastest contestant besides the floor and Weir.
 func (r *results) fastestPeer(metric string) (name string, ns float64, ok bool) {
 	for _, c := range contestants() {
 		if xs := r.of(metric, "ns", c.name); c.name != floorName && c.name != weirName && len(xs) > 0 {

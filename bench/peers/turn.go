@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// A turn is one measurement of how long a decision takes: everybody on one key, or keys at random.
+// A turn is one measurement of the time of a decision: all goroutines on one key, or on random
+// keys.
 type turn struct {
 	Cores      int  // GOMAXPROCS
 	Goroutines int  // for each core
-	Random     bool // every key of the setup at random; otherwise one
+	Random     bool // random keys of the setup; otherwise one key
 	Refused    bool // what every decision must be
 	For        time.Duration
 }
 
-// turn measures, after a quarter of the time that warms the caches after others have run.
+// turn measures, after a warm-up of a quarter of the time, because others have used the caches.
 func (c *child) turn(t turn, figures map[string]float64) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(t.Cores))
 	if _, _, _, err := c.load(t, t.For/4); err != nil {
@@ -36,8 +37,8 @@ func (c *child) turn(t turn, figures map[string]float64) error {
 	return nil
 }
 
-// load decides from all goroutines for as long as length, and returns how long that took, how many decisions it made, and how
-// many of them were not what they had to be.
+// load decides from all goroutines for the given time, and returns how long that took, how many
+// decisions it made, and how many of them were wrong.
 func (c *child) load(t turn, length time.Duration) (took time.Duration, decisions, wrong int64, err error) {
 	goroutines := t.Cores * t.Goroutines
 	var made, allowed atomic.Int64
@@ -64,7 +65,8 @@ func (c *child) load(t turn, length time.Duration) (took time.Duration, decision
 	if !t.Refused {
 		wrong = made.Load() - wrong
 	}
-	if wrong > made.Load()/10 { // a few are a contestant's own: one that refills lets one through now and then
+	// a few are inherent: a contestant that refills admits one now and then
+	if wrong > made.Load()/10 {
 		return 0, 0, 0, fmt.Errorf("%d of %d decisions were wrong", wrong, made.Load())
 	}
 	return took, made.Load(), wrong, nil
@@ -79,7 +81,7 @@ type loader struct {
 	made, allowed int64
 }
 
-// batch is how many decisions are made between two looks at the end of the turn.
+// batch is the number of decisions between two checks for the end of the turn.
 const batch = 64
 
 func (l *loader) one() {

@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// openWeir opens the embedded store. Its bound is far above what the keys need: a bound reserves nothing.
+// openWeir opens the embedded store. Its bound is far above what the keys need: a bound reserves
+// nothing.
 func openWeir(s setup) (store, error) {
 	m, err := memstore.New(memstore.Options{Memory: max(memstore.DefaultMemory, int64(s.Keys)*100), File: s.File})
 	if err != nil {
@@ -18,7 +19,7 @@ func openWeir(s setup) (store, error) {
 	return weirStore{store: m, setup: s}, nil
 }
 
-// A weirStore is asked through weir's own interface.
+// A weirStore is called through weir's own interface.
 type weirStore struct {
 	store weir.Store
 	setup setup
@@ -48,8 +49,8 @@ func (s weirStore) close() error {
 	return nil
 }
 
-// openTwoWindows is Weir charged as the limiter widget-init does it: a window of the address and the agent, and one of the
-// address. Four agents share an address.
+// openTwoWindows is Weir with the charges of the limiter widget-init: a window by address and
+// agent, and one by address. Four agents share an address.
 func openTwoWindows(s setup) (store, error) {
 	one, err := openWeir(s)
 	if err != nil {

@@ -10,19 +10,20 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// bareScript is the shortest that can be called a limiter: it counts what it refuses, and knows no time of day.
+// bareScript is the shortest possible limiter: it counts what it refuses, and knows no time of day.
 const bareScript = `local n=redis.call('INCR',KEYS[1]) if n==1 then redis.call('EXPIRE',KEYS[1],ARGV[1]) end return {n,redis.call('PTTL',KEYS[1])}`
 
-// correctScript charges one unit to one window as Weir promises it, and nothing else: what is refused is not counted, the
-// window opens with its first unit and ends at a whole second of the server's clock, and the answer tells that second and the
-// time. All of it is in one integer, as in redisstore/take.lua (count + reset * 2^31, the reset modulo 2^22), and the key's time
-// to live, so that a window that is open costs two calls.
+// correctScript charges one unit to one window with Weir's guarantees, and nothing else: a refusal
+// is not counted, the window opens with its first unit and ends at a whole second of the server's
+// clock, and the answer contains that second and the time. Everything is in one integer, as in
+// redisstore/take.lua (count + reset * 2^31, the reset modulo 2^22), and in the key's time to live,
+// so that an open window costs two calls.
 const correctScript = `local v,p=redis.call('INCR',KEYS[1]),redis.call('PTTL',KEYS[1]) ` +
 	`if p<1 then local t=redis.call('TIME') local r=t[1]+ARGV[2] ` +
 	`v,p=r%4194304*2147483648+1,ARGV[2]*1000-math.floor(t[2]/1000) redis.call('SET',KEYS[1],v,'EXAT',r) ` +
 	`elseif v%2147483648>ARGV[1]+0 then redis.call('DECR',KEYS[1]) end return {v,p}`
 
-// openRueidis connects as rueidis does by itself, which is what Weir is compared with.
+// openRueidis connects with rueidis's defaults, with which Weir is compared.
 func openRueidis(s setup) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Server.address}})
 }
@@ -31,7 +32,7 @@ func openRueidis(s setup) (rueidis.Client, error) {
 type script struct {
 	client rueidis.Client
 	sha    string
-	prefix string // keeps what it counts apart from the others'
+	prefix string // separates its counts from the others'
 	args   []string
 	limit  int64
 }
@@ -94,7 +95,7 @@ func (i incr) worker() func(context.Context, string) (bool, error) {
 
 func (i incr) close() error { i.client.Close(); return nil }
 
-// openGoRedis connects as go-redis does by itself, but for the number of connections.
+// openGoRedis connects with go-redis's defaults, except for the number of connections.
 func openGoRedis(s setup) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Server.address, PoolSize: s.Pool})
 }

@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// A contestant is one way of deciding, through the server, whether a key may have one unit more.
+// A contestant is one way to decide, through the server, whether a key may have another unit.
 type contestant struct {
 	name string
-	// note says what it does less than is needed, or how it was set up.
+	// note describes what it does less than is needed, or how it was set up.
 	note string
-	// pooled says that each command has a connection to itself until it is answered, so that the size of the pool matters:
-	// a few sizes are tried beforehand, and the best is used.
+	// pooled means that each command has a connection to itself until it is answered, so that the
+	// size of the pool matters: a few sizes are tried first, and the best is used.
 	pooled bool
-	// counts is false for what is no limiter and refuses nothing.
+	// counts is false if it is no limiter and refuses nothing.
 	counts bool
 	open   func(setup) (limiter, error)
 }
 
-// A setup is what a case asks of a contestant: windows of Per in which each key has Limit units.
+// A setup is what a case requires of a contestant: windows of Per in which each key has Limit
+// units.
 type setup struct {
 	Server *server
 	Limit  int64
 	Per    time.Duration
-	Pool   int // connections, for those that have a pool
+	Pool   int // connections, for those with a pool
 }
 
-// A limiter decides. Each goroutine has a worker of its own.
+// A limiter decides. Each goroutine has its own worker.
 type limiter interface {
 	worker() func(ctx context.Context, key string) (allowed bool, err error)
 	close() error
@@ -53,7 +54,7 @@ const (
 	shippedName  = "httprate-redis, as shipped"
 )
 
-// contestants in the order in which they are shown.
+// contestants returns them in the order of the tables.
 func contestants() []contestant {
 	return []contestant{
 		{name: bareName, counts: true, open: openBareScript, note: "INCR, EXPIRE for the first, PTTL: it counts refusals and tells no time"},
@@ -71,7 +72,7 @@ func contestants() []contestant {
 	}
 }
 
-// twoWindows are Weir's charges of two windows at a time; they are compared with one.
+// twoWindows returns Weir with charges of two windows at a time, which are compared with one.
 func twoWindows() []contestant {
 	return []contestant{
 		{name: twoTakeName, counts: true, open: openTwoTake},
@@ -79,7 +80,7 @@ func twoWindows() []contestant {
 	}
 }
 
-// ofOne returns who charges one window where c charges two.
+// ofOne returns the contestant that charges one window if c charges two.
 func ofOne(c contestant) string {
 	if c.name == twoTakeName {
 		return takeName

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pin keeps every thread of a process on one core. Threads that it starts later stay there too.
+// pin restricts every thread of a process to one core. Later threads inherit that.
 func pin(pid, core int) error {
 	var set unix.CPUSet
 	set.Set(core)
-	for range 2 { // a thread that was just being started is seen the second time
+	for range 2 { // a thread that is just being started is found the second time
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		if err != nil {
 			return err

@@ -9,5 +9,5 @@ import (
 
 func pin(pid, core int) error { return errors.New("this system is not Linux") }
 
-// ownCPU cannot tell here.
+// ownCPU returns 0 on this system.
 func ownCPU() time.Duration { return 0 }

@@ -1,12 +1,13 @@
-// Command redis measures Weir through a shared Redis beside other rate limiters for Go, and beside bare scripts on the same
-// client. It starts a redis-server of its own, which has one core; the callers are goroutines of this process, which has
-// another. The contestants take turns within each round, so that ratios hold where absolute figures do not.
+// Command redis measures Weir through a shared Redis beside other rate limiters for Go, and beside
+// bare scripts on the same client. It starts its own redis-server, which has one core; the callers
+// are goroutines of this process, which has another. The contestants take turns within each round,
+// so that ratios are valid even if absolute figures vary.
 //
-//	go run ./redis -quick                     short turns, once: about a minute
-//	go run ./redis                            everything: about a quarter of an hour, undisturbed
-//	go run ./redis -contestants bare,weir     some of them, by parts of their names
-//	go run ./redis -docs ../docs              the same, and the tables of docs/scale.md written anew
-//	go run ./redis -cpuprofile f              only Weir's store, and where the client's time goes; -contestants decide: all of Weir
+//	go run ./redis -quick                  short turns, once: about a minute
+//	go run ./redis                         everything: about a quarter of an hour, undisturbed
+//	go run ./redis -contestants bare,weir  some of them, by parts of their names
+//	go run ./redis -docs ../docs           the same, and rewrites docs/scale.md
+//	go run ./redis -cpuprofile f           profiles Weir.s store; -contestants decide: all of Weir
 package main
 
 import (
@@ -42,7 +43,7 @@ func run() error {
 	if *quick {
 		p.keys /= 10
 		p.rounds, p.length = 1, time.Second
-		flag.Parse() // what is said outright holds
+		flag.Parse() // explicit flags win
 	}
 	if p.chosen = choose(*names); len(p.chosen) == 0 {
 		return fmt.Errorf("choose contestants: %q is part of no name", *names)
@@ -74,7 +75,7 @@ func run() error {
 	return nil
 }
 
-// choose returns the contestants whose names contain one of a comma-separated list.
+// choose returns the contestants whose names contain an element of a comma-separated list.
 func choose(list string) (chosen []contestant) {
 	words := strings.Split(strings.ToLower(list), ",")
 	for _, c := range contestants() {
@@ -85,7 +86,8 @@ func choose(list string) (chosen []contestant) {
 	return chosen
 }
 
-// pinBoth gives the server the first core and this process the second, and says what came of it.
+// pinBoth pins the server to the first core and this process to the second, and describes the
+// result.
 func pinBoth(s *server) string {
 	if runtime.NumCPU() < 2 {
 		return "server and client share one core"

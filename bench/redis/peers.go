@@ -21,10 +21,10 @@ import (
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 )
 
-// Each peer is set up as its own documentation does it, and asked at its closest equal of weir.Store: one key, one unit,
-// without HTTP.
+// Each peer is set up as its documentation shows, and called at its closest equivalent of
+// weir.Store: one key, one unit, without HTTP.
 
-// rueidislimiter: Allow, on rueidis as it is by itself.
+// rueidislimiter: Allow, with rueidis's defaults.
 type rueidisLimiter struct {
 	client  rueidis.Client
 	limiter rueidislimiter.RateLimiterClient
@@ -36,7 +36,8 @@ func openRueidisLimiter(s setup) (limiter, error) {
 		return nil, err
 	}
 	l, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
-		ClientBuilder: func(rueidis.ClientOption) (rueidis.Client, error) { return client, nil }, // it has no Close
+		// it has no Close
+		ClientBuilder: func(rueidis.ClientOption) (rueidis.Client, error) { return client, nil },
 		KeyPrefix:     "rueidislimiter", Limit: int(s.Limit), Window: s.Per,
 	})
 	return rueidisLimiter{client, l}, err
@@ -75,7 +76,7 @@ func (l ulule) worker() func(context.Context, string) (bool, error) {
 
 func (l ulule) close() error { return l.client.Close() }
 
-// redis_rate: Allow. It has no fixed windows: a limit a window becomes a rate with a burst of the same size.
+// redis_rate: Allow. It has no fixed windows: a limit becomes a rate with a burst of the same size.
 type redisRate struct {
 	client  *redis.Client
 	limiter *redis_rate.Limiter
@@ -99,7 +100,7 @@ func (l redisRate) worker() func(context.Context, string) (bool, error) {
 
 func (l redisRate) close() error { return l.client.Close() }
 
-// throttled: GCRA on its store for go-redis, again with the limit as rate and as burst.
+// throttled: GCRA on its store for go-redis, also with the limit as rate and as burst.
 type throttledLimiter struct {
 	client  *redis.Client
 	limiter *throttled.GCRARateLimiterCtx
@@ -129,8 +130,8 @@ func (l throttledLimiter) worker() func(context.Context, string) (bool, error) {
 
 func (l throttledLimiter) close() error { return l.client.Close() }
 
-// httprate-redis: its counter with the sum of httprate around it (RateLimiter.OnLimit), but without the lock that makes it
-// decide one at a time, and so without its exactness.
+// httprate-redis: its counter with httprate's sum around it (RateLimiter.OnLimit), but without the
+// lock that makes it decide one at a time, and so without its exactness.
 type httprateCounter struct {
 	client  *redis.Client
 	counter httprate.LimitCounter
@@ -164,7 +165,8 @@ func (l httprateCounter) worker() func(context.Context, string) (bool, error) {
 
 func (l httprateCounter) close() error { return l.client.Close() }
 
-// httprate-redis as its README shows it, at RateLimiter.OnLimit: below the middleware, with its header fields.
+// httprate-redis as in its README, at RateLimiter.OnLimit: below the middleware, with its header
+// fields.
 type httprateShipped struct {
 	limiter  *httprate.RateLimiter
 	counter  interface{ Close() error }
@@ -198,7 +200,7 @@ func (l httprateShipped) worker() func(context.Context, string) (bool, error) {
 
 func (l httprateShipped) close() error { return l.counter.Close() }
 
-// nobody takes header fields, and throws the rest away.
+// A nobody is a ResponseWriter that only keeps header fields.
 type nobody struct{ header http.Header }
 
 func (n nobody) Header() http.Header { return n.header }

@@ -21,13 +21,13 @@ type plan struct {
 	callers []int
 	chosen  []contestant
 	pool    keys
-	sizes   map[string]int // the pool of connections that served best, by contestant and callers
+	sizes   map[string]int // the fastest size of the pool of connections, by contestant and callers
 }
 
 // per is the length of every window: longer than any run.
 const per = time.Hour * 24
 
-// measure runs every case. A contestant that fails is left out and named.
+// measure runs every case. A contestant that fails is left out and reported.
 func (p *plan) measure(ctx context.Context, r *results) error {
 	p.pool = newPool(p.keys)
 	for _, c := range slices.Concat(p.chosen, twoWindows()) {
@@ -86,7 +86,7 @@ func (p *plan) setup(c contestant, limit int64, callers int) setup {
 
 func sizeName(c contestant, callers int) string { return fmt.Sprintf("%s %d", c.name, callers) }
 
-// verify checks that a contestant counts: of a limit of two, it refuses the third.
+// verify checks that a contestant counts: of a limit of two, it refuses the third unit.
 func (p *plan) verify(ctx context.Context, c contestant) error {
 	l, err := c.open(p.setup(c, 2, 1))
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *plan) verify(ctx context.Context, c contestant) error {
 	return p.server.flush(ctx)
 }
 
-// openKeys asks once for each key, so that its window is open from then on.
+// openKeys takes once for each key, so that its window is open.
 func (p *plan) openKeys(ctx context.Context, c contestant) error {
 	l, err := c.open(p.setup(c, plenty, p.callers[0]))
 	if err != nil {
@@ -131,8 +131,8 @@ func (p *plan) openKeys(ctx context.Context, c contestant) error {
 	return nil
 }
 
-// sizePools finds the pool of connections that serves best: ten, as go-redis has on one core, or one for each caller, or some
-// in between.
+// sizePools finds the fastest size of the pool of connections: ten, go-redis's default on one core,
+// or one for each caller, or a number in between.
 func (p *plan) sizePools(ctx context.Context, r *results) error {
 	p.sizes = map[string]int{}
 	for _, callers := range p.callers {
@@ -158,7 +158,7 @@ func (p *plan) sizePools(ctx context.Context, r *results) error {
 	return nil
 }
 
-// turn opens a contestant for one turn, so that nobody else has connections or memory meanwhile.
+// turn opens a contestant for one turn, so that no other has connections or memory meanwhile.
 func (p *plan) turn(ctx context.Context, c contestant, limit int64, t turn) (map[string]float64, error) {
 	l, err := c.open(p.setup(c, limit, t.Callers))
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *plan) turn(ctx context.Context, c contestant, limit int64, t turn) (map
 	return t.measure(ctx, p.server, l)
 }
 
-// refused asks for one key that has spent all of its limit.
+// refused takes for one key that has spent its limit.
 func (p *plan) refused(ctx context.Context, c contestant, callers int) (map[string]float64, error) {
 	l, err := c.open(p.setup(c, 1, callers))
 	if err != nil {
@@ -183,7 +183,8 @@ func (p *plan) refused(ctx context.Context, c contestant, callers int) (map[stri
 	return t.measure(ctx, p.server, l)
 }
 
-// opening asks for a new key each time, from as many callers as there are fewest. It comes last: all keys go.
+// opening takes for a new key each time, with the smallest number of callers. It comes last,
+// because it deletes all keys.
 func (p *plan) opening(ctx context.Context, r *results) error {
 	for round := range p.rounds {
 		p.say("round %d of %d, opening keys", round+1, p.rounds)
@@ -202,7 +203,7 @@ func (p *plan) opening(ctx context.Context, r *results) error {
 	return nil
 }
 
-// profile measures one of Weir's alone, and writes where this process's time went.
+// profile measures one of Weir's contestants alone, and writes where this process's time went.
 func (p *plan) profile(ctx context.Context, path string, r *results) error {
 	p.pool = newPool(p.keys)
 	ours := named(p.chosen, takeName, decideName)

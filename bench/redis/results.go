@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Results are all that was measured, every sample of it.
+// Results are all samples that were measured.
 type results struct {
 	machine machine
 	callers []int
@@ -18,9 +18,9 @@ type results struct {
 	length  time.Duration
 	// samples are in the order of the rounds: by case, figure and contestant.
 	samples map[string]map[string]map[string][]float64
-	// Pools are the sizes of the pools of connections that served best, by contestant and callers.
+	// Pools are the fastest sizes of the pools of connections, by contestant and callers.
 	Pools    map[string]int
-	problems map[string]string // by contestant: what it could not do
+	problems map[string]string // failures, by contestant
 }
 
 func newResults(m machine, p plan) *results {
@@ -30,7 +30,7 @@ func newResults(m machine, p plan) *results {
 	}
 }
 
-// take adds the figures of one turn, or says what went wrong with it.
+// take adds the figures of one turn, or records its failure.
 func (r *results) take(name string, c contestant, figures map[string]float64, err error) {
 	if err != nil {
 		r.problem(c, fmt.Errorf("%s: %w", name, err))
@@ -60,8 +60,8 @@ func (r *results) of(name, figure, contestant string) []float64 {
 	return r.samples[name][figure][contestant]
 }
 
-// ratio is the median of how many times as much a is as b, each compared in its own round: the machine differs more from one
-// moment to the next than the contestants do.
+// ratio returns the median of a divided by b, in the same round each: the machine varies more from
+// one moment to the next than the contestants do.
 func ratio(a, b []float64) (float64, bool) {
 	if len(a) == 0 || len(b) == 0 {
 		return 0, false
@@ -81,14 +81,14 @@ func median(xs []float64) float64 {
 	return s[len(s)/2]
 }
 
-// A machine is what the figures were taken on.
+// A machine is what the figures were measured on.
 type machine struct {
 	Go, Processor, Kernel string
 	Cores                 int
 	Load                  string // of the last minute, before the run
 	Date                  string
 	Server                string // name and version
-	Pinned                string // who has which core
+	Pinned                string // the assignment of cores
 }
 
 func describeMachine() machine {
@@ -103,7 +103,7 @@ func describeMachine() machine {
 	return m
 }
 
-// find returns what a pattern's group matches in a file, empty where there is none.
+// find returns the match of a pattern's group in a file, or "".
 func find(path, pattern string) string {
 	b, _ := os.ReadFile(path)
 	if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(b); m != nil {

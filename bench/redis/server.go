@@ -14,14 +14,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A server is a redis-server of our own, on a spare port, that writes nothing to disk.
+// A server is our own redis-server on a spare port, which writes nothing to disk.
 type server struct {
 	address string
 	port    int
 	version string
 	cmd     *exec.Cmd
 	dir     string
-	client  rueidis.Client // for asking how it is
+	client  rueidis.Client // for reading its state
 }
 
 // startServer starts a server and waits until it answers.
@@ -96,7 +96,7 @@ func (s *server) stop() {
 	os.RemoveAll(s.dir)
 }
 
-// flush forgets every key, and has done so when it returns.
+// flush deletes every key, synchronously.
 func (s *server) flush(ctx context.Context) error {
 	return s.client.Do(ctx, s.client.B().Flushall().Sync().Build()).Error()
 }
@@ -123,7 +123,7 @@ type reading struct {
 
 var callsOf = regexp.MustCompile(`^calls=(\d+),`)
 
-// read asks the server how much it has done.
+// read returns what the server has done so far.
 func (s *server) read(ctx context.Context) (r reading, err error) {
 	cpu, err := s.info(ctx, "cpu")
 	if err != nil {

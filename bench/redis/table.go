@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// A table is printed and written in the same form, Markdown's, its columns aligned.
+// A table is printed and written in the same form: Markdown with aligned columns.
 type table struct {
 	title string
 	head  []string
@@ -21,7 +21,7 @@ func (t table) String() string { return page.Table(t.head, t.rows) }
 
 func (r *results) print(w io.Writer) { fmt.Fprintf(w, "%s", r) }
 
-// String is everything that was found, as it stands in the documents too.
+// String returns all tables, as in the documents.
 func (r *results) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s.\n", r.machine)
@@ -38,7 +38,7 @@ func (r *results) String() string {
 	return b.String()
 }
 
-// oneTable is everybody at one window.
+// oneTable returns the table of all contestants with one window.
 func (r *results) oneTable() table {
 	t := table{head: []string{""}, title: fmt.Sprintf("One window, nothing refused, %d keys of %d bytes at random, turns of %v: medians; times the bare script in the same round",
 		r.keys, len(name(0)), r.length)}
@@ -74,7 +74,7 @@ func (r *results) oneTable() table {
 	return t
 }
 
-// weirTable is Weir at what only it does, beside one open window.
+// weirTable returns the table of what only Weir does, beside one open window.
 func (r *results) weirTable() table {
 	t := table{title: "Other cases, medians; times the same contestant at one open window",
 		head: []string{"", "callers", "decisions/s", "p50, µs", "p99, µs", "server CPU, µs a decision", "client CPU, µs", "scripts a second"}}
@@ -106,7 +106,7 @@ func (r *results) weirTable() table {
 	return t
 }
 
-// aims are what is asked of Weir, beside what it reached.
+// aims returns the table of Weir's aims and results.
 func (r *results) aims() table {
 	t := table{title: "What is aimed at, and what was reached", head: []string{"", "aim", weirShort(takeName), weirShort(decideName)}}
 	line := func(what, aim, form string, reached func(who string) (float64, bool)) {
@@ -152,7 +152,7 @@ func (r *results) aims() table {
 	return t
 }
 
-// twoOf returns who charges two windows where name charges one.
+// twoOf returns the contestant that charges two windows if name charges one.
 func twoOf(name string) string {
 	if name == takeName {
 		return twoTakeName
@@ -179,7 +179,7 @@ func (r *results) one(name, figure, contestant string) string {
 	return digits(median(xs))
 }
 
-// beside is a figure with how many times another's it is.
+// beside formats a figure, and its ratio to another contestant's.
 func (r *results) beside(name, figure, contestant, other string) string {
 	times, ok := ratio(r.of(name, figure, contestant), r.of(name, figure, other))
 	if !ok || contestant == other {
@@ -188,7 +188,7 @@ func (r *results) beside(name, figure, contestant, other string) string {
 	return fmt.Sprintf("%s, %.2f×", r.one(name, figure, contestant), times)
 }
 
-// digits writes a figure with three significant ones.
+// digits formats a figure with three significant digits.
 func digits(v float64) string {
 	switch {
 	case v < 9.995:
@@ -204,7 +204,7 @@ func digits(v float64) string {
 	return whole
 }
 
-// writeDocs writes the tables into dir/scale.md, between their two comments.
+// writeDocs writes the tables to dir/scale.md, between their two comments.
 func (r *results) writeDocs(dir string) error {
 	return page.Fill(filepath.Join(dir, "scale.md"), "redis", r.String())
 }

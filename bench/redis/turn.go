@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// A turn is one measurement: callers that ask, each again as soon as it was answered.
+// A turn is one measurement: callers that take again as soon as they have an answer.
 type turn struct {
 	Callers int
 	Length  time.Duration
 	Keys    keys
 	Refused bool // what every decision must be
-	Sparse  bool // look at the clock for every 16th decision only, where a look costs as much as a decision
+	// read the clock only for every 16th decision, if a reading costs as much as a decision
+	Sparse bool
 }
 
-// keys are what callers ask for: one of a pool at random, or always another one.
+// keys are the keys of the callers: random ones of a pool, or always new ones.
 type keys struct {
 	pool []string
-	next *atomic.Int64 // where set, each key is new
+	next *atomic.Int64 // if set, each key is new
 }
 
 func newPool(n int) keys {
@@ -36,15 +37,15 @@ func newPool(n int) keys {
 	return keys{pool: pool}
 }
 
-// scope is what a key begins with: a limiter, a window, and what it counts by.
+// scope is the beginning of a key: a limiter, a window, and what it counts by.
 const scope = "api hour ip "
 
-// name is the key of a number: the scope, and something as long as an address.
+// name returns the key of a number: the scope, and a text as long as an address.
 func name(n int) string {
 	return scope + "10." + strconv.Itoa(100+n/1_000_000) + "." + strconv.Itoa(1_000_000+n%1_000_000)
 }
 
-// A random is a stream of numbers (xorshift64*), the same for every contestant that is given the same seed.
+// A random is a stream of numbers (xorshift64*), the same for every contestant with the same seed.
 type random uint64
 
 func newRandom(seed int) random { return random(uint64(seed)*0x9e3779b97f4a7c15 + 1) }
@@ -66,7 +67,7 @@ func (k keys) key(r *random) string {
 	return k.pool[r.below(len(k.pool))]
 }
 
-// measure lets the callers ask for a while to warm up, and then for the length of the turn.
+// measure runs the callers for a warm-up, and then for the length of the turn.
 func (t turn) measure(ctx context.Context, s *server, l limiter) (map[string]float64, error) {
 	warm := t
 	warm.Length = t.Length / 6
@@ -99,7 +100,7 @@ func (t turn) measure(ctx context.Context, s *server, l limiter) (map[string]flo
 	}, nil
 }
 
-// load asks from all callers for as long as the turn, and returns how long that took.
+// load takes from all callers for the length of the turn, and returns how long that took.
 func (t turn) load(ctx context.Context, l limiter) (time.Duration, *latencies, error) {
 	var (
 		stop   atomic.Bool
@@ -137,7 +138,8 @@ type caller struct {
 
 var errWrong = errors.New("a decision was wrong")
 
-// ask asks until the turn ends. The end of one decision is the start of the next, so that there is one look at the clock for each.
+// ask takes until the turn ends. The end of one decision is the start of the next, so that each
+// reads the clock once.
 func (c *caller) ask(ctx context.Context) error {
 	each := 1
 	if c.Sparse {
@@ -163,8 +165,8 @@ func (c *caller) ask(ctx context.Context) error {
 	return nil
 }
 
-// latencies are counts by how long a decision took, in steps of a thirty-second of an octave. The callers share them: they run
-// on one core.
+// latencies count decisions by their time, in steps of a thirty-second of an octave. The callers
+// share them, because they run on one core.
 type latencies struct {
 	decisions atomic.Int64
 	counts    [64 * steps]atomic.Int64
@@ -183,7 +185,7 @@ func place(took time.Duration) int {
 	return octave*steps + int(v>>octave) - steps
 }
 
-// below returns the time below which a part of the decisions was, to the end of a step.
+// below returns the time that a part of the decisions did not exceed, rounded up to a step.
 func (l *latencies) below(part float64) time.Duration {
 	wanted := int64(math.Ceil(part * float64(l.decisions.Load())))
 	var seen int64

@@ -19,7 +19,7 @@ func openStore(s setup) (*redisstore.Store, error) {
 	return redisstore.New(context.Background(), redisstore.Options{Addresses: []string{s.Server.address}, Secret: secret})
 }
 
-// A take asks the store, through weir's own interface.
+// A take calls the store through weir's own interface.
 type take struct {
 	store   *redisstore.Store
 	windows []window
@@ -62,7 +62,7 @@ func (t take) worker() func(context.Context, string) (bool, error) {
 
 func (t take) close() error { return t.store.Close() }
 
-// A decide asks as a service does that embeds Weir, with a store in this process to fall back on.
+// A decide decides like a service that embeds Weir, with a fallback store in this process.
 type decide struct {
 	store    *redisstore.Store
 	fallback *memstore.Store
@@ -89,7 +89,7 @@ func openDecider(s setup, windows ...weir.Window) (limiter, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "api", Windows: windows}}}
-	// A deadline so long that a pause of the whole machine is not taken for the store's.
+	// The deadline is long, so that a pause of the whole machine does not count as an outage.
 	over, err := failover.New(store, fallback, failover.Options{Deadline: 2 * time.Second})
 	if err != nil {
 		return nil, errors.Join(err, store.Close(), fallback.Close())
@@ -101,7 +101,7 @@ func openDecider(s setup, windows ...weir.Window) (limiter, error) {
 	return decide{store, fallback, over, d, d.Named("api")}, nil
 }
 
-// An address is the one key source that a caller has.
+// An address is the only key source of a caller.
 type address string
 
 func (a *address) AppendKey(dst []byte, source string) ([]byte, bool) {
@@ -113,7 +113,7 @@ func (d decide) worker() func(context.Context, string) (bool, error) {
 	request := weir.Request{Keys: caller, Match: d.match, Scratch: new(weir.Scratch)}
 	var decision weir.Decision
 	return func(ctx context.Context, key string) (bool, error) {
-		*caller = address(key[len(scope):]) // the decider puts its own scope before it
+		*caller = address(key[len(scope):]) // the decider adds its own scope
 		if err := d.decider.DecideInto(ctx, &request, &decision); err != nil {
 			return false, err
 		}

@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// A log is of a busy site, 115 requests a second, in combined format, and the same each time it is made: ten million lines are a day.
+// A log is that of a busy site, 115 requests a second, in combined format: ten million lines are a
+// day. It is the same each time it is made.
 type log struct {
 	lines   int64
-	callers int64 // that it is about; as many as lines: each line is another's
+	callers int64 // the number of callers; if it equals lines, each line is another caller's
 }
 
 func (l log) name() string { return fmt.Sprintf("%d-%d.log", l.lines, l.callers) }
 
-// What requests look like, in the mix of the contract's widget.
+// requests are the requests, in the mix of the contract's widget.
 var (
 	requests = []string{
 		"POST /api/v1/widget/messages", "POST /api/v1/widget/messages", "GET /api/v1/widget/events?after=1712", "GET /api/v1/widget/conversations/8f14e45f",
@@ -31,7 +32,8 @@ var (
 	}
 )
 
-// write makes the log. Callers are unlike: the first of them send much more than the last, unless each line is another's.
+// write writes the log. The first callers send much more than the last, unless each line is another
+// caller's.
 func (l log) write(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -47,7 +49,7 @@ func (l log) write(path string) error {
 		caller := uint64(n)
 		switch {
 		case n%20_000 < 2000 && n%2 == 0:
-			caller = 0 // a program that asks far too often, for some seconds of each three minutes
+			caller = 0 // a program that sends far too often, for some seconds of each three minutes
 		case l.callers < l.lines:
 			caller = zipf.Uint64()
 		}
@@ -71,9 +73,9 @@ func (l log) write(path string) error {
 	return file.Close()
 }
 
-// address is a caller's: one in eight has IPv6.
+// address appends a caller's address: one in eight is IPv6.
 func address(b []byte, caller uint64) []byte {
-	mixed := caller * 0x9e3779b1 & 0xffffff // another for each of 16 million
+	mixed := caller * 0x9e3779b1 & 0xffffff // unique for 16 million callers
 	if caller%8 == 7 {
 		return fmt.Appendf(b, "2001:db8:%x:%x::%x", mixed>>16, mixed&0xffff, caller%251)
 	}

@@ -1,9 +1,9 @@
-// Command simulate measures `weir simulate`: how many lines it reads and decides a second on one core, and how much memory that takes
-// at most, for logs of a million and of ten million lines and for many callers.
+// Command simulate measures `weir simulate`: how many lines it reads and decides a second on one
+// core, and its peak memory, for logs of a million and of ten million lines and for many callers.
 //
-//	go run ./simulate                 everything: ten million lines need 2 GB of disk, for a while
-//	go run ./simulate -quick          a million lines at most
-//	go run ./simulate -docs ../docs   the same, and the table of docs/simulate.md written anew
+//	go run ./simulate                everything: ten million lines temporarily need 2 GB of disk
+//	go run ./simulate -quick         at most a million lines
+//	go run ./simulate -docs ../docs  the same, and rewrites docs/simulate.md
 package main
 
 import (
@@ -39,13 +39,13 @@ type measurement struct {
 	log   log
 	args  []string
 	gzip  bool
-	times []time.Duration // of the processor, one core's
+	times []time.Duration // processor time on one core
 	walls []time.Duration
 	peak  int64 // bytes
 	found answer
 }
 
-// An answer is what of the command's JSON is checked.
+// An answer is the part of the command's JSON that is checked.
 type answer struct {
 	Log struct {
 		Lines     int64 `json:"lines"`
@@ -96,7 +96,7 @@ func run() error {
 	return nil
 }
 
-// stricter halves the contract's limits of the requests that the logs are of.
+// stricter halves the contract's limits for the requests in the logs.
 const stricter = "limiters:\n  - name: widget-session\n    routes: [/api/v1/widget/*]\n    windows: [150 per minute by session or ip]\n"
 
 func measurements(quick bool) []measurement {
@@ -143,12 +143,12 @@ func (m *measurement) measure(ctx context.Context, dir, weir string, rounds int)
 		}
 	}
 	if m.log.lines > 1_000_000 {
-		return os.Remove(path) // there is one such at a time
+		return os.Remove(path) // only one such log at a time
 	}
 	return nil
 }
 
-// once runs the command on one core, and takes its time and its memory from the kernel.
+// once runs the command on one core, and reads its time and memory from the kernel.
 func (m *measurement) once(ctx context.Context, dir, weir, path string) error {
 	args := append([]string{"-c", "0", weir, "simulate", path, "--json"}, m.args...)
 	cmd := exec.CommandContext(ctx, "taskset", args...)
@@ -199,7 +199,7 @@ func describeMachine() string {
 		find("/proc/version", `Linux version (\S+)`), runtime.Version(), time.Now().Format(time.DateOnly), find("/proc/loadavg", `^(\S+)`))
 }
 
-// find returns what a pattern's group matches in a file, empty where there is none.
+// find returns the match of a pattern's group in a file, or "".
 func find(path, pattern string) string {
 	b, _ := os.ReadFile(path)
 	if m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(b); m != nil {

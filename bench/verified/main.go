@@ -1,12 +1,13 @@
-// Command verified runs `weir verify` against other rate limiters, each a real server on loopback that admits 20 requests in 10
-// seconds from an address, set up as its own documentation does, and writes what was found as a table. Weir itself comes first.
+// Command verified runs `weir verify` against other rate limiters, and writes the results as a
+// table. Each is a real server on loopback, set up as its documentation shows, that admits 20
+// requests in 10 seconds from an address. Weir itself comes first.
 //
-//	go run ./verified                   the table and what was seen, on standard output: about two minutes
-//	go run ./verified -only httprate    one of them, by a part of the name
-//	go run ./verified -docs ../docs     the table of docs/verify.md written anew
-//	go run ./verified -serve ulule      one of them alone, to look at with other tools, until interrupted
+//	go run ./verified                 table and observations on standard output: about two minutes
+//	go run ./verified -only httprate  one of them, by a part of the name
+//	go run ./verified -docs ../docs   rewrites the table of docs/verify.md
+//	go run ./verified -serve ulule    serves one of them, for other tools, until interrupted
 //
-// A limiter that does not count in fixed windows does nothing wrong by that: it makes another promise than the contract's.
+// A limiter without fixed windows is not wrong: its guarantee differs from the contract's.
 package main
 
 import (
@@ -25,13 +26,14 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// Limit and window of every peer.
+// The limit and window of every peer.
 const (
 	limit  = 20
 	window = "10 seconds"
 )
 
-// policy is what the peers are verified against: their limit, and no more of the contract than they could know of.
+// policy is what the peers are verified against: their limit, and only the part of the contract
+// that they can know.
 const policy = `limiters:
   - name: api
     routes: [POST /things/items, /things/*]
@@ -108,7 +110,7 @@ func serveOne(ctx context.Context, w world, name string) error {
 	return fmt.Errorf("serve %q: no peer is called that", name)
 }
 
-// verifyAll verifies one peer after the other.
+// verifyAll verifies one peer after another.
 func verifyAll(ctx context.Context, w world, only string) (results, error) {
 	all := results{machine: fmt.Sprintf("%s, %s/%s, %d cores", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
 	for _, p := range peers {

@@ -26,19 +26,20 @@ import (
 	"github.com/ulule/limiter/v3/drivers/store/memory"
 )
 
-// A world is what peers are started in.
+// A world is the environment that peers are started in.
 type world struct{ dir, weir string }
 
 // A peer is a rate limiter that is verified.
 type peer struct {
 	name    string
-	promise string // how it counts, by its own documentation
-	reading string // how to read what is broken; each was looked at by hand, with -serve and in its source
+	promise string // how it counts, according to its documentation
+	// how to interpret its failures; each was examined by hand, with -serve and in its source
+	reading string
 	start   func(context.Context, world) (url string, stop func(), err error)
 	version func(context.Context, world) (string, error)
 }
 
-// peers are those that are verified, in the table's order.
+// peers are in the table's order.
 var peers = []peer{
 	{"weir", "fixed windows, from the first request on", "", startWeir, weirVersion},
 	{"go-chi/httprate", "a sliding window: what was admitted in the previous one weighs less and less",
@@ -62,7 +63,8 @@ var peers = []peer{
 		startNginx, nginxVersion},
 }
 
-// api is the backend of every peer: items are made of JSON objects, and nothing else is found.
+// api is the backend of every peer: items are created from JSON objects, and every other path is
+// not found.
 func api(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
@@ -78,10 +80,10 @@ func api(w http.ResponseWriter, r *http.Request) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	}
-	_, _ = io.WriteString(w, "{}\n") // the verifier went away: it says so itself
+	_, _ = io.WriteString(w, "{}\n") // if the verifier went away, it reports that itself
 }
 
-// address is the caller's, without its port.
+// address returns the caller's address without its port.
 func address(r *http.Request) (string, error) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return httprate.CanonicalizeIP(host), err
@@ -107,7 +109,7 @@ func sethvargo(next http.Handler) (http.Handler, error) {
 	return middleware.Handle(next), nil
 }
 
-// byAddress varies by the address alone: throttled's own RemoteAddr has the port in it.
+// byAddress counts by the address alone: throttled's own RemoteAddr includes the port.
 type byAddress struct{}
 
 func (byAddress) Key(r *http.Request) string {
@@ -129,7 +131,7 @@ func throttle(next http.Handler) (http.Handler, error) {
 	return l.RateLimit(next), nil
 }
 
-// handler starts a net/http server of this process with the limiter before the backend.
+// handler starts a net/http server of this process with the limiter in front of the backend.
 func handler(wrap func(http.Handler) (http.Handler, error)) func(context.Context, world) (string, func(), error) {
 	return func(context.Context, world) (string, func(), error) {
 		h, err := wrap(http.HandlerFunc(api))
@@ -156,7 +158,7 @@ func listen(h http.Handler) (url string, stop func(), err error) {
 	}, nil
 }
 
-// module returns the version of a library that this program is built with.
+// module returns the version of a library in this program.
 func module(path string) func(context.Context, world) (string, error) {
 	return func(context.Context, world) (string, error) {
 		info, ok := debug.ReadBuildInfo()
@@ -190,7 +192,7 @@ func startWeir(ctx context.Context, w world) (url string, stop func(), err error
 	}
 	stop = func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		_ = cmd.Wait()                          // it ends as it likes
+		_ = cmd.Wait()                          // any exit status is fine
 		stopBackend()
 	}
 	said := make([]byte, 0, 4096)
@@ -211,7 +213,8 @@ func weirVersion(ctx context.Context, w world) (string, error) {
 	return "this commit", nil
 }
 
-// startNginx runs Debian's nginx as its documentation limits requests, with the status and the burst that it offers for that.
+// startNginx runs Debian's nginx with limits as its documentation shows, with the status and the
+// burst that it offers for that.
 func startNginx(ctx context.Context, w world) (url string, stop func(), err error) {
 	backend, stopBackend, err := listen(http.HandlerFunc(api))
 	if err != nil {
@@ -264,14 +267,16 @@ http {
 		return "", nil, err
 	}
 	cmd := exec.CommandContext(ctx, nginxPath(), "-p", dir, "-c", file, "-e", "stderr")
-	cmd.ExtraFiles, cmd.Env = []*os.File{socket}, append(os.Environ(), "NGINX=3;") // descriptor 3, which listens already
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }       // its master ends its worker
+	// descriptor 3, which already listens
+	cmd.ExtraFiles, cmd.Env = []*os.File{socket}, append(os.Environ(), "NGINX=3;")
+	// its master ends its worker
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
 	}
 	return "http://" + listener.Addr().String(), func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		_ = cmd.Wait()                          // it ends as it likes
+		_ = cmd.Wait()                          // any exit status is fine
 		stopBackend()
 	}, nil
 }
@@ -280,7 +285,7 @@ func nginxPath() string {
 	if path, err := exec.LookPath("nginx"); err == nil {
 		return path
 	}
-	return "/usr/sbin/nginx" // sbin is not on everybody's PATH
+	return "/usr/sbin/nginx" // sbin is not on every PATH
 }
 
 func nginxVersion(ctx context.Context, _ world) (string, error) {

@@ -14,13 +14,13 @@ import (
 	"github.com/weirlimit/weir/bench/page"
 )
 
-// A result is one of weir verify --json.
+// A result is one result of weir verify --json.
 type result struct {
 	Clause, Limiter, Verdict, Detail string
 	Exchange                         *struct{ Request, Response, At string }
 }
 
-// A report is what weir verify --json prints, as far as it is used here.
+// A report is the part of the output of weir verify --json that is used here.
 type report struct {
 	Sent, Planned int
 	Error         string
@@ -28,7 +28,7 @@ type report struct {
 	Clauses       []struct{ ID, Says string }
 }
 
-// verify runs weir verify. That clauses are broken is no error.
+// verify runs weir verify. Broken clauses are no error.
 func (w world) verify(ctx context.Context, url string) (r report, err error) {
 	cmd := exec.CommandContext(ctx, w.weir, "verify", url, "--policy", filepath.Join(w.dir, "policy.yaml"), "--real", "--json")
 	cmd.Stderr = os.Stderr
@@ -42,14 +42,14 @@ func (w world) verify(ctx context.Context, url string) (r report, err error) {
 	return r, nil
 }
 
-// A verified is a peer with what was found.
+// A verified is a peer with its report.
 type verified struct {
 	peer
 	version string
 	report
 }
 
-// results are those of all.
+// results are the reports of all peers.
 type results struct {
 	machine string
 	of      []verified
@@ -59,7 +59,7 @@ func (s *results) add(p peer, version string, r report) { s.of = append(s.of, ve
 
 var marks = map[string]string{"kept": "✓", "broken": "✗", "untested": "–"}
 
-// mark is a clause's verdict in the table: the worst, where there are several.
+// mark returns a clause's verdict in the table: the worst if there are several.
 func (v verified) mark(clause string) string {
 	worst := ""
 	for _, verdict := range []string{"untested", "kept", "broken"} {
@@ -72,7 +72,7 @@ func (v verified) mark(clause string) string {
 	return marks[worst]
 }
 
-// markdown is the table with what was seen below it.
+// markdown returns the table with the observations below it.
 func (s results) markdown() string {
 	var b strings.Builder
 	head := []string{"clause"}
@@ -103,7 +103,7 @@ func (s results) markdown() string {
 	return b.String()
 }
 
-// common are the clauses that cannot be tested of any peer, each with the reason.
+// common returns the clauses that cannot be tested with any peer, each with the reason.
 func (s results) common() (all []string) {
 	for _, x := range s.of[0].Results {
 		if s.everywhere(x) {
@@ -113,7 +113,7 @@ func (s results) common() (all []string) {
 	return all
 }
 
-// everywhere reports whether a clause cannot be tested of any peer, for the same reason.
+// everywhere reports whether a clause cannot be tested with any peer, for the same reason.
 func (s results) everywhere(x result) bool {
 	for _, v := range s.of {
 		if !slices.ContainsFunc(v.Results, func(y result) bool {
@@ -125,7 +125,7 @@ func (s results) everywhere(x result) bool {
 	return true
 }
 
-// write says what was seen of a peer, and why the rest was not.
+// write writes the observations of a peer, and why the rest is untested.
 func (v verified) write(b *strings.Builder, all results) {
 	fmt.Fprintf(b, "\n%s\n\n", strings.TrimSpace(fmt.Sprintf("**%s** counts %s. %s", v.name, v.promise, v.reading)))
 	var gaps []string
@@ -149,7 +149,7 @@ func (v verified) write(b *strings.Builder, all results) {
 	}
 }
 
-// quoted is a text of a report as Markdown takes it.
+// quoted escapes a text of a report for Markdown.
 func quoted(s string) string {
 	return strings.NewReplacer("<", "&lt;", "|", `\|`, "*", `\*`, "_", `\_`, "\n", " ").Replace(s)
 }
