@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts. Everything else on the page is there without it. What is drawn is numbers: no text of the log comes through here.
+// Draws the charts. The rest of the page needs no script. Only numbers are drawn: no text of the log passes through here.
 
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const root = document.documentElement;
@@ -10,7 +10,7 @@ const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).tr
 const two = (n) => String(n).padStart(2, "0");
 const hand = uPlot.sync("time");
 
-// clock is a time of the log, UTC as in the tables.
+// clock formats a time of the log, in UTC as in the tables.
 function clock(at, step) {
   const d = new Date(at * 1000);
   const day = `${d.getUTCFullYear()}-${two(d.getUTCMonth() + 1)}-${two(d.getUTCDate())}`;
@@ -22,20 +22,20 @@ function lasting(s) {
   return `${s} s`;
 }
 
-// tick says a time on an axis as shortly as the distance to the next one allows.
+// tick formats a time on an axis, as short as the distance to the next one allows.
 function tick(at, apart) {
   const d = new Date(at * 1000), midnight = at % 86400 === 0;
   if (apart >= 86400 || midnight) return `${d.getUTCDate()} ${["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][d.getUTCMonth()]}`;
   return `${two(d.getUTCHours())}:${two(d.getUTCMinutes())}` + (apart < 60 ? ":" + two(d.getUTCSeconds()) : "");
 }
 
-// short is a number for an axis.
+// short formats a number for an axis.
 function short(n) {
   for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (n >= size) return `${+(n / size).toFixed(1)}${unit}`;
   return String(n);
 }
 
-// A Chart is two plots, one below the other: requests, and what of them was refused, on a scale of its own.
+// A Chart is two plots, one below the other: requests, and refusals on their own scale.
 class Chart {
   constructor(place, data) {
     this.place = place;
@@ -99,7 +99,7 @@ class Chart {
     for (const plot of this.plots) if (plot.width !== this.width()) plot.setSize({ width: this.width(), height: plot.height });
   }
 
-  // note puts into words what is under the pointer.
+  // note describes what is under the pointer.
   note(i) {
     this.at = i ?? null;
     const { start, step, refused } = this.data;
@@ -132,7 +132,7 @@ for (const place of document.querySelectorAll(".chart")) draw(place);
 addEventListener("resize", () => { for (const chart of drawn) chart.fit(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
-// Paper is light, narrow, and nothing unfolds on it.
+// Print in light colours, narrow, with everything unfolded.
 const paper = 640;
 addEventListener("beforeprint", () => {
   root.dataset.print = "on";
