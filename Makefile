@@ -1,13 +1,13 @@
 # Weir: one command runs it, one command tests it.
 #
-#	go run ./cmd/weir serve     the Widget and Bulk-Sync API on :8080, limited as the contract says
-#	make test                   the proof, on a bare Debian machine too
+#	go run ./cmd/weir serve     the Widget and Bulk-Sync API on :8080, limited as in the contract
+#	make test                   all checks, also on a bare Debian machine
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Pinned here and run by its version, so that go.mod of a service that embeds Weir never sees it.
+# Pinned here and run by version, so that it is not in the go.mod of a service that embeds Weir.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.0
 
 # How long each fuzz target runs.
@@ -15,13 +15,13 @@ FUZZTIME ?= 3s
 # How often `make soak` repeats the tests, and how long it fuzzes each target.
 SOAK ?= 20
 SOAKFUZZ ?= 10m
-# How many requests it makes from openapi.yaml, of a seed that the failure tells.
+# How many requests it generates from openapi.yaml; a failure prints the seed.
 SOAKREQUESTS ?= 100000
 
 export CGO_ENABLED ?= 1
 
 .PHONY: help
-help: ## say what there is
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
@@ -29,18 +29,18 @@ build: ## bin/weir
 	go build -trimpath -o bin/weir ./cmd/weir
 
 .PHONY: test
-test: deps fmt vet staticcheck race fuzz ## everything below, in this order; what CI runs
-	@echo "make test: all of it passed"
+test: deps fmt vet staticcheck race fuzz ## everything below in this order, as in CI
+	@echo "make test: passed"
 
 .PHONY: deps
-deps: ## what the tests need beside Go: installed when root on Debian, else named
+deps: ## what the tests need besides Go: root on Debian installs it, others get a list
 	@scripts/deps
 
 .PHONY: fmt
-fmt: ## gofmt has nothing to say
+fmt: ## check the format with gofmt
 	@unformatted=$$(gofmt -l .); if [[ -n "$$unformatted" ]]; then \
 		echo "error: not formatted:" $$unformatted >&2; echo "hint: gofmt -w ." >&2; exit 1; fi
-	@echo "gofmt: nothing to say"
+	@echo "gofmt: all files are formatted"
 
 .PHONY: vet
 vet: ## go vet, for Linux, macOS and Windows
@@ -56,43 +56,43 @@ staticcheck: ## staticcheck, at the version pinned above
 .PHONY: race
 race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
 	go test -race -count=1 -timeout 30m ./...
-	go test -count=1 ./internal/replay # with callers by the million, which -race leaves out
+	go test -count=1 ./internal/replay # with millions of callers, which -race leaves out
 
 .PHONY: fuzz
-fuzz: ## FUZZTIME (3s) of each fuzz target there is
+fuzz: ## each fuzz target for FUZZTIME (3s)
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: ## the benchmarks of each package, then Weir beside its peers (bench/)
+bench: ## the benchmarks of each package, then Weir and its peers (bench/)
 	go test -run '^$$' -bench . -benchmem ./...
 	cd bench && go run .
 
 .PHONY: bench-peers
-bench-peers: ## the embedded store beside others for Go and a floor: an hour, and docs/performance.md anew; PEERS=-quick: a minute
+bench-peers: ## the embedded store beside others for Go and a floor: an hour, rewrites docs/performance.md; PEERS=-quick: a minute
 	cd bench && go run ./peers $(or $(PEERS),-docs ../docs)
 
 .PHONY: bench-engine
-bench-engine: ## the gateway's engines beside nginx, fasthttp and ReverseProxy on one core: ENGINE="-docs ../docs" writes docs/performance.md anew; ENGINE=-quick
+bench-engine: ## the gateway's engines beside nginx, fasthttp and ReverseProxy on one core: ENGINE="-docs ../docs" rewrites docs/performance.md; ENGINE=-quick
 	cd bench && go run ./engine $(ENGINE)
 
 .PHONY: bench-redis
-bench-redis: ## Weir through a Redis of its own beside others for Go and bare scripts: REDIS="-docs ../docs" writes docs/scale.md anew; REDIS=-quick
+bench-redis: ## Weir, other limiters for Go and bare scripts on a Redis: REDIS="-docs ../docs" rewrites docs/scale.md; REDIS=-quick
 	cd bench && go run ./redis $(REDIS)
 
 .PHONY: bench-pacer
-bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" writes docs/pacing.md anew; PACER=-quick
+bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" rewrites docs/pacing.md; PACER=-quick
 	cd bench && go run ./pacer $(PACER)
 
 .PHONY: bench-operate
-bench-operate: ## what metrics, top callers, denial ids, a candidate and reloads cost those who are served: four minutes
+bench-operate: ## what metrics, top callers, denial ids, a candidate and reloads cost per request: four minutes
 	cd bench && go run . -operate -rounds 7
 
 .PHONY: bench-verify
-bench-verify: ## `weir verify` against other rate limiters on loopback: VERIFY="-docs ../docs" writes docs/verify.md anew
+bench-verify: ## `weir verify` against other rate limiters on loopback: VERIFY="-docs ../docs" rewrites docs/verify.md
 	cd bench && go run ./verified $(VERIFY)
 
 .PHONY: bench-simulate
-bench-simulate: ## how fast access logs are replayed on one core, and in how much memory: SIMULATE="-docs ../docs" writes docs/simulate.md anew; SIMULATE=-quick
+bench-simulate: ## how fast access logs are replayed on one core, and in how much memory: SIMULATE="-docs ../docs" rewrites docs/simulate.md; SIMULATE=-quick
 	cd bench && go run ./simulate $(SIMULATE)
 
 .PHONY: screenshot
