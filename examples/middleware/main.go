@@ -1,4 +1,4 @@
-// Command middleware is a net/http service of one's own under a limit: what the README shows.
+// Command middleware is a net/http service with a rate limit, as shown in the README.
 package main
 
 import (
