@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// leastRights returns the rights that the example for operators gives Weir's user.
-func leastRights(t *testing.T) []string {
+// minimalRights returns the rights that the example for operators gives Weir's user.
+func minimalRights(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "examples", "scale", "store.acl"))
 	if err != nil {
@@ -31,7 +31,7 @@ func leastRights(t *testing.T) []string {
 // The example's rights are enough. If one is missing, New fails and names it.
 func TestTheLeastRightsAreEnough(t *testing.T) {
 	server := redistest.Start(t)
-	rights := leastRights(t)
+	rights := minimalRights(t)
 	server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, rights...)...)
 	o := redisstore.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret"}
 	s := open(t, o)
@@ -82,7 +82,7 @@ func TestTheRuleIsTheExamples(t *testing.T) {
 	server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, rule...)...)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret", Prefix: "shop"})
 	take(t, s, charge("a", 2, 3600, 1))
-	example, own := leastRights(t), strings.Fields(redisstore.Rule(""))
+	example, own := minimalRights(t), strings.Fields(redisstore.Rule(""))
 	// a new user has no rights anyway
 	example = slices.DeleteFunc(example, func(right string) bool { return right == "-@all" })
 	slices.Sort(example)
@@ -98,7 +98,7 @@ func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
 	for _, right := range []string{"evalsha", "incrby"} {
 		t.Run(right, func(t *testing.T) {
 			server := redistest.Start(t)
-			server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, leastRights(t)...)...)
+			server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, minimalRights(t)...)...)
 			var log lines
 			s := open(t, redisstore.Options{
 				Addresses: []string{server.Addr()}, Username: "app", Password: "secret", Log: slog.New(slog.NewTextHandler(&log, nil)),

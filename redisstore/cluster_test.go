@@ -134,10 +134,10 @@ func TestWindowsThatAreApartForAMoment(t *testing.T) {
 	n.until("a", weir.CountedLocally)
 	n.crowd("a", 100)
 	counted := make(chan weir.Decision, 1)
-	told := func() string { return from.Info(t, "errorstats")["errorstat_TRYAGAIN"] }
-	before := told()
+	tryAgains := func() string { return from.Info(t, "errorstats")["errorstat_TRYAGAIN"] }
+	before := tryAgains()
 	go func() { counted <- patient.decide("a") }()
-	eventually(t, "somebody waits", func() bool { return told() != before })
+	eventually(t, "somebody waits", func() bool { return tryAgains() != before })
 	from.Do(t, "MIGRATE", host, port, windows[1].name, "0", "5000")
 	if d := <-counted; d.Outcome != weir.Counted {
 		t.Errorf("the windows came together, and who had waited has %+v", d)

@@ -156,7 +156,7 @@ func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 }
 
 // Sentinels are needed to find the master, not to count there.
-func TestSentinelsThatAreAwayHarmNobodyWhoIsConnected(t *testing.T) {
+func TestSentinelsThatAreAwayHarmNoConnectedNode(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	o := redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName}

@@ -277,9 +277,9 @@ func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
 		{"SET", "weir:grants", "x"},
 		{"EVAL", "redis.call('DEL',KEYS[1]) for i=1,30000 do redis.call('HSET',KEYS[1],i,i) end redis.call('HSET',KEYS[1],'version','x')", "1", "weir:grants"},
 	} {
-		told := log.with("cannot be read")
+		logged := log.with("cannot be read")
 		server.Do(t, foreign...)
-		eventually(t, "it is told of", func() bool { return log.with("cannot be read") == told+1 })
+		eventually(t, "it is logged", func() bool { return log.with("cannot be read") == logged+1 })
 		if err := s.Grant(t.Context(), []weir.Charge{charge("c", 1, 3600, 1)}, []weir.Grant{{Limit: 5, Until: s.Now().Unix() + 60}}); err == nil {
 			t.Errorf("%s: granted all the same", foreign[0])
 		}

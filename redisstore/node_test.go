@@ -28,8 +28,8 @@ type node struct {
 	refused  [weir.StoreUnavailable + 1]atomic.Int64
 	recovers atomic.Int64 // how often the store answered again
 
-	mu   sync.Mutex
-	told failover.Event // sum of the recovery events
+	mu  sync.Mutex
+	sum failover.Event // sum of the recovery events
 }
 
 // A watched store counts the failures of its Take.
@@ -84,10 +84,10 @@ func (n *node) hear(e failover.Event) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told.For += e.For
-	n.told.Local += e.Local
-	n.told.Given += e.Given
-	n.told.Lost += e.Lost
+	n.sum.For += e.For
+	n.sum.Local += e.Local
+	n.sum.Given += e.Given
+	n.sum.Lost += e.Lost
 	n.recovers.Add(1)
 }
 
@@ -95,7 +95,7 @@ func (n *node) hear(e failover.Event) {
 func (n *node) outages() failover.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.told
+	return n.sum
 }
 
 // hourly and daily return windows that outlast a test, except by a rare coincidence.

@@ -240,7 +240,7 @@ func TestAStartWithoutRedis(t *testing.T) {
 // Trap 29: if a server never answers again, no request waits longer than the deadline, however many
 // there are. A busy machine can delay any request, so it is enough if one crowd of several meets
 // the bound.
-func TestNobodyWaitsPastTheDeadline(t *testing.T) {
+func TestNoRequestWaitsPastTheDeadline(t *testing.T) {
 	const crowds, callers, bound = 4, 1000, 10 * deadline
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())

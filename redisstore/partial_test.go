@@ -60,7 +60,7 @@ func without(t *testing.T, cluster *redistest.Cluster, keys ...string) (alive []
 
 // One machine is dead, and another one does not answer for a moment. The second gets its units
 // soon, and its callers are counted in common again while the first is still dead.
-func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
+func TestADeadMachineKeepsNoOtherCallerFromTheStore(t *testing.T) {
 	t.Parallel()
 	cluster := partial(t)
 	var nodes []*node

@@ -57,7 +57,7 @@ func TestMoreCallersThanTheQueueHoldsGoOnAtTheirDeadline(t *testing.T) {
 }
 
 // D25: a node that has lost access still knows the last counts.
-func TestWhoIsNotLetInAnyMoreRemembersWhatWasSpent(t *testing.T) {
+func TestANodeThatLosesAccessRemembersWhatWasSpent(t *testing.T) {
 	server := redistest.Start(t, "--user", "weir", "on", ">right", "~*", "&*", "+@all")
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "weir", Password: "right"})
 	n := newNode(t, s, 50*time.Millisecond, hourly(5))

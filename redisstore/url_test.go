@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAURLSaysWhereTheStoreIs(t *testing.T) {
+func TestAURLLocatesTheStore(t *testing.T) {
 	withTLS := &tls.Config{MinVersion: tls.VersionTLS12}
 	for _, test := range []struct {
 		url  string

@@ -92,7 +92,7 @@ func TestARefusalIsUnderstoodHoweverItIsWorded(t *testing.T) {
 		} {
 			t.Run(w.name+", "+c.rule, func(t *testing.T) {
 				server := redistest.Start(t)
-				rules := append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, leastRights(t)...)
+				rules := append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, minimalRights(t)...)
 				server.Do(t, append(rules, strings.Fields(c.rule)...)...)
 				o := redisstore.Options{Addresses: []string{reworded(t, server, w.wordings)}, Username: "app", Password: "secret"}
 				s, err := redisstore.New(t.Context(), o)
