@@ -112,7 +112,7 @@ func nothingAfterTheDeadline(h *harness) {
 func toldResetHolds(h *harness) {
 	const callers, takes, limit = 6, 300, 1_000_000
 	var mu sync.Mutex
-	told := map[string]weir.Used{} // the last standing in a receipt
+	last := map[string]weir.Used{} // the last standing in a receipt
 	together(callers, func(i int) {
 		random := rand.New(rand.NewPCG(7, uint64(i)))
 		for range takes {
@@ -123,7 +123,7 @@ func toldResetHolds(h *harness) {
 			}
 			var r weir.Receipt
 			mu.Lock()
-			before := told[who]
+			before := last[who]
 			mu.Unlock()
 			err := h.store.Take(ctx, charges{charge(who, limit, 5*time.Second, 1)}, &r)
 			cancel()
@@ -133,8 +133,8 @@ func toldResetHolds(h *harness) {
 				if r.Now < before.Reset && now.Reset > before.Reset {
 					h.Errorf("at %d a window of %s ends at %d, before it ended at %d", r.Now, who, now.Reset, before.Reset)
 				}
-				if now.Reset > told[who].Reset {
-					told[who] = now
+				if now.Reset > last[who].Reset {
+					last[who] = now
 				}
 				mu.Unlock()
 			}
@@ -144,7 +144,7 @@ func toldResetHolds(h *harness) {
 		}
 	})
 	h.advance(5 * time.Second)
-	for who := range told {
+	for who := range last {
 		if r := h.take(charge(who, limit, 5*time.Second, 1)); r.Used[0].Count != 1 {
 			h.Errorf("at its reset the window of %s has %d units", who, r.Used[0].Count)
 		}
