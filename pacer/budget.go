@@ -309,7 +309,7 @@ func (b *budget) otherBound(s sent, binding report, refused bool) {
 // not credible; then only the phase may change.
 func (b *budget) observe(s sent, f report, refused bool) (until int64) {
 	date := f.Date
-	if f.Limit == 0 && f.after > 0 { // no limit is report: it is at least the most that was left
+	if f.Limit == 0 && f.after > 0 { // no limit is stated: it is at least the most that was left
 		f.Limit = max(b.limit, f.Remaining, 1)
 	}
 	if date == 0 && f.RetryAfter > 0 && !s.fitted(f) {

@@ -28,7 +28,7 @@ func twoLimits(minute, hour int64) *foreign {
 
 // A 429's own Reset determines how long its call waits, whatever another limiter under the same
 // credential reports.
-func TestARefusalIsWaitedForAsItSaysItself(t *testing.T) {
+func TestARefusalsOwnResetDeterminesTheWait(t *testing.T) {
 	for name, hour := range map[string]int64{"other limits": 50, "the same limits": 10} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestProcessesShareTheBudgetsOfPaths(t *testing.T) {
 
 // Calls that wait in the line of another limiter leave it as soon as their path's own limiter is
 // known.
-func TestThoseWhoWaitInAnotherLimitersLineLeaveIt(t *testing.T) {
+func TestCallsInAnotherLimitersLineLeaveIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := twoLimits(10, 200)
 		p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0), MaxWait: 3 * time.Hour})
@@ -274,7 +274,7 @@ func TestAViewInAFileHoldsNoSecret(t *testing.T) {
 }
 
 // Two budgets that differ only by name are two, even with the same limit and the same Reset.
-func TestTheServersNameTellsBudgetsApart(t *testing.T) {
+func TestTheServersNameSeparatesBudgets(t *testing.T) {
 	for _, name := range []string{"X-RateLimit-Resource", "X-RateLimit-Bucket"} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -117,7 +117,7 @@ func TestProcessesChangeAFileOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestAProcessThatHoldsTheFileHoldsNobodyUp(t *testing.T) {
+func TestAProcessThatHoldsTheFileDelaysNoOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "view")
 	f := openFile(t, path)
 	holder := process(t, path, "hold")
@@ -139,15 +139,15 @@ func TestAProcessThatHoldsTheFileHoldsNobodyUp(t *testing.T) {
 	if err := increment(f, counterKey); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("while another process holds the lock: %v", err)
 	}
-	var told []error
+	var reported []error
 	s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}}}
-	p := pacer.New(&pacer.Options{Base: s, Shared: f, MaxWait: pacer.NoWait, OnSharedFailure: func(err error) { told = append(told, err) }})
+	p := pacer.New(&pacer.Options{Base: s, Shared: f, MaxWait: pacer.NoWait, OnSharedFailure: func(err error) { reported = append(reported, err) }})
 	if response, err := p.RoundTrip(get(t)); err != nil || response.StatusCode != 200 {
 		t.Errorf("a request meanwhile: %v, %v", response, err)
 	}
 	_, err = p.RoundTrip(get(t))
 	asWait(t, err) // this process paces itself
-	if len(told) == 0 {
+	if len(reported) == 0 {
 		t.Error("OnSharedFailure was told nothing")
 	}
 	if err := holder.Process.Kill(); err != nil {
@@ -259,15 +259,15 @@ func TestASharedViewThatFailsIsLeftForASecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}
 		m := &memory{states: map[string][]byte{}, fails: errors.New("disk full")}
-		told := 0
-		p := pacer.New(&pacer.Options{Base: s, Shared: m, OnSharedFailure: func(error) { told++ }})
+		reported := 0
+		p := pacer.New(&pacer.Options{Base: s, Shared: m, OnSharedFailure: func(error) { reported++ }})
 		for range 5 {
 			if _, err := p.RoundTrip(get(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if told != 1 {
-			t.Errorf("OnSharedFailure was told %d times in a moment", told)
+		if reported != 1 {
+			t.Errorf("OnSharedFailure was called %d times in a moment", reported)
 		}
 		m.fails = nil
 		pass(time.Second)

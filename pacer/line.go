@@ -68,13 +68,13 @@ const maxWindows = 4
 
 // A call is one request, over all its attempts.
 type call struct {
-	ctx     context.Context
-	t       *Transport
-	request *http.Request
-	line    *line
-	ticket  uint64    // 0: it has not waited yet
-	told    Reason    // the reason that OnWait last got; empty: none
-	giveUp  time.Time // when the call gives up waiting
+	ctx      context.Context
+	t        *Transport
+	request  *http.Request
+	line     *line
+	ticket   uint64    // 0: it has not waited yet
+	notified Reason    // the reason that OnWait last got; empty: none
+	giveUp   time.Time // when the call gives up waiting
 }
 
 // enter waits until the call may start. An error is a *WaitError or the context's.
@@ -397,7 +397,7 @@ func (w *way) bound(a answer, now int64) int {
 		case was == a.fields.Limit, window.declared.limit == a.fields.Limit:
 			score += 2
 		case was != 0:
-			score -= 2 // it has report another limit
+			score -= 2 // it has stated another limit
 		}
 		// the shortest that fits, or the longest
 		nearer := fits == (length < w.windows[best].declared.length)
@@ -456,10 +456,10 @@ func (c *call) gone(why Reason, until int64) error {
 // notify calls OnWait, once for each reason: a call may first wait for another call's answer and
 // then for the window.
 func (c *call) notify(v verdict, now int64) {
-	if c.told == v.why || c.t.options.OnWait == nil {
+	if c.notified == v.why || c.t.options.OnWait == nil {
 		return
 	}
-	c.told = v.why
+	c.notified = v.why
 	wait := time.Duration(v.until - now)
 	c.t.options.OnWait(Wait{Host: c.line.host, Limiter: c.line.limiter, Reason: v.why, For: wait, Until: c.t.clock().Add(wait)})
 }

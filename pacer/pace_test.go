@@ -28,8 +28,8 @@ func TestNobodyIsRefusedAndLittleIsLeft(t *testing.T) {
 				if w.refused != 0 {
 					t.Errorf("%d refusals", w.refused)
 				}
-				if most := time.Duration(windows-1) * 10 * time.Second; took > most+most*3/100 {
-					t.Errorf("%d windows took %v: want %v and 3 %% at most", windows, took, most)
+				if bound := time.Duration(windows-1) * 10 * time.Second; took > bound+bound*3/100 {
+					t.Errorf("%d windows took %v: want %v and 3 %% at most", windows, took, bound)
 				}
 			})
 		})
@@ -51,8 +51,8 @@ func TestProcessesThatShareAViewAreOneCaller(t *testing.T) {
 		if w.refused != 0 {
 			t.Errorf("%d refusals", w.refused)
 		}
-		if most := time.Duration(windows-1) * 10 * time.Second; took > most+most*5/100 {
-			t.Errorf("%d windows took %v: want %v and 5 %% at most", windows, took, most)
+		if bound := time.Duration(windows-1) * 10 * time.Second; took > bound+bound*5/100 {
+			t.Errorf("%d windows took %v: want %v and 5 %% at most", windows, took, bound)
 		}
 		for i, c := range clients { // 64 callers, 56 of which fit a window
 			if longest := c.(*timed).longest; longest > 31*time.Second {
@@ -79,7 +79,7 @@ func (c *timed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Goroutines that read the clock in one order and use it in another make it seem to go back.
-func TestAClockThatJumpsALittleRefusesNobody(t *testing.T) {
+func TestAClockThatJumpsALittleCausesNoRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("60 per 10 seconds by token or ip"), 0)
 		var mu sync.Mutex
@@ -113,8 +113,8 @@ func TestCallersThatShareNothingAreHardlyRefused(t *testing.T) {
 		if w.refused > n*2/100 {
 			t.Errorf("%d of %d requests were refused, more than 2 %%", w.refused, n+w.refused)
 		}
-		if most := (windows + 1) * 10 * time.Second; took > most {
-			t.Errorf("took %v, want %v at most", took, most)
+		if bound := (windows + 1) * 10 * time.Second; took > bound {
+			t.Errorf("took %v, want %v at most", took, bound)
 		}
 		t.Logf("%d refused, %v", w.refused, took)
 	})

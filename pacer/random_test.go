@@ -50,8 +50,8 @@ func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
 			}
 			// Each window may slip by a second, and slow requests take their time.
 			serial := time.Duration(n/workers+windows) * (2*w.latency + slow)
-			if most := time.Duration(windows)*time.Duration(seconds+1)*time.Second + serial; took > most {
-				t.Errorf("case %d: limit %d per %d s, %d workers, %d clients, %d requests took %v, more than %v", seed, limit, seconds, workers, len(clients), n, took, most)
+			if bound := time.Duration(windows)*time.Duration(seconds+1)*time.Second + serial; took > bound {
+				t.Errorf("case %d: limit %d per %d s, %d workers, %d clients, %d requests took %v, more than %v", seed, limit, seconds, workers, len(clients), n, took, bound)
 			}
 		})
 	}
@@ -59,7 +59,7 @@ func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
 
 // If requests get lost, others spend too and callers give up, this still holds: no call hangs, and
 // each request that was answered was served once.
-func TestNobodyHangsInTrouble(t *testing.T) {
+func TestNoCallHangsInTrouble(t *testing.T) {
 	broken := errors.New("connection reset")
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T) {

@@ -77,14 +77,14 @@ func TestABodyIsSentAgainExactly(t *testing.T) {
 
 func TestABodyThatCannotBeSentAgain(t *testing.T) {
 	for name, c := range map[string]struct {
-		most int64
-		size int
+		maxBody int64
+		size    int
 	}{"longer than the default": {0, 1<<20 + 1}, "longer than MaxBody": {10, 11}, "nothing is kept": {-1, 1}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := refuseOnce()
 				in := &source{Reader: strings.NewReader(strings.Repeat("x", c.size))}
-				response, err := pacer.New(&pacer.Options{Base: s, MaxBody: c.most}).RoundTrip(put(t, in))
+				response, err := pacer.New(&pacer.Options{Base: s, MaxBody: c.maxBody}).RoundTrip(put(t, in))
 				if err != nil || response.StatusCode != 429 || len(s.at) != 1 || len(s.bodies[0]) != c.size {
 					t.Fatalf("answered %v, %v after %d requests, want the 429", response, err, len(s.at))
 				}

@@ -70,7 +70,7 @@ func wantTimeout(t *testing.T, err error, deadline, until time.Duration) {
 
 // If it was not known that the wait would be too long, the call fails before http.Client gives up
 // and replaces the error.
-func TestAClientTimeoutDuringAWaitIsToldAsSuchToo(t *testing.T) {
+func TestAClientTimeoutDuringAWaitIsReportedAsSuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		never := make(chan struct{})
 		p := pacer.New(&pacer.Options{Base: doer(func(r *http.Request) (*http.Response, error) {

@@ -189,8 +189,8 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, 
 		err = c.checkRefusedWait(now, wait)
 	}
 	if t.options.OnRefused != nil {
-		told := time.Duration(a.wait)
-		t.options.OnRefused(Refusal{Host: c.line.host, Limiter: c.line.limiter, Attempt: attempt, RetryAfter: told, Again: again && err == nil})
+		asked := time.Duration(a.wait)
+		t.options.OnRefused(Refusal{Host: c.line.host, Limiter: c.line.limiter, Attempt: attempt, RetryAfter: asked, Again: again && err == nil})
 	}
 	return wait, again, err
 }

@@ -35,7 +35,7 @@ func initAs(t *testing.T, agent int) *http.Request {
 	return r
 }
 
-func TestTwoWindowsRefuseNobodyEither(t *testing.T) {
+func TestTwoWindowsCauseNoRefusalEither(t *testing.T) {
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 9))
@@ -185,9 +185,9 @@ func TestCallbacksMayAsk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}}}
 		var p *pacer.Transport
-		told := 0
+		calls := 0
 		ask := func() {
-			told++
+			calls++
 			p.Budgets()
 			p.Budget(get(t))
 			p.Estimate(get(t), 5)
@@ -198,8 +198,8 @@ func TestCallbacksMayAsk(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if told < 2 {
-			t.Errorf("the callbacks were called %d times", told)
+		if calls < 2 {
+			t.Errorf("the callbacks were called %d times", calls)
 		}
 	})
 }
@@ -398,7 +398,7 @@ func TestBodiesOverRealConnections(t *testing.T) {
 	}
 }
 
-func TestRequestsThatHangHoldNobodyLongerThanAWindow(t *testing.T) {
+func TestRequestsThatHangDelayOthersByAtMostAWindow(t *testing.T) {
 	for _, limit := range []int{1, 2, 5, 10} {
 		bubble(t, func(t *testing.T) {
 			w := newWorld(t, policy(fmt.Sprintf("%d per 10 seconds by token or ip", limit)), 0)

@@ -156,7 +156,7 @@ func TestAFirstRequestProbes(t *testing.T) {
 	})
 }
 
-func TestASlowFirstRequestHoldsNobodyUp(t *testing.T) {
+func TestASlowFirstRequestDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("60 per minute by token or ip"), 0)
 		w.think = func() time.Duration { return 30 * time.Second }
