@@ -7,7 +7,7 @@ import (
 )
 
 // Without events a file still settles, and is not taken for renamed.
-func TestAFileThatNothingIsToldOfStandsStill(t *testing.T) {
+func TestAFileSettlesWithoutEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(path, []byte("limiters: []\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -118,7 +118,7 @@ func (f *fixture) want(limit int64, source string, swaps int) {
 	}
 }
 
-func TestAChangedFileComesIntoForceOnceItStandsStill(t *testing.T) {
+func TestAChangedFileComesIntoForceOnceItSettles(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){
 		"written in place":   func(f *fixture) { f.write(f.path, text(2)) },
 		"renamed into place": func(f *fixture) { f.replace(text(2)) },

@@ -212,7 +212,7 @@ func TestARewritingOfThePolicyInForceDoesNotCutIt(t *testing.T) {
 	})
 }
 
-func TestAFileThatNeverStandsStillIsTold(t *testing.T) {
+func TestAFileThatKeepsChangingIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inForce(t, nil)
 		looks(3)
