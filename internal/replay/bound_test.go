@@ -68,7 +68,7 @@ func TestAnEstimatedShareRoundsOnTheSafeSide(t *testing.T) {
 	}
 }
 
-func TestCallersThatAreForgottenTooEarlyAreTold(t *testing.T) {
+func TestCallersThatAreForgottenTooEarlyAreReported(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory, Touch: 0.02})
 	crowd(t, r, 300_000) // 30 000 s: no window ends
 	o := report(t, r).Policy
@@ -77,7 +77,7 @@ func TestCallersThatAreForgottenTooEarlyAreTold(t *testing.T) {
 	}
 }
 
-func TestBudgetsThatWereSharedAreTold(t *testing.T) {
+func TestBudgetsThatWereSharedAreReported(t *testing.T) {
 	for _, paced := range []bool{false, true} {
 		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory, Paced: paced})
 		crowd(t, r, 360_000)
@@ -175,7 +175,7 @@ func TestAMillionThatWaitAreOneLine(t *testing.T) {
 	}
 }
 
-func TestWhoFindsNoRoomToWaitIsCounted(t *testing.T) {
+func TestRequestsWithoutRoomToWaitAreCounted(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Paced: true, Memory: LeastMemory, Patience: maxPatience})
 	room := r.lanes[0].waiting.left
 	for range 300_000 {

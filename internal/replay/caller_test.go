@@ -135,7 +135,7 @@ func TestATokensLimitIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestWhatTheLogLacksIsTold(t *testing.T) {
+func TestWhatTheLogLacksIsReported(t *testing.T) {
 	p := policyOf(limiterOf(t, "all", "1 per minute by session or ip", "9 per hour by tenant", "9 per day by agent"))
 	line := logged("192.0.2.1", "-", "a", "-")
 	out := fromLog(t, Options{Policy: p, Forwarded: -1}, line, line)
@@ -206,7 +206,7 @@ func TestCallersAreNamedInWords(t *testing.T) {
 }
 
 // Such requests share a budget with all others of their kind, which the figures do not show.
-func TestRequestsWithoutAnAddressAreTold(t *testing.T) {
+func TestRequestsWithoutAnAddressAreReported(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip"))})
 	for i, peer := range []string{"192.0.2.7", "", "203.0.113.xxx", "crawler.example.com", "2001:db8::1"} {
 		send(t, r, float64(i), peer)
@@ -226,7 +226,7 @@ func TestRequestsWithoutAnAddressAreTold(t *testing.T) {
 
 // More addresses than the cache holds take turns, each twice in a row and again: none is taken for
 // another.
-func TestNobodyIsTakenForWhoWasThereBefore(t *testing.T) {
+func TestNoCallerIsTakenForAnEarlierOne(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip"))})
 	const n = 40_000
 	var peer []byte

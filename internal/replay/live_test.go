@@ -54,7 +54,7 @@ func TestAReplayedLogIsJudgedAsItWasLive(t *testing.T) {
 	}
 }
 
-func TestALogThatTellsMoreIsJudgedAsItWasLiveToo(t *testing.T) {
+func TestALogWithMoreFieldsIsJudgedAsItWasLiveToo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPolicy(t, "tenant", "agent+tenant")
 		asked := drawTraffic(t, time.Millisecond)

@@ -67,7 +67,7 @@ func TestNoAgentIsNotAnUnknownOne(t *testing.T) {
 	}
 }
 
-func TestALogThatTellsSomeAgentsIsUnknownForTheOthers(t *testing.T) {
+func TestALogWithSomeAgentsIsUnknownForTheOthers(t *testing.T) {
 	p := policyOf(limiterOf(t, "all", "1 per minute by agent"))
 	r := start(t, Options{Policy: p, Against: &p})
 	for i, agent := range []string{"a", "a", "?", "b", "?", ""} {
@@ -138,7 +138,7 @@ func TestAShadowByAnUnknownAgentIsUnknown(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForAnotherWindowOfAnUnknownAgentIsServedInTime(t *testing.T) {
+func TestAWaitForAnotherWindowOfAnUnknownAgentEndsInTime(t *testing.T) {
 	p := policyOf(limiterOf(t, "all", "1 per minute by agent", "2 per hour by ip"))
 	r := start(t, Options{Policy: p, Paced: true, Patience: 2 * time.Hour})
 	for i := range 3 {

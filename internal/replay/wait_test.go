@@ -118,7 +118,7 @@ func (a asker) AppendKey(dst []byte, source string) ([]byte, bool) {
 }
 
 // A line of equal requests, of which only the first is sent, gives the same result as sending each.
-func TestWhoWaitsInLineIsServedAsIfEachAsked(t *testing.T) {
+func TestALineIsServedAsIfEachRequestWereSent(t *testing.T) {
 	waited, tired := 0, int64(0)
 	rapid.Check(t, func(t *rapid.T) {
 		lengths := rapid.Permutation([]int{1, 3, 10, 60}).Draw(t, "lengths")
@@ -149,13 +149,13 @@ func TestWhoWaitsInLineIsServedAsIfEachAsked(t *testing.T) {
 		}
 		m.until(math.MaxInt64)
 		o := report(t, r).Policy
-		sum, most := 0.0, 0.0
+		sum, longest := 0.0, 0.0
 		for _, d := range m.delays {
-			sum, most = sum+float64(d)/1e9, max(most, float64(d)/1e9)
+			sum, longest = sum+float64(d)/1e9, max(longest, float64(d)/1e9)
 		}
 		got := o.Delay
-		if got.Delayed != int64(len(m.delays)) || got.GaveUp != m.gaveUp || got.NoRoom != 0 || math.Abs(got.Mean*float64(got.Delayed)-sum) > 1e-6*(sum+1) || got.Max != most {
-			t.Fatalf("%+v; each by itself: %d served after %v s, %v s at most, %d gave up", got, len(m.delays), sum, most, m.gaveUp)
+		if got.Delayed != int64(len(m.delays)) || got.GaveUp != m.gaveUp || got.NoRoom != 0 || math.Abs(got.Mean*float64(got.Delayed)-sum) > 1e-6*(sum+1) || got.Max != longest {
+			t.Fatalf("%+v; each by itself: %d served after %v s, %v s at most, %d gave up", got, len(m.delays), sum, longest, m.gaveUp)
 		}
 		if m.served+m.gaveUp != int64(total) || o.Requests-o.Refused+got.Delayed+got.GaveUp != int64(total) {
 			t.Fatalf("%d requests: %+v; %d served, %d gave up", total, got, m.served, m.gaveUp)

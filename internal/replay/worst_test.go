@@ -17,7 +17,7 @@ import (
 )
 
 // Only a few names are kept, and they are those of the callers with the most refusals.
-func TestTheWorstAreThoseWhoWereRefusedMost(t *testing.T) {
+func TestTheWorstAreTheCallersWithTheMostRefusals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Worst: rapid.IntRange(1, 5).Draw(t, "worst")})
 		refused, requests := make(map[string]int64), make(map[string]int64)
@@ -45,7 +45,7 @@ func TestTheWorstAreThoseWhoWereRefusedMost(t *testing.T) {
 	})
 }
 
-func TestACallerOfTwoWindowsIsToldOnce(t *testing.T) {
+func TestACallerOfTwoWindowsIsListedOnce(t *testing.T) {
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip", "2 per day by ip", "3 per hour by everyone"))})
 	// refused by the minute, by both, by the day twice
 	for _, s := range []float64{0, 1, 61, 62, 121, 181} {
@@ -63,7 +63,7 @@ func TestACallerOfTwoWindowsIsToldOnce(t *testing.T) {
 }
 
 // Only the second policy refuses a caller: the first policy's result must not evict it.
-func TestTheNewlyRefusedDoNotGiveWayToThoseWhoAreNot(t *testing.T) {
+func TestTheNewlyRefusedAreNotEvictedForOthers(t *testing.T) {
 	lax, strict := policyOf(limiterOf(t, "all", "1000 per minute by ip")), policyOf(limiterOf(t, "all", "10 per minute by ip"))
 	r := start(t, Options{Policy: lax, Against: &strict, Memory: LeastMemory})
 	for i := range 60 {
@@ -157,7 +157,7 @@ func TestTheNewlyTouchedAreThoseWhomOnlyTheSecondPolicyRefuses(t *testing.T) {
 	}
 }
 
-func TestADifferenceOfEstimatesSaysHowFarItMayBeOff(t *testing.T) {
+func TestADifferenceOfEstimatesHasItsError(t *testing.T) {
 	c := callers{pool: newPool(0), protected: touchedEither}
 	random := rand.New(rand.NewPCG(1, 2))
 	const n = 100_000

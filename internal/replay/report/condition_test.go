@@ -53,7 +53,7 @@ func TestAConditionIsJudgedExactly(t *testing.T) {
 	}
 }
 
-func TestEachMetricIsWhatItSays(t *testing.T) {
+func TestEachMetricMeasuresWhatItsNameSays(t *testing.T) {
 	r := made()
 	r.Against.Delay = &replay.Delay{Delayed: 40, GaveUp: 2}
 	r.Against.Limiters[0].Delay = &replay.Delay{Delayed: 39, GaveUp: 1}

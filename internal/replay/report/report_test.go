@@ -68,7 +68,7 @@ func table80(t *testing.T, r *replay.Report) string {
 	return b.String()
 }
 
-func TestTheTableSaysWhatIsInTheReport(t *testing.T) {
+func TestTheTableShowsWhatIsInTheReport(t *testing.T) {
 	text := table80(t, made())
 	for _, want := range []string{
 		"10,000 requests in 10,003 lines of access.log (combined), standard input (json)\n",
@@ -113,7 +113,7 @@ func TestNothingInALogActsOnATerminal(t *testing.T) {
 	}
 }
 
-func TestAPacedTableTellsTheDelays(t *testing.T) {
+func TestAPacedTableShowsTheDelays(t *testing.T) {
 	r := made()
 	r.Against, r.Difference = nil, nil
 	r.Policy.Delay = &replay.Delay{}
@@ -186,7 +186,7 @@ func TestEstimatesAreMarked(t *testing.T) {
 }
 
 // A limiter in shadow refuses nothing, and is reported all the same.
-func TestShadowsAreSaidBesideTheSums(t *testing.T) {
+func TestShadowsAreShownBesideTheSums(t *testing.T) {
 	r := made()
 	r.Against, r.Difference = nil, nil
 	r.Policy.Shadow = replay.Shadow{Requests: 988, Alone: 9, Refused: 247}
@@ -199,7 +199,7 @@ func TestShadowsAreSaidBesideTheSums(t *testing.T) {
 }
 
 // Figures that may be wrong are marked.
-func TestTooLittleMemoryIsSaid(t *testing.T) {
+func TestTooLittleMemoryIsReported(t *testing.T) {
 	r := made()
 	r.Policy.Shared, r.Policy.Limiters[0].Windows[0].Forgotten, r.Policy.Delay = 7, 8, &replay.Delay{NoRoom: 9}
 	text := strings.Join(strings.Fields(table80(t, r)), " ")
@@ -218,7 +218,7 @@ func TestTooLittleMemoryIsSaid(t *testing.T) {
 }
 
 // What the figures leave out, or include unexpectedly, is reported.
-func TestWhatALogHasThatCannotBeCountedIsSaid(t *testing.T) {
+func TestWhatALogHasThatCannotBeCountedIsReported(t *testing.T) {
 	r := made()
 	r.Log.Timeless, r.Log.NoAddress = 7, replay.NoAddress{Requests: 8, Example: "203.0.113.xxx\x1b[2J"}
 	text := strings.Join(strings.Fields(table80(t, r)), " ")
@@ -235,7 +235,7 @@ func TestWhatALogHasThatCannotBeCountedIsSaid(t *testing.T) {
 }
 
 // A list that may be wrong is marked, and a correct one is not.
-func TestDoubtsAboutTheWorstAreSaid(t *testing.T) {
+func TestDoubtsAboutTheWorstAreShown(t *testing.T) {
 	said := func(r *replay.Report) string {
 		return strings.Join(strings.Fields(table80(t, r)), " ") + strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(document(t, r), " ")), " ")
 	}

@@ -14,7 +14,7 @@ func alone() *replay.Report {
 	return r
 }
 
-func TestOneSentenceSaysWhatCameOut(t *testing.T) {
+func TestOneSentenceSummarizesTheResult(t *testing.T) {
 	const under = "Under policy.yaml 42 of 10,000 requests (0.42 %) from 3 callers would have been refused"
 	for _, test := range []struct {
 		name   string
@@ -90,7 +90,7 @@ func unsureReport() *replay.Report {
 	return r
 }
 
-func TestAnUnknownWindowIsSaidInTableAndPage(t *testing.T) {
+func TestAnUnknownWindowIsShownInTableAndPage(t *testing.T) {
 	text := strings.Join(strings.Fields(table80(t, unsureReport())), " ")
 	for _, want := range []string{
 		"whether 500 more would have been is unknown",
