@@ -75,7 +75,7 @@ func TestKeysExpireByTheClock(t *testing.T) {
 	}
 }
 
-func TestTheServersHousekeepingGoesOnWhileTheClockStands(t *testing.T) {
+func TestTheServersHousekeepingGoesOnWhileTheClockIsStopped(t *testing.T) {
 	s, clock := redistest.StartWithClock(t)
 	for i := range 100 {
 		s.Do(t, "SET", strconv.Itoa(i), "1", "PX", "1")
@@ -88,7 +88,7 @@ func TestTheServersHousekeepingGoesOnWhileTheClockStands(t *testing.T) {
 	}
 }
 
-func TestNobodySeesTheClockRunBack(t *testing.T) {
+func TestNoCommandSeesTheClockRunBack(t *testing.T) {
 	const callers, asks = 4, 500
 	s, clock := redistest.StartWithClock(t)
 	client := connect(t, s)
