@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestEveryServerSaysWhatItWasAsked(t *testing.T) {
+func TestEveryServerReportsItsRequests(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) *Server{
 		"gunicorn": Gunicorn, "daphne": Daphne, "php": PHP, "lighttpd": Lighttpd, "python": Python,
 	} {
