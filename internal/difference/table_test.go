@@ -32,7 +32,7 @@ var tableRow = regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|[^|]*\\|([^|]*)\\|
 
 // The page's table matches the corpus: every row has a case that differs in that way, every case
 // that differs has a row, and each column has the outcomes of the row's streams.
-func TestThePageOnEnginesSaysWhatTheCorpusFound(t *testing.T) {
+func TestThePageOnEnginesMatchesTheCorpus(t *testing.T) {
 	columns := []string{"fast", "std", "nginx"}
 	found := map[string]map[string][]string{} // row, column, verdicts
 	for _, c := range readCases(t) {
