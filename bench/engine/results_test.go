@@ -65,7 +65,7 @@ func TestTheDefaultEngineIsJudged(t *testing.T) {
 	}
 }
 
-func TestWhatFailedIsSaidAndNotJudged(t *testing.T) {
+func TestWhatFailedIsReportedAndNotJudged(t *testing.T) {
 	r := taken(autoName, 1, 1)
 	r.take(uploadCase, autoName, nil, os.ErrDeadlineExceeded)
 	text := r.String()

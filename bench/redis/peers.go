@@ -185,7 +185,7 @@ func openHttprateShipped(s setup) (limiter, error) {
 
 func (l httprateShipped) worker() func(context.Context, string) (bool, error) {
 	request, err := http.NewRequest(http.MethodGet, "/", nil)
-	answer := nobody{header: http.Header{}}
+	answer := fieldsOnly{header: http.Header{}}
 	return func(_ context.Context, key string) (bool, error) {
 		if err != nil {
 			return false, err
@@ -200,11 +200,11 @@ func (l httprateShipped) worker() func(context.Context, string) (bool, error) {
 
 func (l httprateShipped) close() error { return l.counter.Close() }
 
-// A nobody is a ResponseWriter that only keeps header fields.
-type nobody struct{ header http.Header }
+// A fieldsOnly is a ResponseWriter that only keeps header fields.
+type fieldsOnly struct{ header http.Header }
 
-func (n nobody) Header() http.Header { return n.header }
+func (n fieldsOnly) Header() http.Header { return n.header }
 
-func (n nobody) Write(b []byte) (int, error) { return len(b), nil }
+func (n fieldsOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-func (n nobody) WriteHeader(int) {}
+func (n fieldsOnly) WriteHeader(int) {}
