@@ -135,7 +135,7 @@ var shops = map[string]struct {
 		},
 		map[string]string{
 			"كيف يمكنني إرجاع المنتج؟":      "irjaa",
-			"هل يمكن استِرداد المبلغ":       "irjaa", // with a point
+			"هل يمكن استِرداد المبلغ":       "irjaa", // with a diacritic
 			"كم يستغرق التوصيل؟":            "shahn",
 			"هل المتجر مفتوح يوم السبت؟":    "saat",
 			"خلال 30 يوم":                   "irjaa", // with other digits
@@ -251,7 +251,7 @@ func TestASyncChangesTheVeryNextAnswer(t *testing.T) {
 	k.ask("titanium").wantSource("a")
 }
 
-// D20's languages, chosen as for the 429.
+// The languages are D20's, chosen as for the 429.
 func TestWhereNothingFitsItIsSaidInTheVisitorsLanguage(t *testing.T) {
 	k := setUp(t)
 	said := map[string]string{}
@@ -324,7 +324,7 @@ func TestAFailingSearchStoresNothingAndSaysSo(t *testing.T) {
 	if k.census() != before || !strings.Contains(k.log.String(), "another version of weir has indexed the documents anew") {
 		t.Errorf("rows of %v are %v, were %v; the log says %s", tables, k.census(), before, k.log.String())
 	}
-	again := k.open(Options{Dir: k.dir}) // as that version's start would
+	again := k.open(Options{Dir: k.dir}) // as a start of that version would
 	k.b = again
 	k.ask("zirconium").wantSource("a")
 }
@@ -373,14 +373,14 @@ func TestATooLargeOrUnreadableMessageIsRefused(t *testing.T) {
 	}
 }
 
-// Feedback is for answers of the session's own conversations; the feed learns of changes.
+// Feedback applies to answers in the session's own conversations; the feed reports changes.
 func TestFeedbackIsKeptAndItsChangesAreTold(t *testing.T) {
 	k := setUp(t)
 	a := k.ask("hello")
 	said, answered := a.text("message.id"), a.text("reply.id")
 	send := func(id, body string) reply { return k.widget("POST messages/"+id+"/feedback", body) }
 	send(answered, `{"helpful":true}`).want(204)
-	send(answered, `{"helpful":true}`).want(204) // no news
+	send(answered, `{"helpful":true}`).want(204) // no change
 	k.widget("POST conversations/"+a.text("message.conversation_id")+"/close", "").want(200)
 	send(answered, `{"helpful":false}`).want(204)
 	send(answered, `{"helpful":false}`).want(204)

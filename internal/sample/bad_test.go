@@ -223,7 +223,7 @@ func TestPathsAndMethodsThatAreNotThere(t *testing.T) {
 
 func TestWithoutACredentialThereIsA401ThatSaysHowToGetOne(t *testing.T) {
 	k := setUp(t)
-	elsewhere := setUp(t) // another data directory: other secret, other tokens
+	elsewhere := setUp(t) // another data directory: another secret, other tokens
 	revoked := k.synchroniser("demo")
 	id := strings.Split(revoked, "_")[1] // wpt_<id>_…
 	if err := k.b.Tokens().Revoke(t.Context(), id); err != nil {

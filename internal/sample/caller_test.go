@@ -9,7 +9,7 @@ import (
 )
 
 // Behind a trusted proxy, visitors outside any limiter are counted by their own addresses, as
-// limiters count them (D12), so that they do not share the slots of the proxy.
+// limiters count them (D12), so that they do not share the proxy's slots.
 func TestWhereNoLimiterCoversARequestTheCallerIsFoundBehindItsProxy(t *testing.T) {
 	k := setUpWith(t, Options{Callers: identity.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
 	for peer, want := range map[string]string{"10.0.0.1:1": "203.0.113.7", "192.0.2.9:1": "192.0.2.9"} {

@@ -24,7 +24,7 @@ func TestAWrongSecretSpendsNothingOfItsOwners(t *testing.T) {
 	for _, forged := range []string{"Bearer wpt_" + id + "_" + secret, "Bearer wpt_" + id, k.token[:len(k.token)-8] + "aaaaaaaa"} {
 		send("GET /v1/wp/status", forged, "").wantError(401, "unauthenticated")
 	}
-	// the guesser's own address is spent
+	// the address of the guesser is spent
 	send("GET /v1/wp/status", "Bearer wpt_"+id+"_x", "").wantError(429, "rate_limited")
 	remaining(send("GET /v1/wp/status", k.token, "").want(200), "1")
 }

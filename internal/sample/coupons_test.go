@@ -19,8 +19,8 @@ func (k *bench) coupon(fields string) reply {
 	return k.sync("PUT coupons", `{"items":[{"code":"X",`+strings.TrimPrefix(fields, ",")+`}]}`)
 }
 
-// Times with different offsets are one instant, and a coupon is valid from its first millisecond to
-// before its last.
+// Times with different offsets are one instant. A coupon is valid from its first millisecond until
+// just before its last.
 func TestACouponIsValidFromItsStartToBeforeItsEnd(t *testing.T) {
 	k := setUp(t) // at 2026-03-01T12:00:00Z
 	k.coupon(`"starts_at":"2026-03-01T14:00:00.5+01:00","ends_at":"2026-03-01T09:00:01.0009-05:00"`).want(200)
@@ -49,7 +49,7 @@ func TestACouponIsValidFromItsStartToBeforeItsEnd(t *testing.T) {
 	}
 }
 
-// The rules are checked in order, and the answer names the first one that is broken.
+// The rules are checked in order, and the answer names the first that is violated.
 func TestACouponsRulesAreHeldInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		coupon, purchase string
@@ -129,14 +129,14 @@ func TestABadCouponIsNamedByItsIndex(t *testing.T) {
 		{`"starts_at":"2026-03-01T12:00:00+01:60"`, "RFC 3339"},
 		{`"starts_at":"2016-12-31T23:59:60Z"`, "2016-12-31T23:59:60Z"}, // a leap second
 		{`"ends_at":"10000-01-01T00:00:00Z"`, "1970 to 9999"},
-		{`"ends_at":"9999-12-31T23:59:59-00:01"`, "1970 to 9999"}, // elsewhere it is the year 10000
+		{`"ends_at":"9999-12-31T23:59:59-00:01"`, "1970 to 9999"}, // in UTC it is the year 10000
 		{`"starts_at":"1970-01-01T00:00:00+00:01"`, "1970 to 9999"},
 		{`"ends_at":"0001-01-01T00:00:00Z"`, "1970 to 9999"},
 		{`"ends_at":""`, `"ends_at" is ""`},
 		{`"ends_at":1772366400`, `"ends_at" is a number`},
 		{`"ends_at":"\ud800"`, `"ends_at" is`},
 		{`"starts_at":"2026-03-01T12:00:00Z","ends_at":"2026-03-01T13:00:00+01:00"`, "must end after it starts"},
-		// one millisecond
+		// both are in one millisecond
 		{`"starts_at":"2026-03-01T12:00:00.0001Z","ends_at":"2026-03-01T12:00:00.0009Z"`, "must end after it starts"},
 		{`"minimum":0`, `"minimum" is "0": want a whole number from 1 to 1000000000000`},
 		{`"minimum":1000000000001`, `"minimum" is "1000000000001"`},
@@ -178,7 +178,7 @@ func TestASyncThatSaysTheSameChangesNothing(t *testing.T) {
 	} {
 		k.coupon(other).want(200).says("updated", 1.0)
 	}
-	// a sync says all there is
+	// a sync replaces everything
 	k.sync("GET coupons", "").says("items.0.uses", 1.0).says("items.0.starts_at", nil).says("items.0.minimum", nil)
 }
 
@@ -196,7 +196,7 @@ func TestASessionUsesACouponOnce(t *testing.T) {
 	}
 	k.coupon(``).want(200)
 	apply(k.session).want(200)
-	uses(0) // nothing is counted where nothing is limited
+	uses(0) // uses are counted only if they are limited
 
 	k.coupon(`"max_uses":2,"minimum":1001`).want(200)
 	apply(k.session).wantError(422, "unprocessable")
@@ -212,7 +212,7 @@ func TestASessionUsesACouponOnce(t *testing.T) {
 	if strings.Contains(string(told.body), "2") {
 		t.Errorf("the answer shows a visitor how many used it: %s", told.body)
 	}
-	apply(k.session).want(200) // it holds a use
+	apply(k.session).want(200) // it has a use already
 	uses(2)
 
 	k.coupon(`"max_uses":1`).want(200).says("updated", 1.0) // fewer than there were
@@ -223,11 +223,11 @@ func TestASessionUsesACouponOnce(t *testing.T) {
 	apply(third).want(200)
 	uses(3)
 	k.coupon(`"max_uses":3,"ends_at":"2026-03-01T12:00:00Z"`).want(200)
-	apply(second).wantError(410, "gone", "has ended") // a use that is held helps no longer
+	apply(second).wantError(410, "gone", "has ended") // a use no longer helps
 }
 
-// With two servers on one data directory and more visitors than uses, exactly all uses are given
-// out.
+// With two servers on one data directory and more visitors than uses, exactly the limit of uses is
+// given out.
 func TestACouponIsUsedExactlyAsOftenAsItMay(t *testing.T) {
 	const visitors, most = 40, 13
 	k := setUpWith(t, Options{BusyTimeout: time.Minute})

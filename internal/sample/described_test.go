@@ -19,14 +19,14 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// described is the document that every exchange of these tests is held to.
+// described is the document that all exchanges of these tests are checked against.
 var described = sync.OnceValues(func() (*openapitest.Document, error) { return openapitest.Read(description) })
 
-// rateHeaders are what the middleware adds; a backend that stands alone has none to add.
+// rateHeaders are added by the middleware; a bare backend does not have them.
 var rateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
-// exchange lets a handler answer r, holds what it answers to the document, and returns it. Where
-// nothing limits requests, the headers that say so need not be there.
+// exchange lets a handler answer r, checks the exchange against the document, and returns the
+// answer. Without a limiter the headers in unsaid may be missing.
 func (k *bench) exchange(h http.Handler, r *http.Request, unsaid ...string) reply {
 	sent := &recording{ReadCloser: r.Body}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -39,7 +39,7 @@ func (k *bench) exchange(h http.Handler, r *http.Request, unsaid ...string) repl
 	return a
 }
 
-// compare holds an exchange to the document.
+// compare checks an exchange against the document.
 func (k *bench) compare(x openapitest.Exchange, unsaid ...string) {
 	d, err := described()
 	if err != nil {
@@ -63,8 +63,8 @@ func (r *recording) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What is described is what is there: every route and page, its query parameters and how large its
-// body may be.
+// The document describes exactly what exists: every route and page, its query parameters and the
+// maximum size of its body.
 func TestEveryRouteIsDescribedAndNothingElse(t *testing.T) {
 	d, err := described()
 	if err != nil {
@@ -76,7 +76,7 @@ func TestEveryRouteIsDescribedAndNothingElse(t *testing.T) {
 		for method, operation := range item.Operations() {
 			operations[method+" "+path] = operation
 			for _, p := range append(slices.Clone(item.Parameters), operation.Parameters...) {
-				// which may stand everywhere
+				// allowed everywhere
 				if p.Value.In == openapi3.ParameterInQuery && p.Value.Name != "agent_id" {
 					queries[method+" "+path] = append(queries[method+" "+path], p.Value.Name)
 				}
@@ -167,7 +167,7 @@ func TestEveryOperationIsDescribedWithItsLimiter(t *testing.T) {
 	}
 }
 
-// contractDecider counts as the contract says, for its routes.
+// contractDecider decides by the contract, for its routes.
 func contractDecider(t *testing.T) *weir.Decider {
 	t.Helper()
 	store, err := memstore.New(memstore.Options{})

@@ -35,8 +35,8 @@ func docsOf(t *testing.T, visit func(name string, attributes map[string]string))
 	return words.String()
 }
 
-// Everything that the document describes is on the page: each operation with its limiter, each
-// field, each status.
+// Everything in the document is on the page: each operation with its limiter, each field, each
+// status.
 func TestTheDocsShowEverythingThatIsDescribed(t *testing.T) {
 	ids := map[string]bool{}
 	text := docsOf(t, func(_ string, a map[string]string) { ids[a["id"]] = true })

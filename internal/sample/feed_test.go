@@ -40,8 +40,8 @@ func TestAnotherProcessesEventsArrive(t *testing.T) {
 	})
 }
 
-// A transaction that was rolled back must not make the next event, which has its number, look like
-// old news.
+// A transaction was rolled back: the next event, which reuses its number, must not count as already
+// seen.
 func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
 	k := setUp(t)
 	l := k.b.feed.listen("cnv")
@@ -51,7 +51,7 @@ func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
 		wake bool
 	}{
 		{4, true},
-		{0, true}, // event 5 was rolled back, perhaps
+		{0, true}, // event 5 may have been rolled back
 		{5, true},
 		{5, false}, // reported again by the poll for other processes' events
 		{4, false},
@@ -78,9 +78,9 @@ func TestNothingIsLostOrToldTwice(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			k := setUpWith(t, Options{Watch: 20 * time.Millisecond, BusyTimeout: patience})
 			conversation := k.widget("GET conversations", "").text("items.0.id")
-			other := *k // another process, which stays
+			other := *k // another process, which is not restarted
 			other.b = k.open(Options{Dir: k.dir, BusyTimeout: patience})
-			var turn sync.RWMutex // guards the backend, which restarts
+			var turn sync.RWMutex // guards the backend, which is restarted
 			var server atomic.Pointer[httptest.Server]
 			server.Store(httptest.NewServer(k.b.Handler()))
 
@@ -108,7 +108,7 @@ func TestNothingIsLostOrToldTwice(t *testing.T) {
 	}
 }
 
-// reopen closes the server and its backend, and starts others on the same rows.
+// reopen closes the server and its backend, and starts others on the same data.
 func reopen(k *bench, server *atomic.Pointer[httptest.Server]) {
 	k.b.Drain()
 	server.Load().CloseClientConnections()
@@ -120,14 +120,14 @@ func reopen(k *bench, server *atomic.Pointer[httptest.Server]) {
 	server.Store(httptest.NewServer(k.b.Handler()))
 }
 
-// follow reads a feed until its last event over streams that end at random, each from where the one
-// before it ended.
+// follow reads a feed until its last event over streams that end at random, each from where the
+// last one ended.
 func follow(k *bench, server *atomic.Pointer[httptest.Server], conversation string, last int64, random *rand.Rand) {
 	for at := int64(0); at < last; {
 		p, err := k.dial(server.Load().URL, k.session, "?conversation_id="+conversation,
 			"Accept", "text/event-stream", "Last-Event-ID", fmt.Sprintf("%s/%d", conversation, at))
 		if err != nil {
-			continue // the server is gone for the moment
+			continue // the server is down for a moment
 		}
 		if status := p.res.StatusCode; status == 409 {
 			p.leave() // the server has not noticed yet that earlier streams have ended

@@ -25,9 +25,9 @@ func TestASessionHoldsEightRequests(t *testing.T) {
 	eventually(t, "eight are held", func() bool { n, _, _, _ := k.holds(); return n == 8 })
 	k.do(k.request(t.Context(), k.session, "", "text/event-stream")).wantError(409, "conflict", "session", "8")
 	k.do(k.request(t.Context(), k.session, "?after=1&wait=25", "")).wantError(409, "conflict", "session", "8")
-	k.do(k.request(t.Context(), k.session, "?after=1", "")).want(200)         // which is not held
-	k.do(k.request(t.Context(), k.session, "?after=0&wait=25", "")).want(200) // neither is this
-	// nor is it another's limit
+	k.do(k.request(t.Context(), k.session, "?after=1", "")).want(200)         // not held
+	k.do(k.request(t.Context(), k.session, "?after=0&wait=25", "")).want(200) // not held either
+	// another session is not affected
 	k.listen(url, k.visitor("demo"), "").leave()
 	for _, one := range []int{0, 7} {
 		open[one].leave()
@@ -39,7 +39,7 @@ func TestASessionHoldsEightRequests(t *testing.T) {
 	k.wantNobody()
 }
 
-// request is one for a session's events.
+// request returns a request for a session's events.
 func (k *bench) request(ctx context.Context, credential, query, accept string) *http.Request {
 	r := httptest.NewRequestWithContext(ctx, "GET", "/api/v1/widget/events"+query, nil)
 	r.Header.Set("Authorization", credential)
@@ -47,7 +47,7 @@ func (k *bench) request(ctx context.Context, credential, query, accept string) *
 	return r
 }
 
-// D12: an address is IPv4 whole, and IPv6 by its /64.
+// D12: an address is a whole IPv4 address, or a /64 of IPv6.
 func TestAnAddressHoldsSixtyFourRequests(t *testing.T) {
 	k := setUp(t)
 	from := func(ctx context.Context, credential, peer string) *http.Request {
@@ -84,8 +84,8 @@ func TestAnAddressHoldsSixtyFourRequests(t *testing.T) {
 	k.wantNobody()
 }
 
-// leave sends a request whose client will have left. The handler is aborted if that happens while it
-// reads the database.
+// leave sends a request whose client leaves. The handler is aborted if that happens while it reads
+// the database.
 func (k *bench) leave(r *http.Request) {
 	defer func() {
 		if failure := recover(); failure != nil && failure != http.ErrAbortHandler {

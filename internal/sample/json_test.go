@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzStrictJSON holds our reading of objects against encoding/json's: what both accept means the
-// same, and ours accepts nothing that encoding/json refuses.
+// FuzzStrictJSON compares our parsing of objects with encoding/json's: what both accept means the
+// same, and ours accepts nothing that encoding/json rejects.
 func FuzzStrictJSON(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":1}`, ` { "a" : [ 1 , {"b":"}\"]"} ] , "c":null}`, `{"a":"\ud83d\udc4b"}`, `{"a":1,"a":2}`, `{"a":-1.5e+3,"":true}`, `{"a":"\\","b":[[],{}]}`} {
 		f.Add([]byte(seed))

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// behind puts the bench's backend behind the middleware, as the gateway does, with limiters of the
-// given rows.
+// behind puts the backend behind the middleware, as the gateway does, with limiters made of the
+// rows.
 func (k *bench) behind(rows ...[3]string) func(target, credential, body string) reply {
 	k.Helper()
 	var p weir.Policy
@@ -75,7 +75,7 @@ func TestBehindTheMiddlewareRefusedRequestsStoreNothing(t *testing.T) {
 	send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).want(201)
 	// the agent of the body was counted
 	send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).wantError(429, "rate_limited")
-	// each has its own budget
+	// each agent has its own budget
 	send("POST /api/v1/widget/init", "", `{"agent_id":"nobody"}`).wantError(404, "not_found")
 
 	for range 30 {
@@ -90,7 +90,7 @@ func TestBehindTheMiddlewareRefusedRequestsStoreNothing(t *testing.T) {
 	send("GET /v1/wp/status", k.token, "").want(200)
 
 	send("POST /api/v1/widget/typing", session, `{"typing":true}`).want(204)
-	// counted by IP, and still a session's
+	// counted by address, and still requires a session
 	send("POST /api/v1/widget/typing", "", `{"typing":true}`).wantError(401, "unauthenticated", "POST /api/v1/widget/init")
 	// no limiter covers it here
 	send("POST /api/v1/widget/satisfaction", session, `{"score":5}`).want(201)

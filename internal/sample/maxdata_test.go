@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fill syncs documents until there is no room for one more, then sends leads of new visitors until
-// there is none for them either, and returns how many documents there are.
+// fill syncs documents until there is no room for another, then sends leads of new visitors until
+// there is no room for those, and returns the number of documents.
 func (k *bench) fill() (stored int) {
 	k.Helper()
 	for ; ; stored++ {
@@ -41,8 +41,8 @@ func (k *bench) fill() (stored int) {
 	return stored
 }
 
-// At the bound nothing is stored, not even in part. Everything can be read and deleted, and then
-// stored again.
+// At the bound nothing is stored, not even in part. Everything can be read and deleted, and after
+// that stored again.
 func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
 	k := setUpWith(t, Options{MaxData: 1 << 20})
 	conversation := k.widget("GET conversations", "").text("items.0.id")
@@ -56,7 +56,7 @@ func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
 		"POST events":       `{"type":"x","data":{"x":"` + large[:4000] + `"}}`,
 		"POST satisfaction": `{"score":5,"comment":"` + large[:2000] + `"}`,
 	} {
-		for range 3 { // until what is left of its last page is full too
+		for range 3 { // until the rest of its last page is full too
 			if a := k.widget(target, body); a.status != 201 && a.status != 202 {
 				a.wantError(507, "storage_full", "nothing was stored")
 			}
@@ -70,7 +70,7 @@ func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
 	for _, target := range []string{"GET conversations", "GET conversations/" + conversation, "GET events"} {
 		k.widget(target, "").want(200)
 	}
-	k.widget("POST coupon/apply", `{"code":"ANY"}`).want(200) // which stores nothing
+	k.widget("POST coupon/apply", `{"code":"ANY"}`).want(200) // it stores nothing
 	k.sync("GET status", "").want(200).says("documents", float64(stored))
 	k.sync("GET documents", "").want(200)
 
@@ -99,8 +99,8 @@ func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
 	}
 }
 
-// The bound is each process's own: one that has a smaller one than the database is warns at the
-// start, and only empties it.
+// Each process has its own bound: if the database is larger, the process warns at the start, and
+// only deletes.
 func TestADatabaseBeyondTheBoundIsServedAndSaid(t *testing.T) {
 	k := setUp(t)
 	k.sync("PUT documents", documents(100, strings.Repeat("x ", 10_000))).want(200)
@@ -112,7 +112,7 @@ func TestADatabaseBeyondTheBoundIsServedAndSaid(t *testing.T) {
 	small.widget("POST leads", `{"email":"ann@example.org"}`).wantError(507, "storage_full")
 	small.send("POST /api/v1/widget/init", "", `{"agent_id":"demo"}`).wantError(507, "storage_full")
 	small.widget("GET conversations", "").want(200)
-	k.widget("POST leads", `{"email":"ann@example.org"}`).want(201) // the one without a bound
+	k.widget("POST leads", `{"email":"ann@example.org"}`).want(201) // the process without a bound
 
 	small.sync("DELETE documents", documentIDs(100)).want(200).says("deleted", 100.0)
 	small.widget("POST leads", `{"email":"ann@example.org"}`).want(201)

@@ -43,8 +43,8 @@ func TestPagesAreForAnybodyAndLoadNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-// What a page's policy forbids is not in it either: inline script and style, handlers in
-// attributes, other hosts.
+// Pages do not contain what their policy forbids: inline script and style, handlers in attributes,
+// other hosts.
 func TestPagesHoldNothingThatTheirPolicyForbids(t *testing.T) {
 	k := setUp(t)
 	inline := regexp.MustCompile(`(?i)<style|<script(?: [^>]*)?>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href)="(?:https?:)?//`)

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/sample/terms"
 )
 
-// worth makes every term of a question worth the same.
+// worth gives every term of a question the same weight.
 func worth(question string) map[string]float64 {
 	all := map[string]float64{}
 	for t := range terms.Of(question) {
@@ -45,7 +45,7 @@ func TestAPassageIsTheSentencesThatSayMost(t *testing.T) {
 	}
 }
 
-// What is quoted is the document's text byte for byte, also in an answer's JSON.
+// A quotation is the document's text byte for byte, also in an answer's JSON.
 func TestTextOfAnyScriptIsQuotedByteForByte(t *testing.T) {
 	k := setUp(t)
 	for _, text := range []string{
@@ -68,14 +68,14 @@ func FuzzAPassageIsAPieceOfItsText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, question string) {
 		if !utf8.ValidString(text) || !utf8.ValidString(question) {
-			return // which no document and no message is
+			return // no document or message has such text
 		}
 		got := passage(text, worth(question))
 		at := strings.Index(text, got)
 		if at < 0 || len(got) > maxPassage || !utf8.ValidString(got) {
 			t.Fatalf("the passage of %q is %q, of %d bytes", text, got, len(got))
 		}
-		for ; ; at++ { // wherever else it stands too
+		for ; ; at++ { // also at any other place of the passage
 			next := strings.Index(text[at:], got)
 			if next < 0 {
 				t.Fatalf("the passage %+q of %+q begins or ends inside a word or character", got, text)

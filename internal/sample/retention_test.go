@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// To the millisecond, by the backend's own clock; what a workspace has synced stays, and so does
-// what was used of it.
+// Visitors' rows are deleted to the millisecond, by the backend's clock; what a workspace has
+// synced stays, and so does the number of uses.
 func TestAVisitorsRowsGoAfter30Days(t *testing.T) {
 	k := setUp(t)
 	k.sync("PUT documents", documents(2, "x")).want(200)
@@ -23,7 +23,7 @@ func TestAVisitorsRowsGoAfter30Days(t *testing.T) {
 	later := k.visitor("demo")
 	before := k.census()
 
-	k.clock.pass(30*24*time.Hour - 2*time.Millisecond) // since the first visitor came
+	k.clock.pass(30*24*time.Hour - 2*time.Millisecond) // since the first visitor
 	if err := k.b.sweep(t.Context(), k.clock.now()); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestAVisitorsRowsGoAfter30Days(t *testing.T) {
 	if n := k.rows("redemptions"); n != 0 {
 		t.Errorf("%d uses of visitors that are gone are left", n)
 	}
-	k.sync("GET coupons", "").want(200).says("items.0.uses", 1.0) // the token works
+	k.sync("GET coupons", "").want(200).says("items.0.uses", 1.0) // the token still works
 	log := k.log.String()
 	if strings.Count(log, "older than 30 days") != 1 || !strings.Contains(log, "sessions=1 conversations=1 messages=2 leads=1") {
 		t.Errorf("the log does not say once what went: %s", log)
@@ -71,7 +71,8 @@ func TestTheBackendSweepsWhenItOpensAndEveryHour(t *testing.T) {
 		}
 		left := func(when string, want int) {
 			t.Helper()
-			time.Sleep(time.Minute) // longer than any sweep: time passes when all else is done
+			// longer than any sweep: time passes when everything else is done
+			time.Sleep(time.Minute)
 			if n := k.rows("sessions"); n != want {
 				t.Errorf("%s %d sessions are left, want %d: %s", when, n, want, log)
 			}

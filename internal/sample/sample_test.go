@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A bench is a backend on a data directory, its clock, and one visitor and one synchroniser of
+// A bench is a backend on a data directory, its clock, and one visitor and one API client of
 // workspace demo.
 type bench struct {
 	*testing.T
@@ -26,7 +26,7 @@ type bench struct {
 	clock   *clock
 	session string // Authorization values
 	token   string
-	client  *http.Client // of what goes through a socket; nil: the default one
+	client  *http.Client // for requests over a socket; nil: the default client
 }
 
 // A clock shows a fixed time until a test sets it.
@@ -47,7 +47,7 @@ func (c *clock) pass(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// in is the same bench in a subtest.
+// in returns the same bench for a subtest.
 func (k *bench) in(t *testing.T) *bench {
 	sub := *k
 	sub.T = t
@@ -95,7 +95,7 @@ func (k *bench) synchroniser(workspace string) string {
 	return "Bearer " + made.Token
 }
 
-// A reply is a response of the backend.
+// A reply is a response.
 type reply struct {
 	*bench
 	status int
@@ -162,7 +162,7 @@ func (a reply) want(status int) reply {
 	return a
 }
 
-// wantError checks the shape and the code of an error, and that its message says each of the words.
+// wantError checks the shape and the code of an error, and that its message contains each word.
 func (a reply) wantError(status int, code string, words ...string) reply {
 	a.Helper()
 	var e struct {
@@ -215,7 +215,7 @@ func (a reply) text(path string) string {
 	return s
 }
 
-// says checks one value of the answer; numbers are float64, as JSON has them.
+// says checks one value of the answer; numbers are float64, as in JSON.
 func (a reply) says(path string, want any) reply {
 	a.Helper()
 	if got := a.at(path); got != want {
@@ -224,7 +224,7 @@ func (a reply) says(path string, want any) reply {
 	return a
 }
 
-// A buffer is a log that goroutines may share.
+// A buffer is a log that goroutines can share.
 type buffer struct {
 	mu sync.Mutex
 	bytes.Buffer

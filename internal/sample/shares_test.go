@@ -34,8 +34,8 @@ func (k *bench) one(query string, value any) {
 	}
 }
 
-// D12, D18: what is stored of an address is a keyed hash of what limiters count as one: IPv4 whole,
-// IPv6 by its /64. A /48 is one network.
+// D12, D18: an address is stored as a keyed hash of what limiters count: a whole IPv4 address, or a
+// /64 of IPv6. A /48 is one network.
 func TestAnOriginIsAKeyedHashOfWhatIsCounted(t *testing.T) {
 	k := setUpWith(t, Options{})
 	k.exec("DELETE FROM sessions")
@@ -80,8 +80,7 @@ func TestAnOriginIsAKeyedHashOfWhatIsCounted(t *testing.T) {
 	}
 }
 
-// Each 507 names the share that is full and a way out. The log has one line a minute, however often
-// it happens.
+// Each 507 names the share that is full and a remedy. The log has at most one line a minute for it.
 func TestA507SaysWhoseShareIsUsedUp(t *testing.T) {
 	k := setUpWith(t, Options{MaxData: 4 << 20})
 	large := `{"text":"` + strings.Repeat("x", 8000) + `"}`

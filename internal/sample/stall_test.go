@@ -21,8 +21,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// serve puts the bench's backend behind a real edge that listens, until the test ends, and returns
-// its address.
+// serve puts the backend behind a real edge that listens until the test ends, and returns its
+// address.
 func (k *bench) serve(o gateway.Options) (address string) {
 	k.Helper()
 	store, err := memstore.New(memstore.Options{})
@@ -67,7 +67,7 @@ func (k *bench) serve(o gateway.Options) (address string) {
 	return l.Addr().String()
 }
 
-// pile puts n events of 4 KiB each into the feed of the only conversation, which has one event so
+// pile adds n events of 4 KiB each to the feed of the only conversation, which has one event so
 // far.
 func (k *bench) pile(n int) {
 	k.Helper()
@@ -78,8 +78,8 @@ func (k *bench) pile(n int) {
 		UPDATE conversations SET events = %[1]d`, n+1))
 }
 
-// dialH2 opens a connection with HTTP/2 by prior knowledge, and asks for a stream of events on it.
-// window is what the server may send before it is allowed more.
+// dialH2 opens a connection with HTTP/2 by prior knowledge, and requests a stream of events on it.
+// window is the flow-control window of the stream.
 func (k *bench) dialH2(address string, window uint32) *http2.Framer {
 	k.Helper()
 	c, err := net.Dial("tcp", address)
@@ -104,7 +104,7 @@ func (k *bench) dialH2(address string, window uint32) *http2.Framer {
 	return f
 }
 
-// wantLetGo waits for the access log's line about the stream, which is written when that has ended.
+// wantLetGo waits for the stream's line in the access log, which is written at its end.
 func (k *bench) wantLetGo() {
 	k.Helper()
 	eventually(k.T, "the stream is in the access log", func() bool {
@@ -114,10 +114,10 @@ func (k *bench) wantLetGo() {
 }
 
 // A stream whose client does not read is ended, long before the edge's own time-out, and is no
-// longer counted as held.
+// longer held.
 func TestAReaderThatStallsIsLetGo(t *testing.T) {
 	k := setUpWith(t, Options{Stall: 100 * time.Millisecond, Heartbeat: time.Hour})
-	k.pile(5000) // more than all the buffers between here and there hold
+	k.pile(5000) // more than all the buffers in between
 	address := k.serve(gateway.Options{Limits: gateway.Limits{Stall: time.Hour}})
 
 	c, err := net.Dial("tcp", address)
@@ -132,7 +132,7 @@ func TestAReaderThatStallsIsLetGo(t *testing.T) {
 		t.Errorf("the connection is still open after %d bytes: %v", n, err)
 	}
 
-	f := k.dialH2(address, 64<<10) // the connection is read, and the stream never allowed more
+	f := k.dialH2(address, 64<<10) // the connection is read, but the stream's window never grows
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
@@ -153,8 +153,8 @@ func TestAnHTTP2ConnectionThatNobodyReadsIsLetGo(t *testing.T) {
 	k.wantLetGo()
 }
 
-// The deadline of a write does not apply to later ones: a stream may be quiet for longer. The
-// deadline is one second, so that a busy machine does not count as a stalled client.
+// The deadline of a write does not apply to later ones: a stream may be quiet for longer. It is one
+// second, so that a busy machine does not count as a stalled client.
 func TestAQuietStreamOutlivesItsDeadlines(t *testing.T) {
 	k := setUpWith(t, Options{Stall: time.Second, Heartbeat: 1200 * time.Millisecond})
 	url := "http://" + k.serve(gateway.Options{Limits: gateway.Limits{Stall: time.Second}})
@@ -184,7 +184,7 @@ func TestAQuietStreamOutlivesItsDeadlines(t *testing.T) {
 	}
 }
 
-// It is the sender's fault, and nothing is the matter with the store.
+// A slow body is the client's fault, not the store's.
 func TestABodyThatStopsArrivingIs408(t *testing.T) {
 	k := setUp(t)
 	conn, err := net.Dial("tcp", k.serve(gateway.Options{Limits: gateway.Limits{Stall: 200 * time.Millisecond}}))

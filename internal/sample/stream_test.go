@@ -42,14 +42,14 @@ func TestAStreamTellsThePastAndThenThePresent(t *testing.T) {
 	k.report(1)
 	p.wantEvents(43, 43)
 	k.widget("POST messages", `{"text":"hello"}`).want(201) // two at once
-	k.widget("POST conversations", "").want(201)            // which the stream does not go over to
+	k.widget("POST conversations", "").want(201)            // the stream does not switch to it
 	k.widget("POST conversations/"+conversation+"/close", "").want(200)
 	p.wantEvents(44, 46)
 	p.leave()
 	k.wantNobody()
 }
 
-// RFC 9110, section 12.5.1.
+// The rules are those of RFC 9110, section 12.5.1.
 func TestAStreamIsAskedForByName(t *testing.T) {
 	k := setUp(t)
 	const stream, plain = "text/event-stream", "application/json"
@@ -82,7 +82,7 @@ func TestAStreamIsAskedForByName(t *testing.T) {
 
 func TestHeadNeverWaitsOrStreams(t *testing.T) {
 	k := setUp(t)
-	// or the test times out
+	// otherwise the test times out
 	k.send("HEAD /api/v1/widget/events?after=1&wait=25", k.session, "").want(200)
 	a := k.send("HEAD /api/v1/widget/events", k.session, "", "Accept", "text/event-stream").want(200)
 	if len(a.body) > 0 || a.header.Get("Content-Type") != "text/event-stream" {
@@ -106,7 +106,7 @@ func TestAStreamResumesWhereItsClientWas(t *testing.T) {
 		{"?after=0", "", 1, 1, second},
 		{"?after=7&conversation_id=" + first, "", 8, 10, first},
 		{"", first + "/4", 5, 10, first},
-		// the browser's own reconnection: the address is that of the beginning
+		// the browser's own reconnection uses the initial URL
 		{"?after=9", first + "/8", 9, 10, first},
 		{"?after=99&conversation_id=" + first, first + "/0", 1, 10, first},
 		{"?agent_id=demo", second + "/0", 1, 1, second},
@@ -173,7 +173,7 @@ func TestAWaitEndsWithTheFirstEventAfterIt(t *testing.T) {
 	answered := make(chan reply)
 	go func() { answered <- k.widget("GET events?after=1&wait=25", "") }()
 	eventually(t, "it waits", func() bool { n, _, _, _ := k.holds(); return n == 1 })
-	k.widget("POST conversations", "").want(201) // not the one that is waited for
+	k.widget("POST conversations", "").want(201) // not the one that the wait is for
 	k.widget("POST events", `{"type":"a","conversation_id":"`+mine+`"}`).want(202)
 	a := <-answered
 	a.want(200).says("items.0.type", "a").says("next", 2.0).says("more", false).says("conversation_id", mine)
@@ -186,8 +186,7 @@ func TestAWaitEndsWithTheFirstEventAfterIt(t *testing.T) {
 	k.wantNobody()
 }
 
-// Between the reading and the listening no event is overlooked: nothing but its own announcement
-// wakes a wait here.
+// No event is missed between reading and listening: only its own notification wakes a wait here.
 func TestNoWakeUpIsMissed(t *testing.T) {
 	k := setUpWith(t, Options{Watch: time.Hour})
 	for i := range 150 {
@@ -216,7 +215,7 @@ func TestAQuietStreamShowsThatItLives(t *testing.T) {
 	p.wantEvents(2, 2)
 }
 
-// A stream ends when the session's token expires, by a timer, and also by the clock if that runs
+// A stream ends when the session's token expires: by a timer, and by the clock if that advances
 // differently.
 func TestNothingIsHeldBeyondTheToken(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -232,7 +231,7 @@ func TestNothingIsHeldBeyondTheToken(t *testing.T) {
 			k.clock.pass(sessionLife - c.left)
 			p := k.listen(url, k.session, "?after=1")
 			var waited *tape
-			if name == "timer" { // a wait is too short to look at the clock again
+			if name == "timer" { // a wait is too short to check the clock again
 				waited = k.get(url, k.session, "?after=1&wait=25")
 			}
 			k.clock.pass(c.left)
@@ -267,7 +266,7 @@ func TestADrainEndsWhatIsHeld(t *testing.T) {
 	if body, err := io.ReadAll(waited.res.Body); err != nil || waited.res.StatusCode != http.StatusOK || !strings.Contains(string(body), `"items":[]`) {
 		t.Errorf("a wait is answered %d %s, %v", waited.res.StatusCode, body, err)
 	}
-	k.listen(url, k.session, "").wantEnd()               // a latecomer
-	k.widget("GET events?after=1&wait=25", "").want(200) // or the test times out
+	k.listen(url, k.session, "").wantEnd()               // a late client
+	k.widget("GET events?after=1&wait=25", "").want(200) // otherwise the test times out
 	k.wantNobody()
 }

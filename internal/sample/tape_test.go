@@ -16,15 +16,15 @@ import (
 	"github.com/weirlimit/weir/internal/openapitest"
 )
 
-// patience is how long a test waits for what must happen; no test that passes waits it out.
+// patience is the time-out for what must happen; a passing test never waits that long.
 const patience = 30 * time.Second
 
-// live serves the bench's backend over a socket, until the test ends.
+// live serves the backend over a socket until the test ends.
 func (k *bench) live() (url string) {
 	k.Helper()
 	s := httptest.NewServer(k.b.Handler())
 	k.Cleanup(s.Close)
-	k.Cleanup(k.b.Drain) // which comes first
+	k.Cleanup(k.b.Drain) // runs first
 	return s.URL
 }
 
@@ -37,7 +37,7 @@ type tape struct {
 	lastID string
 }
 
-// A frame is what stands between two empty lines of a stream.
+// A frame is the text between two empty lines of a stream.
 type frame struct{ id, data, retry, comment string }
 
 // listen opens a stream and reads its first frame.
@@ -54,7 +54,7 @@ func (k *bench) listen(url, credential, query string, fields ...string) *tape {
 	return p
 }
 
-// get sends a request for events; the answer's body is unread.
+// get sends a request for events, and does not read the answer's body.
 func (k *bench) get(url, credential, query string, fields ...string) *tape {
 	k.Helper()
 	p, err := k.dial(url, credential, query, fields...)
@@ -64,7 +64,7 @@ func (k *bench) get(url, credential, query string, fields ...string) *tape {
 	return p
 }
 
-// dial is get, but the server may be down.
+// dial is get for a server that may be down.
 func (k *bench) dial(url, credential, query string, fields ...string) (*tape, error) {
 	ctx, leave := context.WithTimeout(context.Background(), patience)
 	k.Cleanup(leave)
@@ -84,7 +84,7 @@ func (k *bench) dial(url, credential, query string, fields ...string) (*tape, er
 	return &tape{T: k.T, res: res, lines: bufio.NewReader(res.Body), leave: leave}, nil
 }
 
-// next reads a frame. It returns io.EOF if the stream has ended as it should.
+// next reads a frame. It returns io.EOF at the regular end of the stream.
 func (p *tape) next() (f frame, err error) {
 	for {
 		line, err := p.lines.ReadString('\n')
@@ -130,7 +130,7 @@ func (p *tape) event() (n int64) {
 	}
 }
 
-// wantEvents reads events that must have the numbers from one to another.
+// wantEvents reads events, and checks that they have the numbers from..to.
 func (p *tape) wantEvents(from, to int64) {
 	p.Helper()
 	for n := from; n <= to; n++ {
@@ -140,7 +140,7 @@ func (p *tape) wantEvents(from, to int64) {
 	}
 }
 
-// wantEnd reads what is left, which must be no event.
+// wantEnd reads the rest, which must contain no event.
 func (p *tape) wantEnd() (comments string) {
 	p.Helper()
 	for {
@@ -155,7 +155,7 @@ func (p *tape) wantEnd() (comments string) {
 	}
 }
 
-// report appends events to the session's conversation, past every socket.
+// report adds events to the session's conversation, without a socket.
 func (k *bench) report(n int) {
 	k.Helper()
 	for range n {
@@ -163,7 +163,7 @@ func (k *bench) report(n int) {
 	}
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -179,7 +179,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// holds counts what is held open, and who is remembered for it.
+// holds returns the numbers of held requests, and of sessions, addresses and topics in memory.
 func (k *bench) holds() (requests, sessions, addresses, topics int) {
 	h, f := k.b.held, k.b.feed
 	h.mu.Lock()

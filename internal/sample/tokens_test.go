@@ -35,7 +35,7 @@ func TestTokensAreCreatedAndRevokedBesideARunningServer(t *testing.T) {
 	k.send("GET /v1/wp/status", "Bearer "+second.Token, "").want(200)
 
 	all, err := cli.List(t.Context())
-	if err != nil || len(all) != 3 { // the bench's own too
+	if err != nil || len(all) != 3 { // including the bench's own
 		t.Fatalf("List returns %v, %v: want 3", all, err)
 	}
 	revoked := map[string]time.Time{}
@@ -77,7 +77,7 @@ func TestNoSecretOfATokenIsStored(t *testing.T) {
 	}
 }
 
-// Workspace demo is created for a first start, and not if there is another workspace.
+// Workspace demo is created at a first start, unless there is another workspace.
 func TestDemoIsMadeOnlyWhereThereIsNoOtherWorkspace(t *testing.T) {
 	dir := t.TempDir()
 	cli, err := OpenTokens(t.Context(), Options{Dir: dir})

@@ -111,7 +111,7 @@ func TestAClientThatLeavesStoresNothing(t *testing.T) {
 	}
 }
 
-// What SQLite says stays in the log.
+// SQLite's messages only appear in the log.
 func TestAFaultIs500WithoutItsCause(t *testing.T) {
 	k := setUp(t)
 	k.exec("DROP TABLE leads")
@@ -147,14 +147,14 @@ func TestTokensThatCannotBeReadAre500AndNot401(t *testing.T) {
 	k := setUp(t)
 	k.sync("GET status", "").want(200)
 	k.exec("DROP TABLE tokens")
-	k.clock.pass(time.Second) // until then it was looked up just now
+	k.clock.pass(time.Second) // before that the last lookup is reused
 	a := k.sync("GET status", "").wantError(500, "internal")
 	if bytes.Contains(a.body, []byte("tokens")) || !strings.Contains(k.log.String(), "no such table: tokens") {
 		t.Errorf("the answer is %s, the log %s: want the cause in the log alone", a.body, k.log)
 	}
 }
 
-// A session of a database that is gone is no session, although its signature holds.
+// A session of a deleted database is invalid, although its signature is valid.
 func TestASessionOfAnotherDatabaseIs401(t *testing.T) {
 	k := setUp(t)
 	k.exec("DELETE FROM sessions")

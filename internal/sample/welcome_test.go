@@ -32,7 +32,7 @@ func TestAFirstQuestionIsAnsweredAndNothingThatWasDeletedComesBack(t *testing.T)
 	ask("how long does shipping take", "two to four days")
 }
 
-// A workspace that somebody made by themselves is theirs.
+// A workspace that an operator created gets no documents.
 func TestOnlyTheFirstWorkspaceIsGivenDocuments(t *testing.T) {
 	k := setUpWith(t, Options{Welcome: true})
 	other := k.synchroniser("shop")

@@ -91,7 +91,7 @@ func TestConversationsStartListReadAndClose(t *testing.T) {
 	k.widget("POST messages", `{"text":"hello"}`).want(201).says("message.conversation_id", third)
 	closed := k.widget("POST conversations/"+third+"/close", "").want(200).says("status", "closed").text("closed_at")
 	k.clock.pass(time.Hour)
-	// once more changes nothing
+	// a second close changes nothing
 	k.widget("POST conversations/"+third+"/close", "").want(200).says("closed_at", closed)
 	k.widget("POST messages", `{"text":"hello"}`).want(201).says("message.conversation_id", second)
 	k.widget("POST messages", `{"text":"hello","conversation_id":"`+third+`"}`).wantError(409, "conflict", third, "closed")
@@ -101,7 +101,7 @@ func TestConversationsStartListReadAndClose(t *testing.T) {
 		body := map[string]string{"POST messages": `{"text":"x"}`, "POST events": `{"type":"x"}`, "POST typing": `{"typing":true}`}[target]
 		k.widget(target, body).wantError(409, "conflict", "POST /api/v1/widget/conversations")
 	}
-	k.widget("POST satisfaction", `{"score":5}`).want(201) // which people give at the end
+	k.widget("POST satisfaction", `{"score":5}`).want(201) // a rating is given at the end
 	k.widget("GET events", "").want(200).says("conversation_id", third)
 }
 
@@ -109,7 +109,7 @@ func TestTheFeedTellsWhatHappenedInOrder(t *testing.T) {
 	k := setUp(t)
 	k.widget("POST events", `{"type":"page.view","data":{"url":"/a","n":1.50, "deep":[{"x":null}]}}`).want(202).says("id", 2.0)
 	k.widget("POST typing", `{"typing":true}`).want(204)
-	k.widget("POST typing", `{"typing":true}`).want(204) // no news
+	k.widget("POST typing", `{"typing":true}`).want(204) // no change
 	k.widget("POST typing", `{"typing":false}`).want(204)
 	k.widget("POST messages", `{"text":"hello"}`).want(201)
 	k.widget("POST satisfaction", `{"score":4,"comment":"fine"}`).want(201)
@@ -124,7 +124,7 @@ func TestTheFeedTellsWhatHappenedInOrder(t *testing.T) {
 	}
 	some := k.widget("GET events?after=2&limit=2", "").want(200).says("more", true).says("next", 4.0).says("items.0.id", 3.0)
 	k.widget(fmt.Sprintf("GET events?after=%v", some.at("next")), "").want(200).says("items.0.id", 5.0)
-	// and nothing new
+	// nothing new
 	k.widget("GET events?after=7", "").want(200).says("more", false).says("next", 7.0)
 	k.widget("GET events?after=8", "").wantError(400, "invalid_request", "8", "beyond")
 }
@@ -145,7 +145,7 @@ func TestACouponTakesOffWhatItSays(t *testing.T) {
 		body     string
 		discount any
 	}{
-		{`{"code":"SAVE15","total":1999}`, 299.0}, // 299.85: no fraction is given away
+		{`{"code":"SAVE15","total":1999}`, 299.0}, // 299.85: fractions are dropped
 		{`{"code":"Save15","total":0}`, 0.0},
 		{`{"code":"SAVE15","total":1000000000000}`, 150000000000.0},
 		{`{"code":"FIVE","total":2000}`, 500.0},
@@ -159,7 +159,7 @@ func TestACouponTakesOffWhatItSays(t *testing.T) {
 	k.widget("POST coupon/apply", `{"code":"NONE"}`).wantError(404, "not_found", "NONE")
 }
 
-// A session sees its own conversations only, and a workspace its own rows only.
+// A session sees only its own conversations, and a workspace only its own rows.
 func TestNothingLeaksToOtherSessionsOrWorkspaces(t *testing.T) {
 	k := setUp(t)
 	foreignToken := k.synchroniser("acme")

@@ -48,7 +48,7 @@ func TestDocumentsArePagedByCursorWhileTheyChange(t *testing.T) {
 			break
 		}
 		after = page.text("next")
-		// the cursor's own document goes away
+		// the cursor's own document is deleted
 		k.sync("DELETE documents", `{"items":[{"id":"`+after+`"}]}`).want(200)
 	}
 	if len(seen) != 250 {

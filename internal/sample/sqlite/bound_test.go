@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// inUse is how many bytes the database has in use.
+// inUse returns how many bytes the database uses.
 func inUse(t *testing.T, d *DB) int64 {
 	t.Helper()
 	var pages, free int64
@@ -21,18 +21,18 @@ func inUse(t *testing.T, d *DB) int64 {
 	return (pages - free) * pageSize
 }
 
-// leastSize is what an empty database takes.
-func leastSize(t *testing.T) int64 {
+// minSize returns the size of an empty database.
+func minSize(t *testing.T) int64 {
 	t.Helper()
 	d := opened(t, filepath.Join(t.TempDir(), "rows.db"), Options{})
 	return inUse(t, d)
 }
 
-// documentsShare is how many bytes everything but the visitors' rows may take.
+// documentsShare returns how many bytes everything but the visitors' rows may use.
 func documentsShare(d *DB) int64 { return (d.bound.pages - d.bound.visitors) * pageSize }
 
-// pages are n documents of 20 000 bytes each: common words, some that are theirs alone, and one
-// that is long and quickly indexed.
+// pages returns n documents of 20 000 bytes each: common words, some unique words, and one long
+// word that is quickly indexed.
 func pages(name string, n int) []Document {
 	all := make([]Document, n)
 	for i := range all {
@@ -73,13 +73,13 @@ func fill(t *testing.T, d *DB) (stored []Document) {
 }
 
 func TestAFullDatabaseIsNeverLargerThanItsBound(t *testing.T) {
-	most := leastSize(t) + 512<<10
+	most := minSize(t) + 512<<10
 	d, _ := visited(t, Options{MaxBytes: most})
 	stored := fill(t, d)
 	if used, share := inUse(t, d), documentsShare(d); used > share || used < share-64<<10 {
 		t.Errorf("%d bytes are in use, want at most %d: a document takes 28 KiB", used, share)
 	}
-	for range 3 { // a request that is far too large leaves nothing behind, in no file
+	for range 3 { // a request that is far too large leaves nothing behind, in any file
 		if _, err := d.PutDocuments(t.Context(), "demo", pages("large", 40), noon); !errors.Is(err, ErrFull) {
 			t.Fatalf("40 documents more than there is room for: %v", err)
 		}
@@ -90,7 +90,8 @@ func TestAFullDatabaseIsNeverLargerThanItsBound(t *testing.T) {
 	if info, err := os.Stat(d.path + "-wal"); err != nil || info.Size() > 32<<20 {
 		t.Errorf("the log has %d bytes, %v: want those of a few transactions", info.Size(), err)
 	}
-	// what is deleted can be stored again, for ever, but for what the index has not merged yet
+	// what was deleted can be stored again, any number of times, apart from what the index has not
+	// merged yet
 	for round := range 3 {
 		if n, err := d.DeleteDocuments(t.Context(), "demo", ids(stored)); err != nil || n != len(stored) {
 			t.Fatalf("round %d deletes %d of %d, %v", round, n, len(stored), err)
@@ -103,9 +104,9 @@ func TestAFullDatabaseIsNeverLargerThanItsBound(t *testing.T) {
 	}
 }
 
-// What a full-text index gathers until the commit counts.
+// What a full-text index buffers until the commit counts too.
 func TestAnIndexIsHeldToTheBoundToo(t *testing.T) {
-	most := leastSize(t) + 160<<10
+	most := minSize(t) + 160<<10
 	d, _ := visited(t, Options{MaxBytes: most})
 	err := d.write(t.Context(), func(tx *sql.Tx) error {
 		if _, err := tx.Exec(`CREATE VIRTUAL TABLE words USING fts5 (text, content = '')`); err != nil {
@@ -123,16 +124,15 @@ func TestAnIndexIsHeldToTheBoundToo(t *testing.T) {
 	}
 }
 
-// In a database that is full to the last page everything that makes room, ends a credential or only
-// reads goes on.
+// In a full database everything works that makes room, ends a credential or only reads.
 func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
-	d, s := visited(t, Options{MaxBytes: leastSize(t) + 256<<10})
+	d, s := visited(t, Options{MaxBytes: minSize(t) + 256<<10})
 	if _, err := d.AddToken(t.Context(), Token{ID: "old", Workspace: "demo", Created: noon}); err != nil {
 		t.Fatal(err)
 	}
 	stored := fill(t, d)
 	leads := 0
-	for ; ; leads++ { // into what is left of the last pages
+	for ; ; leads++ { // into the rest of the last pages
 		err := d.AddLead(t.Context(), s, Lead{ID: fmt.Sprint("led_", leads), Email: "ann@example.org", Note: strings.Repeat("x", 300), Created: noon})
 		if errors.Is(err, ErrFull) {
 			break
@@ -155,7 +155,7 @@ func TestAFullDatabaseCanBeEmptiedAndItsTokensRevoked(t *testing.T) {
 	if err := d.WithWriteLock(t.Context(), func() error { return nil }); err != nil {
 		t.Errorf("the lock between processes needs room: %v", err)
 	}
-	for i := range stored { // one by one, each of which may need a page before it frees one
+	for i := range stored { // one by one; each may need a page before it frees one
 		if _, err := d.DeleteDocuments(t.Context(), "demo", ids(stored[i:i+1])); err != nil {
 			t.Fatalf("delete document %d of a full database: %v", i, err)
 		}
@@ -173,7 +173,7 @@ func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 	if _, err := d.PutDocuments(t.Context(), "demo", documents, noon); err != nil {
 		t.Fatal(err)
 	}
-	most := leastSize(t) + 512<<10
+	most := minSize(t) + 512<<10
 	var told []int64
 	small := opened(t, d.path, Options{MaxBytes: most, NearlyFull: func(_ Share, used, _ int64) { told = append(told, used) }})
 	if len(told) != 1 || told[0] <= most {
@@ -199,7 +199,7 @@ func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 	if _, err := small.DeleteDocuments(t.Context(), "demo", ids(documents)); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, small) // the free pages, wherever in the file they lie
+	fill(t, small) // the free pages, wherever they are in the file
 	if used, share := inUse(t, small), documentsShare(small); used > share || used < share-64<<10 {
 		t.Errorf("%d bytes are in use, want at most %d", used, share)
 	}
@@ -209,10 +209,10 @@ func TestADatabaseLargerThanItsBoundCanOnlyShrink(t *testing.T) {
 }
 
 func TestFourFifthsOfAShareAreReportedOnce(t *testing.T) {
-	most := leastSize(t)*5/4 + 512<<10 // so that the empty database is not near
+	most := minSize(t)*5/4 + 512<<10 // so that the empty database is not close
 	var told []int64
 	d, _ := visited(t, Options{MaxBytes: most, NearlyFull: func(share Share, used, most int64) {
-		if share != OfDocuments || most >= leastSize(t)*5/4+512<<10 {
+		if share != OfDocuments || most >= minSize(t)*5/4+512<<10 {
 			t.Errorf("%d of %d bytes of the share of %s are reported", used, most, share)
 		}
 		told = append(told, used)
@@ -231,7 +231,7 @@ func TestFourFifthsOfAShareAreReportedOnce(t *testing.T) {
 }
 
 func TestABoundBelowTheSchemaIsAnErrorOfOpen(t *testing.T) {
-	least := leastSize(t)
+	least := minSize(t)
 	path := filepath.Join(t.TempDir(), "rows.db")
 	for _, most := range []int64{1, pageSize, least / 2, least} {
 		d, err := Open(context.Background(), path, Options{MaxBytes: most})
@@ -242,7 +242,7 @@ func TestABoundBelowTheSchemaIsAnErrorOfOpen(t *testing.T) {
 			t.Errorf("Open with a bound of %d returns %v, want ErrSmall and the file", most, err)
 		}
 	}
-	// SQLite itself writes one
+	// SQLite itself writes one page
 	if info, err := os.Stat(path); err != nil || info.Size() > pageSize {
 		t.Errorf("the file has %d bytes, %v: want nothing stored", info.Size(), err)
 	}
@@ -250,7 +250,7 @@ func TestABoundBelowTheSchemaIsAnErrorOfOpen(t *testing.T) {
 	if _, err := d.AddFirstWorkspace(t.Context(), "demo", noon); err != nil {
 		t.Error(err)
 	}
-	// also once there is one
+	// also with an existing database
 	if _, err := Open(context.Background(), path, Options{MaxBytes: least / 2}); !errors.Is(err, ErrSmall) {
 		t.Errorf("Open of an old database with a bound of %d returns %v", least/2, err)
 	}

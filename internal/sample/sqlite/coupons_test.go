@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Everyone has seen that there is a use left, in two processes, before anyone takes one: the taking
-// decides.
+// All visitors, in two processes, have seen a use that is left before any of them takes one: the
+// write decides.
 func TestAUseIsDecidedWhereItIsTaken(t *testing.T) {
 	const visitors, most = 12, 5
 	d, s := visited(t, Options{BusyTimeout: time.Minute})
@@ -80,7 +80,7 @@ func TestAnUnlimitedCouponAndAHeldUseNeedNoWrite(t *testing.T) {
 			want error
 		}{
 			{s, "ANY", nil}, {s, "ONE", nil}, {s, "TWO", nil}, {second, "ANY", nil}, {second, "ONE", ErrUsedUp},
-			{second, "TWO", ErrBusy}, // which it would have to write down
+			{second, "TWO", ErrBusy}, // it would have to store that
 		} {
 			if err := use(impatient, c.s, c.code); !errors.Is(err, c.want) {
 				t.Errorf("session %s gets %v for %s, want %v", c.s.ID, err, c.code, c.want)

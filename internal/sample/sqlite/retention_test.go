@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lived adds a session that did everything a session can, n times, all at one instant.
+// lived adds a session with every kind of activity, n times, all at one instant.
 func lived(t *testing.T, d *DB, id string, n int, at time.Time) Session {
 	t.Helper()
 	s := Session{ID: id, Workspace: "demo", Created: at, Expires: at.Add(24 * time.Hour)}
@@ -36,9 +36,8 @@ func lived(t *testing.T, d *DB, id string, n int, at time.Time) Session {
 	return s
 }
 
-// crowd adds to the session n conversations, and n messages in the newest, which is more than one
-// transaction of a sweep takes. It does so in two transactions of its own, so that the test is
-// quick.
+// crowd adds n conversations to the session, and n messages to the newest: more than one
+// transaction of a sweep deletes. It uses two transactions, so that the test is quick.
 func crowd(t *testing.T, d *DB, s Session, n int) {
 	t.Helper()
 	err := d.visit(t.Context(), s.ID, func(v *visit) error {
@@ -72,10 +71,10 @@ func count(t *testing.T, d *DB, rows string) (n int64) {
 
 var ofSessions = []string{"sessions", "conversations", "messages", "events", "ratings", "redemptions", "leads"}
 
-// What goes is what was made at the instant or before it, with all that belongs to it; everything
-// else stays.
+// A sweep deletes what was created at the instant or earlier, with everything that belongs to it;
+// everything else stays.
 func TestASweepTakesWhatIsOldEnoughAndNothingElse(t *testing.T) {
-	d, first := visited(t, Options{}) // of noon, without anything
+	d, first := visited(t, Options{}) // of noon, without activity
 	lived(t, d, "ses_old", 3, noon)
 	lived(t, d, "ses_new", 2, noon.Add(time.Millisecond))
 	if _, err := d.PutDocuments(t.Context(), "demo", pages("p", 2), noon.Add(-time.Hour)); err != nil {
@@ -92,7 +91,7 @@ func TestASweepTakesWhatIsOldEnoughAndNothingElse(t *testing.T) {
 	if want := (Swept{Sessions: 2, Conversations: 5, Messages: 6, Leads: 3}); err != nil || s != want {
 		t.Errorf("a sweep deletes %+v, %v: want %+v", s, err, want)
 	}
-	// a feed has 3 beginnings, and of 2 rounds 2 messages, a feedback and a rating each
+	// a feed has 3 initial events, and for 2 rounds 2 messages, a feedback and a rating each
 	for i, want := range []int64{1, 3, 4, 11, 2, 1, 2} {
 		if n := count(t, d, ofSessions[i]); n != want {
 			t.Errorf("%d %s are left, want the new session's %d", n, ofSessions[i], want)
@@ -129,7 +128,7 @@ func TestASweepLeavesASessionThatLives(t *testing.T) {
 	}
 }
 
-// A lead is kept for its own time, and one of a session's last hours outlives the session.
+// A lead has its own retention, and a lead of a session's last hours outlives the session.
 func TestALeadOutlivesItsSession(t *testing.T) {
 	d, s := visited(t, Options{})
 	for i := range 3 {
@@ -149,7 +148,7 @@ func TestALeadOutlivesItsSession(t *testing.T) {
 }
 
 // There are more rows than one transaction deletes, two processes that sweep, and a third that
-// writes and never waits for long. Every old row is deleted once.
+// writes and never waits long. Every old row is deleted once.
 func TestManySweepAtOnceWhileOthersWrite(t *testing.T) {
 	d, _ := visited(t, Options{})
 	const sessions = 2
@@ -191,7 +190,7 @@ func TestManySweepAtOnceWhileOthersWrite(t *testing.T) {
 	}
 }
 
-// A transaction takes so many rows and no more, so that others wait no longer than for those.
+// A transaction deletes a bounded number of rows, so that others do not wait long.
 func TestASweepIsDoneInSmallTransactions(t *testing.T) {
 	d, _ := visited(t, Options{})
 	crowd(t, d, lived(t, d, "ses_old", 2, noon), sweepRows+1)
@@ -224,7 +223,7 @@ func TestASweepIsDoneInSmallTransactions(t *testing.T) {
 	}
 }
 
-// A sweep that is cut short has deleted what it says; the next goes on.
+// An interrupted sweep reports what it has deleted; the next one continues.
 func TestACancelledSweepIsTakenUpAgain(t *testing.T) {
 	d, _ := visited(t, Options{})
 	lived(t, d, "ses_old", 2, noon)
@@ -241,7 +240,7 @@ func TestACancelledSweepIsTakenUpAgain(t *testing.T) {
 
 // Deletion works in a full database.
 func TestAFullDatabaseCanBeSwept(t *testing.T) {
-	d, _ := visited(t, Options{MaxBytes: leastSize(t) + 256<<10})
+	d, _ := visited(t, Options{MaxBytes: minSize(t) + 256<<10})
 	lived(t, d, "ses_old", 3, noon)
 	fill(t, d)
 	for i := 0; ; i++ {

@@ -29,7 +29,7 @@ func put(t *testing.T, d *DB, workspace string, documents ...Document) {
 	}
 }
 
-// found returns the ids of the documents that fit, in order.
+// found returns the ids of the documents that a search finds, in order.
 func found(t *testing.T, d *DB, workspace, question string) string {
 	t.Helper()
 	f, err := d.Search(t.Context(), workspace, question, 3)
@@ -50,8 +50,8 @@ func (d *DB) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-// wantSound checks the index against the documents: FTS5's own check, and the frequencies counted
-// again.
+// wantSound checks the index against the documents: with FTS5's own check, and by counting the
+// frequencies again.
 func wantSound(t rapid.TB, d *DB) {
 	t.Helper()
 	if _, err := d.writer.Exec(`INSERT INTO search (search) VALUES ('integrity-check')`); err != nil {
@@ -95,8 +95,8 @@ func wantSound(t rapid.TB, d *DB) {
 	}
 }
 
-// After any sequence of puts and deletions, the index has the documents' terms, each workspace its
-// own.
+// After any sequence of puts and deletions, the index has the documents' terms, separately for each
+// workspace.
 func TestTheIndexFollowsTheDocuments(t *testing.T) {
 	vocabulary := strings.Fields("refund shipping ship Häuser 退货政策 возврат كتاب किताबें เงิน a b c the 42")
 	d, _ := visited(t, Options{})
@@ -180,8 +180,7 @@ func TestWhatIsRepeatedLeavesTheIndexAlone(t *testing.T) {
 	}
 }
 
-// A workspace's frequencies are its own: how often others use a word changes nothing of its
-// answers.
+// Each workspace has its own frequencies: the use of a word in others does not affect its answers.
 func TestOtherWorkspacesChangeNoAnswer(t *testing.T) {
 	d, _ := visited(t, Options{})
 	if _, err := d.AddToken(t.Context(), Token{ID: "t", Workspace: "acme"}); err != nil {
@@ -207,8 +206,8 @@ func TestOtherWorkspacesChangeNoAnswer(t *testing.T) {
 	}
 }
 
-// If every term is in too many documents for ranking, the newest documents that have them all are
-// found, and nothing is scanned. A rare term beside them decides alone.
+// If every term is in too many documents for ranking, the search returns the newest documents that
+// have all terms, without a scan. With a rare term, that term decides alone.
 func TestCommonWordsCostNoMoreThanTheirBudget(t *testing.T) {
 	d, _ := visited(t, Options{})
 	d.postings = 40
@@ -249,7 +248,7 @@ func TestCommonWordsCostNoMoreThanTheirBudget(t *testing.T) {
 	}
 }
 
-// old makes a data directory as the first schema left it, with n documents.
+// old creates a data directory in the state of the first schema, with n documents.
 func old(t *testing.T, n int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "rows.db")
@@ -297,9 +296,9 @@ func TestAnOlderDatabaseIsIndexedAndMayBeUsedMeanwhile(t *testing.T) {
 	if err := d.write(t.Context(), func(tx *sql.Tx) error { _, err := indexBatch(t.Context(), tx); return err }); err != nil {
 		t.Fatal(err)
 	}
-	d.Close() // here the first process is killed
+	d.Close() // the first process is killed here
 	var group sync.WaitGroup
-	for range 3 { // and three go on at once
+	for range 3 { // three processes go on at once
 		group.Go(func() {
 			d, err := Open(context.Background(), path, Options{BusyTimeout: time.Minute})
 			if err == nil {
@@ -326,7 +325,7 @@ func TestAnOlderDatabaseIsIndexedAndMayBeUsedMeanwhile(t *testing.T) {
 	}
 }
 
-// An index of other terms answers nothing wrong: it is refused until it has been made anew.
+// An index of other terms gives no wrong answers: it is rejected until it has been rebuilt.
 func TestANewCutOfTextIndexesEverythingAnew(t *testing.T) {
 	d, _ := visited(t, Options{})
 	put(t, d, "demo", page("a", "shipping"), page("b", "refunds"))
@@ -352,8 +351,8 @@ func TestANewCutOfTextIndexesEverythingAnew(t *testing.T) {
 	}
 }
 
-// A title says more than a text, a rare word more than a common one, and a short text more than a
-// long one.
+// A match in a title counts more than in a text, a rare word more than a common one, and a short
+// text more than a long one.
 func TestTheBestDocumentComesFirst(t *testing.T) {
 	d, _ := visited(t, Options{})
 	filler := strings.Repeat("nothing of that kind ", 40)
@@ -369,7 +368,7 @@ func TestTheBestDocumentComesFirst(t *testing.T) {
 	}
 }
 
-// Also what stands far inside a long document counts for it.
+// Words far inside a long document count too.
 func TestALongDocumentIsFoundByItsLastWords(t *testing.T) {
 	d, _ := visited(t, Options{})
 	for _, filler := range []string{"filler ", "é", "退货"} {

@@ -7,15 +7,15 @@ type world struct {
 	most                                      int64
 	visitors                                  int64
 	workspaces, networks, addresses, sessions map[string]int64
-	refused                                   Share // the last that was
+	refused                                   Share // the last share that refused
 }
 
 func newWorld(most int64) *world {
 	return &world{most: most, workspaces: map[string]int64{}, networks: map[string]int64{}, addresses: map[string]int64{}, sessions: map[string]int64{}}
 }
 
-// stores says whether there is room for so many bytes of a session, and stores them if there is. An
-// empty network is none.
+// stores stores n bytes of a session if there is room, and reports whether there was. An empty
+// network means none.
 func (w *world) stores(n int64, workspace, network, address, session string) bool {
 	h := holdings{visitors: w.visitors + n, workspace: w.workspaces[workspace] + n, address: w.addresses[address] + n, session: w.sessions[session] + n}
 	if network != "" {
@@ -33,7 +33,7 @@ func (w *world) stores(n int64, workspace, network, address, session string) boo
 	return true
 }
 
-// takes stores what one session can have, in rows of n bytes, and returns how much that is.
+// takes stores rows of n bytes until the session has its maximum, and returns the sum.
 func (w *world) takes(n int64, workspace, network, address, session string) (all int64) {
 	for w.stores(n, workspace, network, address, session) {
 		all += n
@@ -41,7 +41,7 @@ func (w *world) takes(n int64, workspace, network, address, session string) (all
 	return all
 }
 
-// takesAll does that with new sessions of one address until one of them gets nothing.
+// takesAll does that with new sessions of one address until a session gets nothing.
 func (w *world) takesAll(n int64, workspace, network, address string) (all int64) {
 	for i := 0; ; i++ {
 		got := w.takes(n, workspace, network, address, address+"/"+string(rune('a'+i)))
@@ -54,11 +54,11 @@ func (w *world) takesAll(n int64, workspace, network, address string) (all int64
 
 const (
 	mebi = 1 << 20
-	row  = 4 << 10 // what an attacker stores at a time
+	row  = 4 << 10 // the size of an attacker's rows
 )
 
-// What each attacker can take of an empty share, and what is left for others: the figures that
-// docs/operate.md gives.
+// The figures of docs/operate.md: what each attacker can take of an empty share, and what is left
+// for others.
 func TestWhatOneHolderCanTake(t *testing.T) {
 	const most = 512 * mebi // of the default, 1 GiB
 	for name, c := range map[string]struct {
@@ -95,8 +95,8 @@ func TestWhatOneHolderCanTake(t *testing.T) {
 
 func addressOf(i int) string { return string([]byte{byte(i >> 16), byte(i >> 8), byte(i)}) }
 
-// The more addresses attack, the less each gets, so that newcomers have room when a share of fixed
-// parts would be full.
+// The more addresses attack, the less each gets, so that newcomers still have room when a share of
+// fixed parts would be full.
 func TestAHundredAttackersLeaveRoom(t *testing.T) {
 	const most = 512 * mebi
 	room := func(w *world) float64 { return float64(most*4/5-w.workspaces["demo"]) / (most * 4 / 5) * 100 }
@@ -112,7 +112,7 @@ func TestAHundredAttackersLeaveRoom(t *testing.T) {
 	}
 }
 
-// It takes some nine hundred addresses to leave newcomers nothing, as docs/operate.md says.
+// About nine hundred addresses are needed to leave newcomers nothing, as docs/operate.md states.
 func TestItTakesManyAttackersToFillAWorkspace(t *testing.T) {
 	w := newWorld(512 * mebi)
 	n := 0
@@ -127,7 +127,7 @@ func TestItTakesManyAttackersToFillAWorkspace(t *testing.T) {
 	}
 }
 
-// The error names the share that is used up.
+// The error names the share that is full.
 func TestTheShareThatIsUsedUpIsNamed(t *testing.T) {
 	const most = 64 * mebi
 	for _, c := range []struct {
@@ -136,7 +136,7 @@ func TestTheShareThatIsUsedUpIsNamed(t *testing.T) {
 	}{
 		{holdings{}, ""},
 		{holdings{visitors: most + 1}, OfVisitors},
-		// four times what is free
+		// four times the free room
 		{holdings{visitors: most / 2, workspace: most*2 + 8}, OfWorkspace},
 		{holdings{network: most / 4}, OfNetwork},
 		{holdings{address: most / 8}, OfAddress},
@@ -153,7 +153,7 @@ func TestTheShareThatIsUsedUpIsNamed(t *testing.T) {
 	}
 }
 
-// Shares hold for every size: nothing overflows, and a small storage takes visitors too.
+// Shares work for every size: nothing overflows, and a small storage admits visitors too.
 func TestSharesOfEverySize(t *testing.T) {
 	for most := int64(64 << 10); most > 0 && most < 1<<61; most *= 2 {
 		w := newWorld(most)

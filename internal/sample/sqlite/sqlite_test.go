@@ -25,7 +25,7 @@ func opened(t *testing.T, path string, o Options) *DB {
 	return d
 }
 
-// visited is a database with a workspace and a session in it.
+// visited returns a database with a workspace and a session.
 func visited(t *testing.T, o Options) (*DB, Session) {
 	t.Helper()
 	d := opened(t, filepath.Join(t.TempDir(), "rows.db"), o)
@@ -93,7 +93,7 @@ func TestOpenSaysWhatStandsInTheWay(t *testing.T) {
 			if _, err := d.AddFirstWorkspace(context.Background(), "demo", noon); err != nil {
 				return err
 			}
-			if err := d.Close(); err != nil { // which moves the log into the database
+			if err := d.Close(); err != nil { // moves the log into the database
 				return err
 			}
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -171,7 +171,7 @@ func TestAWriteWaitsForOthersOnlySoLong(t *testing.T) {
 	}
 	err = d.WithWriteLock(t.Context(), func() error { // another goroutine of this process
 		err := d.AddLead(t.Context(), s, lead)
-		// longer: its writers are in a queue that moves
+		// longer, because its writers are in a queue that moves
 		if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "300ms") {
 			t.Errorf("a write while this process writes returns %v, want ErrBusy after 300ms", err)
 		}
@@ -256,7 +256,7 @@ func TestTheFeedHasNoGapUnderConcurrency(t *testing.T) {
 	}
 	group.Wait()
 	_, events, more, err := d.Events(t.Context(), s.ID, "", 0, 1000)
-	if err != nil || more || len(events) != 161 { // and the one that says it started
+	if err != nil || more || len(events) != 161 { // including the initial one
 		t.Fatalf("the feed has %d events, %v, %v: want 161", len(events), more, err)
 	}
 	for i, e := range events {

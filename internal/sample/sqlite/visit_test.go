@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// origins are the hashes of an address, and of the network that it is in; none if network is 0.
+// origin returns the hashes of an address and of its network; without a network if network is 0.
 func origin(address, network byte) Origin {
 	o := Origin{Address: bytes.Repeat([]byte{address}, 16)}
 	if network > 0 {
@@ -23,7 +23,7 @@ func origin(address, network byte) Origin {
 	return o
 }
 
-// started adds a session that was started at an origin, and returns it.
+// started adds a session with an origin, and returns it.
 func started(t *testing.T, d *DB, workspace string, at time.Time, o Origin) Session {
 	t.Helper()
 	s := Session{ID: "ses_" + fmt.Sprint(rand.Uint64()), Workspace: workspace, Created: at, Expires: at.Add(24 * time.Hour), Origin: o}
@@ -40,8 +40,8 @@ type books struct {
 	others                                        int64 // pages
 }
 
-// wantBalance checks that each account is the sum of what it is for, and that the pages of the
-// visitors' tables, read one by one, are those that are in use and no others'.
+// wantBalance checks that each account is the sum of its parts, and that the pages of the visitors'
+// tables, read one by one, are exactly those that are in use for them.
 func wantBalance(t *testing.T, d *DB) (b books) {
 	t.Helper()
 	err := d.reader.QueryRow(`
@@ -78,7 +78,7 @@ func wantBalance(t *testing.T, d *DB) (b books) {
 }
 
 // After any concurrent requests of visitors and workspaces in two processes, the accounts are
-// correct, and zero when the last row is deleted.
+// correct, and they are zero when the last row is deleted.
 func TestTheAccountsOfTheStorageAreExact(t *testing.T) {
 	d, _ := visited(t, Options{BusyTimeout: time.Minute})
 	if _, err := d.AddToken(t.Context(), Token{ID: "tok", Workspace: "shop", Created: noon}); err != nil {
@@ -113,7 +113,7 @@ func TestTheAccountsOfTheStorageAreExact(t *testing.T) {
 		t.Errorf("the accounts are %+v: want charges for leads and for more", b)
 	}
 	now := noon.Add(30 * 24 * time.Hour)
-	// first sessions that some of their leads outlive, then leads alone
+	// first sessions that are outlived by some of their leads, then only leads
 	for _, after := range []time.Duration{2, 20, 34} {
 		if _, err := d.Sweep(t.Context(), noon.Add(after*time.Minute), now); err != nil {
 			t.Fatal(err)
@@ -129,9 +129,9 @@ func TestTheAccountsOfTheStorageAreExact(t *testing.T) {
 	wantBalance(t, opened(t, d.path, Options{}))
 }
 
-// Nothing of a transaction that is refused is charged.
+// A transaction that is refused charges nothing.
 func TestWhatIsNotStoredIsNotCharged(t *testing.T) {
-	d, s := visited(t, Options{MaxBytes: leastSize(t) + 2<<20})
+	d, s := visited(t, Options{MaxBytes: minSize(t) + 2<<20})
 	before := wantBalance(t, d)
 	long := Message{ID: "msg_1", Author: Visitor, Text: strings.Repeat("x", 1<<20), Created: noon}
 	if _, err := d.AddMessages(t.Context(), s.ID, "", long); !errors.Is(err, ErrFull) {
@@ -145,7 +145,7 @@ func TestWhatIsNotStoredIsNotCharged(t *testing.T) {
 	}
 }
 
-// A row is charged at least the space that it takes, and not much more, so a share of bytes is also
+// A row is charged at least the space that it uses, and not much more, so a share of bytes is also
 // a share of pages.
 func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
 	const rows = 100
@@ -203,7 +203,7 @@ func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
 	}
 }
 
-// A data directory from before there were shares is charged what is in it.
+// The rows of a data directory from before shares existed are charged.
 func TestAnOlderDatabasesRowsAreCharged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.db")
 	db, err := sql.Open("sqlite", path)

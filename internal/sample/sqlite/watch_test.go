@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A listener is called after the commit, for every event and in order, so it can read the event.
+// A listener is called after the commit, for every event and in order, so that it can read the
+// event.
 func TestAListenerIsToldOfWhatItCanRead(t *testing.T) {
 	d, s := visited(t, Options{})
 	var heard []string
@@ -26,7 +27,7 @@ func TestAListenerIsToldOfWhatItCanRead(t *testing.T) {
 	if err := d.StartConversation(t.Context(), s.ID, "cnv_2", noon); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.AddFirstWorkspace(t.Context(), "demo", noon); err != nil { // which is in no feed
+	if _, err := d.AddFirstWorkspace(t.Context(), "demo", noon); err != nil { // not in any feed
 		t.Fatal(err)
 	}
 	if _, _, err := d.Report(t.Context(), s.ID, "cnv_1", Event{Source: FromVisitor, Type: "x", Created: noon}); err != nil {
@@ -37,8 +38,8 @@ func TestAListenerIsToldOfWhatItCanRead(t *testing.T) {
 	}
 }
 
-// The numbers of a transaction that was rolled back are reused. A listener that knew them would
-// take the later events for old ones, so it gets 0.
+// The numbers of a rolled back transaction are reused. A listener that knew them would take the
+// later events for old ones, so it gets 0.
 func TestAListenerIsToldNoNumberOfWhatWasRolledBack(t *testing.T) {
 	d, s := visited(t, Options{})
 	var heard []string

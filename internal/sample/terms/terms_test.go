@@ -15,7 +15,7 @@ func terms(text string) (all []string) {
 	return all
 }
 
-// Every word of a line is found by every other.
+// Every word of a line finds every other.
 func TestFormsOfAWordAreOneTerm(t *testing.T) {
 	for _, line := range []string{
 		"delivery Deliveries DELIVERED delivering", "order orders ordered ordering", "policy policies", "ship ships shipped shipping",
@@ -103,7 +103,7 @@ func TestWordsOfQuestionsSayNothing(t *testing.T) {
 	}
 }
 
-// Text is never cut between a character and what belongs to it.
+// Text is never cut inside a character with its combining marks.
 func TestACutSplitsNoCharacter(t *testing.T) {
 	for _, whole := range []string{
 		"e\u0301", "क्षि", "น้ำ", "เก", "กำ", "か\u3099", "ｶﾞ", "각", "👨‍👩‍👧", "👍🏽", "🇩🇪", "葛\U000E0100", "\r\n", "a\u200db", "ក្ក", "က္က", "שָׁ", "ab", "अब",
@@ -117,7 +117,8 @@ func TestACutSplitsNoCharacter(t *testing.T) {
 			t.Errorf("%+q may not be cut off at all", whole)
 		}
 	}
-	for _, clinging := range []string{"\u0301", "\u200d", "🏽", "\uff9e", "\u093f"} { // also to a space
+	// also after a space
+	for _, clinging := range []string{"\u0301", "\u200d", "🏽", "\uff9e", "\u093f"} {
 		if Breaks("a "+clinging+"b", 2) {
 			t.Errorf("a space may be cut from the %+q that belongs to it", clinging)
 		}
