@@ -26,31 +26,34 @@ import (
 )
 
 const verifyLong = `Drive the API at URL to its limits from outside, as its callers would, and report clause by clause whether it keeps
-what its policy and the contract say: kept, broken, with the exchange that shows it, or not testable, and why.
+its policy and the contract. Each clause is kept, or broken, with the exchange that shows it, or not testable, with the
+reason.
 
-It says first what it will send, and never sends more. The bodies are such that validation refuses them; --real
+The command prints a plan first, and never sends more than that. Validation refuses the bodies that it sends; --real
 sends valid ones, which the API stores. It uses up whole budgets: those of the credentials that it is given or gets at
-init, and of the address that it comes from, so that whoever shares these is refused meanwhile. So anything but this
+init, and of its own address. Other callers who share these are refused meanwhile, so any API that is not on this
 machine needs --yes.
 
-It needs what a caller has: the id of an agent, or sessions, and API tokens where the bulk-sync surface is to be
-verified. Give credentials in the variables WEIR_SESSION and WEIR_TOKEN, several with blanks between them: on the
-command line everybody who may run ps can read them. With two of a kind it can show that their budgets are separate.
+It needs what a caller has: the id of an agent, or sessions, and API tokens for the bulk-sync surface. Give credentials
+in the variables WEIR_SESSION and WEIR_TOKEN, several separated by spaces: on the command line, every user who may run
+ps can read them. Two of a kind show that their budgets are separate.
 
-Any server that speaks X-RateLimit-* can be verified: --policy says what it is to enforce.
+Any server that sends X-RateLimit-* can be verified: --policy names what it should enforce.
 
-What is not testable carries one of four reasons: needs-input (a credential, a second one, leave to send valid bodies),
-needs-more (time or requests), unobservable (the answers do not show it), shared (others may spend the same budget).
+A clause that is not testable has one of four reasons: needs-input (a credential, a second one, permission to send valid
+bodies), needs-more (time or requests), unobservable (the answers do not show it), shared (others may spend the same
+budget).
 
-Exit status: 0 nothing is broken; 1 something is, nothing could be tested, a credential does not verify, or the API was
-not reached; with --fail-untested also 1 if a clause could not be tested that applies to its limiter; 2 used wrongly.`
+The exit status is 0 if nothing is broken. It is 1 if a clause is broken, if nothing could be tested, if a credential
+does not verify or if the API was not reached; with --fail-untested also if a clause that applies to its limiter could
+not be tested. It is 2 if the command was used wrongly.`
 
 const verifyExample = `  weir verify http://127.0.0.1:8080
   WEIR_TOKEN=$(weir token create --workspace demo) weir verify http://127.0.0.1:8080
   weir verify https://api.example.com --yes --quick --limiter widget-leads
   weir verify https://api.example.com --yes --policy their-policy.yaml --json > verify.json`
 
-// verifyFlags are what weir verify is told.
+// verifyFlags are the flags of weir verify.
 type verifyFlags struct {
 	policy       string
 	limiters     limiterNames
@@ -115,7 +118,7 @@ func newVerify(env environment) *cobra.Command {
 	return cmd
 }
 
-// options are what to verify, as far as flags and files say it.
+// options returns what to verify, from flags and files.
 func (f *verifyFlags) options(cmd *cobra.Command, to *url.URL) (verify.Options, error) {
 	file, err := readPolicy(cmd.InOrStdin(), f.policy)
 	if err != nil {
@@ -135,7 +138,7 @@ func (f *verifyFlags) options(cmd *cobra.Command, to *url.URL) (verify.Options, 
 	}, nil
 }
 
-// checkLimiters refuses names that no limiter of the policy has.
+// checkLimiters returns an error for a name that no limiter of the policy has.
 func (f *verifyFlags) checkLimiters(p weir.Policy, flag string) error {
 	var all []string
 	for _, l := range p.Limiters {
@@ -149,7 +152,7 @@ func (f *verifyFlags) checkLimiters(p weir.Policy, flag string) error {
 	return nil
 }
 
-// readRoots reads the certificates to trust; no name means the system's.
+// readRoots reads the certificates to trust. An empty name means the system's.
 func readRoots(name string) (*tls.Config, error) {
 	if name == "" {
 		return nil, nil
@@ -194,7 +197,7 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 	}
 	show.begin(plan.Requests)
 	defer context.AfterFunc(ctx, func() {
-		stop() // a second signal meets the default, which is to end at once
+		stop() // a second signal ends the process at once, by default
 		show.interrupted()
 	})()
 	report, err := plan.Run(ctx)
@@ -202,7 +205,8 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 	return f.conclude(cmd, report, ctx.Err(), err, env)
 }
 
-// conclude prints what was found and returns what the command ends with. interrupted is nil unless it was.
+// conclude prints the report and returns the command's error. interrupted is nil unless the command
+// was interrupted.
 func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interrupted, err error, env environment) error {
 	if report == nil {
 		report = &verify.Report{}
@@ -222,7 +226,7 @@ func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interr
 	return outcome
 }
 
-// verifyOutcome is what a verification ends with: nil where something is kept and nothing broken.
+// verifyOutcome returns the command's error: nil if a clause is kept and none is broken.
 func verifyOutcome(report *verify.Report, interrupted, err error) error {
 	tally := reports.TallyOf(report)
 	switch {
@@ -240,14 +244,14 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 	return nil
 }
 
-// isCredential reports whether an error is that of a credential that does not verify.
+// isCredential reports whether an error is a *verify.CredentialError.
 func isCredential(err error) bool {
 	_, ok := errors.AsType[*verify.CredentialError](err)
 	return ok
 }
 
-// untestedOutcome is what a verification with --fail-untested ends with: nil if every clause was
-// tested, but for those that inherently cannot be.
+// untestedOutcome returns the error of --fail-untested: nil if every clause that applies to its
+// limiter was tested.
 func untestedOutcome(report *verify.Report) error {
 	missed := reports.Missed(report)
 	if missed == "" {

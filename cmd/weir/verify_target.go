@@ -14,14 +14,15 @@ import (
 	reports "github.com/weirlimit/weir/internal/verify/report"
 )
 
-// A pinned host is one whose addresses were looked at once: connections go there and nowhere else, whatever its name resolves to later.
+// A pinned host is a host whose name was resolved once: connections go to those addresses only, even
+// if the name resolves to others later.
 type pinned struct {
 	name  string
 	addrs []netip.Addr
 	port  string
 }
 
-// resolve finds the addresses of a URL's host.
+// resolve looks up the addresses of a URL's host.
 func resolve(ctx context.Context, u *url.URL) (*pinned, error) {
 	p := &pinned{name: u.Hostname(), port: u.Port()}
 	if p.port == "" {
@@ -37,7 +38,7 @@ func resolve(ctx context.Context, u *url.URL) (*pinned, error) {
 	return p, nil
 }
 
-// loopback reports whether every address is of this machine alone.
+// loopback reports whether every address is a loopback address.
 func (p *pinned) loopback() bool {
 	for _, addr := range p.addrs {
 		if !addr.IsLoopback() {
@@ -47,7 +48,7 @@ func (p *pinned) loopback() bool {
 	return len(p.addrs) > 0
 }
 
-// dial connects to the first of the addresses that answers, whatever address the caller would have looked up.
+// dial connects to the first address that accepts. It ignores the address that it is given.
 func (p *pinned) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	var dialer net.Dialer
 	var failed []error
@@ -61,7 +62,7 @@ func (p *pinned) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 	return nil, errors.Join(failed...)
 }
 
-// where says the addresses, for people.
+// where lists the addresses.
 func (p *pinned) where() string {
 	all := make([]string, len(p.addrs))
 	for i, addr := range p.addrs {
@@ -70,7 +71,7 @@ func (p *pinned) where() string {
 	return strings.Join(all, ", ")
 }
 
-// announce says what will be sent, before it is.
+// announce prints what will be sent, before anything is sent.
 func announce(w io.Writer, to *url.URL, host *pinned, plan *verify.Plan) error {
 	at := ""
 	if _, err := netip.ParseAddr(host.name); err != nil {

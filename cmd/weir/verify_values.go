@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A limiterNames value is a list of limiters; its flag is repeatable.
+// A limiterNames value is a list of limiters. Its flag is repeatable.
 type limiterNames []string
 
 func (n *limiterNames) Set(value string) error {
@@ -29,7 +29,8 @@ func (n *limiterNames) Set(value string) error {
 func (n *limiterNames) String() string { return strings.Join(*n, ",") }
 func (n *limiterNames) Type() string   { return "NAME,..." }
 
-// A secrets value is a list of credentials, with blanks or commas between them, that are never shown; its flag is repeatable.
+// A secrets value is a list of credentials, separated by spaces or commas, that are never shown. Its
+// flag is repeatable.
 type secrets []string
 
 func (s *secrets) Set(value string) error {
@@ -52,10 +53,11 @@ func (s *secrets) String() string               { return "" }
 func (s *secrets) Type() string                 { return "TOKEN" }
 func (s *secrets) withoutSecrets(string) string { return "…" }
 
-// A fields value is a list of header fields, a line each; its flag is repeatable. Values may be secret, so they are never shown.
+// A fields value is a list of header fields, one per line. Its flag is repeatable. The fields' values
+// may be secret, so they are never shown.
 type fields http.Header
 
-// notSent are fields that say how a request travels, or whose.
+// notSent are the fields that the connection itself writes.
 var notSent = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Expect"}
 
 func (f *fields) Set(value string) error {
@@ -80,7 +82,7 @@ func (f *fields) Set(value string) error {
 func (f *fields) String() string { return "" }
 func (f *fields) Type() string   { return "'NAME: VALUE'" }
 
-// withoutSecrets keeps the name alone.
+// withoutSecrets returns only the field's name.
 func (f *fields) withoutSecrets(value string) string {
 	name, _, found := strings.Cut(value, ":")
 	if !found || !httpguts.ValidHeaderFieldName(name) {

@@ -24,8 +24,14 @@ const (
 	byChance // admitted once, and refused when it was repeated: the request is not the cause
 )
 
+// Attempts try to get more than main's budget while none of it is left.
+type attempts struct {
+	*probe
+	repeated int // requests that were repeated for certainty
+}
+
 // attempt sends a request that should be refused, and makes sure of the outcome.
-func (p *probe) attempt(ctx context.Context, t *tally, r request) (*answer, outcome, error) {
+func (p *attempts) attempt(ctx context.Context, t *tally, r request) (*answer, outcome, error) {
 	a, err := p.sendCalm(ctx, r)
 	if err != nil {
 		return nil, 0, err
@@ -42,7 +48,7 @@ func (p *probe) attempt(ctx context.Context, t *tally, r request) (*answer, outc
 
 // attemptMain is attempt for a request that main's window counts: the answer is judged and
 // remembered.
-func (p *probe) attemptMain(ctx context.Context, t *tally, r request) (*answer, outcome, error) {
+func (p *attempts) attemptMain(ctx context.Context, t *tally, r request) (*answer, outcome, error) {
 	a, got, err := p.attempt(ctx, t, r)
 	if err != nil {
 		return a, got, err
@@ -60,13 +66,13 @@ func (p *probe) attemptMain(ctx context.Context, t *tally, r request) (*answer, 
 }
 
 // mayRepeat reports whether one more request may be sent for certainty.
-func (p *probe) mayRepeat() bool {
+func (p *attempts) mayRepeat() bool {
 	p.repeated++
 	return p.repeated <= maxRepeats
 }
 
 // sendCalm sends a request again if it is answered with a server error. It returns the last answer.
-func (p *probe) sendCalm(ctx context.Context, r request) (*answer, error) {
+func (p *attempts) sendCalm(ctx context.Context, r request) (*answer, error) {
 	a, err := p.send(ctx, r)
 	for n := 1; n < timesCalm && err == nil && p.seen.isTrouble(a) && p.mayRepeat(); n++ {
 		a, err = p.send(ctx, r)
@@ -76,7 +82,7 @@ func (p *probe) sendCalm(ctx context.Context, r request) (*answer, error) {
 
 // confirmEscape makes sure that an admitted request is admitted each time, and that the plain one
 // is refused each time.
-func (p *probe) confirmEscape(ctx context.Context, t *tally, r request) (outcome, error) {
+func (p *attempts) confirmEscape(ctx context.Context, t *tally, r request) (outcome, error) {
 	if got, err := p.confirmSpent(ctx, t); err != nil || got != escaped {
 		return got, err
 	}
@@ -105,7 +111,7 @@ func (p *probe) confirmEscape(ctx context.Context, t *tally, r request) (outcome
 
 // confirmSpent makes sure that the plain request is still refused. It returns escaped if so, and
 // windowEnded if not.
-func (p *probe) confirmSpent(ctx context.Context, t *tally) (outcome, error) {
+func (p *attempts) confirmSpent(ctx context.Context, t *tally) (outcome, error) {
 	still, err := p.ask(ctx)
 	for n := 0; n < timesCalm && err == nil && still.admitted() && (still.reset == t.reset || p.seen.isTrouble(still)) && p.mayRepeat(); n++ {
 		leak := still
@@ -121,21 +127,21 @@ func (p *probe) confirmSpent(ctx context.Context, t *tally) (outcome, error) {
 
 // leakBefore passes on a plain request that was admitted by a window that had refused. after is the
 // answer to the next request.
-func (p *probe) leakBefore(t *tally, leak, after *answer) {
+func (p *attempts) leakBefore(t *tally, leak, after *answer) {
 	if leak.admitted() && leak.status < 500 && leak.reset == t.reset && !after.admitted() && after.reset == t.reset {
 		p.leak(leak, "refused again after that")
 	}
 }
 
 // leakByChance passes on a request of main's window that was admitted by chance.
-func (p *probe) leakByChance(t *tally, a *answer) {
+func (p *attempts) leakByChance(t *tally, a *answer) {
 	if a.status < 500 && a.reset == t.reset {
 		p.leak(a, "refused when it was repeated: now and then more than the limit is admitted")
 	}
 }
 
-func (p *probe) leak(a *answer, how string) {
-	p.each(func(h *hooks) {
+func (p *attempts) leak(a *answer, how string) {
+	p.checks.each(func(h *hooks) {
 		if h.leaked != nil {
 			h.leaked(a, how)
 		}
@@ -143,8 +149,8 @@ func (p *probe) leak(a *answer, how string) {
 }
 
 // escape passes on a request that was admitted although main's budget is spent.
-func (p *probe) escape(a *answer, with string) {
-	p.each(func(h *hooks) {
+func (p *attempts) escape(a *answer, with string) {
+	p.checks.each(func(h *hooks) {
 		if h.escaped != nil {
 			h.escaped(a, with)
 		}

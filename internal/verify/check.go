@@ -9,7 +9,7 @@ import (
 // A check is one clause at work on one limiter. It records verdicts for its clause alone. Its
 // methods are safe for concurrent use.
 type check struct {
-	*probe
+	*attempts
 	clause string // the clause's id
 	on     hooks
 
@@ -61,11 +61,31 @@ type hooks struct {
 	why           func() gap // the reason as known at the end; nil or the zero gap: unseen
 }
 
+// Checks are one check for each clause, in the table's order.
+type checks []*check
+
+// each calls f with each check's hooks.
+func (all checks) each(f func(*hooks)) {
+	for _, c := range all {
+		f(&c.on)
+	}
+}
+
+// eachStep is each for hooks that send requests. It stops at the first error.
+func (all checks) eachStep(f func(*hooks) error) error {
+	for _, c := range all {
+		if err := f(&c.on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // newChecks returns a check for each clause.
-func newChecks(p *probe) []*check {
-	all := make([]*check, len(Clauses))
+func newChecks(tries *attempts) checks {
+	all := make(checks, len(Clauses))
 	for i := range Clauses {
-		c := &check{probe: p, clause: Clauses[i].ID}
+		c := &check{attempts: tries, clause: Clauses[i].ID}
 		c.on = Clauses[i].check(c)
 		all[i] = c
 	}

@@ -1,9 +1,6 @@
 package verify
 
-import (
-	"context"
-	"net/http"
-)
+import "context"
 
 // Clauses about counting: each reads the budget that was used up over all connections at once.
 
@@ -14,8 +11,8 @@ func checkRemaining(c *check) hooks {
 		case !s.why.isZero():
 			c.untested(s.why)
 			return nil
-		case !s.notRefuse.isZero():
-			c.untested(s.notRefuse)
+		case !s.unrefused.isZero():
+			c.untested(s.unrefused)
 		}
 		if !s.judged() || len(s.flood) == 0 {
 			return nil
@@ -60,11 +57,11 @@ func checkAdmitted(c *check) hooks {
 			if n := int64(len(s.tally.admitted)); n > s.allowed {
 				c.broken(s.tally.admitted[n-1].answer, "%d requests were admitted in one window of %d", n, s.tally.limit)
 			}
-			if !s.notRefuse.isZero() {
-				c.untested(s.notRefuse)
+			if !s.unrefused.isZero() {
+				c.untested(s.unrefused)
 			}
 			if s.judged() && len(s.flood) > 0 {
-				c.judgeAdmitted(s)
+				judgeAdmitted(c, s)
 			}
 			return nil
 		},
@@ -72,7 +69,7 @@ func checkAdmitted(c *check) hooks {
 	}
 }
 
-func (c *check) judgeAdmitted(s *spending) {
+func judgeAdmitted(c *check, s *spending) {
 	first, last := s.flood[0], s.flood[len(s.flood)-1]
 	switch {
 	case s.missing > 0 && s.tally.refused > 0 && s.certain:
@@ -86,101 +83,4 @@ func (c *check) judgeAdmitted(s *spending) {
 	default:
 		c.kept("%d requests, as many as were left, then 429", len(s.flood))
 	}
-}
-
-// checkSeparate sends requests of another caller: between two of main's, and while main is refused.
-func checkSeparate(c *check) hooks {
-	s := &separateCheck{check: c}
-	return hooks{needsRefusals: true, between: s.between, spent: s.spent, why: func() gap { return c.who.noOther }}
-}
-
-type separateCheck struct {
-	*check
-	other *answer // the last to the other caller while main had budget left
-}
-
-func (c *separateCheck) between(ctx context.Context) error {
-	// After a spent budget, the first request may be charged to the address as well (D16).
-	if c.seen.refused == 0 {
-		c.wantWhole(c.first, "the first request of a new caller")
-	}
-	if !c.who.noOther.isZero() {
-		c.untested(c.who.noOther)
-		return nil
-	}
-	before := c.seen.last
-	switch a, err := c.askOther(ctx); {
-	case err != nil:
-		return err
-	case a.status == http.StatusUnauthorized && before.status != http.StatusUnauthorized:
-		c.who.noOther = NeedsInput.because("the second caller is answered 401, so it is counted by its address")
-		c.untested(c.who.noOther)
-		return nil
-	}
-	after, err := c.ask(ctx)
-	if err != nil {
-		return err
-	}
-	spent, ok := c.probe.between(before, after)
-	if !ok || !c.steady || spent == 0 || !c.who.isApart(after.limit) {
-		return nil
-	}
-	if after, ok, err = c.confirm(ctx, after, c.askOther); ok {
-		c.broken(after, "each request of another caller took a unit; Remaining is %d", after.remaining)
-	}
-	return err
-}
-
-func (c *separateCheck) askOther(ctx context.Context) (*answer, error) {
-	a, err := c.send(ctx, c.requestOf(c.who.other))
-	if err != nil {
-		return nil, err
-	}
-	c.judge(a)
-	c.judgeCounted(a)
-	if c.other == nil {
-		c.wantWhole(a, "the first request of another new caller")
-	}
-	c.other = a
-	return a, nil
-}
-
-// wantWhole wants the whole budget for a caller that only this verifier can be.
-func (c *separateCheck) wantWhole(a *answer, who string) {
-	if !c.steady || !c.isSure(a.limit) || a.limit != c.part.window.Limit || a.remaining == absent || !a.admitted() {
-		return
-	}
-	if whole := a.limit - c.part.cost; a.remaining < whole {
-		c.broken(a, "%s had Remaining %d instead of %d: others spend its budget", who, a.remaining, whole)
-	}
-}
-
-func (c *separateCheck) spent(ctx context.Context, t *tally) error {
-	if !c.who.noOther.isZero() {
-		return nil
-	}
-	a, err := c.send(ctx, c.requestOf(c.who.other))
-	if err != nil {
-		return err
-	}
-	c.judge(a)
-	c.judgeCounted(a)
-	switch {
-	case a.admitted():
-		c.kept("another caller was answered %d with Remaining %d while this one was refused", a.status, a.remaining)
-	case a.reset == t.reset && a.limit == t.limit && c.who.isApart(t.limit) && c.otherHad(t):
-		c.broken(a, "another caller was refused until the same Reset, though it had sent 1 request")
-	default:
-		c.untested(Shared.because("the other caller's own budget was spent"))
-	}
-	return nil
-}
-
-// otherHad reports whether the other caller had budget left, in a window that cannot be main's.
-func (c *separateCheck) otherHad(t *tally) bool {
-	o := c.other
-	if o == nil || c.seen.isLost() || !o.admitted() || o.limit != t.limit || o.remaining < c.part.cost {
-		return false
-	}
-	return o.reset != t.reset || c.isSure(o.limit)
 }

@@ -34,7 +34,7 @@ func checkLanguage(c *check) hooks {
 					return nil
 				}
 				c.remember(a)
-				seen = append(seen, language+" → "+c.judgeLanguage(a, base, language))
+				seen = append(seen, language+" → "+judgeLanguage(c, a, base, language))
 			}
 			c.kept("the same shape; Accept-Language → Content-Language: %s", strings.Join(seen, ", "))
 			return nil
@@ -43,7 +43,7 @@ func checkLanguage(c *check) hooks {
 }
 
 // judgeLanguage judges one refusal, and returns the language that it names.
-func (c *check) judgeLanguage(a, base *answer, asked string) string {
+func judgeLanguage(c *check, a, base *answer, asked string) string {
 	named := a.header.Get("Content-Language")
 	if wrong := wrongRefusal(a); wrong != "" {
 		c.broken(a, "asked for in %s: %s", asked, wrong)

@@ -44,7 +44,7 @@ func (l *timeline) sendPreflight(ctx context.Context) (p preflighting, err error
 // judgePreflight passes a preflight's answer to the checks. Only a refusal is judged like other
 // answers.
 func (l *timeline) judgePreflight(a *answer) {
-	l.each(func(h *hooks) {
+	l.checks.each(func(h *hooks) {
 		if h.preflight != nil {
 			h.preflight(a)
 		}

@@ -71,7 +71,7 @@ func checkRefusedRemaining(c *check) hooks {
 		},
 		drained: func(_ context.Context, s *spending) error {
 			if zero := s.firstZero(c.part.cost); zero != nil {
-				c.judgeAfterZero(s.tally, zero)
+				judgeAfterZero(c, s.tally, zero)
 			}
 			return nil
 		},
@@ -83,7 +83,7 @@ func checkRefusedRemaining(c *check) hooks {
 	}
 }
 
-func (c *check) judgeAfterZero(t *tally, zero *answer) {
+func judgeAfterZero(c *check, t *tally, zero *answer) {
 	for _, s := range t.admitted {
 		if s.sent.After(zero.at) {
 			c.broken(s.answer, "answered %d, %s after an answer of the same window with Remaining %d",

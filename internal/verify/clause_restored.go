@@ -1,17 +1,14 @@
 package verify
 
-import (
-	"context"
-	"time"
-)
-
 // Clauses about the end of a window: each reads the rollover (rollover.go).
 
 func checkRestored(c *check) hooks {
-	return hooks{needsRefusals: true, unseen: Unobservable.because("the end of no window was seen"), rolled: c.judgeRestored}
+	return hooks{needsRefusals: true, unseen: Unobservable.because("the end of no window was seen"), rolled: restoredCheck{c}.rolled}
 }
 
-func (c *check) judgeRestored(r rollover) {
+type restoredCheck struct{ *check }
+
+func (c restoredCheck) rolled(r rollover) {
 	t, a := r.tally, r.answer
 	switch r.kind {
 	case notSeen:
@@ -60,10 +57,12 @@ func (c *check) judgeRestored(r rollover) {
 }
 
 func checkRefusedFree(c *check) hooks {
-	return hooks{needsRefusals: true, unseen: Unobservable.because("the end of no window was seen"), rolled: c.judgeRefusedFree}
+	return hooks{needsRefusals: true, unseen: Unobservable.because("the end of no window was seen"), rolled: refusedFreeCheck{c}.rolled}
 }
 
-func (c *check) judgeRefusedFree(r rollover) {
+type refusedFreeCheck struct{ *check }
+
+func (c refusedFreeCheck) rolled(r rollover) {
 	a := r.answer
 	switch r.kind {
 	case notSeen, refusedByOther, never:
@@ -92,7 +91,7 @@ func (c *check) judgeRefusedFree(r rollover) {
 
 // judgeLonger reads an answer that describes a longer window, since that has less left than the
 // restored one.
-func (c *check) judgeLonger(a *answer) {
+func (c refusedFreeCheck) judgeLonger(a *answer) {
 	var admitted int64
 	for _, t := range c.seen.tallies {
 		admitted += int64(len(t.admitted))
@@ -108,96 +107,9 @@ func (c *check) judgeLonger(a *answer) {
 	}
 }
 
-func (c *check) unseenWindow() string {
+func (c refusedFreeCheck) unseenWindow() string {
 	if len(c.part.limiter.Windows) == 1 {
 		return ""
 	}
 	return "; its longer window has more left, so refusals that consume from it would not be seen"
-}
-
-// checkRetryAfter compares each Retry-After with Reset and Date, and with what happened: when a
-// request was still refused, and when one was admitted.
-func checkRetryAfter(c *check) hooks {
-	return hooks{
-		needsRefusals: true,
-		unseen:        Unobservable.because("no 429 had a Retry-After to compare with what happened"),
-		answered: func(a *answer) {
-			if !a.admitted() {
-				c.compareWait(a)
-			}
-		},
-		refused: func(t *tally, a *answer) {
-			if !t.enough.IsZero() && a.sent.After(t.enough) {
-				c.broken(a, "refused in the same window %s after a 429 with Retry-After %d",
-					seconds(a.sent.Sub(t.enoughBy.at)), t.enoughBy.retryAfter)
-			}
-		},
-		rolled: func(r rollover) {
-			switch {
-			case r.kind == notSeen:
-				c.untested(r.why)
-			case r.isServed():
-				c.judgeTooLong(r)
-			}
-		},
-		again: c.waitAsAsked,
-		settle: func(s *suspicion, otherClock string) {
-			if otherClock == "" {
-				c.settleDefault(s, otherClock)
-			}
-		},
-	}
-}
-
-// compareWait compares Retry-After with Reset and Date. Whether it was enough is seen later.
-func (c *check) compareWait(a *answer) {
-	if a.retryAfter == 0 {
-		c.broken(a, "Retry-After is 0 on a refused request: retrying at once cannot be enough")
-		return
-	}
-	if a.retryAfter == absent || a.reset == absent || a.date == absent || a.noTime() {
-		return
-	}
-	until := a.reset - a.date
-	off := a.retryAfter - until
-	took := a.at.Sub(a.sent) // Date may have been written that much later
-	c.clocks.compare(a, off, took)
-	switch {
-	case off < -1:
-		c.suspect(a, "Retry-After is %d, and Reset is %d s after Date", a.retryAfter, until)
-	case off > ceilSeconds(took):
-		c.suspect(a, "Retry-After is %d, and Reset is %d s after Date: Retry-After is too long", a.retryAfter, until)
-	}
-}
-
-func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// judgeTooLong wants no 429 to have asked for a wait a second longer than necessary.
-func (c *check) judgeTooLong(r rollover) {
-	t, a := r.tally, r.answer
-	if t.tooSoonWhy == nil || a.limit == t.limit && a.remaining+c.part.cost < c.part.whole(a) {
-		return
-	}
-	if a.at.Before(t.tooSoon) {
-		c.broken(t.tooSoonWhy, "Retry-After was %d, and %s later a request was admitted: it is more than a second too long",
-			t.tooSoonWhy.retryAfter, seconds(a.at.Sub(t.tooSoonWhy.sent)))
-		return
-	}
-	c.kept("waiting was enough for each of %d 429s, and none was a second too long", t.refused)
-}
-
-// waitAsAsked retries when a 429 said that waiting is enough, if that is surely before the window
-// ends.
-func (c *check) waitAsAsked(ctx context.Context, t *tally) error {
-	if c.suspected() != nil || c.verdict() == Broken {
-		return nil
-	}
-	if t == nil || t.enough.IsZero() || !t.enough.Before(c.end(t).to.Add(-time.Second/2)) || c.tooFar(t.enough) != nil {
-		return nil
-	}
-	if err := c.wait(ctx, t.enough.Add(soon), "waiting as long as a 429 has asked for"); err != nil {
-		return err
-	}
-	_, err := c.ask(ctx)
-	return err
 }

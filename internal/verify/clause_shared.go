@@ -8,7 +8,8 @@ import (
 // checkShared sends main's request on new connections, to the limiter's other endpoints, with the
 // credential in another spelling, and with other values in the fields that the limiter does not
 // count by. All of them must be refused while main's budget is spent.
-func checkShared(c *check) hooks {
+func checkShared(clause *check) hooks {
+	c := &sharedCheck{clause}
 	return hooks{
 		needsRefusals: true,
 		drained:       c.tryOneConnection,
@@ -28,9 +29,11 @@ func checkShared(c *check) hooks {
 	}
 }
 
+type sharedCheck struct{ *check }
+
 // tryEndpoints sends a request to each of the limiter's first four endpoints on a new connection.
 // It is not ok if there is a verdict already.
-func (c *check) tryEndpoints(ctx context.Context, t *tally) (tried []string, ok bool, err error) {
+func (c *sharedCheck) tryEndpoints(ctx context.Context, t *tally) (tried []string, ok bool, err error) {
 	for _, e := range c.part.endpoints[:min(4, len(c.part.endpoints))] {
 		r := c.who.main.request(c.run.options, e)
 		r.fresh = true
@@ -64,7 +67,7 @@ func (c *check) tryEndpoints(ctx context.Context, t *tally) (tried []string, ok 
 }
 
 // tryCredentialSpellings writes main's credential in other ways.
-func (c *check) tryCredentialSpellings(ctx context.Context, t *tally) (ok bool, err error) {
+func (c *sharedCheck) tryCredentialSpellings(ctx context.Context, t *tally) (ok bool, err error) {
 	for _, authorization := range c.credentialSpellings() {
 		a, got, err := c.attempt(ctx, t, c.plain().with("Authorization", authorization))
 		if err != nil {
@@ -79,7 +82,7 @@ func (c *check) tryCredentialSpellings(ctx context.Context, t *tally) (ok bool, 
 	return true, nil
 }
 
-func (c *check) credentialSpellings() []string {
+func (c *sharedCheck) credentialSpellings() []string {
 	if c.who.credential == "" {
 		return nil
 	}
@@ -93,7 +96,7 @@ func (c *check) credentialSpellings() []string {
 }
 
 // indifferentClaims returns fields that the limiter does not count by, with made-up values.
-func (c *check) indifferentClaims() []claim {
+func (c *sharedCheck) indifferentClaims() []claim {
 	all := []claim{{"Cookie", []string{"session=weir-verify"}}, {"Referer", []string{"https://another.example.com/"}},
 		{"Accept", []string{"application/json, */*;q=0.1"}}, {"Origin", []string{"https://another.example.com"}}}
 	// Otherwise another agent is another caller, and the User-Agent may be one (D13).
@@ -109,7 +112,7 @@ func (c *check) indifferentClaims() []claim {
 }
 
 // tryIndifferent changes what main is not counted by. soFar is what was seen of the clause before.
-func (c *check) tryIndifferent(ctx context.Context, t *tally, soFar string) error {
+func (c *sharedCheck) tryIndifferent(ctx context.Context, t *tally, soFar string) error {
 	all, ended := c.indifferentClaims(), false
 	for _, x := range all {
 		if c.run.options.Header.Get(x.name) != "" {
@@ -140,7 +143,7 @@ func (c *check) tryIndifferent(ctx context.Context, t *tally, soFar string) erro
 
 // tryOneConnection uses one connection alone, if more requests were admitted over several
 // connections than the limit allows: each connection may have a budget of its own.
-func (c *check) tryOneConnection(ctx context.Context, s *spending) error {
+func (c *sharedCheck) tryOneConnection(ctx context.Context, s *spending) error {
 	if !s.judged() || s.tally.refused > 0 {
 		return nil
 	}

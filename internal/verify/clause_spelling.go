@@ -10,7 +10,8 @@ import (
 // checkSpelling sends main's request with other spellings of the path, and with fields that
 // override the method or the path. Each must be refused while main's budget is spent, or be
 // answered otherwise than the endpoint answers.
-func checkSpelling(c *check) hooks {
+func checkSpelling(clause *check) hooks {
+	c := &spellingCheck{clause}
 	return hooks{
 		needsRefusals: true,
 		spent: func(ctx context.Context, t *tally) error {
@@ -38,6 +39,8 @@ func checkSpelling(c *check) hooks {
 	}
 }
 
+type spellingCheck struct{ *check }
+
 // A spellingsSeen is what became of the spellings.
 type spellingsSeen struct {
 	tried, alike   int // alike: answered like any path
@@ -45,7 +48,7 @@ type spellingsSeen struct {
 	chance         string // was admitted once
 }
 
-func (c *check) trySpellings(ctx context.Context, t *tally) (s spellingsSeen, err error) {
+func (c *spellingCheck) trySpellings(ctx context.Context, t *tally) (s spellingsSeen, err error) {
 	all := spellings(c.part.endpoints[0].path)
 	s.tried = len(all)
 	for _, x := range all {
@@ -107,7 +110,7 @@ func hexByte(c byte) string {
 
 // compareNothing sends a request that is certainly not the endpoint's. If it is answered just as
 // the endpoint answers, a spelling that is answered so need not be the endpoint either.
-func (c *check) compareNothing(ctx context.Context, r request) (outcome, error) {
+func (c *spellingCheck) compareNothing(ctx context.Context, r request) (outcome, error) {
 	dir := r.path[:strings.LastIndexByte(c.part.endpoints[0].path, '/')]
 	r.path = "/weir-verify-nothing" + dir + "/weir-verify-nothing"
 	r.beside = true
@@ -132,7 +135,7 @@ type disguise struct {
 }
 
 // disguises returns those that change nothing that the endpoint's own requests do not.
-func (c *check) disguises() []disguise {
+func (c *spellingCheck) disguises() []disguise {
 	plain, nothing := c.plain(), c.plain()
 	nothing.path = plain.path[:strings.LastIndexByte(plain.path, '/')] + "/weir-verify-nothing"
 	if c.covers(nothing) {
@@ -161,7 +164,7 @@ func (c *check) disguises() []disguise {
 }
 
 // tryDisguises reports whether a disguised request was admitted, and whether the window ended.
-func (c *check) tryDisguises(ctx context.Context, t *tally) (through, ended bool, err error) {
+func (c *spellingCheck) tryDisguises(ctx context.Context, t *tally) (through, ended bool, err error) {
 	if through, ended, err = c.tryHead(ctx, t); through || err != nil {
 		return through, ended, err
 	}
@@ -190,7 +193,7 @@ func (c *check) tryDisguises(ctx context.Context, t *tally) (through, ended bool
 
 // tryHead sends HEAD instead of GET, which a route of GET covers. The answer has no body, so only
 // the status is compared.
-func (c *check) tryHead(ctx context.Context, t *tally) (through, ended bool, err error) {
+func (c *spellingCheck) tryHead(ctx context.Context, t *tally) (through, ended bool, err error) {
 	r := c.plain()
 	if r.method != http.MethodGet {
 		return false, false, nil

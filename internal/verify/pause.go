@@ -23,39 +23,39 @@ type pause struct {
 
 // spendHalf spends half of what is left, pauses, and sends one more request. It returns how many
 // requests it sent.
-func (l *timeline) spendHalf(ctx context.Context) (sent int, err error) {
-	t := l.seen.now()
-	length, why := l.pauseFor(t)
+func (b *budget) spendHalf(ctx context.Context) (sent int, err error) {
+	t := b.seen.now()
+	length, why := b.pauseFor(t)
 	if !why.isZero() {
-		l.passPause(pause{why: why})
+		b.passPause(pause{why: why})
 		return 0, nil
 	}
-	f := flood{probe: l.probe, max: int(l.seen.last.remaining / l.part.cost / 2), window: t, half: true}
+	f := flood{probe: b.probe, max: int(b.seen.last.remaining / b.part.cost / 2), window: t, half: true}
 	if err := f.start(ctx); err != nil {
 		return f.sent, err
 	}
 	p := pause{window: t, before: t.lowest()}
-	if next := l.seen.now(); next != t || t.refused > 0 || p.before == nil {
+	if next := b.seen.now(); next != t || t.refused > 0 || p.before == nil {
 		p.why = NeedsMore.because("the window or its budget ended before half of it was spent")
 		if next != t && len(next.admitted) > 0 {
 			p.after = next.admitted[0].answer
 		}
-		l.passPause(p)
+		b.passPause(p)
 		return f.sent, nil
 	}
-	l.latest = time.Now().Add(length + time.Second)
-	if err := l.wait(ctx, time.Now().Add(length), "pausing before it spends the rest"); err != nil {
+	b.latest = time.Now().Add(length + time.Second)
+	if err := b.wait(ctx, time.Now().Add(length), "pausing before it spends the rest"); err != nil {
 		return f.sent, err
 	}
-	if p.after, err = l.ask(ctx); err != nil {
+	if p.after, err = b.ask(ctx); err != nil {
 		return f.sent, err
 	}
-	l.passPause(p)
+	b.passPause(p)
 	return f.sent + 1, nil
 }
 
-func (l *timeline) passPause(p pause) {
-	l.each(func(h *hooks) {
+func (b *budget) passPause(p pause) {
+	b.checks.each(func(h *hooks) {
 		if h.paused != nil {
 			h.paused(p)
 		}
@@ -64,69 +64,69 @@ func (l *timeline) passPause(p pause) {
 
 // pauseFor returns how long the pause is if the present window has time for it, and otherwise why
 // there is none.
-func (l *timeline) pauseFor(t *tally) (time.Duration, gap) {
-	length, last := l.pauseLength(), l.seen.last
+func (b *budget) pauseFor(t *tally) (time.Duration, gap) {
+	length, last := b.pauseLength(), b.seen.last
 	switch {
 	case t == nil:
 		return 0, Unobservable.because("the answers do not show which window they describe")
 	case t.ends.isZero():
 		return 0, noDate
-	case l.part.isAmbiguous(t.limit) || l.seen.isLost():
+	case b.part.isAmbiguous(t.limit) || b.seen.isLost():
 		return 0, Unobservable.because("it is not certain which window the answers describe")
 	case length == 0:
-		return 0, NeedsMore.because("a window of %v is too short to spend its budget in two parts more than a second apart", l.part.window.Per)
-	case last == nil || !last.admitted() || last.reset != t.reset || last.remaining < 2*l.part.cost:
+		return 0, NeedsMore.because("a window of %v is too short to spend its budget in two parts more than a second apart", b.part.window.Per)
+	case last == nil || !last.admitted() || last.reset != t.reset || last.remaining < 2*b.part.cost:
 		return 0, Shared.because("too little was left to spend it in two parts")
-	case time.Until(l.end(t).to) < length+l.spendTime()+100*time.Millisecond:
+	case time.Until(b.end(t).to) < length+b.spendTime()+100*time.Millisecond:
 		return 0, NeedsMore.because("the window ends too soon to spend its budget in two parts, %s apart", seconds(length))
 	}
 	return length, gap{}
 }
 
 // pauseLength returns how long the pause is, or 0 if the window is too short for one.
-func (l *timeline) pauseLength() time.Duration {
-	per := l.part.window.Per
+func (b *budget) pauseLength() time.Duration {
+	per := b.part.window.Per
 	switch {
 	case per < 2*time.Second:
 		return 0
-	case l.run.options.Quick || per > l.run.options.MaxWait:
+	case b.run.options.Quick || per > b.run.options.MaxWait:
 		return quickPause
 	}
 	return min(max(per/4, minPause), maxPause)
 }
 
 // spendTime returns about how long it takes to use the budget up.
-func (l *timeline) spendTime() time.Duration {
-	if l.seen.last == nil {
+func (b *budget) spendTime() time.Duration {
+	if b.seen.last == nil {
 		return 0
 	}
-	each := l.seen.last.at.Sub(l.seen.last.sent)
-	return each * time.Duration(l.part.drain/l.run.options.Workers+1)
+	each := b.seen.last.at.Sub(b.seen.last.sent)
+	return each * time.Duration(b.part.drain/b.run.options.Workers+1)
 }
 
 // makeRoom waits for the next window if the present one ends too soon to use it up.
-func (l *timeline) makeRoom(ctx context.Context) error {
-	t := l.seen.now()
-	if t == nil || t.ends.isZero() || l.run.options.Quick {
+func (b *budget) makeRoom(ctx context.Context) error {
+	t := b.seen.now()
+	if t == nil || t.ends.isZero() || b.run.options.Quick {
 		return nil
 	}
-	end, per := l.end(t), l.part.window.Per
+	end, per := b.end(t), b.part.window.Per
 	need := min(10*time.Second, per/3)
-	if last := l.seen.last; last != nil {
+	if last := b.seen.last; last != nil {
 		each := last.at.Sub(last.sent)
-		need = max(need, min(each*time.Duration(l.part.drain/l.run.options.Workers)*2, per-2*time.Second))
+		need = max(need, min(each*time.Duration(b.part.drain/b.run.options.Workers)*2, per-2*time.Second))
 	}
 	left := time.Until(end.to)
-	if length := l.pauseLength(); !l.halved && length > 0 {
+	if length := b.pauseLength(); !b.halved && length > 0 {
 		left = max(time.Until(end.from), 0)
 		need = max(need, min(need+length, per-300*time.Millisecond))
 	}
-	if left >= need || time.Until(end.to) <= 0 || l.tooFar(end.to) != nil {
+	if left >= need || time.Until(end.to) <= 0 || b.tooFar(end.to) != nil {
 		return nil
 	}
-	if err := l.wait(ctx, end.to.Add(soon), fmt.Sprintf("waiting for a whole window, since the present one ends in %s", seconds(left))); err != nil {
+	if err := b.wait(ctx, end.to.Add(soon), fmt.Sprintf("waiting for a whole window, since the present one ends in %s", seconds(left))); err != nil {
 		return err
 	}
-	_, err := l.ask(ctx)
+	_, err := b.ask(ctx)
 	return err
 }

@@ -16,7 +16,7 @@ type probe struct {
 	run    *runner
 	part   *part
 	name   string // the limiter's
-	checks []*check
+	checks checks
 
 	who    callers
 	seen   history
@@ -27,17 +27,17 @@ type probe struct {
 	step      int64     // by how much it falls; 0: unknown
 	latest    time.Time // how long the present window may be waited for
 	spareUsed bool      // the requests planned for a second budget are spent
-	repeated  int       // requests that were repeated for certainty
 
 	left atomic.Int64 // requests that may still be sent
 }
 
-func newProbe(r *runner, w *part) *probe {
+func newProbe(r *runner, w *part) (*probe, *attempts) {
 	p := &probe{run: r, part: w, name: w.limiter.Name, who: newCallers(r, w)}
 	p.seen.init(w)
 	p.left.Store(int64(w.maxRequests(r.options.Quick)))
-	p.checks = newChecks(p)
-	return p
+	tries := &attempts{probe: p}
+	p.checks = newChecks(tries)
+	return p, tries
 }
 
 var errGivenUp = errors.New("too many requests in a row had no answer")
@@ -54,7 +54,7 @@ func (p *probe) send(ctx context.Context, r request) (*answer, error) {
 		case err == nil && (r.beside || !p.seen.isInconclusive(a) || p.seen.is503(a)):
 			return p.seen.mark(a), nil
 		case err == nil:
-			p.each(func(h *hooks) {
+			p.checks.each(func(h *hooks) {
 				if h.failed != nil {
 					h.failed(a)
 				}
@@ -88,26 +88,9 @@ func (p *probe) take() bool {
 	return true
 }
 
-// each calls f with the hooks of each check, in the table's order.
-func (p *probe) each(f func(*hooks)) {
-	for _, c := range p.checks {
-		f(&c.on)
-	}
-}
-
-// eachStep is each for hooks that send requests. It stops at the first error.
-func (p *probe) eachStep(f func(*hooks) error) error {
-	for _, c := range p.checks {
-		if err := f(&c.on); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // judge passes an answer to the checks, whichever limiter counted it.
 func (p *probe) judge(a *answer) {
-	p.each(func(h *hooks) {
+	p.checks.each(func(h *hooks) {
 		if h.answered != nil {
 			h.answered(a)
 		}
@@ -120,7 +103,7 @@ func (p *probe) judgeCounted(a *answer) {
 	if !a.complete() {
 		return
 	}
-	p.each(func(h *hooks) {
+	p.checks.each(func(h *hooks) {
 		if h.counted != nil {
 			h.counted(a)
 		}
@@ -130,7 +113,7 @@ func (p *probe) judgeCounted(a *answer) {
 // remember adds an answer to main's window.
 func (p *probe) remember(a *answer) {
 	p.seen.add(a, func(t *tally) {
-		p.each(func(h *hooks) {
+		p.checks.each(func(h *hooks) {
 			if h.refused != nil {
 				h.refused(t, a)
 			}

@@ -60,31 +60,34 @@ const (
 // isServed reports whether the first answer of the next window was admitted.
 func (r rollover) isServed() bool { return r.kind >= served }
 
-// roll passes what was seen to the clauses.
-func (l *timeline) roll(r rollover) {
-	l.each(func(h *hooks) {
+// An ending watches the end of a spent window.
+type ending struct{ *probe }
+
+// pass passes what was seen to the clauses.
+func (e *ending) pass(r rollover) {
+	e.checks.each(func(h *hooks) {
 		if h.rolled != nil {
 			h.rolled(r)
 		}
 	})
 }
 
-// rollOver waits for the end of the spent window, and finds out whether the budget is back then:
+// watch waits for the end of the spent window, and finds out whether the budget is back then:
 // not before, not after, and all of it.
-func (l *timeline) rollOver(ctx context.Context) error {
-	t := l.seen.now()
-	if why := l.whyNotWait(t); !why.isZero() {
-		l.roll(rollover{kind: notSeen, tally: t, why: why})
+func (e *ending) watch(ctx context.Context) error {
+	t := e.seen.now()
+	if why := e.whyNotWait(t); !why.isZero() {
+		e.pass(rollover{kind: notSeen, tally: t, why: why})
 		return nil
 	}
-	for _, find := range []func(context.Context, *tally) error{l.sharpen, l.sharpenOwn} {
+	for _, find := range []func(context.Context, *tally) error{e.sharpen, e.sharpenOwn} {
 		if err := find(ctx, t); err != nil {
 			return err
 		}
 	}
-	end := l.end(t)
-	if a := l.seen.last; a.admitted() && a.at.Before(end.from) {
-		l.rollEarly(t, a, end)
+	end := e.end(t)
+	if a := e.seen.last; a.admitted() && a.at.Before(end.from) {
+		e.passEarly(t, a, end)
 		return nil
 	}
 	var moved *answer // a refusal that named another Reset before that of t had come
@@ -92,22 +95,22 @@ func (l *timeline) rollOver(ctx context.Context) error {
 		if time.Until(at) <= 0 {
 			continue
 		}
-		if err := l.wait(ctx, at, "waiting for its window to end"); err != nil {
+		if err := e.wait(ctx, at, "waiting for its window to end"); err != nil {
 			return err
 		}
-		a, err := l.ask(ctx)
+		a, err := e.ask(ctx)
 		if err != nil {
 			return err
 		}
 		switch {
-		case !a.admitted() && a.reset != t.reset && a.limit == t.limit && !l.part.isAmbiguous(t.limit) && a.at.Before(end.from):
+		case !a.admitted() && a.reset != t.reset && a.limit == t.limit && !e.part.isAmbiguous(t.limit) && a.at.Before(end.from):
 			moved = a
 		case a.isAfter(t):
-			l.rollEarly(t, a, end)
+			e.passEarly(t, a, end)
 			return nil
 		}
 	}
-	return l.atReset(ctx, t, moved)
+	return e.atReset(ctx, t, moved)
 }
 
 // timesBefore returns when to send requests that should still be refused.
@@ -122,18 +125,18 @@ func timesBefore(t *tally, end bracket) []time.Time {
 	return times
 }
 
-func (l *timeline) whyNotWait(t *tally) gap {
+func (e *ending) whyNotWait(t *tally) gap {
 	switch {
 	case t == nil || t.refused == 0:
 		return NeedsMore.because("its window ended before it could be waited for")
-	case l.run.options.Quick:
+	case e.run.options.Quick:
 		return NeedsMore.because("it takes the end of a window, and none is waited for (quick)")
 	case t.ends.isZero():
 		return noDate
 	case t.firstRefused.noTime():
 		return Unobservable.because("Reset is %d, which is not a time that could be waited for", t.reset)
 	}
-	if err := l.tooFar(l.end(t).to); err != nil {
+	if err := e.tooFar(e.end(t).to); err != nil {
 		return NeedsMore.because("%s", err)
 	}
 	return gap{}
@@ -141,9 +144,9 @@ func (l *timeline) whyNotWait(t *tally) gap {
 
 // sharpen finds out, to some hundredths of a second, when the deployment's clock reaches Reset:
 // each refused request is sent when the clock's second should change, and halves the doubt.
-func (l *timeline) sharpen(ctx context.Context, t *tally) error {
+func (e *ending) sharpen(ctx context.Context, t *tally) error {
 	for range 6 {
-		if more, err := l.halve(ctx, t, l.end(t)); err != nil || !more {
+		if more, err := e.halve(ctx, t, e.end(t)); err != nil || !more {
 			return err
 		}
 	}
@@ -152,12 +155,12 @@ func (l *timeline) sharpen(ctx context.Context, t *tally) error {
 
 // sharpenOwn is sharpen for Retry-After, if that goes by another clock than Date and is less
 // certain.
-func (l *timeline) sharpenOwn(ctx context.Context, t *tally) error {
+func (e *ending) sharpenOwn(ctx context.Context, t *tally) error {
 	for range 6 {
 		if _, _, ok := t.compared(); !ok || t.byOwn.width() < t.ends.width()+sharp/2 {
 			return nil
 		}
-		if more, err := l.halve(ctx, t, t.byOwn); err != nil || !more {
+		if more, err := e.halve(ctx, t, t.byOwn); err != nil || !more {
 			return err
 		}
 	}
@@ -166,7 +169,7 @@ func (l *timeline) sharpenOwn(ctx context.Context, t *tally) error {
 
 // halve halves the doubt about when a window ends. It does nothing if the doubt is small or the end
 // is near.
-func (l *timeline) halve(ctx context.Context, t *tally, end bracket) (more bool, err error) {
+func (e *ending) halve(ctx context.Context, t *tally, end bracket) (more bool, err error) {
 	if end.width() < 40*time.Millisecond {
 		return false, nil
 	}
@@ -175,19 +178,19 @@ func (l *timeline) halve(ctx context.Context, t *tally, end bracket) (more bool,
 	if before < 2*time.Second {
 		return false, nil
 	}
-	if err := l.wait(ctx, middle.Add(-before.Truncate(time.Second)), "measuring the deployment's clock"); err != nil {
+	if err := e.wait(ctx, middle.Add(-before.Truncate(time.Second)), "measuring the deployment's clock"); err != nil {
 		return false, err
 	}
-	a, err := l.ask(ctx)
+	a, err := e.ask(ctx)
 	return err == nil && !a.admitted() && a.reset == t.reset, err
 }
 
 // isAfter reports whether an answer is of another window than the one that was spent.
 func (a *answer) isAfter(t *tally) bool { return a.admitted() || a.reset != t.reset }
 
-// rollEarly passes on an answer of a new window that came before the end of the old one.
-func (l *timeline) rollEarly(t *tally, a *answer, end bracket) {
-	doubt, trusted := time.Duration(0), l.clocks.trustsDate(t)
+// passEarly passes on an answer of a new window that came before the end of the old one.
+func (e *ending) passEarly(t *tally, a *answer, end bracket) {
+	doubt, trusted := time.Duration(0), e.clocks.trustsDate(t)
 	switch {
 	case trusted:
 	case t.byOwn.isZero() || t.byOwn.torn || end.torn || t.byOwn.from.Add(soon).Before(t.ends.from) || t.ends.to.Add(soon).Before(t.byOwn.from):
@@ -196,34 +199,34 @@ func (l *timeline) rollEarly(t *tally, a *answer, end bracket) {
 	if _, _, ok := t.compared(); ok && t.byOwn.from.Before(end.from) && doubt == 0 && !trusted {
 		doubt = min(end.from.Sub(t.byOwn.from), time.Second)
 	}
-	l.roll(rollover{kind: early, tally: t, answer: a, end: end, doubt: doubt})
-	l.rollNext(t, a)
+	e.pass(rollover{kind: early, tally: t, answer: a, end: end, doubt: doubt})
+	e.passNext(t, a)
 }
 
 // atReset asks as soon as Reset has come by the deployment's clock.
-func (l *timeline) atReset(ctx context.Context, t *tally, moved *answer) error {
+func (e *ending) atReset(ctx context.Context, t *tally, moved *answer) error {
 	confirmed := 0
 	for range 8 {
-		end := l.end(t)
-		if err := l.wait(ctx, end.to.Add(soon), "waiting for its window to end"); err != nil {
+		end := e.end(t)
+		if err := e.wait(ctx, end.to.Add(soon), "waiting for its window to end"); err != nil {
 			return err
 		}
-		a, err := l.ask(ctx)
+		a, err := e.ask(ctx)
 		if err != nil {
 			return err
 		}
 		if a.isAfter(t) && moved != nil {
-			l.roll(rollover{kind: afterMove, tally: t, answer: a, moved: moved})
+			e.pass(rollover{kind: afterMove, tally: t, answer: a, moved: moved})
 			return nil
 		}
 		if a.isAfter(t) {
-			return l.follow(ctx, t, a)
+			return e.follow(ctx, t, a)
 		}
-		if l.clocks.other(t) == "" && a.date < t.reset || !a.sent.After(end.to) {
+		if e.clocks.other(t) == "" && a.date < t.reset || !a.sent.After(end.to) {
 			continue // its clock is slower than expected; the window's bracket has changed
 		}
-		if last := t.latest(end); !l.clocks.trustsDate(t) && !a.sent.After(last) {
-			if err := l.wait(ctx, last.Add(soon), "waiting for its window to end"); err != nil {
+		if last := t.latest(end); !e.clocks.trustsDate(t) && !a.sent.After(last) {
+			if err := e.wait(ctx, last.Add(soon), "waiting for its window to end"); err != nil {
 				return err
 			}
 			continue
@@ -231,70 +234,70 @@ func (l *timeline) atReset(ctx context.Context, t *tally, moved *answer) error {
 		if confirmed++; confirmed == 1 {
 			continue
 		}
-		l.roll(rollover{kind: overdue, tally: t, answer: a})
-		if err := l.wait(ctx, time.Now().Add(time.Second/2), "waiting for a window that should have ended"); err != nil {
+		e.pass(rollover{kind: overdue, tally: t, answer: a})
+		if err := e.wait(ctx, time.Now().Add(time.Second/2), "waiting for a window that should have ended"); err != nil {
 			return err
 		}
 	}
-	l.roll(rollover{kind: never, tally: t, why: Unobservable.because("no request was served when its window should have ended")})
+	e.pass(rollover{kind: never, tally: t, why: Unobservable.because("no request was served when its window should have ended")})
 	return nil
 }
 
 // follow passes on the first answer of the next window, and looks further if that is a refusal,
 // too.
-func (l *timeline) follow(ctx context.Context, t *tally, a *answer) error {
+func (e *ending) follow(ctx context.Context, t *tally, a *answer) error {
 	if a.admitted() || a.reset <= t.reset || a.limit != t.limit {
-		l.rollNext(t, a)
+		e.passNext(t, a)
 		return nil
 	}
-	l.roll(rollover{kind: nextRefuses, tally: t, answer: a})
-	certain := l.isSure(a.limit)
+	e.pass(rollover{kind: nextRefuses, tally: t, answer: a})
+	certain := e.isSure(a.limit)
 	if !certain {
-		defer l.rollNext(t, a) // unless something better is found
+		defer e.passNext(t, a) // unless something better is found
 	}
 	polled := 1
 	for ; polled < 5; polled++ {
-		if err := l.wait(ctx, time.Now().Add(300*time.Millisecond), "waiting for a budget that should be back"); err != nil {
+		if err := e.wait(ctx, time.Now().Add(300*time.Millisecond), "waiting for a budget that should be back"); err != nil {
 			return err
 		}
-		b, err := l.ask(ctx)
+		b, err := e.ask(ctx)
 		if err != nil {
 			return err
 		}
 		if b.admitted() && (!certain || b.reset != a.reset) {
-			l.roll(rollover{kind: skipped, tally: t, answer: a})
+			e.pass(rollover{kind: skipped, tally: t, answer: a})
 			return nil
 		}
 		if b.admitted() {
-			l.roll(rollover{kind: late, tally: t, answer: a, later: b})
+			e.pass(rollover{kind: late, tally: t, answer: a, later: b})
 			return nil
 		}
 	}
-	next := l.seen.now()
-	if why := l.whyNotWait(next); !why.isZero() {
+	next := e.seen.now()
+	if why := e.whyNotWait(next); !why.isZero() {
 		if certain {
-			l.roll(rollover{kind: refusedAtOnce, tally: t, answer: a})
+			e.pass(rollover{kind: refusedAtOnce, tally: t, answer: a})
 		}
 		return nil
 	}
-	if err := l.wait(ctx, l.end(next).to.Add(soon), "waiting for one more window, since the next one refused"); err != nil {
+	if err := e.wait(ctx, e.end(next).to.Add(soon), "waiting for one more window, since the next one refused"); err != nil {
 		return err
 	}
-	b, err := l.ask(ctx)
+	b, err := e.ask(ctx)
 	if err != nil {
 		return err
 	}
 	switch {
-	case b.admitted() && b.limit-l.part.cost-b.remaining == int64(polled)*l.part.cost:
-		l.roll(rollover{kind: charged, tally: t, answer: b, polled: polled})
+	case b.admitted() && b.limit-e.part.cost-b.remaining == int64(polled)*e.part.cost:
+		e.pass(rollover{kind: charged, tally: t, answer: b, polled: polled})
 	case certain:
-		l.roll(rollover{kind: refusedAtOnce, tally: t, answer: a, note: ", and the budget was not whole in the one after that"})
+		e.pass(rollover{kind: refusedAtOnce, tally: t, answer: a, note: ", and the budget was not whole in the one after that"})
 	}
 	return nil
 }
 
-// rollNext passes on the first answer of the next window.
-func (l *timeline) rollNext(t *tally, a *answer) {
+// passNext passes on the first answer of the next window.
+func (e *ending) passNext(t *tally, a *answer) {
 	r := rollover{tally: t, answer: a}
 	switch {
 	case a.admitted() && !a.complete():
@@ -303,18 +306,18 @@ func (l *timeline) rollNext(t *tally, a *answer) {
 		r.kind = servedByLonger
 	case a.admitted():
 		r.kind = served
-		r.missing = l.part.whole(a) - max(l.part.cost, l.step)*l.seen.admittedWith(a) - a.remaining
-		r.allRefusals = r.missing == int64(l.seen.refused)*l.part.cost && !l.seen.isLost()
-		if r.missing > 0 && l.seen.resetMoved() != nil {
+		r.missing = e.part.whole(a) - max(e.part.cost, e.step)*e.seen.admittedWith(a) - a.remaining
+		r.allRefusals = r.missing == int64(e.seen.refused)*e.part.cost && !e.seen.isLost()
+		if r.missing > 0 && e.seen.resetMoved() != nil {
 			r.kind = servedUnclear
 		}
 	case a.limit != t.limit:
 		r.kind = refusedByOther
 		r.why = Unobservable.because("refused by another window, of %d, when this one had ended", a.limit)
-	case a.reset <= t.reset && a.at.After(l.end(t).to):
+	case a.reset <= t.reset && a.at.After(e.end(t).to):
 		r.kind = refusedInPast
 	default:
 		r.kind = refusedNext
 	}
-	l.roll(r)
+	e.pass(r)
 }

@@ -7,50 +7,94 @@ import (
 	"sync"
 )
 
+// A budget uses main's budget up, in two parts the first time, and passes what it sees to the
+// checks.
+type budget struct {
+	*probe
+	halved bool     // a budget was spent in two parts, or that was tried
+	before int      // how many of main's answers came before the budget began to be used up
+	missed []string // how many units were missing in earlier budgets, and how many of them last
+}
+
+// drain uses main's budget up over all connections at once, the first one in two parts.
+func (b *budget) drain(ctx context.Context) error {
+	b.does("using up %s", rateInWords(b.part.window))
+	if t := b.seen.now(); t != nil && t.refused > 0 && len(t.admitted) == 0 {
+		return b.passDrained(ctx, &spending{tally: t, why: Shared.because("the budget was spent at the start, and it may not wait for another")})
+	}
+	b.before = b.seen.numbered
+	limit := b.part.drain + b.part.over
+	if !b.halved {
+		b.halved = true
+		before := b.seen.now()
+		sent, err := b.spendHalf(ctx)
+		if err != nil {
+			return err
+		}
+		limit -= sent
+		// What was sent is of a window that ended, or of another budget.
+		if b.seen.now() != before && !b.spareUsed && sent <= b.part.again {
+			b.spareUsed = true
+			limit += sent
+		}
+	}
+	f := flood{probe: b.probe, max: limit, window: b.seen.now()}
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	return b.passDrained(ctx, b.spendingOf(b.seen.now()))
+}
+
+func (b *budget) passDrained(ctx context.Context, s *spending) error {
+	return b.checks.eachStep(func(h *hooks) error {
+		if h.drained == nil {
+			return nil
+		}
+		return h.drained(ctx, s)
+	})
+}
+
 // A spending is one budget of main's that was used up, for the clauses to read.
 type spending struct {
 	tally *tally // nil: the answers do not identify a window
 	why   gap    // why nothing can be judged; zero: it can
 
 	allowed   int64      // requests that the window's limit allows
-	notRefuse gap        // why no request was refused; zero: one was
+	unrefused gap        // why no request was refused; zero: one was
 	all       []numbered // the window's admitted answers with a Remaining, highest first
-	// Those of all since the budget began to be used up: nothing else was sent between them.
-	flood []numbered
-	// What Remaining is too high by: the first answer did not count its own request.
-	shift int64
-	// Units, in requests, that the window counted and main did not spend; 0: none.
-	missing int64
-	tail    int64 // those of missing after main's last admitted request
-	certain bool  // missing units cannot be other callers'
-	lost    int   // requests without an answer
+	flood     []numbered // those of all that came while nothing but the plain request was sent
+	shift     int64      // how much too high Remaining is: it does not count its own request
+	missing   int64      // requests that the window counted and main did not send
+	tail      int64      // those of missing that came after main's last admitted request
+	certain   bool       // missing is not other callers' doing
+	lost      int        // requests without an answer
 }
 
 // spendingOf returns what main's window shows after it was used up.
-func (l *timeline) spendingOf(t *tally) *spending {
+func (b *budget) spendingOf(t *tally) *spending {
 	if t == nil {
 		return &spending{why: Unobservable.because("the answers do not show which window they describe")}
 	}
-	s := &spending{tally: t, allowed: t.limit / l.part.cost, lost: l.seen.lost}
+	s := &spending{tally: t, allowed: t.limit / b.part.cost, lost: b.seen.lost}
 	if t.refused == 0 {
-		s.notRefuse = l.whyNotRefused(t)
+		s.unrefused = b.whyNotRefused(t)
 	}
 	s.all = slices.DeleteFunc(slices.Clone(t.admitted), func(a numbered) bool { return a.remaining == absent })
 	slices.SortFunc(s.all, func(a, b numbered) int { return int(b.remaining - a.remaining) })
-	s.flood = slices.DeleteFunc(slices.Clone(s.all), func(a numbered) bool { return a.number <= l.before })
+	s.flood = slices.DeleteFunc(slices.Clone(s.all), func(a numbered) bool { return a.number <= b.before })
 	if len(s.flood) == 0 {
 		return s
 	}
-	if s.all[0].remaining > t.limit-l.part.cost {
-		s.shift = l.part.cost
+	if s.all[0].remaining > t.limit-b.part.cost {
+		s.shift = b.part.cost
 	}
-	l.addMissing(s)
+	b.addMissing(s)
 	return s
 }
 
 // addMissing compares the run of Remaining with the number of answers.
-func (l *timeline) addMissing(s *spending) {
-	cost := l.part.cost
+func (b *budget) addMissing(s *spending) {
+	cost := b.part.cost
 	first, last := s.flood[0].remaining, s.flood[len(s.flood)-1].remaining
 	missing := (first-s.shift)/cost + 1 - int64(len(s.flood)) - int64(s.lost)
 	if s.tally.refused > 0 {
@@ -62,9 +106,9 @@ func (l *timeline) addMissing(s *spending) {
 	s.missing = missing
 	// Other callers may take units at any time, but hardly only the last units of two windows.
 	seen := fmt.Sprintf("%d of %d", s.missing-s.tail, s.tail)
-	repeated := s.missing == s.tail && s.allowed >= 10 && slices.Contains(l.missed, seen)
-	l.missed = append(l.missed, seen)
-	s.certain = l.who.isAlone(s.tally.limit) || repeated
+	repeated := s.missing == s.tail && s.allowed >= 10 && slices.Contains(b.missed, seen)
+	b.missed = append(b.missed, seen)
+	s.certain = b.who.isAlone(s.tally.limit) || repeated
 }
 
 // judged reports whether the budget was used up: a request was refused, or more were admitted than
@@ -100,11 +144,11 @@ func (s *spending) butLost() string {
 	return fmt.Sprintf(" (and %d without an answer)", s.lost)
 }
 
-func (l *timeline) whyNotRefused(t *tally) gap {
-	if len(l.seen.tallies) > 1 {
+func (b *budget) whyNotRefused(t *tally) gap {
+	if len(b.seen.tallies) > 1 {
 		return NeedsMore.because("its window ended before %d requests were answered, and so did the next one: the deployment or the network is too slow", t.limit)
 	}
-	return NeedsMore.because("%d requests were planned, and its limit is %d here", l.part.drain+l.part.over, t.limit)
+	return NeedsMore.because("%d requests were planned, and its limit is %d here", b.part.drain+b.part.over, t.limit)
 }
 
 // A flood sends main's requests over all connections at once, until one is refused or the limit is

@@ -11,9 +11,9 @@ import (
 // A timeline runs the experiments on one limiter, in order, and passes what it sees to the checks.
 type timeline struct {
 	*probe
-	halved bool     // a budget was spent in two parts, or that was tried
-	before int      // how many of main's answers came before the budget began to be used up
-	missed []string // how many units were missing in earlier budgets, and how many of them last
+	tries  *attempts
+	budget *budget
+	ending *ending
 }
 
 // errDone ends a timeline early without an error: what would follow needs a spent budget.
@@ -22,7 +22,8 @@ var errDone = errors.New("done")
 // verifyPart verifies one limiter, and gives every clause a verdict. The error says why it ended
 // early.
 func verifyPart(ctx context.Context, r *runner, w *part) error {
-	l := &timeline{probe: newProbe(r, w)}
+	p, tries := newProbe(r, w)
+	l := &timeline{p, tries, &budget{probe: p}, &ending{p}}
 	err := l.experiment(ctx)
 	l.settle()
 	spent := l.seen.last != nil && l.seen.served == nil
@@ -36,19 +37,19 @@ func verifyPart(ctx context.Context, r *runner, w *part) error {
 func (l *timeline) experiment(ctx context.Context) error {
 	l.adopt()
 	for _, step := range []func(context.Context) error{
-		l.look,       // a few requests of each kind, while there is budget
-		l.makeRoom,   // waits if the window ends too soon
-		l.drain,      // the budget is used up in two parts
-		l.trySpent,   // attempts to get more
-		l.rollOver,   // the end of the window
-		l.lookLater,  // what the end of the window left open
-		l.provoke,    // errors
-		l.drainAgain, // the next budget is used up as well, if it is small
+		l.look,            // a few requests of each kind, while there is budget
+		l.budget.makeRoom, // waits if the window ends too soon
+		l.budget.drain,    // the budget is used up in two parts
+		l.trySpent,        // attempts to get more
+		l.ending.watch,    // the end of the window
+		l.lookLater,       // what the end of the window left open
+		l.provoke,         // errors
+		l.drainAgain,      // the next budget is used up as well, if it is small
 	} {
 		var far *farError
 		switch err := step(ctx); {
 		case errors.As(err, &far):
-			l.roll(rollover{kind: notSeen, tally: l.seen.now(), why: NeedsMore.because("%s", far)})
+			l.ending.pass(rollover{kind: notSeen, tally: l.seen.now(), why: NeedsMore.because("%s", far)})
 		case errors.Is(err, errDone):
 			l.conclude()
 			return nil
@@ -61,7 +62,7 @@ func (l *timeline) experiment(ctx context.Context) error {
 }
 
 func (l *timeline) conclude() {
-	l.each(func(h *hooks) {
+	l.checks.each(func(h *hooks) {
 		if h.concluded != nil {
 			h.concluded()
 		}
@@ -96,7 +97,7 @@ func (l *timeline) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.each(func(h *hooks) {
+	l.checks.each(func(h *hooks) {
 		if h.began != nil {
 			h.began(first)
 		}
@@ -116,7 +117,7 @@ func (l *timeline) look(ctx context.Context) error {
 	if l.seemsExempt() {
 		return l.setAside(ctx)
 	}
-	if err := l.eachStep(func(h *hooks) error {
+	if err := l.checks.eachStep(func(h *hooks) error {
 		if h.between == nil {
 			return nil
 		}
@@ -128,7 +129,7 @@ func (l *timeline) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.eachStep(func(h *hooks) error {
+	return l.checks.eachStep(func(h *hooks) error {
 		if h.preflighted == nil {
 			return nil
 		}
@@ -194,44 +195,6 @@ func (l *timeline) setAside(ctx context.Context) error {
 	return errDone
 }
 
-// drain uses main's budget up over all connections at once, the first one in two parts.
-func (l *timeline) drain(ctx context.Context) error {
-	l.does("using up %s", rateInWords(l.part.window))
-	if t := l.seen.now(); t != nil && t.refused > 0 && len(t.admitted) == 0 {
-		return l.passDrained(ctx, &spending{tally: t, why: Shared.because("the budget was spent at the start, and it may not wait for another")})
-	}
-	l.before = l.seen.numbered
-	limit := l.part.drain + l.part.over
-	if !l.halved {
-		l.halved = true
-		before := l.seen.now()
-		sent, err := l.spendHalf(ctx)
-		if err != nil {
-			return err
-		}
-		limit -= sent
-		// What was sent is of a window that ended, or of another budget.
-		if l.seen.now() != before && !l.spareUsed && sent <= l.part.again {
-			l.spareUsed = true
-			limit += sent
-		}
-	}
-	f := flood{probe: l.probe, max: limit, window: l.seen.now()}
-	if err := f.start(ctx); err != nil {
-		return err
-	}
-	return l.passDrained(ctx, l.spendingOf(l.seen.now()))
-}
-
-func (l *timeline) passDrained(ctx context.Context, s *spending) error {
-	return l.eachStep(func(h *hooks) error {
-		if h.drained == nil {
-			return nil
-		}
-		return h.drained(ctx, s)
-	})
-}
-
 // trySpent tries to get more than the budget while none of it is left.
 func (l *timeline) trySpent(ctx context.Context) error {
 	t := l.seen.now()
@@ -247,7 +210,7 @@ func (l *timeline) trySpent(ctx context.Context) error {
 	if err := l.hammer(ctx, t); err != nil {
 		return err
 	}
-	return l.eachStep(func(h *hooks) error {
+	return l.checks.eachStep(func(h *hooks) error {
 		if h.spent == nil {
 			return nil
 		}
@@ -273,17 +236,17 @@ func (l *timeline) hammer(ctx context.Context, t *tally) error {
 			return err
 		}
 		if a.admitted() && a.reset == t.reset {
-			if _, err := l.confirmSpent(ctx, t); err != nil {
+			if _, err := l.tries.confirmSpent(ctx, t); err != nil {
 				return err
 			}
-			l.leakBefore(t, a, l.seen.last)
+			l.tries.leakBefore(t, a, l.seen.last)
 		}
 	}
 	return nil
 }
 
 func (l *timeline) lookLater(ctx context.Context) error {
-	return l.eachStep(func(h *hooks) error {
+	return l.checks.eachStep(func(h *hooks) error {
 		if h.later == nil {
 			return nil
 		}
@@ -335,13 +298,13 @@ func (l *timeline) drainAgain(ctx context.Context) error {
 		return nil
 	}
 	l.spareUsed = true
-	if err := l.makeRoom(ctx); err != nil {
+	if err := l.budget.makeRoom(ctx); err != nil {
 		return err
 	}
-	if err := l.drain(ctx); err != nil {
+	if err := l.budget.drain(ctx); err != nil {
 		return err
 	}
-	return l.eachStep(func(h *hooks) error {
+	return l.checks.eachStep(func(h *hooks) error {
 		if h.again == nil {
 			return nil
 		}

@@ -13,7 +13,7 @@
 //	plan.go        what will be sent, known before anything is sent
 //	run.go         all limiters, side by side unless others disturb them
 //	timeline.go    one limiter's experiments
-//	pause.go       a budget in two parts  spending.go   a budget that is used up
+//	spending.go    a budget that is used up    pause.go    in two parts
 //	attempt.go     attempts to get more   rollover.go   the end of a window
 //	probe.go       requests and waits     callers.go    who sends them
 //	history.go     what was answered      refusal.go    refusals with another status than 429
