@@ -49,7 +49,7 @@ var forwardedFields = []claim{
 func checkForwarded(c *check) hooks {
 	return hooks{
 		needsRefusals: true,
-		spent: func(ctx context.Context, t *tally) error {
+		tries: func(ctx context.Context, t *tally) error {
 			ended := false
 			for _, f := range forwardedFields {
 				a, got, err := c.attemptMain(ctx, t, f.on(c.plain()))

@@ -16,7 +16,7 @@ func checkShared(clause *check) hooks {
 		escaped: func(a *answer, with string) {
 			c.broken(a, "answered %d with %s, while it is refused without", a.status, with)
 		},
-		spent: func(ctx context.Context, t *tally) error {
+		tries: func(ctx context.Context, t *tally) error {
 			tried, ok, err := c.tryEndpoints(ctx, t)
 			if err != nil || !ok {
 				return err

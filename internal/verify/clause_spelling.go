@@ -14,7 +14,7 @@ func checkSpelling(clause *check) hooks {
 	c := &spellingCheck{clause}
 	return hooks{
 		needsRefusals: true,
-		spent: func(ctx context.Context, t *tally) error {
+		tries: func(ctx context.Context, t *tally) error {
 			s, err := c.trySpellings(ctx, t)
 			if err != nil || s.through {
 				return err

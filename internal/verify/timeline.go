@@ -210,6 +210,14 @@ func (l *timeline) trySpent(ctx context.Context) error {
 	if err := l.hammer(ctx, t); err != nil {
 		return err
 	}
+	if err := l.checks.eachStep(func(h *hooks) error {
+		if h.tries == nil {
+			return nil
+		}
+		return h.tries(ctx, t)
+	}); err != nil {
+		return err
+	}
 	return l.checks.eachStep(func(h *hooks) error {
 		if h.spent == nil {
 			return nil
