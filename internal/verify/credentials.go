@@ -53,8 +53,6 @@ func (p *Plan) asksFor(kind string) *part {
 	return nil
 }
 
-var kindInWords = map[string]string{sourceSession: "session token", sourceToken: "API token"}
-
 // checkCredentials tries each given credential, and returns a *CredentialError if one does not
 // verify. If its address's budget is spent or the answer is lost, that is unknown, and the
 // credential is used like any other.

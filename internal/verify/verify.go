@@ -7,20 +7,19 @@
 // experiments on one limiter in order, and the hooks read what it sees: every answer, a preflight,
 // a budget that is used up, the end of a window. A probe sends the requests.
 //
-//	verify.go      options and report
-//	clauses.go     the table             check.go      hooks and verdicts
+//	clauses.go     the table              check.go       hooks and verdicts
 //	clause_*.go    the clauses' functions
-//	plan.go        what will be sent, known before anything is sent
-//	run.go         all limiters, side by side unless others disturb them
-//	timeline.go    one limiter's experiments
-//	spending.go    a budget that is used up    pause.go    in two parts
-//	attempt.go     attempts to get more   rollover.go   the end of a window
-//	probe.go       requests and waits     callers.go    who sends them
-//	history.go     what was answered      refusal.go    refusals with another status than 429
-//	clocks.go      Date, Retry-After and the verifier's clock    bracket.go    times in doubt
-//	caller.go      key sources, endpoints and credentials        credentials.go    whether given ones verify
-//	wire.go        connections            fields.go     what an answer's fields say
-//	book.go        verdicts               reasons.go    why there is none
+//	verify.go      options and report     plan.go        what will be sent
+//	run.go         all limiters           timeline.go    one limiter's experiments
+//	spending.go    a budget is used up    pause.go       in two parts
+//	attempt.go     attempts to get more   rollover.go    the end of a window
+//	probe.go       requests and waits     wire.go        connections
+//	callers.go     who sends              caller.go      endpoints and credentials
+//	sources.go     key sources            credentials.go whether given ones verify
+//	history.go     what was answered      fields.go      what one answer's fields are
+//	clocks.go      which clock is right   bracket.go     times in doubt
+//	refusal.go     refusals other than 429
+//	book.go        verdicts               reasons.go     why there is none
 //	exchange.go    evidence without credentials
 //
 // A verdict must be beyond doubt. Another caller's request, a window that ended meanwhile, a Date
