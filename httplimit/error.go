@@ -38,3 +38,6 @@ func errorBody(code, message string) []byte {
 	_ = e.Encode(body) // two strings always encode
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
+
+// ErrorBody returns the body that WriteError writes, for answers that are not written through net/http.
+func ErrorBody(code, message string) []byte { return errorBody(code, message) }

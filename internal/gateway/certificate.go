@@ -106,11 +106,3 @@ func (c *certificate) refresh() {
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 }
-
-// TLSConfig returns what connections to the gateway are secured by, for another listener of the same server; nil where they are not.
-func (g *Gateway) TLSConfig() *tls.Config {
-	if g.cert == nil {
-		return nil
-	}
-	return g.cert.config()
-}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/url"
 	"slices"
 	"syscall"
 	"time"
@@ -248,4 +249,17 @@ func (a *address) giveUpKept() []*Conn {
 func (a Address) host() string {
 	host, _, _ := net.SplitHostPort(a.Host) // New has checked it
 	return host
+}
+
+// AddressOf returns the address that an http or https URL names; its path is ignored.
+func AddressOf(u *url.URL) Address {
+	a := Address{TLS: u.Scheme == "https", Host: u.Host}
+	if u.Port() == "" {
+		port := "80"
+		if a.TLS {
+			port = "443"
+		}
+		a.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	return a
 }

@@ -7,44 +7,44 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A callerBody is the body of a request on its way in. It is the Body of identity.Request too, which looks at its beginning.
-type callerBody struct {
+// A requestBody is the body of a request on its way in. The identity package looks at its beginning through exchange.Body.
+type requestBody struct {
 	wire.Body
-	c       *fastConn
+	c       *conn
 	length  int64
-	most    int64 // bytes that are allowed; 0: any number
+	max     int64 // bytes that are allowed; 0: any number
 	taken   int64
-	pace    allowance
+	pace    pace.Allowance
 	expects bool // the client waits for 100 Continue
 
-	seen   []byte // what was looked at, and is to be read first
+	seen   []byte // what look has read, and Read returns first
 	seenAt int
-	err    error // that looking met, behind seen
+	err    error // of reading further than seen
 }
 
 var continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
-func (b *callerBody) reset(c *fastConn, head *wire.Request) {
-	b.c, b.length, b.expects, b.most, b.taken = c, head.Length, head.Expect, 0, 0
+func (b *requestBody) reset(c *conn, head *wire.Request) {
+	b.c, b.length, b.expects, b.max, b.taken = c, head.Length, head.Expect, 0, 0
 	b.seen, b.seenAt, b.err = b.seen[:0], 0, nil
 	if c == nil {
 		b.Body.Reset(nil, 0)
 		return
 	}
 	b.Body.Reset(&c.in, head.Length)
-	b.most = max(c.engine.limits.Body, 0)
-	b.pace.begin(&c.engine.limits)
+	b.max = max(c.engine.Limits.Body, 0)
+	b.pace.Begin(&c.engine.Pace)
 }
 
-// isUnasked reports whether the client still waits to be asked for the body.
-func (b *callerBody) isUnasked() bool { return b.expects }
+// isUnasked reports whether the client still waits for 100 Continue.
+func (b *requestBody) isUnasked() bool { return b.expects }
 
-// ask has the client send its body, if it waits for that.
-func (b *callerBody) ask() error {
+// ask sends 100 Continue to a client that waits for it.
+func (b *requestBody) ask() error {
 	if !b.expects {
 		return nil
 	}
@@ -53,8 +53,9 @@ func (b *callerBody) ask() error {
 	return err
 }
 
-// Read reads on, with a deadline for a client that stalls or trickles. What is read beyond what is allowed is an *http.MaxBytesError.
-func (b *callerBody) Read(p []byte) (int, error) {
+// Read reads, with a deadline for a client that stalls or trickles. The error for a body that is longer than is allowed is an
+// *http.MaxBytesError.
+func (b *requestBody) Read(p []byte) (int, error) {
 	if b.seenAt < len(b.seen) {
 		n := copy(p, b.seen[b.seenAt:])
 		b.seenAt += n
@@ -66,30 +67,30 @@ func (b *callerBody) Read(p []byte) (int, error) {
 	return b.read(p)
 }
 
-func (b *callerBody) read(p []byte) (int, error) {
+func (b *requestBody) read(p []byte) (int, error) {
 	if err := b.ask(); err != nil {
 		return 0, err
 	}
-	limits := &b.c.engine.limits
+	limits := &b.c.engine.Pace
 	var began time.Time
 	waits := b.length < 0 || b.length-b.taken > int64(b.c.in.Len())
 	if waits {
 		began = time.Now()
-		b.c.allow(began, b.pace.next(limits))
-		b.c.paced.awaitBody(&b.pace, limits, began)
+		b.c.allow(began, b.pace.Next(limits))
+		b.c.paced.AwaitBody(&b.pace, limits, began)
 	}
 	n, err := b.Body.Read(p)
-	if waits && !b.c.paced.endAwait(&b.pace, limits, began, n) && err == nil {
-		err = errTooSlow
+	if waits && !b.c.paced.EndAwait(&b.pace, limits, began, n) && err == nil {
+		err = pace.ErrTooSlow
 	}
-	if b.taken += int64(n); b.most > 0 && b.taken > b.most {
-		return 0, &http.MaxBytesError{Limit: b.most}
+	if b.taken += int64(n); b.max > 0 && b.taken > b.max {
+		return 0, &http.MaxBytesError{Limit: b.max}
 	}
 	return n, err
 }
 
-// look returns the first bytes, at most limit.
-func (b *callerBody) look(limit int) []byte {
+// look returns the first bytes of the body, at most limit, and keeps them for Read.
+func (b *requestBody) look(limit int) []byte {
 	for len(b.seen) < limit && b.err == nil {
 		if len(b.seen) == cap(b.seen) {
 			b.seen = append(b.seen, 0)[:len(b.seen)]
@@ -100,46 +101,31 @@ func (b *callerBody) look(limit int) []byte {
 	return b.seen[:min(len(b.seen), limit)]
 }
 
-// The most that is read of a body that nobody wants, for the connection's sake.
-const mostDisposed = 256 << 10
+// maxDisposed is how much is read of a body that nobody wants, so that the connection can be used again.
+const maxDisposed = 256 << 10
 
-// isTooMuch reports whether what is left of the body will not be disposed of: it is long, or nobody knows whether the client sends it
-// now that it was not asked to.
-func (b *callerBody) isTooMuch() bool { return b.expects || b.length > mostDisposed+b.taken }
+// isTooMuch reports whether dispose would give up: the rest of the body is long, or the client waits for 100 Continue and may or may
+// not send it now.
+func (b *requestBody) isTooMuch() bool { return b.expects || b.length > maxDisposed+b.taken }
 
-// dispose reads what is left of the body, if that is little, and reports whether the connection can go on.
-func (b *callerBody) dispose() bool {
+// dispose reads what is left of the body, if that is short, and reports whether the connection can be used again.
+func (b *requestBody) dispose() bool {
 	if b.Done() {
 		return true
 	}
 	if b.isTooMuch() {
 		return false
 	}
-	b.c.moveDeadline(time.Now().Add(min(b.c.engine.limits.Stall, disposePatience)))
-	_, err := io.CopyN(io.Discard, &b.Body, mostDisposed+1)
+	b.c.moveDeadline(time.Now().Add(min(b.c.engine.Limits.Stall, disposePatience)))
+	_, err := io.CopyN(io.Discard, &b.Body, maxDisposed+1)
 	return errors.Is(err, io.EOF) && b.Done()
 }
 
 // disposePatience is for how long the rest of an unwanted body is awaited.
 const disposePatience = 5 * time.Second
 
-// Peer implements identity.Request.
-func (x *fastExchange) Peer() string { return x.c.peer }
-
-// Header implements identity.Request. A field that Connection names does not reach the backend, so nobody is counted by it (see
-// stripNominated).
-func (x *fastExchange) Header(name string) []string {
-	if x.head.Names(name) && !isWithheld(name) {
-		return nil
-	}
-	return x.head.Values(name)
-}
-
-// Query implements identity.Request.
-func (x *fastExchange) Query(name string) (string, bool) { return identity.QueryValue(x.query, name) }
-
 // Body implements identity.Request.
-func (x *fastExchange) Body(limit int) []byte {
+func (x *exchange) Body(limit int) []byte {
 	if x.head.Length == 0 {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A copyBuffer is what a body is copied through, with room for a chunk's framing around it. System calls are most of what copying
-// costs, so that bodies which come in large pieces get a larger one. A stream of events waits in a small one.
+// A copyBuffer is what a body is copied through, with room for a chunk's framing around it. System calls are most of the cost of
+// copying, so a body that comes in large pieces gets a larger buffer. A stream of events waits with a small one.
 type copyBuffer struct {
 	all   []byte
 	class copyClass
@@ -30,7 +30,7 @@ const (
 var copySizes = [copyClasses]int{4 << 10, 64 << 10, 512 << 10}
 
 const (
-	mostHuge = 16 // at a time
+	maxHuge = 16 // at a time
 
 	chunkHead = 7 // five hexadecimal digits, enough for a huge one, and the end of the line
 	chunkTail = 2
@@ -42,11 +42,11 @@ type copyBuffers struct {
 	huge  atomic.Int32 // that are lent
 }
 
-// borrow returns a small buffer, whatever is to come: who waits holds no more.
+// borrow returns a small buffer, however long the body: a copy that waits should not hold more.
 func (b *copyBuffers) borrow() *copyBuffer { return b.lend(smallCopy) }
 
 func (b *copyBuffers) lend(class copyClass) *copyBuffer {
-	if class == hugeCopy && b.huge.Add(1) > mostHuge {
+	if class == hugeCopy && b.huge.Add(1) > maxHuge {
 		b.huge.Add(-1)
 		class = largeCopy
 	}
@@ -63,25 +63,25 @@ func (p *copyBuffer) giveBack() {
 	p.of.pools[p.class].Put(p)
 }
 
-// room is where to read to.
+// room is the part of the buffer to read into.
 func (p *copyBuffer) room() []byte { return p.all[chunkHead : len(p.all)-chunkTail] }
 
-// after returns the buffer to go on with when n bytes came at once: a larger one when it was full, a small one when it was nearly
-// empty, since who waits should not hold much.
+// after returns the buffer to continue with after n bytes came at once: a larger one if this one was full, a small one if it was
+// nearly empty.
 func (p *copyBuffer) after(n int) *copyBuffer {
 	if p.class != smallCopy && n < len(p.room())/16 {
 		p.giveBack()
 		return p.of.lend(smallCopy)
 	}
-	if n < len(p.room()) || p.class == hugeCopy || p.class == largeCopy && p.of.huge.Load() >= mostHuge {
+	if n < len(p.room()) || p.class == hugeCopy || p.class == largeCopy && p.of.huge.Load() >= maxHuge {
 		return p
 	}
 	p.giveBack()
 	return p.of.lend(p.class + 1)
 }
 
-// copy copies until from ends, in chunks where that is asked for, without the last one. It says how many bytes went out, and which
-// side failed.
+// copy copies until from ends, in chunks if how asks for them, without the last one. It returns how many bytes went out, and the
+// error of either side.
 func (b *copyBuffers) copy(to io.Writer, from io.Reader, how framing) (written int64, received, sent error) {
 	p := b.borrow()
 	defer func() { p.giveBack() }()
@@ -122,7 +122,7 @@ func appendLastChunk(b []byte, trailers []wire.Field, passes func(name string) b
 	return append(b, "\r\n"...)
 }
 
-// piece returns the n bytes in room as they are sent.
+// piece returns the n bytes in room, framed as they are sent.
 func (p *copyBuffer) piece(n int, how framing) []byte {
 	if how == plain {
 		return p.all[chunkHead : chunkHead+n]

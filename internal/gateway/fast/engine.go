@@ -1,3 +1,23 @@
+// Package fast is the gateway's engine for HTTP/1.1 before an upstream: a loop of our own over internal/wire and internal/poller.
+// It holds what is HTTP/1.1's; every decision about a request is asked of gateway/rules. One request goes down these files:
+//
+//	engine.go    accepts connections; drains them
+//	conn.go      one client's connection: one request after another
+//	tls.go       its TLS handshake
+//	head.go      waits for the head of a request, or finds that the client speaks HTTP/2
+//	handed.go    the connections that speak HTTP/2, for another engine
+//	deadline.go  the deadlines of its reads
+//	context.go   its context
+//	watch.go     whether the client is still there while an answer is awaited
+//	exchange.go  one request: its target, its limiter, who answers it
+//	body.go      its body
+//	answer.go    answers of our own, and the fields of all answers
+//	upstream.go  the exchange with the upstream
+//	onward.go    the head that the upstream receives
+//	upload.go    the request's body, sent while the answer is awaited
+//	relay.go     the upstream's answer, passed on
+//	tunnel.go    websockets
+//	copy.go      the buffers that bodies are copied through
 package fast
 
 import (
@@ -11,37 +31,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
-// An Engine says what speaks HTTP/1.1 with callers. HTTP/2 is net/http's in any case.
-type Engine uint8
-
-const (
-	// EngineAuto is the fast engine before Upstream, and net/http before Backend, or where Wrap or WrapTransport is set:
-	// these want net/http's requests.
-	EngineAuto Engine = iota
-	// EngineStd is net/http.
-	EngineStd
-)
-
-// isFast reports whether HTTP/1.1 is served by the fast engine.
-func (o *Options) isFast() bool {
-	return o.Engine == EngineAuto && o.Upstream != nil && o.Wrap == nil && o.WrapTransport == nil
+// Options are what an Engine needs beside the rules. All but TLS are required.
+type Options struct {
+	Pool  *upstream.Pool // connections to the upstream
+	Clock *pace.Clock    // which the engine ticks
+	TLS   *tls.Config    // nil: cleartext
 }
 
-// Fast reports whether HTTP/1.1 is served by the fast engine rather than by net/http.
-func (g *Gateway) Fast() bool { return g.options.isFast() }
-
-// A fastEngine serves HTTP/1.1 before an upstream. It is glue: what is syntax is internal/wire's, what is a connection to a
-// backend internal/upstream's, who is admitted httplimit's, and every rule of the edge the Gateway's. Connections that turn out
-// to speak HTTP/2 go to net/http's server.
-type fastEngine struct {
-	*Gateway
+// An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to another engine, see Serve.
+type Engine struct {
+	*rules.Rules
 	base      context.Context
 	basePath  string // of the upstream, escaped; put before every path
+	pool      *upstream.Pool
+	clock     *pace.Clock
 	secure    *tls.Config
-	exchanges sync.Pool // of *fastExchange
+	exchanges sync.Pool // of *exchange
 	copies    copyBuffers
 	handed    *handedListener
 
@@ -51,57 +62,54 @@ type fastEngine struct {
 	ending  atomic.Bool    // idle connections are closed, those under way after their answer
 
 	mu    sync.Mutex
-	alive map[*fastConn]struct{}
+	alive map[*conn]struct{}
 }
 
-// lookAfter is how long an exchange waits, about, before somebody looks whether its client is still there.
+// lookAfter is for about how long an exchange waits before the engine looks whether its client is still there.
 const lookAfter = 100 * time.Millisecond
 
-func (g *Gateway) newFastEngine(ctx context.Context) (*fastEngine, error) {
-	base, _, err := target.Decode(g.options.Upstream.EscapedPath())
+// New returns an engine for one run of Serve, before the upstream of the rules. ctx is the base of every connection's context: if it ends, exchanges break off.
+func New(ctx context.Context, r *rules.Rules, o Options) (*Engine, error) {
+	base, _, err := target.Decode(r.Upstream.EscapedPath())
 	if err != nil {
 		return nil, err
 	}
-	e := &fastEngine{Gateway: g, base: ctx, basePath: strings.TrimSuffix(base, "/"), alive: make(map[*fastConn]struct{})}
-	e.now.Store(int64(time.Since(e.began)))
-	e.exchanges.New = func() any { return new(fastExchange) }
-	e.handed = &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	if g.cert != nil {
-		e.secure = g.cert.config()
+	e := &Engine{
+		Rules: r, base: ctx, basePath: strings.TrimSuffix(base, "/"), pool: o.Pool, clock: o.Clock,
+		handed: &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})},
+		alive:  make(map[*conn]struct{}),
+	}
+	e.clock.Tick()
+	e.exchanges.New = func() any { return new(exchange) }
+	if o.TLS != nil {
+		e.secure = o.TLS.Clone()
 		e.secure.NextProtos = []string{"h2", "http/1.1", "http/1.0"}
 	}
 	return e, nil
 }
 
-// recent returns a clock for those who ask often; nil where nobody keeps it.
-func (g *Gateway) recent() *atomic.Int64 {
-	if !g.Fast() {
-		return nil
-	}
-	return &g.now
-}
-
-// run serves connections from l until that is closed, and those that speak HTTP/2 by std. Connections live on when it returns.
-func (e *fastEngine) run(l net.Listener, std *http.Server) error {
+// Serve serves connections from l until that is closed. Those that speak HTTP/2 come out of the listener that http2 is given, which
+// must return when that listener is closed. Connections live on when Serve returns.
+func (e *Engine) Serve(l net.Listener, http2 func(net.Listener) error) error {
 	e.handed.addr = l.Addr()
-	e.serving.Go(func() { e.watchClients(e.base) })  // exchanges go on, and are watched, after l is closed
-	e.serving.Go(func() { _ = std.Serve(e.handed) }) // ends with Shutdown or Close
+	e.serving.Go(func() { e.watchClients(e.base) }) // exchanges continue, and are watched, after l is closed
+	e.serving.Go(func() { _ = http2(e.handed) })
 	return e.accept(l)
 }
 
 // accept takes connections from l until that is closed.
-func (e *fastEngine) accept(l net.Listener) error {
-	for failed := time.Duration(0); ; {
+func (e *Engine) accept(l net.Listener) error {
+	for pause := time.Duration(0); ; {
 		c, err := l.Accept()
 		var passing interface{ Temporary() bool }
 		switch {
 		case err == nil:
-			failed = 0
-		case errors.As(err, &passing) && passing.Temporary(): // too many open files, most often
-			failed = min(max(2*failed, 5*time.Millisecond), time.Second)
-			e.log.Warn("a connection could not be accepted, trying again", "error", err, "in", failed)
+			pause = 0
+		case errors.As(err, &passing) && passing.Temporary(): // usually too many open files
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			e.Log.Warn("a connection could not be accepted, trying again", "error", err, "in", pause)
 			select {
-			case <-time.After(failed):
+			case <-time.After(pause):
 				continue
 			case <-e.base.Done():
 				return http.ErrServerClosed
@@ -109,18 +117,18 @@ func (e *fastEngine) accept(l net.Listener) error {
 		default:
 			return err
 		}
-		e.accepted.Add(1)
-		e.open.add(1)
+		e.Accepted.Add(1)
+		e.Open.Add(1)
 		e.serving.Go(func() { e.serveConn(c) })
 	}
 }
 
 // watchClients looks regularly for exchanges that have waited for their upstream for a while, until ctx ends, and has each of
 // their clients watched. One look for all costs a request nothing.
-func (e *fastEngine) watchClients(ctx context.Context) {
+func (e *Engine) watchClients(ctx context.Context) {
 	ticker := time.NewTicker(lookAfter)
 	defer ticker.Stop()
-	var waiting []*fastConn
+	var waiting []*conn
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,7 +136,7 @@ func (e *fastEngine) watchClients(ctx context.Context) {
 		case <-ticker.C:
 		}
 		tick := e.tick.Add(1)
-		e.now.Store(int64(time.Since(e.began)))
+		e.clock.Tick()
 		e.mu.Lock()
 		for c := range e.alive {
 			c.rest(tick)
@@ -145,8 +153,8 @@ func (e *fastEngine) watchClients(ctx context.Context) {
 	}
 }
 
-// drain closes idle connections, and has the others close after their answer. It does not wait for them.
-func (e *fastEngine) drain() {
+// Drain closes idle connections, and has the others close after their answer. It does not wait for them.
+func (e *Engine) Drain() {
 	e.ending.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,8 +165,8 @@ func (e *fastEngine) drain() {
 	}
 }
 
-// cut closes everything that is left.
-func (e *fastEngine) cut() {
+// Cut closes everything that is left.
+func (e *Engine) Cut() {
 	e.ending.Store(true)
 	e.cutting.Store(true)
 	e.mu.Lock()
@@ -171,10 +179,10 @@ func (e *fastEngine) cut() {
 	}
 }
 
-// wait waits for the end of what was cut.
-func (e *fastEngine) wait() { e.serving.Wait() }
+// Wait waits for the end of what was drained or cut.
+func (e *Engine) Wait() { e.serving.Wait() }
 
-func (e *fastEngine) add(c *fastConn) {
+func (e *Engine) add(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.alive[c] = struct{}{}
@@ -183,75 +191,8 @@ func (e *fastEngine) add(c *fastConn) {
 	}
 }
 
-func (e *fastEngine) remove(c *fastConn) {
+func (e *Engine) remove(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.alive, c)
-}
-
-// A handedListener gives net/http's server the connections that speak HTTP/2.
-type handedListener struct {
-	conns  chan net.Conn
-	addr   net.Addr
-	once   sync.Once
-	closed chan struct{}
-}
-
-// hand reports false where the server does not take connections any more.
-func (l *handedListener) hand(c net.Conn) bool {
-	select {
-	case l.conns <- c:
-		return true
-	case <-l.closed:
-		return false
-	}
-}
-
-func (l *handedListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *handedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *handedListener) Addr() net.Addr { return l.addr }
-
-// A begunConn is a connection of which some bytes were read.
-type begunConn struct {
-	net.Conn
-	begin []byte
-}
-
-func (c *begunConn) Read(p []byte) (int, error) {
-	if len(c.begin) > 0 {
-		n := copy(p, c.begin)
-		c.begin = c.begin[n:]
-		return n, nil
-	}
-	return c.Conn.Read(p)
-}
-
-// CloseWrite closes the sending half, where there are halves.
-func (c *begunConn) CloseWrite() error { return closeWrite(c.Conn) }
-
-func closeWrite(c net.Conn) error {
-	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
-
-// String returns the engine as --engine spells it.
-func (e Engine) String() string {
-	if e == EngineStd {
-		return "std"
-	}
-	return "auto"
 }

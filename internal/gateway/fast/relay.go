@@ -3,20 +3,18 @@ package fast
 import (
 	"io"
 	"net/http"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
 
 // relay passes the answer on, whose head is there.
-func (x *fastExchange) relay() {
+func (x *exchange) relay() {
 	if x.res.Status == http.StatusSwitchingProtocols {
 		x.switchProtocols()
 		return
@@ -24,10 +22,10 @@ func (x *fastExchange) relay() {
 	x.takeFields()
 	x.complete(x.res.Status)
 	how := x.appendHead()
-	x.status = x.res.Status
+	x.Status = x.res.Status
 	whole, err := x.relayBody(how)
 	if err != nil {
-		x.aborted = true
+		x.Aborted = true
 		x.giveUp(nil)
 		return
 	}
@@ -35,11 +33,11 @@ func (x *fastExchange) relay() {
 }
 
 // takeFields makes the fields of the answer those that the upstream means for the client.
-func (x *fastExchange) takeFields() {
+func (x *exchange) takeFields() {
 	x.fields = x.fields[:0]
 	named := len(x.res.Values("Connection")) > 0
 	for _, f := range x.res.Fields {
-		if isHop(f.Name) || wire.EqualFold(f.Name, "Content-Length") || named && x.res.Names(f.Name) {
+		if rules.IsHop(f.Name) || wire.EqualFold(f.Name, "Content-Length") || named && x.res.Names(f.Name) {
 			continue
 		}
 		x.fields = append(x.fields, httplimit.Field(f))
@@ -47,7 +45,7 @@ func (x *fastExchange) takeFields() {
 }
 
 // appendHead appends the answer's head, and says how its body is sent.
-func (x *fastExchange) appendHead() (how framing) {
+func (x *exchange) appendHead() (how framing) {
 	res := &x.res
 	x.beginHead(res.Status, res.Reason)
 	length := res.Length
@@ -77,22 +75,22 @@ func (x *fastExchange) appendHead() (how framing) {
 }
 
 // dropsTrailer reports whether a trailer would say what only the limiter may.
-func (x *fastExchange) dropsTrailer(name string) bool {
-	return x.c.engine.isOurs(name) || x.limited && x.answer.Owns(name)
+func (x *exchange) dropsTrailer(name string) bool {
+	return x.c.engine.IsReserved(name) || x.limited && x.answer.Owns(name)
 }
 
 // relayBody writes the head and copies the body. whole says that the upstream's connection is where the next answer begins.
-func (x *fastExchange) relayBody(how framing) (whole bool, err error) {
+func (x *exchange) relayBody(how framing) (whole bool, err error) {
 	c, u, res := x.c, x.conn, &x.res
 	body := &x.answerBody
 	body.ResetAnswer(&u.Reader, res.Length)
-	if n := len(u.Reader.Buffered()); res.Length > 0 && n > 0 && n <= gathered { // in one write with the head
+	if n := len(u.Reader.Buffered()); res.Length > 0 && n > 0 && n <= maxGathered { // in one write with the head
 		start := len(x.out)
 		x.out = append(x.out, make([]byte, min(int64(n), res.Length))...)
 		if n, err = io.ReadFull(body, x.out[start:]); err != nil {
 			return false, err
 		}
-		x.written = int64(n)
+		x.Written = int64(n)
 	}
 	if _, err := c.Write(x.out); err != nil {
 		return false, err
@@ -101,7 +99,7 @@ func (x *fastExchange) relayBody(how framing) (whole bool, err error) {
 		return true, nil
 	}
 	n, received, sent := c.engine.copies.copy(c, &awaited{body, u, res.Length}, how)
-	x.written += n
+	x.Written += n
 	if received != nil {
 		x.tellBroken(received)
 		return false, received
@@ -130,7 +128,7 @@ func (b *awaited) Read(p []byte) (int, error) {
 }
 
 // tellBroken says in the log that an answer broke off, unless the client had gone.
-func (x *fastExchange) tellBroken(err error) {
+func (x *exchange) tellBroken(err error) {
 	if x.upload != nil {
 		select {
 		case <-x.upload.done:
@@ -141,12 +139,12 @@ func (x *fastExchange) tellBroken(err error) {
 		}
 	}
 	if !x.c.isGone() {
-		x.c.engine.log.Warn("the upstream's answer broke off", "method", x.head.Method, "upstream", x.conn.Address().Host, "error", err)
+		x.c.engine.Log.Warn("the upstream's answer broke off", "method", x.head.Method, "upstream", x.conn.Address().Host, "error", err)
 	}
 }
 
 // finishUpstream gives the connection back, or closes it where it cannot be used again.
-func (x *fastExchange) finishUpstream(whole bool) {
+func (x *exchange) finishUpstream(whole bool) {
 	_, _ = x.quiet() // an upstream that has answered wants no more of the request
 	x.c.up.Store(nil)
 	u := x.conn
@@ -157,71 +155,4 @@ func (x *fastExchange) finishUpstream(whole bool) {
 	} else {
 		u.Drop(nil)
 	}
-}
-
-// switchProtocols passes a 101 on, and then every byte, either way, until both sides have ended.
-func (x *fastExchange) switchProtocols() {
-	if err := checkAnswer(x.res.Status, x.websocket, x.res.Values("Upgrade")); err != nil {
-		x.upstreamFailed(err)
-		return
-	}
-	x.takeFields()
-	x.fields = slices.DeleteFunc(x.fields, func(f httplimit.Field) bool { return x.c.engine.isOurs(f.Name) })
-	x.complete(x.res.Status)
-	x.closes = false
-	x.beginHead(x.res.Status, x.res.Reason)
-	x.out = append(x.out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"...)
-	x.status = x.res.Status
-	c, u := x.c, x.conn
-	_, _ = x.quiet()
-	x.tunnelled = true
-	c.engine.conns.add(c.raw)
-	c.engine.open.add(-1) // a drain does not wait for it, but closes it
-	defer func() {
-		c.engine.conns.remove(c.raw)
-		c.engine.open.add(1) // end takes it away again
-	}()
-	if _, err := c.Write(x.out); err == nil {
-		c.tunnel(u)
-	}
-	c.up.Store(nil)
-	x.conn = nil
-	u.Drop(nil)
-}
-
-// tunnel copies both ways until both have ended, or one has failed, or one has ended and the other is quiet.
-func (c *fastConn) tunnel(u *upstream.Conn) {
-	c.moveDeadline(time.Time{})
-	u.AwaitStream()
-	missVanished(c.raw)
-	missVanished(socketUnder(u.Conn))
-	half := &halfClose{most: c.engine.limits.Stall, end: func() {
-		_ = c.raw.Close()
-		_ = u.Close()
-	}}
-	defer half.stop()
-	var both sync.WaitGroup
-	both.Go(func() {
-		defer func() {
-			if failure := recover(); failure != nil {
-				c.engine.log.Error("copying for a websocket panicked", "panic", failure, "stack", string(debug.Stack()))
-				_ = u.Close()
-			}
-		}()
-		c.engine.copies.oneWay(u, oneHalf{&c.in, half}, u, c)
-	})
-	c.engine.copies.oneWay(c.Conn, oneHalf{&u.Reader, half}, c, u)
-	both.Wait()
-}
-
-// oneWay copies until from ends, which it passes on, or fails, which ends both ways.
-func (b *copyBuffers) oneWay(to io.Writer, from oneHalf, toConn, fromConn interface{ Close() error }) {
-	if _, received, sent := b.copy(to, from, plain); received == nil && sent == nil {
-		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			from.half.begin()
-			return
-		}
-	}
-	_ = toConn.Close()
-	_ = fromConn.Close()
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
@@ -17,23 +19,23 @@ import (
 type upload struct {
 	done  chan struct{}
 	read  atomic.Bool // the body has arrived, and its last piece is on its way
-	sent  error       // why the body did not arrive whole here
-	stuck error       // why it did not go out
+	sent  error       // why the body did not arrive here whole
+	stuck error       // why it did not go out whole
 
 	mu   sync.Mutex
-	head bool // the answer's is there
+	head bool // the answer's has come
 }
 
-// answered says that the head of the answer is there, and so is not waited for any more.
+// answered is called when the head of the answer has come, and is not waited for any more.
 func (l *upload) answered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.head = true
 }
 
-// startUpload asks for the body, where the client waits for that, and has it sent. Only the connection's goroutine writes to the
-// client, so that nothing comes in the middle of an answer.
-func (x *fastExchange) startUpload(u *upstream.Conn) error {
+// startUpload sends 100 Continue to a client that waits for it, and starts to send the body. Only the connection's goroutine writes
+// to the client, so that nothing is written in the middle of an answer.
+func (x *exchange) startUpload(u *upstream.Conn) error {
 	if err := x.body.ask(); err != nil {
 		return err
 	}
@@ -43,7 +45,7 @@ func (x *fastExchange) startUpload(u *upstream.Conn) error {
 	x.c.holdWatch()
 	x.c.engine.serving.Go(func() {
 		if !x.sendBody(u, l) {
-			_ = u.Close() // ends the wait for an answer, which must find out why
+			_ = u.Close() // ends the wait for an answer, after which the exchange asks why
 		}
 	})
 	return nil
@@ -51,16 +53,10 @@ func (x *fastExchange) startUpload(u *upstream.Conn) error {
 
 var errPanicked = errors.New("sending the body panicked")
 
-// sendBody sends the body of the request. It reports false where there is nothing more to wait for.
-func (x *fastExchange) sendBody(u *upstream.Conn, l *upload) bool {
+// sendBody sends the body of the request. It reports false if the answer need not be waited for any more.
+func (x *exchange) sendBody(u *upstream.Conn, l *upload) bool {
 	defer close(l.done)
-	defer func() {
-		if failure := recover(); failure != nil {
-			x.c.engine.log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
-			l.stuck = errPanicked
-		}
-	}()
-	if l.sent, l.stuck = x.pass(u, l); l.sent != nil || isTimeout(l.stuck) {
+	if l.sent, l.stuck = x.attemptPass(u, l); l.sent != nil || pace.IsTimeout(l.stuck) || errors.Is(l.stuck, errPanicked) {
 		return false
 	}
 	x.sent = l.stuck == nil
@@ -75,9 +71,21 @@ func (x *fastExchange) sendBody(u *upstream.Conn, l *upload) bool {
 	return true
 }
 
-// quiet ends whatever else reads from the client: the upload first, then the watch. It returns why the body did not arrive
-// whole, and why it did not go out.
-func (x *fastExchange) quiet() (sent, stuck error) {
+// attemptPass is pass; the error is errPanicked if that panicked, which it logs.
+func (x *exchange) attemptPass(u *upstream.Conn, l *upload) (received, sent error) {
+	sent = errPanicked
+	defer func() {
+		if failure := recover(); failure != nil {
+			x.c.engine.Log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
+		}
+	}()
+	received, sent = x.pass(u, l)
+	return received, sent
+}
+
+// quiet ends every other goroutine that reads from the client: the upload first, then the watch. It returns why the body did not
+// arrive whole, and why it did not go out whole.
+func (x *exchange) quiet() (sent, stuck error) {
 	if x.upload != nil {
 		sent, stuck = x.endUpload()
 	}
@@ -86,7 +94,7 @@ func (x *fastExchange) quiet() (sent, stuck error) {
 }
 
 // endUpload ends the upload. Only quiet calls it.
-func (x *fastExchange) endUpload() (sent, stuck error) {
+func (x *exchange) endUpload() (sent, stuck error) {
 	l := x.upload
 	x.upload = nil
 	if l.read.Load() { // what is left is one write
@@ -107,14 +115,14 @@ func (x *fastExchange) endUpload() (sent, stuck error) {
 	<-l.done
 	x.c.resume()
 	x.sent, x.closes = false, true
-	return nil, nil // whatever it met was us
+	return nil, nil // its errors are what we have just caused
 }
 
 // lastPiece is how long an upstream that has answered may take to read the last of a request.
 const lastPiece = 100 * time.Millisecond
 
 // pass copies the body of the request to the upstream.
-func (x *fastExchange) pass(u *upstream.Conn, l *upload) (received, sent error) {
+func (x *exchange) pass(u *upstream.Conn, l *upload) (received, sent error) {
 	how := plain
 	if x.head.Length == wire.Chunked {
 		how = chunked
@@ -124,18 +132,18 @@ func (x *fastExchange) pass(u *upstream.Conn, l *upload) (received, sent error) 
 		return received, sent
 	}
 	announced := strings.Join(x.head.Values("Trailer"), ",")
-	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return listed(announced, name) && !isWithheld(name) }))
+	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return rules.Names(announced, name) && !rules.IsWithheld(name) }))
 	return nil, err
 }
 
-// uploaded is a request's body that tells when it has come in whole.
+// uploaded is a request's body that records when it has come in whole.
 type uploaded struct {
-	*callerBody
+	*requestBody
 	*upload
 }
 
 func (b *uploaded) Read(p []byte) (int, error) {
-	n, err := b.callerBody.Read(p)
+	n, err := b.requestBody.Read(p)
 	if errors.Is(err, io.EOF) {
 		b.upload.read.Store(true)
 	}

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
@@ -27,11 +27,10 @@ type relayed struct {
 }
 
 // forward passes the request on and its answer back.
-func (x *fastExchange) forward() {
-	x.reached = true
-	if limit := x.body.most; limit > 0 && x.head.Length > limit {
-		f := bodyTooLarge(limit)
-		x.fail(&f)
+func (x *exchange) forward() {
+	x.Reached = true
+	if limit := x.body.max; limit > 0 && x.head.Length > limit {
+		x.reply(rules.BodyTooLarge(limit))
 		return
 	}
 	streams, err := x.gather()
@@ -49,23 +48,23 @@ func (x *fastExchange) forward() {
 	case err == nil:
 		x.relay()
 	case x.c.isGone():
-		x.gone = true
+		x.Gone = true
 		x.giveUp(nil)
 	default:
 		x.upstreamFailed(err)
 	}
 }
 
-// gathered is the largest body that is awaited whole before the upstream hears of the request: then one write is all.
-const gathered = 16 << 10
+// maxGathered is the largest body that is awaited whole before the upstream hears of the request: then one write is all.
+const maxGathered = 16 << 10
 
 // gather reads a small body whole. streams says that the body is not one, and is passed on as it comes.
-func (x *fastExchange) gather() (streams bool, err error) {
+func (x *exchange) gather() (streams bool, err error) {
 	length := x.head.Length
 	switch {
 	case length == 0:
 		return false, nil
-	case length < 0, length > gathered, x.body.expects && x.body.taken == 0:
+	case length < 0, length > maxGathered, x.body.expects && x.body.taken == 0:
 		return true, nil
 	}
 	x.body.look(int(length))
@@ -78,149 +77,26 @@ func (x *fastExchange) gather() (streams bool, err error) {
 	return false, nil
 }
 
-// bodyFailed answers a request whose body did not arrive whole.
-func (x *fastExchange) bodyFailed(err error) {
+// bodyFailed answers a request whose body did not arrive whole. A client that has closed its connection gets no answer; one that has
+// ended its half in the middle of the body may still read one.
+func (x *exchange) bodyFailed(err error) {
 	var large *http.MaxBytesError
 	var refusal *wire.Refusal
-	switch {
-	case errors.As(err, &large):
-		f := bodyTooLarge(large.Limit)
-		x.fail(&f)
-	case isTimeout(err):
-		x.closes = true
-		x.fail(&bodySlow)
-	case errors.As(err, &refusal):
-		x.closes = true
-		x.fail(&bodyBroken)
-	case errors.Is(err, io.ErrUnexpectedEOF): // it has left, most likely; if it has ended its half alone it still listens
-		x.closes = true
-		x.fail(&bodyBroken)
-		x.gone = true
-	default: // the client went away in the middle of it
-		x.gone = true
+	ended := errors.Is(err, io.ErrUnexpectedEOF)
+	if ended || errors.As(err, &large) || pace.IsTimeout(err) || errors.As(err, &refusal) {
+		x.reply(rules.BodyFailed(err))
+		x.Gone = x.Gone || ended
+		return
 	}
-}
-
-// appendRequest appends the head that the upstream receives: the target that was counted, the fields that are meant for it, and
-// what it is told of the client.
-func (x *fastExchange) appendRequest(b []byte) []byte {
-	head := &x.head
-	b = append(append(append(b, head.Method...), ' '), x.onward...)
-	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", x.c.engine.hostFor(head.Host))
-	named := x.namesMore()
-	var announced string
-	trailers := false
-	for i := range head.Fields {
-		f := &head.Fields[i]
-		if !trailers && wire.EqualFold(f.Name, "Te") && listed(f.Value, "trailers") {
-			b, trailers = append(b, "Te: trailers\r\n"...), true
-		}
-		if wire.EqualFold(f.Name, "Trailer") {
-			announced += f.Value + ","
-		}
-		if isHop(f.Name) || isFraming(f.Name) || isWithheld(f.Name) || named && head.Names(f.Name) {
-			continue
-		}
-		b = wire.AppendField(b, f.Name, f.Value)
-	}
-	proto := x.c.engine.forwardedProto(head.Values(forwardedProto), x.c.peer, x.c.engine.secure != nil)
-	b = append(x.caller.AppendChain(append(b, forwardedFor+": "...)), "\r\n"...)
-	b = wire.AppendField(b, forwardedProto, proto)
-	if head.Host != "" {
-		b = wire.AppendField(b, forwardedHost, head.Host)
-	}
-	if upgrade := head.Values("Upgrade"); upgrade != nil && head.Minor == 1 && head.Length == 0 && head.Names("Upgrade") && isWebsocket(head.Method, upgrade) {
-		x.websocket = true
-		b = wire.AppendField(append(b, "Connection: Upgrade\r\n"...), "Upgrade", upgrade[0])
-	}
-	switch {
-	case head.Length == wire.Chunked:
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-		if announced != "" {
-			b = appendAnnounced(b, announced, isWithheld)
-		}
-	case head.Length > 0 || expectsBody(head.Method):
-		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)
-	}
-	if x.body.expects {
-		b = append(b, "Expect: 100-continue\r\n"...)
-	}
-	if x.alone = travelsAlone(head.Method, head.Length); x.alone {
-		b = append(b, "Connection: close\r\n"...)
-	}
-	return append(b, "\r\n"...)
-}
-
-// namesMore reports whether Connection names anything but what every connection may be told.
-func (x *fastExchange) namesMore() bool {
-	for i := range x.head.Fields {
-		f := &x.head.Fields[i]
-		if wire.EqualFold(f.Name, "Connection") &&
-			!strings.EqualFold(f.Value, "keep-alive") && !strings.EqualFold(f.Value, "close") {
-			return true
-		}
-	}
-	return false
-}
-
-// isHop reports whether a field belongs to one hop alone (RFC 9110, section 7.6.1; RFC 2616, section 13.5.1).
-func isHop(name string) bool {
-	switch len(name) {
-	case 2:
-		return strings.EqualFold(name, "Te")
-	case 7:
-		return strings.EqualFold(name, "Trailer") || strings.EqualFold(name, "Upgrade")
-	case 10:
-		return strings.EqualFold(name, "Connection") || strings.EqualFold(name, "Keep-Alive")
-	case 16:
-		return strings.EqualFold(name, "Proxy-Connection")
-	case 17:
-		return strings.EqualFold(name, "Transfer-Encoding")
-	case 18:
-		return strings.EqualFold(name, "Proxy-Authenticate")
-	case 19:
-		return strings.EqualFold(name, "Proxy-Authorization")
-	}
-	return false
-}
-
-// isFraming reports whether a request's field is written anew, from what was understood.
-func isFraming(name string) bool {
-	switch len(name) {
-	case 4:
-		return strings.EqualFold(name, "Host")
-	case 6:
-		return strings.EqualFold(name, "Expect")
-	case 14:
-		return strings.EqualFold(name, "Content-Length")
-	}
-	return false
-}
-
-// appendAnnounced appends a Trailer field without the names that will not be passed on.
-func appendAnnounced(b []byte, list string, drops func(string) bool) []byte {
-	begun := false
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.Trim(name, " \t"); !wire.IsToken(name) || drops(name) {
-			continue
-		}
-		if b = append(b, ", "...); !begun {
-			b = append(b[:len(b)-2], "Trailer: "...)
-		}
-		b, begun = append(b, name...), true
-	}
-	if begun {
-		b = append(b, "\r\n"...)
-	}
-	return b
+	x.Gone = true
 }
 
 // converse sends the request and reads the head of its answer. A connection that was kept may have been closed by the other side
 // just now: a request of which not a byte was tried goes to another then, and so does one that may be repeated and of which not a byte
 // went out. One that went out may have been read, whatever became of the answer, and was counted once.
-func (x *fastExchange) converse(streams bool) error {
+func (x *exchange) converse(streams bool) error {
 	c := x.c
-	now := x.start
+	now := x.Start
 	if x.head.Length != 0 || c.engine.tick.Load() != x.tick {
 		now = time.Now() // the body, or the limiter's store, may have been awaited
 	}
@@ -258,8 +134,8 @@ func (x *fastExchange) converse(streams bool) error {
 }
 
 // mayGoElsewhere reports whether a request whose exchange on u has failed may be sent on another connection.
-func (x *fastExchange) mayGoElsewhere(u *upstream.Conn, err error) bool {
-	return u.Reused() && !x.begun && x.head.Length == 0 && isIdempotent(x.head.Method) && !isTimeout(err)
+func (x *exchange) mayGoElsewhere(u *upstream.Conn, err error) bool {
+	return u.Reused() && !x.begun && x.head.Length == 0 && isIdempotent(x.head.Method) && !pace.IsTimeout(err)
 }
 
 var errGone = errors.New("the client went away")
@@ -276,7 +152,7 @@ func isIdempotent(method string) bool {
 }
 
 // talk sends the request on u, now, and reads the head of the answer.
-func (x *fastExchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
+func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 	if streams {
 		n, err := u.Write(x.out)
 		x.begun = x.begun || n > 0
@@ -301,7 +177,7 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool, now time.Time) error
 		if !streams {
 			x.begun, x.sent = u.Asked() > 0, u.Asked() == len(x.out)
 		}
-		if err != nil && isTimeout(err) && streams && x.upload == nil {
+		if err != nil && pace.IsTimeout(err) && streams && x.upload == nil {
 			err = x.startUpload(u) // the upstream does not say whether it wants the body
 			if err == nil {
 				continue
@@ -332,14 +208,14 @@ func (x *fastExchange) talk(u *upstream.Conn, streams bool, now time.Time) error
 	}
 }
 
-// mostAnswerHead is the largest head of an answer, with the interim ones before it: they are not heard for ever.
-const mostAnswerHead = 256 << 10
+// maxAnswerHead is the largest head of an answer, with the interim ones before it: they are not heard for ever.
+const maxAnswerHead = 256 << 10
 
 // hear reads one head.
-func (x *fastExchange) hear(u *upstream.Conn) error {
+func (x *exchange) hear(u *upstream.Conn) error {
 	for {
 		if x.heard = u.Reader.AppendResponseHead(x.heard[:0]); len(x.heard) > 0 {
-			if x.heads += len(x.heard); x.heads > mostAnswerHead {
+			if x.heads += len(x.heard); x.heads > maxAnswerHead {
 				return errManyHeads
 			}
 			var refusal *wire.Refusal
@@ -349,7 +225,7 @@ func (x *fastExchange) hear(u *upstream.Conn) error {
 			}
 			return err
 		}
-		switch err := u.Reader.Fill(mostAnswerHead); {
+		switch err := u.Reader.Fill(maxAnswerHead); {
 		case err == nil:
 		case errors.Is(err, io.EOF):
 			return errNoAnswer
@@ -374,10 +250,10 @@ func (e answerError) Error() string { return "its answer is none that HTTP/1.1 a
 func (e answerError) Unwrap() error { return e.Refusal }
 
 // inform passes an informational answer on, without what only a final one can say of the limit.
-func (x *fastExchange) inform() {
+func (x *exchange) inform() {
 	b := wire.AppendStatus(nil, x.res.Status, x.res.Reason)
 	for _, f := range x.res.Fields {
-		if !isHop(f.Name) && !isFraming(f.Name) && !x.res.Names(f.Name) && !x.answer.Owns(f.Name) {
+		if !rules.IsHop(f.Name) && !rules.IsFraming(f.Name) && !x.res.Names(f.Name) && !x.answer.Owns(f.Name) {
 			b = wire.AppendField(b, f.Name, f.Value)
 		}
 	}
@@ -385,8 +261,8 @@ func (x *fastExchange) inform() {
 }
 
 // upstreamFailed answers for an upstream that did not.
-func (x *fastExchange) upstreamFailed(err error) {
-	at := x.c.engine.options.Upstream.Host
+func (x *exchange) upstreamFailed(err error) {
+	at := x.c.engine.Upstream.Host
 	if x.conn != nil {
 		at = x.conn.Address().Host
 	}
@@ -397,11 +273,11 @@ func (x *fastExchange) upstreamFailed(err error) {
 		return
 	}
 	x.giveUp(err)
-	x.fail(x.c.engine.noUpstream(x.head.Method, at, err))
+	x.reply(x.c.engine.NoUpstream(x.head.Method, at, err))
 }
 
 // giveUp ends the use of the upstream's connection. failure counts against its address.
-func (x *fastExchange) giveUp(failure error) {
+func (x *exchange) giveUp(failure error) {
 	_, _ = x.quiet()
 	if x.conn != nil {
 		x.c.up.Store(nil)

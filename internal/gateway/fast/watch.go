@@ -4,34 +4,35 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// The states of the watch for a client that goes away. At any time one goroutine may move a state on:
+// The states of the watch for a client that goes away. In each state one goroutine may change it:
 //
 //	watchOff   the connection's goroutine: to watchHeld if it starts an upload, else to watchable
 //	watchHeld  the upload, when it has read the whole body: to watchable
 //	watchable  the engine's look at waiting connections: to watching
 //
-// endWatch moves each of them back to watchOff. The upload has ended before that, and if it had not, its own move
-// would fail.
+// endWatch changes each of them back to watchOff. The upload has ended before that; if it had not, its own change would fail.
 const (
 	watchOff  int32 = iota
 	watchHeld       // an upload reads from the client
-	watchable       // nobody does
+	watchable       // no goroutine reads from the client
 	watching        // the watch does; done is set
 )
 
-// holdWatch says that an upload is about to read from the client.
-func (c *fastConn) holdWatch() { c.watch.Store(watchHeld) }
+// holdWatch is called before an upload reads from the client.
+func (c *conn) holdWatch() { c.watch.Store(watchHeld) }
 
-// releaseWatch says that the upload has read the whole body.
-func (c *fastConn) releaseWatch() {
+// releaseWatch is called when the upload has read the whole body.
+func (c *conn) releaseWatch() {
 	c.since.Store(c.engine.tick.Load())
 	c.watch.CompareAndSwap(watchHeld, watchable)
 }
 
-// beginWatch says that nothing more is read from the client before the answer is complete. A watch that has begun goes on.
-func (c *fastConn) beginWatch() {
+// beginWatch is called when nothing more is read from the client before the answer is complete. A watch that has begun continues.
+func (c *conn) beginWatch() {
 	if c.watch.Load() == watchOff {
 		c.since.Store(c.engine.tick.Load())
 		c.watch.Store(watchable)
@@ -39,12 +40,12 @@ func (c *fastConn) beginWatch() {
 }
 
 // isWaitingSince reports whether an exchange has waited for a whole tick.
-func (c *fastConn) isWaitingSince(tick int64) bool {
+func (c *conn) isWaitingSince(tick int64) bool {
 	return c.watch.Load() == watchable && tick-c.since.Load() >= 2
 }
 
-// watchClient begins to read from the client, whose next byte or end is thereby noticed.
-func (c *fastConn) watchClient() {
+// watchClient starts to read from the client, so that its next byte or its end is noticed.
+func (c *conn) watchClient() {
 	done := make(chan struct{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,10 +62,10 @@ func (c *fastConn) watchClient() {
 	})
 }
 
-func (c *fastConn) awaitClient() {
+func (c *conn) awaitClient() {
 	defer func() {
 		if failure := recover(); failure != nil {
-			c.engine.log.Error("watching a client panicked", "panic", failure, "stack", string(debug.Stack()))
+			c.engine.Log.Error("watching a client panicked", "panic", failure, "stack", string(debug.Stack()))
 		}
 	}()
 	for {
@@ -72,21 +73,21 @@ func (c *fastConn) awaitClient() {
 		if c.isInterrupted() {
 			return
 		}
-		if len(c.ahead) == mostAhead {
-			// The rest stays with the kernel. Where that cannot tell either, who leaves is not missed.
-			switch err := awaitHangup(c.raw); {
+		if len(c.ahead) == maxAhead {
+			// The rest stays with the kernel. If that does not report a hang-up either, it is not noticed.
+			switch err := pace.AwaitHangup(c.raw); {
 			case err == nil:
 				c.leave()
 				return
-			case isTimeout(err):
+			case pace.IsTimeout(err):
 				continue
 			}
 			return
 		}
 		c.ahead = slices.Grow(c.ahead, 256)
-		n, err := c.Conn.Read(c.ahead[len(c.ahead):min(cap(c.ahead), mostAhead)])
+		n, err := c.Conn.Read(c.ahead[len(c.ahead):min(cap(c.ahead), maxAhead)])
 		c.ahead = c.ahead[:len(c.ahead)+n]
-		if err == nil || isTimeout(err) {
+		if err == nil || pace.IsTimeout(err) {
 			continue
 		}
 		c.leave()
@@ -95,7 +96,7 @@ func (c *fastConn) awaitClient() {
 }
 
 // leave ends the exchange of a client that went away.
-func (c *fastConn) leave() {
+func (c *conn) leave() {
 	c.gone.Store(true)
 	c.ctx.cancel()
 	if u := c.up.Load(); u != nil {
@@ -103,24 +104,18 @@ func (c *fastConn) leave() {
 	}
 }
 
-// mostAhead is the most that is read of the next requests while one is under way.
-const mostAhead = 16 << 10
+// maxAhead is the most that is read of the next requests while one is under way.
+const maxAhead = 16 << 10
 
-func (c *fastConn) isInterrupted() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.interrupted
-}
+// isGone reports whether the client went away during an exchange, or everything is being cut off. No answer can arrive then.
+func (c *conn) isGone() bool { return c.gone.Load() || c.engine.cutting.Load() }
 
-// isGone reports whether the client went away during an exchange, or everything is being cut off: there is nobody to answer.
-func (c *fastConn) isGone() bool { return c.gone.Load() || c.engine.cutting.Load() }
+// hasLeft is isGone for an answer that took long. It asks the socket too, since the watch is a moment late.
+func (c *conn) hasLeft() bool { return c.isGone() || pace.HasHungUp(c.raw) }
 
-// hasLeft is isGone for an answer that took long: it asks the socket too, since the watch is a moment late.
-func (c *fastConn) hasLeft() bool { return c.isGone() || hasHungUp(c.raw) }
-
-// endWatch ends the watch, if there is one, so that the connection's goroutine can read from the client again. The upload
-// must have ended.
-func (c *fastConn) endWatch() {
+// endWatch ends the watch, if it runs, so that the connection's goroutine can read from the client again. The upload must have
+// ended.
+func (c *conn) endWatch() {
 	for {
 		switch state := c.watch.Load(); {
 		case state == watching: // and so done is set

@@ -1,55 +1,87 @@
 package pace
 
 import (
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
-	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	proxyproto "github.com/pires/go-proxyproto"
-
-	"github.com/weirlimit/weir/internal/poller"
 )
 
-// A pacedConn gives every write a deadline of its own, so that a peer that stops reading, or a client that reads less than
-// Limits.Rate, is let go while a long stream to one that reads slowly, or a quiet one, lives as long as it likes. Large writes go out in pieces for the same reason.
-type pacedConn struct {
+// A Conn gives every write a deadline of its own. A peer that stops reading, or a client that reads more slowly than
+// Limits.Rate, fails a write; a long stream to a slow reader and a quiet stream live on. Large writes go out in pieces for the
+// same reason. It also counts what the client sends, see AwaitBody. Make one with NewConn or by a Listener.
+type Conn struct {
 	net.Conn
 	patience time.Duration
-	began    time.Time    // what nanoseconds are counted from here: a clock that is set meanwhile moves nothing
-	moved    atomic.Int64 // when the write deadline was last moved, in nanoseconds; 0: it must be, at the next write
-	explicit atomic.Bool  // whether somebody else has set it
+	clock    *Clock
+	moved    atomic.Int64 // when the write deadline was last moved, by clock; 0: the next write has to move it
+	explicit atomic.Bool  // whether the owner of the connection has set a write deadline
 
-	recent *atomic.Int64 // a clock that is a little late, in nanoseconds, for who writes often; nil: the machine's
-
-	reader   *reader // how the other side takes what is written; nil: it has patience for each 64 KiB
+	reader   *reader // how the client takes what is written; nil: it has patience for each 64 KiB
 	accepted atomic.Int64
 	sender   sender
 
-	uploads, answers direction // of HTTP/2's streams
+	Uploads, Answers Direction // of HTTP/2's streams
 }
 
-// A reader is a client that takes an answer. A write that has to wait ends now and then to look how much the client has
-// acknowledged since the last look, so that one which takes its time lives, and one that takes a byte at a time does not. How much
-// the socket has taken says little: Linux lets a writer go on when a third of a buffer of megabytes is free.
+// NewConn returns a Conn on which each 64 KiB that is written may take for patience. It does not look at what the other side
+// acknowledges, so it suits a connection to an upstream.
+func NewConn(c net.Conn, patience time.Duration, clock *Clock) *Conn {
+	return &Conn{Conn: c, patience: patience, clock: clock}
+}
+
+// A Listener accepts the connections of clients as Conns, which take answers within Limits. (Limits.OfAnswers makes them.)
+type Listener struct {
+	net.Listener
+	Limits Limits
+	Clock  *Clock
+}
+
+// Accept returns a *Conn.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{limits: &l.Limits}
+	r.pace.Begin(r.limits)
+	return &Conn{Conn: c, patience: l.Limits.look(), clock: l.Clock, reader: r}, nil
+}
+
+// A Clock is what the write deadlines of connections are measured by. It counts from when it was made, so a system clock that is
+// set meanwhile moves nothing. It is safe for concurrent use.
+type Clock struct {
+	began  time.Time
+	coarse atomic.Int64 // the last Tick, in nanoseconds after began; 0: nobody ticks
+}
+
+// NewClock returns a Clock that reads the system's clock for every write until somebody calls Tick.
+func NewClock() *Clock { return &Clock{began: time.Now()} }
+
+// Tick notes the time, so that writes need not read the system's clock. After the first Tick it must be called several times a
+// second for as long as connections use the clock.
+func (c *Clock) Tick() { c.coarse.Store(c.at(time.Now())) }
+
+// at returns the nanoseconds from began to now, and 1 at least.
+func (c *Clock) at(now time.Time) int64 { return max(1, int64(now.Sub(c.began))) }
+
+// A reader is a client that takes an answer. A write that waits ends now and then to look how much the client has acknowledged
+// since the last look. So a client that takes its time lives, and one that takes a byte at a time does not. How much the socket
+// has taken is no measure: Linux lets a writer continue when a third of a buffer of megabytes is free.
 type reader struct {
 	limits *Limits
 
 	mu           sync.Mutex
-	pace         allowance
+	pace         Allowance
 	acknowledged int64         // at the last look
 	looked       time.Time     // when that was
 	stalled      time.Duration // for how long nothing was acknowledged
 }
 
-// goesOn reports whether a client for which a write has waited may go on.
-func (c *pacedConn) goesOn() bool {
+// mayWait reports whether a client that a write has waited for may be waited for again.
+func (c *Conn) mayWait() bool {
 	r := c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,22 +97,26 @@ func (c *pacedConn) goesOn() bool {
 	if r.stalled += waited; progress > 0 {
 		r.stalled = 0
 	}
-	return r.pace.spend(r.limits, waited, int(max(progress, 0))) && r.stalled < r.limits.Take
+	return r.pace.Spend(r.limits, waited, int(max(progress, 0))) && r.stalled < r.limits.Take
 }
 
-// writePiece is the most that one deadline covers.
-const writePiece = 64 << 10
+// Accepted returns how many bytes the socket has taken of what was written to it as a client's connection.
+func (c *Conn) Accepted() int64 { return c.accepted.Load() }
 
-func (c *pacedConn) Write(p []byte) (n int, err error) {
+// maxPiece is the size of the largest write that one deadline covers.
+const maxPiece = 64 << 10
+
+// Write is net.Conn's.
+func (c *Conn) Write(p []byte) (n int, err error) {
 	for {
-		if err := c.pace(); err != nil {
+		if err := c.moveWriteDeadline(); err != nil {
 			return n, err
 		}
-		m, err := c.Conn.Write(p[n:min(len(p), n+writePiece)])
+		m, err := c.Conn.Write(p[n:min(len(p), n+maxPiece)])
 		n += m
 		if c.reader != nil {
 			c.accepted.Add(int64(m))
-			if err != nil && n < len(p) && isTimeout(err) && !c.explicit.Load() && c.goesOn() {
+			if err != nil && n < len(p) && IsTimeout(err) && !c.explicit.Load() && c.mayWait() {
 				c.moved.Store(0)
 				continue
 			}
@@ -91,18 +127,18 @@ func (c *pacedConn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// pace moves the deadline once in a quarter of its length, which saves most of the cost: a write has at least three
+// moveWriteDeadline moves the deadline once in a quarter of its length, which saves most of the cost. A write has at least three
 // quarters of it.
-func (c *pacedConn) pace() error {
+func (c *Conn) moveWriteDeadline() error {
 	if c.explicit.Load() {
 		return nil
 	}
 	moved := c.moved.Load()
-	if c.recent != nil && moved != 0 && c.recent.Load()-moved < int64(c.patience/4) {
+	if coarse := c.clock.coarse.Load(); coarse != 0 && moved != 0 && coarse-moved < int64(c.patience/4) {
 		return nil
 	}
 	now := time.Now()
-	passed := max(1, int64(now.Sub(c.began)))
+	passed := c.clock.at(now)
 	if moved != 0 && passed-moved < int64(c.patience/4) {
 		return nil
 	}
@@ -110,9 +146,9 @@ func (c *pacedConn) pace() error {
 	return c.Conn.SetWriteDeadline(now.Add(c.patience))
 }
 
-// SetWriteDeadline puts an explicit deadline in the place of the pace; the zero time, which net/http sets after every
-// request, brings the pace back.
-func (c *pacedConn) SetWriteDeadline(t time.Time) error {
+// SetWriteDeadline sets an explicit deadline in place of the Conn's own. The zero time, which net/http sets after every request,
+// returns to the Conn's own.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		if c.explicit.Swap(false) {
 			c.moved.Store(0)
@@ -124,101 +160,39 @@ func (c *pacedConn) SetWriteDeadline(t time.Time) error {
 }
 
 // SetDeadline sets both deadlines.
-func (c *pacedConn) SetDeadline(t time.Time) error {
+func (c *Conn) SetDeadline(t time.Time) error {
 	if err := c.SetWriteDeadline(t); err != nil {
 		return err
 	}
 	return c.SetReadDeadline(t)
 }
 
-// CloseWrite closes the sending half where the connection has halves, which a proxied upgrade makes use of.
-func (c *pacedConn) CloseWrite() error { return closeWrite(c.under()) }
+// CloseWrite closes the sending half, if the connection has halves. A proxied upgrade uses it.
+func (c *Conn) CloseWrite() error { return CloseWrite(c.socket()) }
 
-// SyscallConn returns what reaches the socket.
-func (c *pacedConn) SyscallConn() (syscall.RawConn, error) {
-	if socket, ok := c.under().(syscall.Conn); ok {
-		return socket.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
-}
+// SyscallConn returns access to the socket.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return rawConn(c.socket()) }
 
-// socketUnder returns what TLS, if any, is spoken over.
-func socketUnder(c net.Conn) net.Conn {
-	if secured, ok := c.(*tls.Conn); ok {
-		return secured.NetConn()
-	}
-	return c
-}
-
-// under returns the connection itself, without the layer that has taken a PROXY header off it.
-func (c *pacedConn) under() net.Conn {
-	if layer, ok := c.Conn.(*proxyproto.Conn); ok {
+// socket returns the connection itself, without the layer that has taken a PROXY header off it (proxyproto.Conn).
+func (c *Conn) socket() net.Conn {
+	if layer, ok := c.Conn.(interface{ Raw() net.Conn }); ok {
 		return layer.Raw()
 	}
 	return c.Conn
 }
 
-// A pacedListener paces the connections it accepts.
-type pacedListener struct {
-	net.Listener
-	limits Limits
-	began  time.Time
-	recent *atomic.Int64
+// CloseWrite closes the sending half of c. The error is errors.ErrUnsupported if c has no halves.
+func CloseWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
-func (l *pacedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+// rawConn returns access to the socket of c; errors.ErrUnsupported if it has none.
+func rawConn(c net.Conn) (syscall.RawConn, error) {
+	if socket, ok := c.(syscall.Conn); ok {
+		return socket.SyscallConn()
 	}
-	r := &reader{limits: &l.limits}
-	r.pace.begin(r.limits)
-	return &pacedConn{Conn: c, patience: l.limits.look(), began: l.began, recent: l.recent, reader: r}, nil
-}
-
-// listener puts the layers around l: for the fast engine who waits for its connections, the PROXY protocol, then the pace of writing.
-// TLS comes above.
-func (g *Gateway) listener(l net.Listener) net.Listener {
-	if g.Fast() {
-		l = poller.Listen(l)
-	}
-	if g.options.ProxyProtocol {
-		l = &proxyproto.Listener{
-			Listener:          l,
-			ConnPolicy:        g.proxyPolicy,
-			ValidateHeader:    checkProxyHeader,
-			ReadHeaderTimeout: g.limits.ProxyHeader,
-		}
-	}
-	l = &pacedListener{l, g.answers, g.began, g.recent()}
-	if !g.Fast() {
-		l = spareListener{l, g.limits.Header, g.limits.Idle, g.cert != nil}
-	}
-	return l
-}
-
-// proxyPolicy requires the header from trusted peers and refuses it from all others (D12).
-func (g *Gateway) proxyPolicy(c proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-	if peer, err := netip.ParseAddrPort(c.Upstream.String()); err == nil && g.trusts(peer.Addr()) {
-		return proxyproto.REQUIRE, nil
-	}
-	return proxyproto.REJECT, nil
-}
-
-func (g *Gateway) trusts(peer netip.Addr) bool {
-	peer = peer.Unmap().WithZone("")
-	return slices.ContainsFunc(g.options.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
-}
-
-// checkProxyHeader refuses a header that names no TCP peer. A LOCAL one, which a proxy's health check sends, names none
-// and leaves the connection's own peer.
-func checkProxyHeader(h *proxyproto.Header) error {
-	if h.Command.IsLocal() {
-		return nil
-	}
-	source, ok := h.SourceAddr.(*net.TCPAddr)
-	if !ok || source.IP == nil {
-		return fmt.Errorf("PROXY header: source %v is no TCP address", h.SourceAddr)
-	}
-	return nil
+	return nil, errors.ErrUnsupported
 }

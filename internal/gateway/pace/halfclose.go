@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A halfClose bounds a tunnel of which one side has ended its half: what the other still says is passed on while it comes, and
-// when nothing has come for a while both connections end. A client that is gone and one that has only ended its half look the
-// same, and so does an upstream that never notices the end. Its methods may be called by several goroutines.
-type halfClose struct {
-	most time.Duration // without a byte
-	end  func()        // closes both connections; may be called twice
+// A HalfClose bounds a tunnel of which one side has ended its half. What the other side still sends is passed on while it comes.
+// When nothing has come for a while, both connections end. A client that is gone and one that has only ended its half look the
+// same, and so does an upstream that never notices the end. Its methods are safe for concurrent use.
+type HalfClose struct {
+	Max time.Duration // without a byte
+	End func()        // closes both connections; may be called twice
 
 	begun atomic.Bool
 	moved atomic.Int64 // nanoseconds after start
@@ -23,8 +23,8 @@ type halfClose struct {
 	timer *time.Timer
 }
 
-// begin is called when a half has ended.
-func (h *halfClose) begin() {
+// Begin is called when a half has ended.
+func (h *HalfClose) Begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over || h.timer != nil {
@@ -32,32 +32,32 @@ func (h *halfClose) begin() {
 	}
 	h.start = time.Now()
 	h.begun.Store(true)
-	h.timer = time.AfterFunc(h.most, h.look)
+	h.timer = time.AfterFunc(h.Max, h.look)
 }
 
-// note is called when bytes have passed.
-func (h *halfClose) note() {
+// Note is called when bytes have passed.
+func (h *HalfClose) Note() {
 	if h.begun.Load() {
 		h.moved.Store(int64(time.Since(h.start)))
 	}
 }
 
-func (h *halfClose) look() {
+func (h *HalfClose) look() {
 	h.mu.Lock()
 	quiet := time.Since(h.start) - time.Duration(h.moved.Load())
-	over := h.over
-	if !over && quiet < h.most {
-		h.timer.Reset(h.most - quiet)
-		over = true
+	ends := !h.over
+	if ends && quiet < h.Max {
+		h.timer.Reset(h.Max - quiet)
+		ends = false
 	}
 	h.mu.Unlock()
-	if !over {
-		h.end()
+	if ends {
+		h.End()
 	}
 }
 
-// stop is called when both connections have ended.
-func (h *halfClose) stop() {
+// Stop is called when both connections have ended.
+func (h *HalfClose) Stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
@@ -66,16 +66,17 @@ func (h *halfClose) stop() {
 	}
 }
 
-// oneHalf is one way of a tunnel.
-type oneHalf struct {
+// OneWay is one way of a tunnel.
+type OneWay struct {
 	io.Reader
-	half *halfClose
+	Half *HalfClose
 }
 
-func (p oneHalf) Read(b []byte) (int, error) {
-	n, err := p.Reader.Read(b)
+// Read notes what it reads.
+func (o OneWay) Read(b []byte) (int, error) {
+	n, err := o.Reader.Read(b)
 	if n > 0 {
-		p.half.note()
+		o.Half.Note()
 	}
 	return n, err
 }

@@ -2,32 +2,23 @@ package pace
 
 import (
 	"net"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// awaitHangup waits until the other side has ended the connection, or its half of it, whatever is still to be read; an error says that
-// nothing can be said of that: a deadline has passed, most often.
-func awaitHangup(c net.Conn) error {
-	socket, ok := c.(syscall.Conn)
-	if !ok {
-		return syscall.ENOTSUP
-	}
-	raw, err := socket.SyscallConn()
+// AwaitHangup waits until the other side has ended the connection, or its half of it, whatever is still to be read. An error means
+// that it cannot know: usually a deadline has passed, or there is no socket.
+func AwaitHangup(c net.Conn) error {
+	raw, err := rawConn(c)
 	if err != nil {
 		return err
 	}
 	return raw.Read(isHungUp)
 }
 
-// hasHungUp reports whether the other side has ended the connection, or its half of it. It does not wait.
-func hasHungUp(c net.Conn) (ended bool) {
-	socket, ok := c.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := socket.SyscallConn()
+// HasHungUp reports whether the other side has ended the connection, or its half of it. It does not wait.
+func HasHungUp(c net.Conn) (ended bool) {
+	raw, err := rawConn(c)
 	if err != nil {
 		return false
 	}
@@ -38,5 +29,5 @@ func hasHungUp(c net.Conn) (ended bool) {
 func isHungUp(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p, 0)
-	return err == nil && n > 0 // also for what nobody need ask for: an error, the end of both halves
+	return err == nil && n > 0 // also for an error and the end of both halves, which are always reported
 }

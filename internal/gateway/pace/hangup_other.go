@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// awaitHangup cannot tell here.
-func awaitHangup(net.Conn) error { return errors.ErrUnsupported }
+// AwaitHangup cannot know on this system.
+func AwaitHangup(net.Conn) error { return errors.ErrUnsupported }
 
-// hasHungUp cannot tell here.
-func hasHungUp(net.Conn) bool { return false }
+// HasHungUp cannot know on this system.
+func HasHungUp(net.Conn) bool { return false }

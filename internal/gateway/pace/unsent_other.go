@@ -4,5 +4,5 @@ package pace
 
 import "syscall"
 
-// unacknowledged cannot tell here.
+// unacknowledged cannot know on this system.
 func unacknowledged(syscall.Conn) int64 { return 0 }

@@ -2,7 +2,6 @@ package pace
 
 import (
 	"net"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,14 +13,10 @@ const (
 	vanishAfter = 75 * time.Second // nothing was acknowledged for so long
 )
 
-// missVanished has the kernel end a connection whose other side has vanished without a word, also while something that was sent
-// to it is not acknowledged. A kernel that knows no such option leaves it as it is.
-func missVanished(c net.Conn) {
-	socket, ok := c.(syscall.Conn)
-	if !ok {
-		return
-	}
-	raw, err := socket.SyscallConn()
+// EndVanished has the kernel end a connection whose other side has vanished without closing it, also while something that was
+// sent to it is not acknowledged. A kernel without such an option leaves the connection as it is.
+func EndVanished(c net.Conn) {
+	raw, err := rawConn(c)
 	if err != nil {
 		return
 	}

@@ -4,5 +4,5 @@ package pace
 
 import "net"
 
-// missVanished leaves a connection to the keep-alive probes that package net has switched on.
-func missVanished(net.Conn) {}
+// EndVanished leaves a connection to the keep-alive probes that package net has switched on.
+func EndVanished(net.Conn) {}

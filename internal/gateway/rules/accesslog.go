@@ -4,14 +4,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weirlimit/weir/httplimit"
 )
 
 // A LogFormat is how a line of the access log looks.
@@ -46,6 +41,7 @@ type AccessLog struct {
 const (
 	logMemory   = 1 << 20 // each of two: one is filled while the other is written
 	logInterval = 250 * time.Millisecond
+	lastWrite   = 5 * time.Second // for the last lines, when the log is closed
 )
 
 // NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that errs is reported to log
@@ -71,13 +67,13 @@ func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
 // take the last lines within 5 s is left behind, with an error.
 func (l *AccessLog) Close() error {
 	close(l.stop)
-	timer := time.NewTimer(lastWait)
+	timer := time.NewTimer(lastWrite)
 	defer timer.Stop()
 	select {
 	case <-l.done:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("close the access log: its last lines are not written after %v", lastWait)
+		return fmt.Errorf("close the access log: its last lines are not written after %v", lastWrite)
 	}
 }
 
@@ -130,23 +126,6 @@ func (l *AccessLog) appendDropped(b []byte) []byte {
 	return fmt.Appendf(b, "time=%s level=WARN msg=\"access log lines dropped\" lines=%d\n", at, l.dropped)
 }
 
-// An entry is what one line says.
-type entry struct {
-	start    time.Time
-	client   netip.Addr // zero: the connection has no address
-	method   string
-	path     string
-	status   int
-	bytes    int64
-	duration time.Duration
-	limiter  string
-	agent    agentHash
-	outcome  httplimit.Outcome
-	host     string
-	proto    string
-	aborted  bool
-}
-
 // add takes one line.
 func (l *AccessLog) add(e *entry) {
 	var room [768]byte // on the stack for all but absurd lines
@@ -191,133 +170,4 @@ func (l *AccessLog) stampOf(t time.Time) string {
 	s := &logStamp{t.Unix(), t.UTC().Format("2006-01-02T15:04:05.")}
 	l.stamp.Store(s)
 	return s.text
-}
-
-func (e *entry) appendTime(b []byte, stamp string) []byte {
-	b = append(b, stamp...)
-	ms := e.start.Nanosecond() / 1e6
-	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-}
-
-// appendDuration appends milliseconds with three decimals.
-func (e *entry) appendDuration(b []byte) []byte {
-	us := e.duration.Microseconds()
-	b = strconv.AppendInt(b, us/1000, 10)
-	return append(b, '.', byte('0'+us/100%10), byte('0'+us/10%10), byte('0'+us%10))
-}
-
-func (e *entry) appendText(b []byte, stamp string) []byte {
-	b = append(b, "time="...)
-	b = e.appendTime(b, stamp)
-	b = append(b, " client="...)
-	b = e.client.AppendTo(b)
-	b = appendTextValue(append(b, " method="...), e.method)
-	b = appendTextValue(append(b, " path="...), redacted(e.path))
-	b = strconv.AppendInt(append(b, " status="...), int64(e.status), 10)
-	b = strconv.AppendInt(append(b, " bytes="...), e.bytes, 10)
-	b = append(e.appendDuration(append(b, " duration="...)), "ms"...)
-	if e.limiter != "" {
-		b = append(append(b, " limiter="...), e.limiter...)
-	}
-	if e.agent.known {
-		b = e.agent.append(append(b, " agent="...))
-	}
-	b = append(append(b, " outcome="...), e.outcome.String()...)
-	b = appendTextValue(append(b, " host="...), e.host)
-	b = append(append(b, " proto="...), e.proto...)
-	if e.aborted {
-		b = append(b, " aborted=true"...)
-	}
-	return append(b, '\n')
-}
-
-func (e *entry) appendJSON(b []byte, stamp string) []byte {
-	b = append(b, `{"time":"`...)
-	b = e.appendTime(b, stamp)
-	b = append(b, `","client":"`...)
-	b = e.client.AppendTo(b)
-	b = appendEscaped(append(b, `","method":"`...), e.method, maxText)
-	b = appendEscaped(append(b, `","path":"`...), redacted(e.path), maxText)
-	b = strconv.AppendInt(append(b, `","status":`...), int64(e.status), 10)
-	b = strconv.AppendInt(append(b, `,"bytes":`...), e.bytes, 10)
-	b = e.appendDuration(append(b, `,"duration_ms":`...))
-	if e.limiter != "" {
-		b = append(append(append(b, `,"limiter":"`...), e.limiter...), '"')
-	}
-	if e.agent.known {
-		b = append(e.agent.append(append(b, `,"agent":"`...)), '"')
-	}
-	b = append(append(b, `,"outcome":"`...), e.outcome.String()...)
-	b = appendEscaped(append(b, `","host":"`...), e.host, maxText)
-	b = append(append(append(b, `","proto":"`...), e.proto...), '"')
-	if e.aborted {
-		b = append(b, `,"aborted":true`...)
-	}
-	return append(b, '}', '\n')
-}
-
-// append appends the hash in 16 hexadecimal digits.
-func (a agentHash) append(b []byte) []byte {
-	for shift := 60; shift >= 0; shift -= 4 {
-		b = append(b, hexDigits[a.hash>>shift&15])
-	}
-	return b
-}
-
-// maxText is the most bytes of one value that a line shows.
-const maxText = 1024
-
-// appendTextValue appends a value, in quotes where it could be taken for more than one.
-func appendTextValue(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '=' || c == '\\' {
-			return append(appendEscaped(append(b, '"'), s, maxText), '"')
-		}
-	}
-	if s == "" || len(s) > maxText {
-		return append(appendEscaped(append(b, '"'), s, maxText), '"')
-	}
-	return append(b, s...)
-}
-
-const hexDigits = "0123456789ABCDEF"
-
-// appendEscaped appends s for use between quotes, in JSON too: printable ASCII as it is, every other byte as an escape,
-// so that no value can end its quotes, its line, or move a terminal's cursor.
-func appendEscaped(b []byte, s string, most int) []byte {
-	cut := len(s) > most
-	if cut {
-		s = s[:most]
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c >= ' ' && c < 0x7f:
-			b = append(b, c)
-		default:
-			b = append(b, `\u00`...)
-			b = append(b, hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	if cut {
-		b = append(b, "..."...)
-	}
-	return b
-}
-
-// redacted hides what looks like a credential that somebody put into a path: an API token or a JWT.
-func redacted(path string) string {
-	if !strings.Contains(path, "wpt_") && !strings.Contains(path, "eyJ") {
-		return path
-	}
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		if at := strings.Index(s, "wpt_"); at >= 0 {
-			segments[i] = s[:at] + "wpt_REDACTED"
-		} else if at := strings.Index(s, "eyJ"); at >= 0 && strings.Count(s[at:], ".") >= 2 {
-			segments[i] = s[:at] + "JWT_REDACTED"
-		}
-	}
-	return strings.Join(segments, "/")
 }

@@ -2,15 +2,15 @@ package rules
 
 import "strings"
 
-// A family is a group of fields that no client may say to a backend, and why. A name that ends with "*" is a prefix.
-type family struct {
-	reason string
-	names  []string
+// A Family is a group of fields that no client may send to a backend, and why. A name that ends with "*" is a prefix.
+type Family struct {
+	Reason string
+	Names  []string
 }
 
-// withheldFamilies are the fields by which a client could name another path, method or client than the ones that were counted (D10, D12).
+// WithheldFamilies are the fields by which a client could name another path, method or client than the ones that were counted (D10, D12).
 // docs/operate.md lists them: a test holds the page to this table.
-var withheldFamilies = []family{
+var WithheldFamilies = []Family{
 	{"who forwards, which Weir writes itself", []string{
 		"Forwarded*", "X-Forwarded*", "X-Original-Forwarded-For", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For", "Fly-Forwarded-*",
 		"CloudFront-Forwarded-Proto", "CF-Visitor",
@@ -50,27 +50,27 @@ var withheldFamilies = []family{
 	{"an upgrade of the connection to HTTP/2", []string{"HTTP2-Settings"}},
 }
 
-// A withheldIndex finds the names of withheldFamilies without allocating.
+// A withheldIndex finds the names of WithheldFamilies without allocating.
 type withheldIndex struct {
 	names    map[string]bool // in lower case
 	prefixes []string
 	lengths  [256]uint64 // for each first byte, a bit for each length of a name; bit 0: a prefix begins so
 }
 
-var withheld = indexWithheld(withheldFamilies)
+var withheld = indexWithheld(WithheldFamilies)
 
-func indexWithheld(families []family) *withheldIndex {
+func indexWithheld(families []Family) *withheldIndex {
 	x := &withheldIndex{names: make(map[string]bool)}
 	for _, f := range families {
-		for _, name := range f.names {
+		for _, name := range f.Names {
 			name = strings.ToLower(name)
 			if prefix, ok := strings.CutSuffix(name, "*"); ok {
 				x.prefixes = append(x.prefixes, prefix)
 				x.lengths[name[0]] |= 1
 				continue
 			}
-			if len(name) > longestWithheld {
-				panic("the name of a withheld field is longer than longestWithheld: " + name)
+			if len(name) > maxWithheldName {
+				panic("the name of a withheld field is longer than maxWithheldName: " + name)
 			}
 			x.names[name] = true
 			x.lengths[name[0]] |= 1 << len(name)
@@ -79,12 +79,12 @@ func indexWithheld(families []family) *withheldIndex {
 	return x
 }
 
-// longestWithheld is the length of the longest name that withheldFamilies may have, prefixes aside.
-const longestWithheld = 63
+// maxWithheldName is the length of the longest name that WithheldFamilies may have, prefixes aside.
+const maxWithheldName = 63
 
-// isWithheld reports whether a field of a request, or a trailer, is not forwarded: its name has something else than letters, digits and
-// dashes, which CGI, WSGI and PHP read as a dash, or it is in withheldFamilies in any case (D10). The empty name is withheld.
-func isWithheld(name string) bool {
+// IsWithheld reports whether a field of a request, or a trailer, is not forwarded: its name has something else than letters, digits and
+// dashes, which CGI, WSGI and PHP read as a dash, or it is in WithheldFamilies in any case (D10). The empty name is withheld.
+func IsWithheld(name string) bool {
 	if name == "" {
 		return true
 	}
@@ -101,10 +101,10 @@ func isWithheld(name string) bool {
 			}
 		}
 	}
-	if len(name) > longestWithheld || bits&(1<<len(name)) == 0 {
+	if len(name) > maxWithheldName || bits&(1<<len(name)) == 0 {
 		return false
 	}
-	var lower [longestWithheld]byte
+	var lower [maxWithheldName]byte
 	for i := range len(name) {
 		lower[i] = nameBytes[name[i]]
 	}

@@ -5,19 +5,21 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // A requestBody lets a sender take its time but not stall or trickle: each read has a deadline.
 type requestBody struct {
 	io.ReadCloser
 	deadline readDeadline
-	limits   *Limits
+	limits   *pace.Limits
 	http2    bool
-	conn     *pacedConn // nil: not known
+	conn     *pace.Conn // nil: not known
 
 	reading  sync.Mutex // held while the body is read: a proxy reads in a goroutine of its own
 	mu       sync.Mutex // guards what follows
-	pace     allowance
+	pace     pace.Allowance
 	by       time.Time // the deadline; zero: there is none
 	finished bool
 	closed   bool  // HTTP/2: the connection has been told that the body has ended
@@ -34,15 +36,15 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 		return r
 	}
 	b := &x.body
-	b.ReadCloser, b.deadline, b.limits, b.http2 = r.Body, deadline, &x.gateway.limits, x.http2
-	b.conn = pacedConnOf(r.Context())
-	b.pace.begin(b.limits)
+	b.ReadCloser, b.deadline, b.limits, b.http2 = r.Body, deadline, &x.engine.Pace, x.http2
+	b.conn = pace.ConnOf(r.Context())
+	b.pace.Begin(b.limits)
 	if b.http2 && b.conn != nil {
-		b.conn.uploads.openBody()
+		b.conn.Uploads.OpenBody()
 	}
 	if !b.http2 {
 		// Also for a body that nobody reads: the server discards it, before the answer.
-		b.arm(x.start)
+		b.arm(x.Start)
 	}
 	paced := new(http.Request)
 	*paced = *r
@@ -53,9 +55,9 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 
 // arm moves the deadline, unless it is near enough to what it should be.
 func (b *requestBody) arm(now time.Time) {
-	wait := b.pace.next(b.limits)
+	wait := b.pace.Next(b.limits)
 	if b.http2 { // whether it is too slow is decided after the read, by the whole connection
-		wait = b.pace.nextOfStream(b.limits)
+		wait = b.pace.NextOfStream(b.limits)
 	}
 	if left := b.by.Sub(now); left < wait-wait/4 || left > wait {
 		b.by = now.Add(wait)
@@ -87,7 +89,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !goesOn && err == nil && !b.finished {
-		err = errTooSlow
+		err = pace.ErrTooSlow
 		b.by = began
 		_ = b.deadline.SetReadDeadline(b.by) // the server does not wait for the rest either
 	}
@@ -117,7 +119,7 @@ func (b *requestBody) finish() {
 func (b *requestBody) close() {
 	if b.http2 && b.conn != nil && !b.closed {
 		b.closed = true
-		b.conn.uploads.closeBody(b.conn.sender.received.Load())
+		b.conn.Uploads.CloseBody(b.conn.Received())
 	}
 }
 
@@ -125,9 +127,9 @@ func (b *requestBody) close() {
 func (b *requestBody) await(now time.Time) {
 	switch {
 	case !b.http2:
-		b.conn.awaitBody(&b.pace, b.limits, now)
+		b.conn.AwaitBody(&b.pace, b.limits, now)
 	case b.conn != nil:
-		b.conn.uploads.await(b.limits, now, b.conn.sender.received.Load())
+		b.conn.Uploads.Await(b.limits, now, b.conn.Received())
 	}
 }
 
@@ -135,13 +137,13 @@ func (b *requestBody) await(now time.Time) {
 // whether the client may go on.
 func (b *requestBody) endAwait(began time.Time, n int, emptied bool) bool {
 	if !b.http2 || b.conn == nil {
-		return b.conn.endAwait(&b.pace, b.limits, began, n)
+		return b.conn.EndAwait(&b.pace, b.limits, began, n)
 	}
-	now, total := time.Now(), b.conn.sender.received.Load()
-	shared := b.conn.uploads.endAwait(b.limits, now, total)
-	b.conn.uploads.read(n, emptied, total)
-	own := b.pace.spend(b.limits, now.Sub(began), n)
-	return own || shared && !b.pace.isOver(b.limits)
+	now, total := time.Now(), b.conn.Received()
+	shared := b.conn.Uploads.EndAwait(b.limits, now, total)
+	b.conn.Uploads.Read(n, emptied, total)
+	own := b.pace.Spend(b.limits, now.Sub(began), n)
+	return own || shared && !b.pace.IsOver(b.limits)
 }
 
 // settle ends a body whose client will not be heard again, since the server closes the connection after this answer: what the client
@@ -151,7 +153,7 @@ func (b *requestBody) settle(patience time.Duration) {
 	b.mu.Lock()
 	last := b.by
 	if b.conn != nil {
-		last = b.conn.readDeadline() // what arrives moves it
+		last = b.conn.ReadDeadline() // what arrives moves it
 	}
 	if by := time.Now().Add(patience); !b.by.IsZero() && by.Before(last) {
 		_ = b.deadline.SetReadDeadline(by)
@@ -180,7 +182,7 @@ func (b *requestBody) isRead() bool {
 // What an HTTP/2 client may still send after it was refused, and for how long that is awaited; and so with HTTP/1 where the body is
 // not wanted any more.
 const (
-	mostDiscarded   = 256 << 10
+	maxDiscarded    = 256 << 10
 	discardPatience = time.Second
 )
 
@@ -191,7 +193,7 @@ func (b *requestBody) discard() {
 		return
 	}
 	_ = b.deadline.SetReadDeadline(time.Now().Add(discardPatience))
-	_, _ = io.CopyN(io.Discard, b.ReadCloser, mostDiscarded)
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDiscarded)
 }
 
 // failure returns what ended the body before its end; nil where it has not.

@@ -14,39 +14,44 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// newProxy returns the reverse proxy before upstream, and the transport it owns.
-func (g *Gateway) newProxy(upstream *url.URL) (*httputil.ReverseProxy, *http.Transport, error) {
-	base, decoded, err := target.Decode(upstream.EscapedPath())
+// newProxy returns the reverse proxy before the upstream, and the transport it owns.
+func (e *Engine) newProxy() (*httputil.ReverseProxy, *http.Transport, error) {
+	escaped, decoded, err := target.Decode(e.Upstream.EscapedPath())
 	if err != nil {
-		return nil, nil, fmt.Errorf("upstream %q: %w", upstream.Redacted(), err)
+		return nil, nil, fmt.Errorf("upstream %q: %w", e.Upstream.Redacted(), err)
 	}
-	base, decoded = strings.TrimSuffix(base, "/"), strings.TrimSuffix(decoded, "/")
-	target := url.URL{Scheme: upstream.Scheme, Host: addressOf(upstream).Host, Path: decoded, RawPath: base}
-	transport := g.newTransport()
+	base := url.URL{
+		Scheme: e.Upstream.Scheme, Host: upstream.AddressOf(e.Upstream).Host,
+		Path: strings.TrimSuffix(decoded, "/"), RawPath: strings.TrimSuffix(escaped, "/"),
+	}
+	transport := e.newTransport()
 	var through http.RoundTripper = transport
-	if g.options.WrapTransport != nil {
-		through = g.options.WrapTransport(transport)
+	if e.options.WrapTransport != nil {
+		through = e.options.WrapTransport(transport)
 	}
-	through = g.pool.Transport(through) // outside, so that a trace shows each address that was tried
+	through = e.options.Pool.Transport(through) // outside, so that a trace shows each address that was tried
 	return &httputil.ReverseProxy{
-		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, &target, g.hostFor(p.In.Host)) },
+		Rewrite:        func(p *httputil.ProxyRequest) { e.rewrite(p, &base) },
 		Transport:      through,
 		BufferPool:     new(bufferPool),
-		ModifyResponse: g.receive,
-		ErrorHandler:   g.upstreamFailed,
-		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+		ModifyResponse: e.receive,
+		ErrorHandler:   e.upstreamFailed,
+		ErrorLog:       slog.NewLogLogger(e.Log.Handler(), slog.LevelWarn),
 	}, transport, nil
 }
 
 // newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies untouched, no proxy from the
 // environment. The connections are paced, so that an upstream that stops reading cannot hold a request for ever.
-func (g *Gateway) newTransport() *http.Transport {
-	dialer := g.newDialer()
+func (e *Engine) newTransport() *http.Transport {
+	dialer := e.options.Dialer
+	clock := pace.NewClock()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
@@ -55,22 +60,22 @@ func (g *Gateway) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return upstream.Count(&pacedConn{Conn: c, patience: g.limits.Stall, began: g.began}, c), nil
+			return upstream.Count(pace.NewConn(c, e.Limits.Stall, clock), c), nil
 		},
 		Protocols:              protocols,
 		DisableCompression:     true,
 		MaxIdleConns:           0, // no bound but the next
 		MaxIdleConnsPerHost:    1024,
-		IdleConnTimeout:        keptFor,
-		TLSHandshakeTimeout:    g.limits.Connect,
-		ResponseHeaderTimeout:  g.limits.Upstream,
+		IdleConnTimeout:        e.options.Kept,
+		TLSHandshakeTimeout:    e.Limits.Connect,
+		ResponseHeaderTimeout:  e.Limits.Upstream,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
 }
 
-// rewrite makes the request that the upstream at base receives. What arrives here is canonical already.
-func rewrite(p *httputil.ProxyRequest, base *url.URL, host string) {
+// rewrite makes the request that the upstream at base receives. The path has its canonical form here.
+func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
 	in, out := p.In, p.Out
 	path, raw := base.Path+in.URL.Path, ""
 	if in.URL.RawPath != "" || base.RawPath != base.Path {
@@ -80,16 +85,29 @@ func rewrite(p *httputil.ProxyRequest, base *url.URL, host string) {
 		Scheme: base.Scheme, Host: base.Host, Path: path, RawPath: raw,
 		RawQuery: target.Query(in.URL.RawQuery), ForceQuery: in.URL.ForceQuery, // httputil drops parts of a query that it cannot parse
 	}
-	out.Host = host
 	stripWithheld(out.Header)
-	out.Close = travelsAlone(in.Method, in.ContentLength)
 	passTrailers(p)
-	// Put there by serveUpstream, from what was decided; the client's own are gone by then.
-	for _, name := range [...]string{forwardedFor, forwardedProto, forwardedHost} {
-		if v := in.Header[name]; len(v) > 0 {
-			out.Header[name] = v
-		}
+	head := headOf(in)
+	told := e.Onward(&head)
+	out.Host, out.Close = told.Host, told.Alone
+	values := [2]string{told.ForwardedProto, told.ForwardedHost}
+	out.Header[rules.ForwardedFor] = in.Header[rules.ForwardedFor] // serveUpstream's
+	out.Header[rules.ForwardedProto] = values[0:1:1]
+	if told.ForwardedHost != "" {
+		out.Header[rules.ForwardedHost] = values[1:2:2]
 	}
+}
+
+// headOf returns what rules.Onward asks of a request.
+func headOf(r *http.Request) rules.Head {
+	h := rules.Head{
+		Method: r.Method, Minor: 1, Host: r.Host, Length: r.ContentLength, Peer: r.RemoteAddr, Secure: r.TLS != nil,
+		Proto: r.Header[rules.ForwardedProto], Upgrade: r.Header["Upgrade"],
+	}
+	if !r.ProtoAtLeast(1, 1) {
+		h.Minor = 0
+	}
+	return h
 }
 
 // passTrailers lets the announced trailers of a request through, which httputil does not: they arrive with the end of the
@@ -101,7 +119,7 @@ func passTrailers(p *httputil.ProxyRequest) {
 	}
 	p.Out.Trailer = make(http.Header, len(p.In.Trailer))
 	for name := range p.In.Trailer {
-		if !isWithheld(name) && wire.MayTrail(name) {
+		if !rules.IsWithheld(name) && wire.MayTrail(name) {
 			p.Out.Trailer[name] = nil
 		}
 	}
@@ -125,64 +143,56 @@ func (b *trailed) Read(p []byte) (int, error) {
 }
 
 // serveUpstream passes a request on. chain is the client and every trusted hop behind it.
-func (g *Gateway) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
-	stripUpgrade(r)
-	h := r.Header
-	proto := g.forwardedProto(h[forwardedProto], r.RemoteAddr, r.TLS != nil)
-	values := [3]string{chain, proto, r.Host}
-	h[forwardedFor] = values[0:1:1]
-	h[forwardedProto] = values[1:2:2]
-	if delete(h, forwardedHost); r.Host != "" {
-		h[forwardedHost] = values[2:3:3]
+func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
+	r.Header[rules.ForwardedFor] = []string{chain}
+	head := headOf(r)
+	if !head.IsWebsocket() {
+		delete(r.Header, "Upgrade") // httputil drops what Connection says of it
+		e.proxy.ServeHTTP(w, r)
+		return
 	}
-	if len(h["Upgrade"]) > 0 {
-		ctx, leave := context.WithCancel(r.Context())
-		defer leave()
-		exchangeOf(w).leave = leave
-		r = r.WithContext(ctx)
-	}
-	g.proxy.ServeHTTP(w, r)
+	ctx, leave := context.WithCancel(r.Context())
+	defer leave()
+	exchangeOf(w).leave = leave
+	e.proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // upstreamFailed answers for an upstream that did not.
-func (g *Gateway) upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
+func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(w)
-	if x.hijacked {
+	if x.isHijacked {
 		return // the connection is the upgrade's, and over
 	}
 	var large *http.MaxBytesError
 	sent := x.body.failure()
 	switch {
 	case errors.As(err, &large):
-		bodyFailed(w, large)
-		return
-	case isTimeout(sent): // which cancels the context too
-		bodyFailed(w, sent)
-		return
+		write(w, rules.BodyFailed(large))
+	case pace.IsTimeout(sent): // which cancels the context too
+		write(w, rules.BodyFailed(sent))
 	case r.Context().Err() != nil:
-		x.gone = x.status == 0 // end closes the connection
-		return
+		x.Gone = x.Status == 0 // the connection is closed then
 	case sent != nil:
-		bodyFailed(w, sent)
-		return
+		write(w, rules.BodyFailed(sent))
+	default:
+		write(w, e.NoUpstream(r.Method, e.Upstream.Host, err))
 	}
-	g.noUpstream(r.Method, g.options.Upstream.Host, err).write(w)
 }
 
-// receive is what happens to every answer of the upstream before it is passed on.
-func (g *Gateway) receive(r *http.Response) error {
-	if err := checkAnswer(r.StatusCode, len(r.Request.Header["Upgrade"]) > 0, r.Header["Upgrade"]); err != nil {
+// receive checks every answer of the upstream, and prepares it to be passed on.
+func (e *Engine) receive(r *http.Response) error {
+	if err := rules.CheckAnswer(r.StatusCode, len(r.Request.Header["Upgrade"]) > 0, r.Header["Upgrade"]); err != nil {
 		return err // httputil closes it then, as it does not where it finds that itself
 	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
-		g.forgetLimits(r.Header) // httputil copies this header last
+		e.stripReserved(r.Header) // httputil copies this header last
 		return nil
 	}
 	if len(r.Trailer) > 0 {
-		g.forgetLimits(r.Trailer) // what will not be sent is not announced
+		e.stripReserved(r.Trailer) // what will not be sent is not announced
 	}
 	if r.ContentLength > 0 {
-		r.Body = &pacedBody{ReadCloser: r.Body, patience: g.limits.Stall}
+		r.Body = &pacedBody{ReadCloser: r.Body, patience: e.Limits.Stall}
 	}
 	return nil
 }

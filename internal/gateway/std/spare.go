@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // A spareConn is a connection that net/http serves. A client may open one ahead of its first request, so until a byte comes it
@@ -19,7 +21,7 @@ import (
 type spareConn struct {
 	net.Conn
 	header, idle time.Duration
-	records      *tlsRecords // as they are read; nil: no TLS
+	records      *pace.Records // as they are read; nil: no TLS
 
 	mu        sync.Mutex
 	fresh     bool // no head has come
@@ -30,12 +32,21 @@ type spareConn struct {
 	silent    bool // nothing is said any more
 }
 
+// NetConn returns the connection below.
+func (c *spareConn) NetConn() net.Conn { return c.Conn }
+
+// Listener returns a listener for Server: its connections give a client more time before its first request.
+func (e *Engine) Listener(l net.Listener) net.Listener {
+	return spareListener{l, e.Limits.Header, e.Limits.Idle, e.options.TLS != nil}
+}
+
 type spareListener struct {
 	net.Listener
 	header, idle time.Duration
 	secure       bool
 }
 
+// Accept returns a *spareConn.
 func (l spareListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -43,46 +54,9 @@ func (l spareListener) Accept() (net.Conn, error) {
 	}
 	spare := &spareConn{Conn: c, header: l.header, idle: l.idle, fresh: true, head: true}
 	if l.secure {
-		spare.records = new(tlsRecords)
+		spare.records = new(pace.Records)
 	}
 	return spare, nil
-}
-
-// tlsRecords follow what is read of TLS records, so that no read but the first takes more than one. What a client sends right
-// behind its handshake would lie with TLS otherwise, and nobody here could know that a head has begun.
-type tlsRecords struct {
-	begun  bool
-	header [5]byte
-	known  int // of header
-	left   int // of the record behind it
-}
-
-// room returns the part of p that the next read may fill.
-func (r *tlsRecords) room(p []byte) []byte {
-	switch {
-	case !r.begun: // a hello, or no TLS at all
-		return p
-	case r.left > 0:
-		return p[:min(len(p), r.left)]
-	}
-	return p[:min(len(p), len(r.header)-r.known)]
-}
-
-// read notes what was read into room.
-func (r *tlsRecords) read(p []byte) {
-	for r.begun = r.begun || len(p) > 0; len(p) > 0; {
-		if r.left > 0 {
-			n := min(r.left, len(p))
-			r.left -= n
-			p = p[n:]
-			continue
-		}
-		n := copy(r.header[r.known:], p)
-		p = p[n:]
-		if r.known += n; r.known == len(r.header) {
-			r.known, r.left = 0, int(r.header[3])<<8|int(r.header[4])
-		}
-	}
 }
 
 // note follows net/http's state of a connection.
@@ -99,7 +73,7 @@ func (c *spareConn) note(state http.ConnState) {
 
 // spareUnder returns the spareConn under a connection of net/http; nil if there is none.
 func spareUnder(c net.Conn) *spareConn {
-	spare, _ := socketUnder(c).(*spareConn)
+	spare, _ := pace.UnderTLS(c).(*spareConn)
 	return spare
 }
 
@@ -142,13 +116,13 @@ func (c *spareConn) Read(p []byte) (int, error) {
 	}
 	c.mu.Unlock()
 	if records != nil {
-		p = records.room(p)
+		p = records.Room(p)
 	}
 	n, err := c.Conn.Read(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if records != nil {
-		records.read(p[:n])
+		records.Read(p[:n])
 	}
 	if n > 0 && c.untouched {
 		c.untouched = false
@@ -172,7 +146,7 @@ func (c *spareConn) Write(p []byte) (int, error) {
 }
 
 // CloseWrite closes the sending half, where there are halves.
-func (c *spareConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *spareConn) CloseWrite() error { return pace.CloseWrite(c.Conn) }
 
 // SyscallConn returns what reaches the socket.
 func (c *spareConn) SyscallConn() (syscall.RawConn, error) {

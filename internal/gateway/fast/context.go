@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A connContext ends with its connection, or is cut off with its base. Nearly nobody waits for that, so that it costs nothing
-// until somebody does: a server keeps ten thousand of them.
+// A connContext ends with its connection, or when its base is cancelled. Most are never waited for, so one costs nothing until
+// Done is called: a server keeps ten thousand of them.
 type connContext struct {
 	base context.Context
 
 	mu   sync.Mutex
 	over bool
-	done chan struct{} // nil: nobody has asked
+	done chan struct{} // nil: Done was not called
 	stop func() bool   // of the wait for base
 }
 
 var _ context.Context = (*connContext)(nil)
 
-// Deadline implements context.Context: there is none.
+// Deadline implements context.Context. It is the base's.
 func (c *connContext) Deadline() (deadline time.Time, ok bool) { return c.base.Deadline() }
 
 // Value implements context.Context.

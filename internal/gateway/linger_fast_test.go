@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // A stranger that connects and says nothing, or breaks off in the middle of a TLS handshake, does not hold a drain of the fast engine
@@ -37,7 +39,7 @@ func TestADrainWaitsForNobodyWhoHasNotAsked(t *testing.T) {
 				t.Errorf("the drain took %v", took)
 			}
 			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-			if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+			if _, err := io.Copy(io.Discard, c); pace.IsTimeout(err) {
 				t.Error("the connection is still open")
 			}
 		})
