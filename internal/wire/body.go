@@ -117,8 +117,6 @@ func (b *Body) fail(err error) error {
 	return err
 }
 
-func (b *Body) refuse(status int, reason string) { _ = b.fail(&Refusal{status, reason}) }
-
 // chunks takes all that is buffered and fits, and reads from the connection only where that is nothing.
 func (b *Body) chunks(p []byte) (int, error) {
 	n := 0
@@ -174,7 +172,7 @@ func (b *Body) step(p []byte) (n int, hungry bool) {
 		return n, false
 	case chunkEnd:
 		if in[0] != '\r' || len(in) > 1 && in[1] != '\n' {
-			b.refuse(400, "a chunk with something else than the end of a line behind it")
+			_ = b.fail(badChunkEnd)
 			return 0, false
 		}
 		if len(in) == 1 {
@@ -192,7 +190,7 @@ func (b *Body) line(in []byte) (hungry bool) {
 	end := bytes.IndexByte(in[:min(len(in), MostChunkLine)], '\n')
 	if end < 0 {
 		if len(in) >= MostChunkLine {
-			b.refuse(400, "a chunk's size line longer than allowed")
+			_ = b.fail(longChunkLine)
 			return false
 		}
 		return true
@@ -205,19 +203,19 @@ func (b *Body) line(in []byte) (hungry bool) {
 	extension := in[digits:end]
 	switch {
 	case digits == 0 || digits > 16 || size > math.MaxInt64:
-		b.refuse(400, "a chunk's size that is not one to sixteen hexadecimal digits below 2^63")
+		_ = b.fail(badChunkSize)
 		return false
 	case len(extension) == 0 || extension[len(extension)-1] != '\r':
-		b.refuse(400, "a chunk's size line that ends with a bare line feed")
+		_ = b.fail(bareChunkLF)
 		return false
 	}
 	if extension = extension[:len(extension)-1]; len(extension) > 0 {
 		if extension[0] != ';' || !values(extension) {
-			b.refuse(400, "a chunk's size with something else than an extension behind it")
+			_ = b.fail(badExtension)
 			return false
 		}
 		if b.extra += len(extension); b.extra > MostExtensions {
-			b.refuse(400, "more chunk extensions than allowed")
+			_ = b.fail(tooManyExtensions)
 			return false
 		}
 	}
@@ -249,7 +247,7 @@ func (b *Body) trailer(in []byte) (hungry bool) {
 	n := b.src.section()
 	switch {
 	case n > MostTrailerBytes || n == 0 && len(in) >= MostTrailerBytes:
-		b.refuse(431, "more bytes of trailers than allowed")
+		_ = b.fail(longTrailers)
 		return false
 	case n == 0:
 		return true
@@ -270,7 +268,7 @@ func (b *Body) trailer(in []byte) (hungry bool) {
 	}
 	for i := range fields {
 		if !MayTrail(fields[i].Name) {
-			b.refuse(400, "a trailer that belongs in the head")
+			_ = b.fail(headTrailer)
 			return false
 		}
 	}

@@ -30,7 +30,7 @@ func (f *framing) look(field *Field) *Refusal {
 	case len("Transfer-Encoding"):
 		if EqualFold(field.Name, "Transfer-Encoding") {
 			if f.codings++; f.codings > 1 {
-				return &Refusal{400, "more than one Transfer-Encoding line"}
+				return manyCodings
 			}
 			f.coding = field.Value
 		}
@@ -40,21 +40,21 @@ func (f *framing) look(field *Field) *Refusal {
 
 func (f *framing) contentLength(value string) *Refusal {
 	if f.lengths++; f.lengths > 1 {
-		return &Refusal{400, "more than one Content-Length line"}
+		return manyLengths
 	}
 	if value == "" || len(value) > 19 {
-		return &Refusal{400, "a Content-Length that is no number of at most 19 digits"}
+		return badLength
 	}
 	n := uint64(0) // 19 digits fit
 	for i := range len(value) {
 		digit := value[i] - '0'
 		if digit > 9 {
-			return &Refusal{400, "a Content-Length that is not digits alone"}
+			return lengthNotDigits
 		}
 		n = n*10 + uint64(digit)
 	}
 	if n > math.MaxInt64 {
-		return &Refusal{400, "a Content-Length beyond 63 bits"}
+		return hugeLength
 	}
 	f.length = int64(n)
 	return nil
@@ -72,9 +72,9 @@ func (f *framing) connection(value string) *Refusal {
 		case EqualFold(option, "keep-alive"):
 			f.keep = true
 		case !IsToken(option):
-			return &Refusal{400, "a connection option that is no token"}
+			return badOption
 		case len(f.named) == MostNamed:
-			return &Refusal{431, "more connection options than allowed"}
+			return tooManyOptions
 		default:
 			f.named = append(f.named, option)
 		}
@@ -103,9 +103,9 @@ func (f *framing) chunked(minor int) (bool, *Refusal) {
 	case f.codings == 0:
 		return false, nil
 	case f.lengths > 0:
-		return false, &Refusal{400, "both Content-Length and Transfer-Encoding"}
+		return false, lengthAndCoding
 	case minor == 0:
-		return false, &Refusal{400, "a Transfer-Encoding in HTTP/1.0"}
+		return false, codingInHTTP10
 	case EqualFold(f.coding, "chunked"):
 		return true, nil
 	}
@@ -123,14 +123,14 @@ func badCoding(list string) *Refusal {
 		coding = strings.Trim(coding, " \t")
 		switch {
 		case !IsToken(coding):
-			return &Refusal{400, "a Transfer-Encoding that is no list of codings"}
+			return badCodingList
 		case last:
-			return &Refusal{400, "a Transfer-Encoding with something behind chunked"}
+			return afterChunked
 		}
 		last = EqualFold(coding, "chunked")
 		if last && parameters != "" {
-			return &Refusal{400, "a Transfer-Encoding of chunked with parameters"}
+			return chunkedParameters
 		}
 	}
-	return &Refusal{501, "a Transfer-Encoding other than chunked"}
+	return otherCoding
 }

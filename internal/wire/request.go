@@ -65,30 +65,30 @@ func (r *Request) parse(head string) *Refusal {
 func (r *Request) line(s string) (at int, refusal *Refusal) {
 	i := span(s, 0, inToken)
 	if i == 0 || i == len(s) || s[i] != ' ' {
-		return 0, badByte(s, i, "a request line that does not begin with a method and one space")
+		return 0, badByte(s, i, badMethod)
 	}
 	method := s[:i]
 	start := i + 1
 	i = plain(s, start, '!')
 	if i == start || i == len(s) || s[i] != ' ' {
-		return 0, badByte(s, i, "a request target with a byte that it cannot have, or without one space behind it")
+		return 0, badByte(s, i, badTarget)
 	}
 	target := s[start:i]
 	if strings.IndexByte(target, '#') >= 0 {
-		return 0, &Refusal{400, "a request target with a fragment"}
+		return 0, targetFragment
 	}
 	version := s[i+1:]
 	if len(version) < len("HTTP/1.1\r\n") || version[:5] != "HTTP/" || version[6] != '.' || !digit(version[5]) || !digit(version[7]) {
-		return 0, badByte(version, valueEnd(version, 0), "a request line without a version of HTTP at its end")
+		return 0, badByte(version, valueEnd(version, 0), noVersion)
 	}
 	if version[8] != '\r' || version[9] != '\n' {
-		return 0, badByte(version, 8, "a version of HTTP with something behind it")
+		return 0, badByte(version, 8, afterVersion)
 	}
 	if version[5] != '1' || version[7] > '1' {
-		return 0, &Refusal{505, "a version of HTTP other than 1.0 and 1.1"}
+		return 0, otherVersion
 	}
 	if target[0] != '/' && (target != "*" || method != "OPTIONS") {
-		return 0, &Refusal{400, "a request target that does not begin with a slash"}
+		return 0, targetNoSlash
 	}
 	r.Method, r.Target, r.Minor = method, target, int(version[7]-'0')
 	return i + 1 + len("HTTP/1.1\r\n"), nil
@@ -123,17 +123,17 @@ func (r *Request) judge() *Refusal {
 				return refusal
 			}
 			if disguised(field.Name) {
-				return &Refusal{400, "a field name that a backend may take for Content-Length or Transfer-Encoding"}
+				return disguisedFraming
 			}
 		}
 	}
 	switch {
 	case hosts > 1:
-		return &Refusal{400, "more than one Host"}
+		return manyHosts
 	case hosts == 0 && r.Minor == 1:
-		return &Refusal{400, "no Host"}
+		return noHost
 	case !validHost(r.Host):
-		return &Refusal{400, "a Host that is no host and port"}
+		return badHost
 	}
 	chunked, refusal := r.framing.chunked(r.Minor)
 	if refusal != nil {
@@ -145,7 +145,7 @@ func (r *Request) judge() *Refusal {
 	r.Close = r.framing.close || r.Minor == 0 && !r.framing.keep
 	if r.Minor == 1 && expects { // RFC 9110, section 10.1.1: HTTP/1.0 knows no expectations
 		if unmet {
-			return &Refusal{417, "an expectation other than 100-continue"}
+			return badExpect
 		}
 		r.Expect = r.Length != 0
 	}

@@ -57,10 +57,10 @@ func (r *Response) parse(head, method string) *Refusal {
 func (r *Response) line(s string) (at int, refusal *Refusal) {
 	const shortest = len("HTTP/1.1 200\r\n")
 	if len(s) < shortest || s[:7] != "HTTP/1." || s[7] != '0' && s[7] != '1' || s[8] != ' ' {
-		return 0, badByte(s, valueEnd(s, 0), "a status line that does not begin with HTTP/1.0 or HTTP/1.1 and one space")
+		return 0, badByte(s, valueEnd(s, 0), badStatusLine)
 	}
 	if s[9] == '0' || !digit(s[9]) || !digit(s[10]) || !digit(s[11]) {
-		return 0, badByte(s, valueEnd(s, 8), "a status that is not three digits")
+		return 0, badByte(s, valueEnd(s, 8), badStatus)
 	}
 	i := 12
 	if s[i] == ' ' {
@@ -68,7 +68,7 @@ func (r *Response) line(s string) (at int, refusal *Refusal) {
 		r.Reason = s[13:i]
 	}
 	if len(s)-i < 2 || s[i] != '\r' || s[i+1] != '\n' {
-		return 0, badByte(s, i, "a status line with a byte that it cannot have")
+		return 0, badByte(s, i, badReason)
 	}
 	r.Minor, r.Status = int(s[7]-'0'), int(s[9]-'0')*100+int(s[10]-'0')*10+int(s[11]-'0')
 	return i + 2, nil
@@ -87,7 +87,7 @@ func (r *Response) judge(method string) *Refusal {
 	body := chunked || f.length > 0
 	switch {
 	case r.Status < 200 && body:
-		return &Refusal{400, "an interim response with a body"}
+		return interimBody
 	case r.Status < 200:
 	case method == "HEAD", r.Status == 204, r.Status == 304:
 		f.close = f.close || body

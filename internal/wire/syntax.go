@@ -135,10 +135,10 @@ func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 			if i == start && s[i:] == "\r\n" {
 				return dst, nil
 			}
-			return dst, badName(s, start, i)
+			return dst, nameRefusal(s, start, i)
 		}
 		if len(dst) == most {
-			return dst, &Refusal{431, "more field lines than allowed"}
+			return dst, tooManyFields
 		}
 		name := s[start:i]
 		i++
@@ -148,7 +148,7 @@ func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 		first := i
 		i = valueEnd(s, i)
 		if len(s)-i < 2 || s[i] != '\r' || s[i+1] != '\n' {
-			return dst, badByte(s, i, "a control byte in a field's value")
+			return dst, badByte(s, i, badValue)
 		}
 		last := i
 		for last > first && (s[last-1] == ' ' || s[last-1] == '\t') {
@@ -159,37 +159,36 @@ func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 	}
 }
 
-// badName says why no name and colon are at s[start:], where i is the first byte that is no part of a name.
-func badName(s string, start, i int) *Refusal {
+// nameRefusal returns why s[start:] does not begin with a name and a colon; i is the first byte that is not part of a name.
+func nameRefusal(s string, start, i int) *Refusal {
 	switch {
 	case i == len(s):
-		return &Refusal{400, "the head ends in the middle of a line"}
+		return headEnds
 	case i == start && (s[i] == ' ' || s[i] == '\t'):
-		return &Refusal{400, "a line that continues the one before (obs-fold)"}
+		return obsFold
 	case i == start && len(s)-i > 2 && s[i:i+2] == "\r\n":
-		return &Refusal{400, "bytes behind the end of the head"}
+		return afterHead
 	case i == start && s[i] == ':':
-		return &Refusal{400, "a field line without a name"}
+		return noName
 	case s[i] == ' ' || s[i] == '\t':
-		return &Refusal{400, "a blank in a field's name, or between it and the colon"}
+		return blankInName
 	case s[i] == '\r' && i+1 < len(s) && s[i+1] == '\n':
-		return &Refusal{400, "a line without a colon"}
+		return noColon
 	}
-	return badByte(s, i, "a byte in a field's name that is none of a token's")
+	return badByte(s, i, badName)
 }
 
-// badByte says what is wrong with the byte at i, where a line should go on or end; otherwise is said of one that does not end
-// lines.
-func badByte(s string, i int, otherwise string) *Refusal {
+// badByte returns what is wrong with the byte at i, at which a line should continue or end: otherwise, unless the byte ends lines.
+func badByte(s string, i int, otherwise *Refusal) *Refusal {
 	switch {
 	case i >= len(s):
-		return &Refusal{400, "the head ends in the middle of a line"}
+		return headEnds
 	case s[i] == '\n':
-		return &Refusal{400, "a line feed without a carriage return before it"}
+		return bareLF
 	case s[i] == '\r' && (i+1 == len(s) || s[i+1] != '\n'):
-		return &Refusal{400, "a carriage return without a line feed behind it"}
+		return bareCR
 	}
-	return &Refusal{400, otherwise}
+	return otherwise
 }
 
 func valuesOf(fields []Field, name string) []string {

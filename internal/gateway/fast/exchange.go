@@ -2,7 +2,6 @@ package fast
 
 import (
 	"errors"
-	"net/http"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -155,7 +154,7 @@ func (x *exchange) read(head string) {
 		}
 	}
 	if !x.readTarget() {
-		x.refuse(&wire.Refusal{Status: http.StatusBadRequest, Reason: "the request target is not one"})
+		x.refuse(wire.BadTarget)
 		return
 	}
 	x.route()

@@ -3,7 +3,6 @@ package fast
 import (
 	"errors"
 	"net"
-	"net/http"
 	"strings"
 	"time"
 
@@ -151,7 +150,7 @@ func (c *conn) rest(tick int64) {
 // refusalOf returns the refusal that a failed read of a head is; nil if the connection ended or failed.
 func refusalOf(err error) error {
 	if errors.Is(err, wire.ErrFull) {
-		return &wire.Refusal{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "the request's header is larger than is allowed here"}
+		return wire.HeadTooLarge
 	}
 	return nil
 }
