@@ -16,7 +16,7 @@ import (
 // How long an address that failed is left alone: the first time, and at most. Each failure when it is tried again doubles it.
 const (
 	firstPause   = time.Second
-	longestPause = 30 * time.Second
+	maxPause = 30 * time.Second
 )
 
 // quietFor is how long the log is not told again that an address is down.
@@ -157,7 +157,7 @@ func (p *Pool) end(t turn, failure error) {
 		a.failures++
 	}
 	a.epoch++
-	pause := min(firstPause<<min(a.failures-1, 10), longestPause)
+	pause := min(firstPause<<min(a.failures-1, 10), maxPause)
 	a.until = now.Add(pause)
 	kept := a.giveUpKept() // what it kept before it failed is no longer good
 	tell := !a.told && (a.toldAt.IsZero() || now.Sub(a.toldAt) >= quietFor)

@@ -93,8 +93,8 @@ func (c *Conn) AwaitStream() {
 	}
 }
 
-// writePiece is the most that one deadline covers.
-const writePiece = 64 << 10
+// maxPiece is the most that one deadline covers.
+const maxPiece = 64 << 10
 
 // Write writes with a deadline of Options.Stall, an eighth more at most, for each 64 KiB.
 func (c *Conn) Write(p []byte) (n int, err error) {
@@ -103,7 +103,7 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 			c.writeWithin(time.Now())
 		}
 		c.wrote = true
-		m, err := c.Conn.Write(p[n:min(len(p), n+writePiece)])
+		m, err := c.Conn.Write(p[n:min(len(p), n+maxPiece)])
 		n += m
 		if err != nil || n == len(p) {
 			return n, err
@@ -148,7 +148,7 @@ func (c *Conn) Keep(now time.Time) {
 	c.mine = false
 	a.busy--
 	back := !c.turn.answered && p.success(&c.turn)
-	good = good && !p.closed && c.turn.epoch == a.epoch && len(a.kept) < p.options.MostKept
+	good = good && !p.closed && c.turn.epoch == a.epoch && len(a.kept) < p.options.MaxKept
 	if good {
 		a.kept = append(a.kept, c)
 		if !p.watched {

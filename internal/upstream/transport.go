@@ -69,14 +69,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// mostEnded is how many kept connections a request may find ended, one after another. Each is gone
+// maxEnded is how many kept connections a request may find ended, one after another. Each is gone
 // afterwards, so that base runs out of them first unless others refill it as fast.
-const mostEnded = 1024
+const maxEnded = 1024
 
 // ask sends req to a. It does so again while it gets a kept connection on which nothing went out.
 // link is the last attempt's.
 func (t *transport) ask(a *address, req *http.Request, body *heldBody) (res *http.Response, l *link, err error) {
-	for range mostEnded {
+	for range maxEnded {
 		l = &link{body: body}
 		res, err = t.base.RoundTrip(a.attempt(req, l))
 		if err == nil {

@@ -40,8 +40,8 @@ func (a Address) scheme() string {
 	return "http"
 }
 
-// MostAddresses is how many one pool may have.
-const MostAddresses = 64
+// MaxAddresses is how many one pool may have.
+const MaxAddresses = 64
 
 // Options are a Pool's settings. Addresses is required; the durations must be positive.
 type Options struct {
@@ -52,7 +52,7 @@ type Options struct {
 	Header   time.Duration // for the head of an answer, once the request is sent
 	Stall    time.Duration // for a write, or the next bytes of a body of known length
 	Idle     time.Duration // a kept connection that was not used for so long is closed, an eighth of it later at most
-	MostKept int           // kept connections for each address; 0 means 1024
+	MaxKept int           // kept connections for each address; 0 means 1024
 
 	// Dial makes the connection that TLS, if any, is spoken over; nil means a net.Dialer, which tries all that a name resolves to.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -65,8 +65,8 @@ var ErrUnavailable = errors.New("no upstream address can be connected to")
 
 // check says what is wrong with the options.
 func (o *Options) check() error {
-	if n := len(o.Addresses); n == 0 || n > MostAddresses {
-		return fmt.Errorf("%d upstream addresses: 1 to %d are allowed", n, MostAddresses)
+	if n := len(o.Addresses); n == 0 || n > MaxAddresses {
+		return fmt.Errorf("%d upstream addresses: 1 to %d are allowed", n, MaxAddresses)
 	}
 	seen := make(map[Address]bool, len(o.Addresses))
 	for _, a := range o.Addresses {
@@ -86,8 +86,8 @@ func (o *Options) check() error {
 			return fmt.Errorf("%s of %v for the upstream: want more than zero", d.name, d.Duration)
 		}
 	}
-	if o.MostKept < 0 {
-		return fmt.Errorf("%d kept upstream connections: want zero, for the default, or more", o.MostKept)
+	if o.MaxKept < 0 {
+		return fmt.Errorf("%d kept upstream connections: want zero, for the default, or more", o.MaxKept)
 	}
 	return nil
 }
@@ -111,8 +111,8 @@ func New(o Options) (*Pool, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if o.MostKept == 0 {
-		o.MostKept = 1024
+	if o.MaxKept == 0 {
+		o.MaxKept = 1024
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// A framing is what a head's fields say of the body and of the connection.
+// A framing is how a head's fields frame the body, and whether the connection continues.
 type framing struct {
-	length  int64 // what Content-Length says
-	lengths int   // how many such lines there are
+	length  int64 // of Content-Length
+	lengths int   // the number of such lines
 	coding  string
 	codings int // Transfer-Encoding lines
 	close   bool
@@ -16,7 +16,7 @@ type framing struct {
 	named   []string // connection options but close and keep-alive
 }
 
-// look takes in one field where it is one of framing; response heads and request heads alike.
+// look reads one field, if it is one of framing, of a response or a request.
 func (f *framing) look(field *Field) *Refusal {
 	switch len(field.Name) {
 	case len("Connection"):
@@ -60,7 +60,7 @@ func (f *framing) contentLength(value string) *Refusal {
 	return nil
 }
 
-// connection takes in one Connection line: tokens between commas. Empty elements are ignored (RFC 9110, section 5.6.1.2).
+// connection reads one Connection line: tokens between commas. Empty elements are ignored (RFC 9110, section 5.6.1.2).
 func (f *framing) connection(value string) *Refusal {
 	for value != "" {
 		var option string
@@ -73,7 +73,7 @@ func (f *framing) connection(value string) *Refusal {
 			f.keep = true
 		case !IsToken(option):
 			return badOption
-		case len(f.named) == MostNamed:
+		case len(f.named) == MaxNamed:
 			return tooManyOptions
 		default:
 			f.named = append(f.named, option)
@@ -112,8 +112,8 @@ func (f *framing) chunked(minor int) (bool, *Refusal) {
 	return false, badCoding(f.coding)
 }
 
-// badCoding says why a Transfer-Encoding that is not "chunked" is refused: it is a list that leaves the end of the body open
-// (400), or asks for codings that are not spoken here (501).
+// badCoding returns why a Transfer-Encoding that is not "chunked" is refused: it does not define the end of the body (400), or asks for
+// codings that are not implemented here (501).
 func badCoding(list string) *Refusal {
 	last := false // chunked was the last element so far
 	for more := true; more; {

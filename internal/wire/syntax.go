@@ -2,15 +2,15 @@ package wire
 
 import "math/bits"
 
-// What a byte may be part of.
+// The classes of bytes, by what a byte may be part of.
 const (
 	inToken = 1 << iota // RFC 9110, section 5.6.2
-	inHost              // of a name or an IPv4 address in Host, beside "%" and two digits
-	inValue             // of a field value, a reason, chunk extensions
+	inHost              // a name or an IPv4 address in Host, beside "%" and two digits
+	inValue             // a field value, a reason, chunk extensions
 	isHex
 )
 
-// classes says of each byte what it may be part of.
+// classes holds the classes of each byte.
 var classes = classify()
 
 func classify() (table [256]uint8) {
@@ -40,7 +40,7 @@ func classify() (table [256]uint8) {
 // cannot.
 func IsToken(s string) bool { return s != "" && span(s, 0, inToken) == len(s) }
 
-// span returns where the bytes of a class that begin at i end.
+// span returns the end of the bytes of a class that begin at i.
 func span(s string, i int, class uint8) int {
 	for i < len(s) && classes[s[i]]&class != 0 {
 		i++
@@ -48,8 +48,8 @@ func span(s string, i int, class uint8) int {
 	return i
 }
 
-// EqualFold reports whether two strings are equal but for the case of ASCII letters. No other letters are folded: K is not the
-// Kelvin sign.
+// EqualFold reports whether two strings are equal except for the case of ASCII letters. No other letters are folded: K is not the Kelvin
+// sign.
 func EqualFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -69,8 +69,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// Eight bytes of a head are looked at in one step, as one number with a mark (the highest bit) for each: that reads a head in
-// half the time that a table takes. All sums stay within their bytes, since the highest bits are taken away before.
+// Eight bytes of a head are looked at in one step, as one number with a mark (the highest bit) for each. That reads a head in half the
+// time that a table takes. All sums stay within their bytes, since the highest bits are cleared before.
 const (
 	ones   = 0x0101010101010101
 	sevens = 0x7f * ones
@@ -84,7 +84,7 @@ func eight(s string, i int) uint64 {
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// plain returns where the bytes from i on end that are neither below low (at least 1) nor 0x7f.
+// plain returns the end of the bytes from i on that are neither below low (at least 1) nor 0x7f.
 func plain(s string, i int, low byte) int {
 	above := uint64(0x80-low) * ones
 	for ; len(s)-i >= 8; i += 8 {
@@ -100,7 +100,7 @@ func plain(s string, i int, low byte) int {
 	return i
 }
 
-// valueEnd returns where the bytes from i on end that can be part of a value.
+// valueEnd returns the end of the bytes from i on that can be part of a value.
 func valueEnd(s string, i int) int {
 	i = plain(s, i, ' ')
 	for i < len(s) && s[i] == '\t' {
@@ -109,8 +109,8 @@ func valueEnd(s string, i int) int {
 	return i
 }
 
-// nameEnd returns where the bytes of a token that begin at i end. Letters and dashes, which names are made of, are looked at in
-// eights.
+// nameEnd returns the end of the token that begins at i. Letters and dashes, which most names are made of, are looked at eight at a
+// time.
 func nameEnd(s string, i int) int {
 	for ; len(s)-i >= 8; i += 8 {
 		x := eight(s, i)
@@ -127,7 +127,7 @@ func nameEnd(s string, i int) int {
 }
 
 // fieldLines appends the field lines that begin at i, and end with an empty line at the very end of s.
-func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
+func fieldLines(dst []Field, s string, i, limit int) ([]Field, *Refusal) {
 	for {
 		start := i
 		i = nameEnd(s, i)
@@ -137,7 +137,7 @@ func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 			}
 			return dst, nameRefusal(s, start, i)
 		}
-		if len(dst) == most {
+		if len(dst) == limit {
 			return dst, tooManyFields
 		}
 		name := s[start:i]
