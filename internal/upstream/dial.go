@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// sessions is how many TLS sessions of one address are remembered, to resume.
+// sessions is how many TLS sessions of one address are kept for resumption.
 const sessions = 64
 
 // tlsFor returns the configuration of TLS with one address: HTTP/1.1 alone is offered, sessions are resumed.
@@ -50,7 +50,7 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	return c, nil
 }
 
-// rawOf returns what reaches the socket of a connection; nil where there is none.
+// rawOf returns access to the socket of a connection; nil if it has none.
 func rawOf(c net.Conn) syscall.RawConn {
 	if socket, ok := c.(syscall.Conn); ok {
 		if raw, err := socket.SyscallConn(); err == nil {
