@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Options are what a Gateway is made of. Decider, Identity and one of Backend and Upstream are required.
+// Options are what a Gateway is made from. Decider, Identity and one of Backend and Upstream are required.
 type Options struct {
 	Decider  *weir.Decider
 	Identity *identity.Resolver
@@ -22,11 +22,11 @@ type Options struct {
 	// Upstream receives it instead: scheme, host, and a base path that is put before every path.
 	Upstream *url.URL
 	// MoreUpstreams are further addresses of the same backend: they differ from Upstream in host and port alone. Each request goes
-	// to the least busy one; one that fails is left alone for a while.
+	// to the least busy one; one that fails is avoided for a while.
 	MoreUpstreams []*url.URL
 
-	// Avoid, if set, says why no connection may be made to an address that the upstream's names lead to, such as one at which this
-	// gateway listens itself; nil: it may. It is asked of each before it is connected to, by several goroutines, and must not block.
+	// Avoid, if set, returns why no connection may be made to an address that the upstream's names resolve to, such as one at which this
+	// gateway listens itself; nil: it may. It is called before each connection, by several goroutines, and must not block.
 	Avoid func(netip.AddrPort) error
 
 	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any (D22).
@@ -41,35 +41,35 @@ type Options struct {
 	ProxyProtocol  bool
 	TrustedProxies []netip.Prefix
 
-	// Ready says why the backend cannot serve yet; nil means that it always can. It is asked at most once a second.
+	// Ready returns why the backend cannot serve yet. A nil Ready means that it always can. It is called once a second at most.
 	Ready func(context.Context) error
 
-	// Degraded says why requests are served, but not as they should be; nil means that they always are. /readyz tells it, and is
-	// still 200: another node would do no better. It must not block.
+	// Degraded returns why requests are served, but not as they should be. A nil Degraded means that they always are. /readyz reports the
+	// reason, and is still 200: another node would do no better. It must not block.
 	Degraded func() error
 
-	// OnDrain, if set, is called once when a drain begins: a backend ends then what it holds open, such as event streams. It
-	// must not wait for that.
+	// OnDrain, if set, is called once when a drain begins, so that a backend ends what it holds open, such as event streams. It must not
+	// wait for that.
 	OnDrain func()
 
-	// AccessLog gets a line a request; nil means none. Whoever made it closes it, after Serve.
+	// AccessLog has a line for each request; nil means none. The caller closes it, after Serve.
 	AccessLog *AccessLog
-	// Log gets what is not about one request; nil means slog.Default().
+	// Log has what is not about one request; nil means slog.Default().
 	Log *slog.Logger
 
-	// Credentials says how to get a credential, as the end of a 401's message, by key source; what is missing here gets the
-	// contract's words.
+	// Credentials maps a key source to how a client gets a credential for it, which ends the message of a 401. A source that is missing
+	// has the contract's words.
 	Credentials map[string]string
 
 	// Denial, if set, returns the id that a 429 carries as X-Weir-Denial (httplimit.Options.Denial).
 	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 
 	// AgentHash, if set, returns the keyed hash by which the access log names an agent; ok is false
-	// while its key is not known. The log has it for the requests whose agent the limiters have
-	// asked for, and no others. It must not block or allocate.
+	// while its key is not known. The log has it only for the requests whose agent a limiter has
+	// asked for. It must not block or allocate.
 	AgentHash func(agent string) (hash uint64, ok bool)
 
-	// Observe, if set, is told of every decision.
+	// Observe, if set, is called with every decision.
 	Observe func(httplimit.Observation)
 
 	// Wrap, if set, is put around the handler of every request, outermost, such as one that traces; it sees paths as they were
@@ -78,7 +78,7 @@ type Options struct {
 	// WrapTransport, if set, is put around the transport of requests to Upstream.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
-	// Engine says what speaks HTTP/1.1; the zero value is the fast engine where that can serve.
+	// Engine selects what speaks HTTP/1.1; the zero value is the fast engine if that can serve.
 	Engine Engine
 
 	Limits Limits

@@ -13,10 +13,10 @@ import (
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
-// keptFor is how long a connection to the upstream is kept unused: below the 60 or 75 s after which common servers close.
+// keptFor is how long a connection to the upstream is kept unused: less than the 60 or 75 s after which common servers close one.
 const keptFor = 55 * time.Second
 
-// newPool returns the addresses of the upstream, how they are doing, and the fast engine's connections to them.
+// newPool returns the addresses of the upstream, their health, and the fast engine's connections to them.
 func (g *Gateway) newPool() (*upstream.Pool, error) {
 	first := g.options.Upstream
 	o := upstream.Options{
@@ -41,7 +41,7 @@ func (g *Gateway) newPool() (*upstream.Pool, error) {
 	return upstream.New(o)
 }
 
-// newDialer returns what connects to the upstream, for both engines.
+// newDialer returns the dialer to the upstream, of both engines.
 func (g *Gateway) newDialer() *net.Dialer {
 	d := &net.Dialer{Timeout: g.rules.Limits.Connect, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}}
 	if avoid := g.options.Avoid; avoid != nil {

@@ -101,7 +101,7 @@ func (b *requestBody) look(limit int) []byte {
 	return b.seen[:min(len(b.seen), limit)]
 }
 
-// maxDisposed is how much is read of a body that nobody wants, so that the connection can be used again.
+// maxDisposed is how much is read of an unwanted body, so that the connection can be used again.
 const maxDisposed = 256 << 10
 
 // isTooMuch reports whether dispose would give up: the rest of the body is long, or the client waits for 100 Continue and may or may

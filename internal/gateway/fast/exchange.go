@@ -229,8 +229,8 @@ func (x *exchange) judge(public bool) (admitted bool) {
 // Peer implements identity.Request.
 func (x *exchange) Peer() string { return x.c.peer }
 
-// Header implements identity.Request. The backend does not get a field that Connection names, so nobody is counted by it (compare
-// std's stripNominated).
+// Header implements identity.Request. The backend does not get a field that Connection names, so it names no caller either
+// (compare std's stripNominated).
 func (x *exchange) Header(name string) []string {
 	if x.head.Names(name) && !rules.IsWithheld(name) {
 		return nil

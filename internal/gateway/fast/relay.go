@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// relay passes the answer on, whose head is there.
+// relay passes the answer on, after its head has come.
 func (x *exchange) relay() {
 	if x.res.Status == http.StatusSwitchingProtocols {
 		x.switchProtocols()
@@ -32,7 +32,7 @@ func (x *exchange) relay() {
 	x.finishUpstream(whole)
 }
 
-// takeFields makes the fields of the answer those that the upstream means for the client.
+// takeFields takes from the upstream's answer the fields that are meant for the client.
 func (x *exchange) takeFields() {
 	x.fields = x.fields[:0]
 	named := len(x.res.Values("Connection")) > 0
@@ -44,7 +44,7 @@ func (x *exchange) takeFields() {
 	}
 }
 
-// appendHead appends the answer's head, and says how its body is sent.
+// appendHead appends the answer's head, and returns how its body is sent.
 func (x *exchange) appendHead() (how framing) {
 	res := &x.res
 	x.beginHead(res.Status, res.Reason)
@@ -53,10 +53,10 @@ func (x *exchange) appendHead() (how framing) {
 		length = res.Declared // of a HEAD or a 304, or 0
 	}
 	switch {
-	case res.Status == http.StatusNoContent: // says nothing of a length (RFC 9110, section 8.6)
+	case res.Status == http.StatusNoContent: // has no Content-Length (RFC 9110, section 8.6)
 	case length >= 0:
 		x.out = append(strconv.AppendInt(append(x.out, "Content-Length: "...), length, 10), "\r\n"...)
-	case res.Length == 0: // none, and nothing is said of one
+	case res.Length == 0: // there is no body, and no length is declared
 	case x.head.Minor == 0:
 		x.closes = true
 	default:
@@ -67,19 +67,20 @@ func (x *exchange) appendHead() (how framing) {
 		}
 	}
 	if x.body.isUnasked() || x.upload != nil && !x.upload.read.Load() {
-		x.closes = true // nobody will read the rest
+		x.closes = true // the rest of the request will not be read
 	}
 	x.appendConnection()
 	x.out = append(x.out, "\r\n"...)
 	return how
 }
 
-// dropsTrailer reports whether a trailer would say what only the limiter may.
+// dropsTrailer reports whether a trailer is one of the limiter's fields.
 func (x *exchange) dropsTrailer(name string) bool {
 	return x.c.engine.IsReserved(name) || x.limited && x.answer.Owns(name)
 }
 
-// relayBody writes the head and copies the body. whole says that the upstream's connection is where the next answer begins.
+// relayBody writes the head and copies the body. whole is true if the body was read to its end, so that the upstream's connection can be
+// used again.
 func (x *exchange) relayBody(how framing) (whole bool, err error) {
 	c, u, res := x.c, x.conn, &x.res
 	body := &x.answerBody
@@ -101,7 +102,7 @@ func (x *exchange) relayBody(how framing) (whole bool, err error) {
 	n, received, sent := c.engine.copies.copy(c, &awaited{body, u, res.Length}, how)
 	x.Written += n
 	if received != nil {
-		x.tellBroken(received)
+		x.logBroken(received)
 		return false, received
 	}
 	if sent != nil || how == plain {
@@ -111,7 +112,7 @@ func (x *exchange) relayBody(how framing) (whole bool, err error) {
 	return true, err
 }
 
-// awaited is the body of an upstream's answer with the time that each read may take.
+// awaited is the body of an upstream's answer, with a deadline for each read.
 type awaited struct {
 	*wire.Body
 	from   *upstream.Conn
@@ -127,13 +128,13 @@ func (b *awaited) Read(p []byte) (int, error) {
 	return b.Body.Read(p)
 }
 
-// tellBroken says in the log that an answer broke off, unless the client had gone.
-func (x *exchange) tellBroken(err error) {
+// logBroken logs that an answer broke off, unless the client had gone.
+func (x *exchange) logBroken(err error) {
 	if x.upload != nil {
 		select {
 		case <-x.upload.done:
 			if x.upload.sent != nil {
-				return // the client has gone, and so the upstream was left
+				return // the client has gone, and the upstream's connection was closed for that
 			}
 		default:
 		}
@@ -143,9 +144,9 @@ func (x *exchange) tellBroken(err error) {
 	}
 }
 
-// finishUpstream gives the connection back, or closes it where it cannot be used again.
+// finishUpstream returns the connection to its pool, or closes it if it cannot be used again.
 func (x *exchange) finishUpstream(whole bool) {
-	_, _ = x.quiet() // an upstream that has answered wants no more of the request
+	_, _ = x.quiet() // an upstream that has answered needs no more of the request
 	x.c.up.Store(nil)
 	u := x.conn
 	x.conn = nil

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
-// switchProtocols passes a 101 on, and then every byte, either way, until both sides have ended.
+// switchProtocols passes a 101 on, and then every byte of both sides, until both have ended.
 func (x *exchange) switchProtocols() {
 	if err := rules.CheckAnswer(x.res.Status, x.websocket, x.res.Values("Upgrade")); err != nil {
 		x.upstreamFailed(err)
@@ -33,7 +33,7 @@ func (x *exchange) switchProtocols() {
 	c.engine.Open.Add(-1) // a drain does not wait for it, but closes it
 	defer func() {
 		c.engine.TakenOver.Remove(c.raw)
-		c.engine.Open.Add(1) // end takes it away again
+		c.engine.Open.Add(1) // conn.end subtracts it
 	}()
 	if _, err := c.Write(x.out); err == nil {
 		c.tunnel(u)
@@ -43,7 +43,7 @@ func (x *exchange) switchProtocols() {
 	u.Drop(nil)
 }
 
-// tunnel copies both ways until both have ended, or one has failed, or one has ended and the other is quiet.
+// tunnel copies both ways until both have ended, one has failed, or one has ended and the other is quiet for too long.
 func (c *conn) tunnel(u *upstream.Conn) {
 	c.moveDeadline(time.Time{})
 	u.AwaitStream()
@@ -68,7 +68,8 @@ func (c *conn) tunnel(u *upstream.Conn) {
 	both.Wait()
 }
 
-// oneWay copies until from ends, which it passes on, or fails, which ends both ways.
+// oneWay copies until from ends, and then ends the sending half of toConn. If that fails, or the copying does, it closes both
+// connections.
 func (b *copyBuffers) oneWay(to io.Writer, from pace.OneWay, toConn, fromConn interface{ Close() error }) {
 	if _, received, sent := b.copy(to, from, plain); received == nil && sent == nil {
 		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// relayed is the part of an exchange that is with the upstream.
+// relayed is an exchange's part with the upstream.
 type relayed struct {
 	conn      *upstream.Conn
 	begun     bool // some of the request went out
 	sent      bool // the request went out whole
-	websocket bool // is asked for
+	websocket bool // the request asks for one
 	tunnelled bool
 	alone     bool    // the connection ends with this request
 	early     bool    // the answer came before the request's body had come in whole
@@ -26,7 +26,7 @@ type relayed struct {
 	heads     int     // bytes of heads, interim ones included
 }
 
-// forward passes the request on and its answer back.
+// forward sends the request to the upstream, and its answer back.
 func (x *exchange) forward() {
 	x.Reached = true
 	if limit := x.body.max; limit > 0 && x.head.Length > limit {
@@ -55,10 +55,10 @@ func (x *exchange) forward() {
 	}
 }
 
-// maxGathered is the largest body that is awaited whole before the upstream hears of the request: then one write is all.
+// maxGathered is the size of the largest body that is awaited whole before the request is sent, so that it is sent in one write.
 const maxGathered = 16 << 10
 
-// gather reads a small body whole. streams says that the body is not one, and is passed on as it comes.
+// gather reads a small body whole. streams is true if the body is not small, and is to be passed on as it comes.
 func (x *exchange) gather() (streams bool, err error) {
 	length := x.head.Length
 	switch {
@@ -91,9 +91,9 @@ func (x *exchange) bodyFailed(err error) {
 	x.Gone = true
 }
 
-// converse sends the request and reads the head of its answer. A connection that was kept may have been closed by the other side
-// just now: a request of which not a byte was tried goes to another then, and so does one that may be repeated and of which not a byte
-// went out. One that went out may have been read, whatever became of the answer, and was counted once.
+// converse sends the request and reads the head of its answer. The upstream may close a kept connection at any moment. A request goes to
+// another connection then if no byte of it was tried, or if it is idempotent and no byte of it went out. A request that went out may have
+// been read, even without an answer, and was counted once; it is not sent again.
 func (x *exchange) converse(streams bool) error {
 	c := x.c
 	now := x.Start
@@ -125,22 +125,22 @@ func (x *exchange) converse(streams bool) error {
 			err = stuck
 		}
 		stale := errors.Is(err, upstream.ErrStale)
-		if c.isGone() || !stale && !x.mayGoElsewhere(u, err) {
+		if c.isGone() || !stale && !x.mayRetry(u, err) {
 			return err
 		}
-		x.giveUp(nil) // kept connections end: nothing is wrong with the address
+		x.giveUp(nil) // a kept connection that ends does not count against its address
 		want.Fresh = !stale
 	}
 }
 
-// mayGoElsewhere reports whether a request whose exchange on u has failed may be sent on another connection.
-func (x *exchange) mayGoElsewhere(u *upstream.Conn, err error) bool {
+// mayRetry reports whether a request whose exchange on u has failed may be sent on another connection.
+func (x *exchange) mayRetry(u *upstream.Conn, err error) bool {
 	return u.Reused() && !x.begun && x.head.Length == 0 && isIdempotent(x.head.Method) && !pace.IsTimeout(err)
 }
 
 var errGone = errors.New("the client went away")
 
-// An uploadError says why the body of a request did not arrive whole here. The upstream is not to blame.
+// An uploadError is why the body of a request did not arrive here whole. It does not count against the upstream.
 type uploadError struct{ error }
 
 func isIdempotent(method string) bool {
@@ -173,12 +173,12 @@ func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 		x.c.beginWatch()
 	}
 	for {
-		err := x.hear(u)
+		err := x.readHead(u)
 		if !streams {
 			x.begun, x.sent = u.Asked() > 0, u.Asked() == len(x.out)
 		}
 		if err != nil && pace.IsTimeout(err) && streams && x.upload == nil {
-			err = x.startUpload(u) // the upstream does not say whether it wants the body
+			err = x.startUpload(u) // the upstream does not answer Expect
 			if err == nil {
 				continue
 			}
@@ -198,7 +198,7 @@ func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 			if x.upload != nil {
 				x.early = !x.upload.read.Load()
 				x.upload.answered()
-			} else if streams { // the body will never be asked for
+			} else if streams { // the upstream does not want the body
 				x.c.beginWatch()
 			}
 			return nil
@@ -208,11 +208,11 @@ func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 	}
 }
 
-// maxAnswerHead is the largest head of an answer, with the interim ones before it: they are not heard for ever.
+// maxAnswerHead is the size of the largest head of an answer, together with the interim ones before it, so that these end.
 const maxAnswerHead = 256 << 10
 
-// hear reads one head.
-func (x *exchange) hear(u *upstream.Conn) error {
+// readHead reads one head.
+func (x *exchange) readHead(u *upstream.Conn) error {
 	for {
 		if x.heard = u.Reader.AppendResponseHead(x.heard[:0]); len(x.heard) > 0 {
 			if x.heads += len(x.heard); x.heads > maxAnswerHead {
@@ -243,13 +243,13 @@ var (
 	errLongHead  = answerError{&wire.Refusal{Status: http.StatusBadGateway, Reason: "a head of more than 256 KiB"}}
 )
 
-// An answerError says what is wrong with an upstream's answer.
+// An answerError is why an upstream's answer is not valid.
 type answerError struct{ *wire.Refusal }
 
 func (e answerError) Error() string { return "its answer is none that HTTP/1.1 allows: " + e.Reason }
 func (e answerError) Unwrap() error { return e.Refusal }
 
-// inform passes an informational answer on, without what only a final one can say of the limit.
+// inform passes an informational answer on, without the limiter's fields, which only a final answer has.
 func (x *exchange) inform() {
 	b := wire.AppendStatus(nil, x.res.Status, x.res.Reason)
 	for _, f := range x.res.Fields {
@@ -257,7 +257,7 @@ func (x *exchange) inform() {
 			b = wire.AppendField(b, f.Name, f.Value)
 		}
 	}
-	_, _ = x.c.Write(append(b, "\r\n"...)) // the final one meets the error again
+	_, _ = x.c.Write(append(b, "\r\n"...)) // the write of the final one will fail too
 }
 
 // upstreamFailed answers for an upstream that did not.
@@ -276,7 +276,7 @@ func (x *exchange) upstreamFailed(err error) {
 	x.reply(x.c.engine.NoUpstream(x.head.Method, at, err))
 }
 
-// giveUp ends the use of the upstream's connection. failure counts against its address.
+// giveUp closes the upstream's connection. failure counts against its address; nil: nothing does.
 func (x *exchange) giveUp(failure error) {
 	_, _ = x.quiet()
 	if x.conn != nil {

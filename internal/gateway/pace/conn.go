@@ -54,10 +54,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 // set meanwhile moves nothing. It is safe for concurrent use.
 type Clock struct {
 	began  time.Time
-	coarse atomic.Int64 // the last Tick, in nanoseconds after began; 0: nobody ticks
+	coarse atomic.Int64 // the last Tick, in nanoseconds after began; 0: there was none
 }
 
-// NewClock returns a Clock that reads the system's clock for every write until somebody calls Tick.
+// NewClock returns a Clock that reads the system's clock for every write until Tick is called.
 func NewClock() *Clock { return &Clock{began: time.Now()} }
 
 // Tick notes the time, so that writes need not read the system's clock. After the first Tick it must be called several times a

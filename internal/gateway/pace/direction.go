@@ -64,7 +64,7 @@ func (d *Direction) OpenBody() {
 	d.open++
 }
 
-// CloseBody records that a body has ended, or that nobody reads it any more: the server returns its window then.
+// CloseBody records that a body has ended, or will not be read any more: the server returns its window then.
 func (d *Direction) CloseBody(total int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

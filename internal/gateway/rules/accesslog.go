@@ -19,9 +19,9 @@ const (
 	LogJSON
 )
 
-// An AccessLog writes one line a request. Requests only ever copy their line into memory; a goroutine of the log's own
-// writes, so that a slow disk delays nobody. What does not fit into the bounded memory is dropped, and how much that was
-// is said in the log. It is safe for concurrent use.
+// An AccessLog writes one line a request. Requests only copy their line into memory, and a goroutine of the log's own writes it, so a slow
+// disk delays no request. Lines that do not fit into the bounded memory are dropped, and the log has a line with their number. It is safe
+// for concurrent use.
 type AccessLog struct {
 	format LogFormat
 	log    *slog.Logger
@@ -29,7 +29,7 @@ type AccessLog struct {
 
 	mu      sync.Mutex
 	lines   []byte
-	dropped int64 // lines, since that was last said
+	dropped int64 // lines, since the last line about dropped ones
 
 	stamp atomic.Pointer[logStamp] // of the last second that was asked for
 
@@ -44,7 +44,7 @@ const (
 	lastWrite   = 5 * time.Second // for the last lines, when the log is closed
 )
 
-// NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that errs is reported to log
+// NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that fails is reported to log
 // (nil means slog.Default()) once, until a write succeeds.
 func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
 	if log == nil {
@@ -63,8 +63,8 @@ func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
 	return l
 }
 
-// Close writes what is left and ends the log; lines after it are dropped. It must be called once. A writer that does not
-// take the last lines within 5 s is left behind, with an error.
+// Close writes what is left and ends the log; lines after it are dropped. It must be called once. If the writer does not
+// take the last lines within 5 s, Close returns an error.
 func (l *AccessLog) Close() error {
 	close(l.stop)
 	timer := time.NewTimer(lastWrite)
@@ -105,7 +105,7 @@ func (l *AccessLog) run() {
 	}
 }
 
-// take returns the lines so far and leaves empty in their place.
+// take returns the lines so far and replaces them by empty.
 func (l *AccessLog) take(empty []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *AccessLog) appendDropped(b []byte) []byte {
 
 // add takes one line.
 func (l *AccessLog) add(e *entry) {
-	var room [768]byte // on the stack for all but absurd lines
+	var room [768]byte // on the stack; only absurd lines are longer
 	stamp := l.stampOf(e.start)
 
 	var line []byte
@@ -139,7 +139,7 @@ func (l *AccessLog) add(e *entry) {
 	}
 
 	l.mu.Lock()
-	if len(l.lines)+len(line) > logMemory-256 { // room to say how much was dropped
+	if len(l.lines)+len(line) > logMemory-256 { // the line about dropped ones needs room
 		l.dropped++
 		l.mu.Unlock()
 		return
@@ -156,13 +156,13 @@ func (l *AccessLog) add(e *entry) {
 	}
 }
 
-// A logStamp is how lines spell one second.
+// A logStamp is one second as lines have it.
 type logStamp struct {
 	unix int64
 	text string
 }
 
-// stampOf returns how the second of t is spelled, which is the same for many lines.
+// stampOf returns the second of t as lines have it. It is the same for many lines.
 func (l *AccessLog) stampOf(t time.Time) string {
 	if s := l.stamp.Load(); s != nil && s.unix == t.Unix() {
 		return s.text

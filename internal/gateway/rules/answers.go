@@ -18,7 +18,7 @@ type Answer struct {
 	Code, Message string // of an error (D21); empty: Text is the body
 	Text          string
 
-	// Closes says that the connection ends with the answer: what the client sends next cannot be read.
+	// Closes is true if the connection ends with the answer, because what the client sends next cannot be read.
 	Closes bool
 }
 

@@ -21,7 +21,7 @@ type Counts struct {
 type Tally struct {
 	n    atomic.Int64
 	mu   sync.Mutex
-	zero chan struct{} // not nil: somebody waits
+	zero chan struct{} // closed when the count reaches zero; nil: nothing waits for that
 }
 
 // Load returns the count.

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 )
 
-// An entry is what one line says.
+// An entry is the content of one line.
 type entry struct {
 	start    time.Time
 	client   netip.Addr // zero: the connection has no address
@@ -97,10 +97,10 @@ func (a AgentHash) append(b []byte) []byte {
 	return b
 }
 
-// maxText is the most bytes of one value that a line shows.
+// maxText is how many bytes of one value a line has at most.
 const maxText = 1024
 
-// appendTextValue appends a value, in quotes where it could be taken for more than one.
+// appendTextValue appends a value, in quotes if it could be taken for more than one.
 func appendTextValue(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '=' || c == '\\' {
@@ -117,10 +117,10 @@ const hexDigits = "0123456789ABCDEF"
 
 // appendEscaped appends s for use between quotes, in JSON too: printable ASCII as it is, every other byte as an escape,
 // so that no value can end its quotes, its line, or move a terminal's cursor.
-func appendEscaped(b []byte, s string, most int) []byte {
-	cut := len(s) > most
+func appendEscaped(b []byte, s string, limit int) []byte {
+	cut := len(s) > limit
 	if cut {
-		s = s[:most]
+		s = s[:limit]
 	}
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -139,7 +139,7 @@ func appendEscaped(b []byte, s string, most int) []byte {
 	return b
 }
 
-// redacted hides what looks like a credential that somebody put into a path: an API token or a JWT.
+// redacted hides what looks like a credential in a path: an API token or a JWT.
 func redacted(path string) string {
 	if !strings.Contains(path, "wpt_") && !strings.Contains(path, "eyJ") {
 		return path

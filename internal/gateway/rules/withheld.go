@@ -9,7 +9,7 @@ type Family struct {
 }
 
 // WithheldFamilies are the fields by which a client could name another path, method or client than the ones that were counted (D10, D12).
-// docs/operate.md lists them: a test holds the page to this table.
+// docs/operate.md lists them, and a test compares the page with this table.
 var WithheldFamilies = []Family{
 	{"who forwards, which Weir writes itself", []string{
 		"Forwarded*", "X-Forwarded*", "X-Original-Forwarded-For", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For", "Fly-Forwarded-*",
@@ -82,8 +82,8 @@ func indexWithheld(families []Family) *withheldIndex {
 // maxWithheldName is the length of the longest name that WithheldFamilies may have, prefixes aside.
 const maxWithheldName = 63
 
-// IsWithheld reports whether a field of a request, or a trailer, is not forwarded: its name has something else than letters, digits and
-// dashes, which CGI, WSGI and PHP read as a dash, or it is in WithheldFamilies in any case (D10). The empty name is withheld.
+// IsWithheld reports whether a field of a request, or a trailer, is not forwarded (D10): it is in WithheldFamilies, in any case, or its
+// name has a byte other than letters, digits and dashes, which CGI, WSGI and PHP read as a dash. The empty name is withheld.
 func IsWithheld(name string) bool {
 	if name == "" {
 		return true

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A requestBody lets a sender take its time but not stall or trickle: each read has a deadline.
+// A requestBody gives each read of a request's body a deadline: a client may take its time, but not stall or trickle.
 type requestBody struct {
 	io.ReadCloser
 	deadline readDeadline
@@ -20,15 +20,15 @@ type requestBody struct {
 	reading  sync.Mutex // held while the body is read: a proxy reads in a goroutine of its own
 	mu       sync.Mutex // guards what follows
 	pace     pace.Allowance
-	by       time.Time // the deadline; zero: there is none
+	by       time.Time // the deadline; zero: none
 	finished bool
-	closed   bool  // HTTP/2: the connection has been told that the body has ended
-	err      error // what ended the body, but for its end
+	closed   bool  // HTTP/2: the connection counts the body as ended
+	err      error // why the body ended early
 }
 
 type readDeadline interface{ SetReadDeadline(time.Time) error }
 
-// paceBody puts the body of r, if there is one, under deadlines. It returns a copy of r then: the server looks at its own
+// paceBody puts the body of r, if it has one, under deadlines. It returns a copy of r then, because the server looks at its own
 // Request.Body for what is left to discard, and whether the client still waits for 100 Continue.
 func (x *exchange) paceBody(r *http.Request) *http.Request {
 	deadline, ok := x.ResponseWriter.(readDeadline)
@@ -43,7 +43,7 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 		b.conn.Uploads.OpenBody()
 	}
 	if !b.http2 {
-		// Also for a body that nobody reads: the server discards it, before the answer.
+		// Also for a body that no handler reads: the server discards it before the answer.
 		b.arm(x.Start)
 	}
 	paced := new(http.Request)
@@ -53,7 +53,7 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 	return paced
 }
 
-// arm moves the deadline, unless it is near enough to what it should be.
+// arm moves the deadline, unless it is close enough to what it should be.
 func (b *requestBody) arm(now time.Time) {
 	wait := b.pace.Next(b.limits)
 	if b.http2 { // whether it is too slow is decided after the read, by the whole connection
@@ -84,11 +84,11 @@ func (b *requestBody) Read(p []byte) (int, error) {
 
 	b.await(began)
 	n, err := b.ReadCloser.Read(p)
-	goesOn := b.endAwait(began, n, n < len(p))
+	continues := b.endAwait(began, n, n < len(p))
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !goesOn && err == nil && !b.finished {
+	if !continues && err == nil && !b.finished {
 		err = pace.ErrTooSlow
 		b.by = began
 		_ = b.deadline.SetReadDeadline(b.by) // the server does not wait for the rest either
@@ -99,15 +99,15 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if err != nil {
 		b.close()
 	}
-	// HTTP/2's deadline would break a stream between two reads; HTTP/1's would go on to watch the connection once the
-	// body is read. After an error it stays, for the server, which would wait for the rest.
+	// HTTP/2's deadline would break a stream between two reads, and HTTP/1's would stay on the connection after the body. After an error it
+	// stays, because the server would wait for the rest.
 	if !b.finished && (err == io.EOF || b.http2) {
 		b.disarm()
 	}
 	return n, err
 }
 
-// finish ends the deadlines' moving, with the last one in force for what the server still discards.
+// finish moves the deadline no more. The last one stays for what the server still discards.
 func (b *requestBody) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +115,7 @@ func (b *requestBody) finish() {
 	b.close()
 }
 
-// close tells an HTTP/2 connection once that the body has ended. b.mu is held.
+// close has an HTTP/2 connection count the body as ended, once. b.mu is held.
 func (b *requestBody) close() {
 	if b.http2 && b.conn != nil && !b.closed {
 		b.closed = true
@@ -123,7 +123,7 @@ func (b *requestBody) close() {
 	}
 }
 
-// await notes that a read begins.
+// await records that a read begins.
 func (b *requestBody) await(now time.Time) {
 	switch {
 	case !b.http2:
@@ -133,8 +133,8 @@ func (b *requestBody) await(now time.Time) {
 	}
 }
 
-// endAwait notes that a read is over, which began at that time and brought n bytes, and whether there were no more. It reports
-// whether the client may go on.
+// endAwait records that a read is over that began at that time and returned n bytes, and whether it emptied what was there. It reports
+// whether the client may continue.
 func (b *requestBody) endAwait(began time.Time, n int, emptied bool) bool {
 	if !b.http2 || b.conn == nil {
 		return b.conn.EndAwait(&b.pace, b.limits, began, n)
@@ -146,9 +146,9 @@ func (b *requestBody) endAwait(began time.Time, n int, emptied bool) bool {
 	return own || shared && !b.pace.IsOver(b.limits)
 }
 
-// settle ends a body whose client will not be heard again, since the server closes the connection after this answer: what the client
-// still sends is awaited for patience at most, and a read that is under way is waited for. The server would break such a read off and
-// take the deadline away with that, so that what it then discards of the body would be awaited for ever. The body must be finished.
+// settle ends the body of the last request of a connection. What the client still sends is awaited for patience at most, and settle waits
+// for a read that is under way. The server would interrupt such a read, and remove the deadline with that, so that it would then wait for
+// ever for what it discards of the body. The body must be finished.
 func (b *requestBody) settle(patience time.Duration) {
 	b.mu.Lock()
 	last := b.by
@@ -170,7 +170,7 @@ func (b *requestBody) isLeft() bool {
 	return b.ReadCloser != nil && !b.http2 && !b.by.IsZero()
 }
 
-// isRead reports whether a goroutine is reading the body just now.
+// isRead reports whether a goroutine is reading the body.
 func (b *requestBody) isRead() bool {
 	if !b.reading.TryLock() {
 		return true
@@ -179,15 +179,15 @@ func (b *requestBody) isRead() bool {
 	return false
 }
 
-// What an HTTP/2 client may still send after it was refused, and for how long that is awaited; and so with HTTP/1 where the body is
-// not wanted any more.
+// How much an HTTP/2 client may still send after it was refused, and for how long that is awaited. HTTP/1 has the same patience for a
+// body that is not wanted any more.
 const (
 	maxDiscarded    = 256 << 10
 	discardPatience = time.Second
 )
 
-// discard reads what is left of a body that was refused unread. Over HTTP/2 the server would reset the stream instead, and
-// there are clients that then take the answer for lost (curl 7.88 does). HTTP/1's server discards by itself.
+// discard reads what is left of a body that was refused unread. Over HTTP/2 the server would reset the stream instead, and some clients
+// then drop the answer (curl 7.88 does). HTTP/1's server discards by itself.
 func (b *requestBody) discard() {
 	if b.ReadCloser == nil || !b.http2 || b.failure() != nil {
 		return
@@ -196,7 +196,7 @@ func (b *requestBody) discard() {
 	_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDiscarded)
 }
 
-// failure returns what ended the body before its end; nil where it has not.
+// failure returns why the body ended early; nil if it has not.
 func (b *requestBody) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// An exchange is one request under way: the ResponseWriter that everything behind writes to, the request's body, and
-// what the access log will say. It is the one allocation that the gateway makes for a request.
+// An exchange is one request under way: the ResponseWriter that handlers write to, the request's body, and its record for the access log.
+// It is the only allocation that the gateway makes for a request.
 type exchange struct {
 	http.ResponseWriter // the server's own
 	engine              *Engine
@@ -22,12 +22,12 @@ type exchange struct {
 	rules.Route
 
 	isHijacked bool
-	leave      context.CancelFunc // of an upgrade: it closes the upstream's connection; nil: none was asked for
-	identified bool               // client is known
+	leave      context.CancelFunc // closes the upstream's connection of an upgrade; nil: the request asks for none
+	identified bool               // Client is known
 
 	http2    bool
 	explicit atomic.Bool    // the handler has set a write deadline of its own
-	pending  int            // HTTP/2: bytes that the server holds back, at most
+	pending  int            // HTTP/2: an upper bound of the bytes that the server buffers
 	taken    pace.Allowance // HTTP/2: of a client that takes the answer
 	conn     *pace.Conn     // HTTP/2: of the answer, once it is written; nil: not known
 
@@ -37,8 +37,8 @@ type exchange struct {
 // Unwrap is for http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// WriteHeader completes the header with the fields for browsers. Informational answers pass as they are, but to HTTP/1.0, which
-// knows none.
+// WriteHeader completes the header with the fields for browsers. Informational answers pass as they are; HTTP/1.0, which has none, gets
+// none.
 func (x *exchange) WriteHeader(status int) {
 	if status < 200 && status != http.StatusSwitchingProtocols && !x.request.ProtoAtLeast(1, 1) {
 		return
@@ -46,14 +46,14 @@ func (x *exchange) WriteHeader(status int) {
 	if status >= 200 && x.Status == 0 {
 		x.Status = status
 		if status >= http.StatusInternalServerError && x.hasLeft() {
-			x.Gone = true // and what failed may have failed for that
+			x.Gone = true // which may be why it failed
 		}
 		h := x.Header()
 		if x.CORS != nil && !x.IsPreflight() {
 			x.CORS.Complete(header(h), x.Origin)
 		}
 		if _, typed := h["Content-Type"]; !typed && x.engine.proxy != nil {
-			h["Content-Type"] = nil // what the upstream did not declare is not guessed here
+			h["Content-Type"] = nil // net/http would guess what the upstream did not declare
 		}
 		x.farewell()
 	}
@@ -85,7 +85,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 // Flush implements http.Flusher.
 func (x *exchange) Flush() { _ = x.FlushError() }
 
-// FlushError is what http.ResponseController flushes by.
+// FlushError is for http.ResponseController.
 func (x *exchange) FlushError() error {
 	if x.Status == 0 {
 		x.WriteHeader(http.StatusOK)
@@ -97,22 +97,22 @@ func (x *exchange) FlushError() error {
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
 
-// farewell has the server close the connection after this answer; on HTTP/2 it sends GOAWAY, and ends the connection once the
-// streams that it has are done.
+// farewell makes the server close the connection after this answer, if the gateway lingers. On HTTP/2 the server sends GOAWAY, and ends
+// the connection when its streams have ended.
 func (x *exchange) farewell() {
 	if x.engine.Lingering.Load() {
 		x.Header()["Connection"] = []string{"close"}
 	}
 }
 
-// finish is called once the handlers are done.
+// finish is called when the handlers have returned.
 func (x *exchange) finish() {
 	if x.http2 {
-		// What the server still holds back goes out after us, under this deadline; it dies with the stream.
+		// What the server has buffered goes out later, under this deadline. The deadline ends with the stream.
 		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.engine.Limits.Take))
 	}
 	if x.Status == 0 {
-		x.farewell() // the server says 200 by itself
+		x.farewell() // the server answers 200 by itself
 	}
 	if !x.isHijacked {
 		x.body.finish()
@@ -121,12 +121,12 @@ func (x *exchange) finish() {
 		x.body.discard()
 	}
 	if form := x.request.MultipartForm; form != nil {
-		_ = form.RemoveAll() // the server would, had it seen it
+		_ = form.RemoveAll() // the server cannot: the form is on our copy of the request
 	}
 }
 
-// settle lets go of a body that is not wanted any more, once the access log has its line: the answer came before it, and the client
-// waits to be asked for it, or the proxy's transport reads on in a goroutine of its own.
+// settle ends a body that is not wanted any more, after the request's line is in the access log: the answer came before the body, and the
+// client waits for 100 Continue, or the proxy's transport still reads in a goroutine of its own.
 func (x *exchange) settle() {
 	if x.isHijacked || !x.body.isLeft() {
 		return
@@ -154,7 +154,7 @@ func (x *exchange) log() {
 	x.AddTo(x.engine.AccessLog, time.Now())
 }
 
-// exchangeOf finds the exchange under whatever has been wrapped around it.
+// exchangeOf returns the exchange under w, which others may have wrapped; nil if there is none.
 func exchangeOf(w http.ResponseWriter) *exchange {
 	for {
 		if x, ok := w.(*exchange); ok {
@@ -168,8 +168,8 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 	}
 }
 
-// identify finds out who is calling, from the writer that the innermost handler was given or, where none was reached,
-// anew. It returns what an upstream is told in X-Forwarded-For.
+// identify records the client's address. w is the writer that the innermost handler was given, which knows the caller, or x if no handler
+// was reached. It returns the X-Forwarded-For for an upstream.
 func (x *exchange) identify(w http.ResponseWriter) (chain string) {
 	x.identified = true
 	caller, ok := httplimit.CallerOf(w)

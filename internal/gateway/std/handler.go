@@ -116,7 +116,7 @@ func write(w http.ResponseWriter, a *rules.Answer) {
 	}
 }
 
-// serveBackend passes on what is admitted. A panic of the backend becomes a 500 with the fields of the limiter, if no answer has begun.
+// serveBackend has the backend answer what is admitted. A panic of the backend becomes a 500 with the fields of the limiter, if no answer has begun.
 func (e *Engine) serveBackend(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(w)
 	if !e.attemptBackend(w, r, x) {

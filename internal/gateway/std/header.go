@@ -29,7 +29,7 @@ func stripWithheld(h http.Header) {
 }
 
 // stripNominated removes the fields that a request's Connection names: the backend does not get them (RFC 9110, section 7.6.1), so
-// nobody is counted by them either. Withheld fields stay, for those that name the client are meant for this hop; so do the fields by
+// they name no caller either. Withheld fields stay, for those that name the client are meant for this hop; so do the fields by
 // which this hop itself is spoken to.
 func stripNominated(h http.Header) {
 	for _, line := range h["Connection"] {

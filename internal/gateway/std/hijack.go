@@ -35,7 +35,7 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return taken, rw, nil
 }
 
-// A hijackedConn leaves the set when it is closed. Once either half has ended it does not stay quiet for long.
+// A hijackedConn leaves the set of connections when it is closed. After either half has ended, it is closed if it is quiet for too long.
 type hijackedConn struct {
 	net.Conn
 	conns *pace.Set
@@ -70,7 +70,7 @@ func (c *hijackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending half, where there are halves.
+// CloseWrite closes the sending half, if the connection has halves.
 func (c *hijackedConn) CloseWrite() error {
 	c.half.Begin()
 	return pace.CloseWrite(c.Conn)

@@ -36,7 +36,7 @@ func (e *Engine) newProxy() (*httputil.ReverseProxy, *http.Transport, error) {
 	if e.options.WrapTransport != nil {
 		through = e.options.WrapTransport(transport)
 	}
-	through = e.options.Pool.Transport(through) // outside, so that a trace shows each address that was tried
+	through = e.options.Pool.Transport(through) // outermost, so that a trace shows each address that was tried
 	return &httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { e.rewrite(p, &base) },
 		Transport:      through,
@@ -47,8 +47,8 @@ func (e *Engine) newProxy() (*httputil.ReverseProxy, *http.Transport, error) {
 	}, transport, nil
 }
 
-// newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies untouched, no proxy from the
-// environment. The connections are paced, so that an upstream that stops reading cannot hold a request for ever.
+// newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies unchanged, no proxy from the environment. Its
+// writes have deadlines, so that an upstream that stops reading cannot hold a request for ever.
 func (e *Engine) newTransport() *http.Transport {
 	dialer := e.options.Dialer
 	clock := pace.NewClock()
@@ -64,7 +64,7 @@ func (e *Engine) newTransport() *http.Transport {
 		},
 		Protocols:              protocols,
 		DisableCompression:     true,
-		MaxIdleConns:           0, // no bound but the next
+		MaxIdleConns:           0, // bounded by the next one alone
 		MaxIdleConnsPerHost:    1024,
 		IdleConnTimeout:        e.options.Kept,
 		TLSHandshakeTimeout:    e.Limits.Connect,
@@ -98,7 +98,7 @@ func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
 	}
 }
 
-// headOf returns what rules.Onward asks of a request.
+// headOf returns the values that rules.Onward needs of a request.
 func headOf(r *http.Request) rules.Head {
 	h := rules.Head{
 		Method: r.Method, Minor: 1, Host: r.Host, Length: r.ContentLength, Peer: r.RemoteAddr, Secure: r.TLS != nil,
@@ -110,8 +110,8 @@ func headOf(r *http.Request) rules.Head {
 	return h
 }
 
-// passTrailers lets the announced trailers of a request through, which httputil does not: they arrive with the end of the
-// body, after it has copied the request.
+// passTrailers forwards the announced trailers of a request. httputil does not: they come with the end of the body, after it has copied
+// the request.
 func passTrailers(p *httputil.ProxyRequest) {
 	p.Out.Trailer = nil
 	if len(p.In.Trailer) == 0 || p.Out.Body == nil {
@@ -126,7 +126,7 @@ func passTrailers(p *httputil.ProxyRequest) {
 	p.Out.Body = &trailed{p.Out.Body, p.In.Trailer, p.Out.Trailer}
 }
 
-// trailed is a body that copies its trailers once they are there, before its reader looks for them.
+// trailed is a body that copies its trailers when it ends, before its reader looks for them.
 type trailed struct {
 	io.ReadCloser
 	from, to http.Header
@@ -142,12 +142,12 @@ func (b *trailed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveUpstream passes a request on. chain is the client and every trusted hop behind it.
+// serveUpstream forwards a request. chain is its X-Forwarded-For: the client and every trusted hop after it.
 func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
 	r.Header[rules.ForwardedFor] = []string{chain}
 	head := headOf(r)
 	if !head.IsWebsocket() {
-		delete(r.Header, "Upgrade") // httputil drops what Connection says of it
+		delete(r.Header, "Upgrade") // httputil drops Connection
 		e.proxy.ServeHTTP(w, r)
 		return
 	}
@@ -182,14 +182,14 @@ func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err erro
 // receive checks every answer of the upstream, and prepares it to be passed on.
 func (e *Engine) receive(r *http.Response) error {
 	if err := rules.CheckAnswer(r.StatusCode, len(r.Request.Header["Upgrade"]) > 0, r.Header["Upgrade"]); err != nil {
-		return err // httputil closes it then, as it does not where it finds that itself
+		return err // httputil closes the answer then; if it finds that itself, it does not
 	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		e.stripReserved(r.Header) // httputil copies this header last
 		return nil
 	}
 	if len(r.Trailer) > 0 {
-		e.stripReserved(r.Trailer) // what will not be sent is not announced
+		e.stripReserved(r.Trailer) // they will not be sent, so they are not announced
 	}
 	if r.ContentLength > 0 {
 		r.Body = &pacedBody{ReadCloser: r.Body, patience: e.Limits.Stall}
@@ -197,8 +197,8 @@ func (e *Engine) receive(r *http.Response) error {
 	return nil
 }
 
-// A pacedBody is an upstream's body of a known length, which has no reason to pause for longer than patience. (A body
-// without a length may be a stream of events, and be quiet.)
+// A pacedBody is an upstream's body of a known length. It ends with an error if the upstream pauses for longer than patience. (A body
+// without a length may be a quiet stream of events.)
 type pacedBody struct {
 	io.ReadCloser
 	patience time.Duration

@@ -12,16 +12,16 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A spareConn is a connection that net/http serves. A client may open one ahead of its first request, so until a byte comes it
-// is as idle as between two requests; once a byte has come the TLS handshake, or the head, has Limits.Header. net/http gives
-// both Limits.Header from the start.
+// A spareConn is a connection that net/http serves. A client may open one ahead of its first request, so until a byte comes it has
+// Limits.Idle, as between two requests. Then the TLS handshake, or the head, has Limits.Header. net/http gives both Limits.Header from
+// the start.
 //
-// A connection that ends in a time-out before a head is complete is closed without a word. net/http takes what it has of a
-// line for all of it then, and answers 400.
+// A connection that ends in a time-out before a head is complete is closed without an answer. net/http would take the part of a line that
+// has come for all of it, and answer 400.
 type spareConn struct {
 	net.Conn
 	header, idle time.Duration
-	records      *pace.Records // as they are read; nil: no TLS
+	records      *pace.Records // nil: no TLS
 
 	mu        sync.Mutex
 	fresh     bool // no head has come
@@ -29,7 +29,7 @@ type spareConn struct {
 	idling    bool // no read deadline was set since the last answer
 	expires   bool // the read deadline was in the future when it was set
 	untouched bool // no byte has come since it was set
-	silent    bool // nothing is said any more
+	silent    bool // writes fail
 }
 
 // NetConn returns the connection below.
@@ -59,7 +59,7 @@ func (l spareListener) Accept() (net.Conn, error) {
 	return spare, nil
 }
 
-// note follows net/http's state of a connection.
+// note records net/http's state of the connection.
 func (c *spareConn) note(state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func spareUnder(c net.Conn) *spareConn {
 	return spare
 }
 
-// SetReadDeadline is net.Conn's. Before the first head a deadline waits for the first byte.
+// SetReadDeadline is net.Conn's. Before the first head a deadline starts with the first byte.
 func (c *spareConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +90,8 @@ func (c *spareConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline is net.Conn's. The one that net/http sets for a TLS handshake runs from the start, so the pace of writes
-// stands in for it.
+// SetWriteDeadline is net.Conn's. It ignores the one that net/http sets for a TLS handshake, which runs from the start. Writes have the
+// deadlines of the pace.Conn below instead.
 func (c *spareConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	fresh := c.fresh
@@ -145,10 +145,10 @@ func (c *spareConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// CloseWrite closes the sending half, where there are halves.
+// CloseWrite closes the sending half, if the connection has halves.
 func (c *spareConn) CloseWrite() error { return pace.CloseWrite(c.Conn) }
 
-// SyscallConn returns what reaches the socket.
+// SyscallConn returns access to the socket.
 func (c *spareConn) SyscallConn() (syscall.RawConn, error) {
 	if socket, ok := c.Conn.(syscall.Conn); ok {
 		return socket.SyscallConn()

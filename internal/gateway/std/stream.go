@@ -7,14 +7,14 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// streamPiece is the most of an HTTP/2 stream that one deadline covers.
-const streamPiece = 8 << 10
+// maxStreamPiece is the size of the largest write to an HTTP/2 stream that one deadline covers.
+const maxStreamPiece = 8 << 10
 
-// writeStream writes to an HTTP/2 stream, at the least rate. The server holds back up to 4 KiB: until then nothing can stall.
+// writeStream writes to an HTTP/2 stream, at the minimum rate. The server buffers up to 4 KiB: until then nothing can stall.
 func (x *exchange) writeStream(p []byte) (n int, err error) {
 	limits := &x.engine.AnswerPace
 	for {
-		piece := p[n:min(len(p), n+streamPiece)]
+		piece := p[n:min(len(p), n+maxStreamPiece)]
 		if x.pending += len(piece); x.pending < 4<<10 {
 			m, err := x.ResponseWriter.Write(piece)
 			return n + m, err
@@ -32,11 +32,11 @@ func (x *exchange) writeStream(p []byte) (n int, err error) {
 		m, err := x.ResponseWriter.Write(piece)
 		done()
 		now := time.Now()
-		goesOn := x.taken.Spend(limits, now.Sub(began), m)
+		continues := x.taken.Spend(limits, now.Sub(began), m)
 		if c != nil {
-			goesOn = c.Answers.EndAwait(limits, now, c.Accepted()) || goesOn
+			continues = c.Answers.EndAwait(limits, now, c.Accepted()) || continues
 		}
-		if n += m; err == nil && !x.explicit.Load() && !goesOn {
+		if n += m; err == nil && !x.explicit.Load() && !continues {
 			err = pace.ErrTooSlow
 		}
 		if err != nil || n == len(p) {
@@ -45,8 +45,8 @@ func (x *exchange) writeStream(p []byte) (n int, err error) {
 	}
 }
 
-// paceStream gives one write to an HTTP/2 stream a deadline: a peer that reads the connection can still starve a stream
-// of its window. Between writes there is none, so that a quiet stream lives. (HTTP/1 is paced by its connection.)
+// paceStream gives one write to an HTTP/2 stream a deadline, because a client that reads the connection can still close the window of a
+// stream. Between writes there is none, so that a quiet stream lives. (HTTP/1 has the deadlines of its connection.)
 func (x *exchange) paceStream() (done func()) {
 	if x.explicit.Load() {
 		return func() {}
@@ -56,8 +56,7 @@ func (x *exchange) paceStream() (done func()) {
 	return func() { _ = deadline.SetWriteDeadline(time.Time{}) }
 }
 
-// SetWriteDeadline is how http.ResponseController puts a handler's own deadline in the place of the pace; the zero time
-// brings the pace back.
+// SetWriteDeadline is for http.ResponseController. A handler's own deadline replaces those of paceStream, until it sets the zero time.
 func (x *exchange) SetWriteDeadline(t time.Time) error {
 	x.explicit.Store(!t.IsZero())
 	return http.NewResponseController(x.ResponseWriter).SetWriteDeadline(t)
