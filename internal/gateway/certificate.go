@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A certificate is a TLS certificate in two files, read again when one of them changes, so that a renewed one is served
-// without a restart. If the pair cannot be read, the old one stays in force.
+// A certificate is a TLS certificate in two files, read again when one of them changes, so that a
+// renewed one is served without a restart. If the pair cannot be read, the old one stays in force.
 type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -41,7 +41,8 @@ type stamp struct {
 	size     int64
 }
 
-// certificateCheck is how long the files are not looked at again. They are looked at during handshakes only.
+// certificateCheck is how long the files are not looked at again. They are looked at during
+// handshakes only.
 const certificateCheck = time.Second
 
 // loadCertificate reads the pair for the first time. Both files must exist and match.
@@ -91,7 +92,8 @@ func (c *certificate) refresh() {
 		pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	}
 	if err != nil {
-		// It is tried again each time, since permissions can change without a change of the stamp, and logged once.
+		// It is tried again each time, since permissions can change without a change of the stamp,
+		// and logged once.
 		if what := err.Error(); what != c.logged {
 			c.logged = what
 			c.log.Error("the changed TLS certificate cannot be read, the old one stays in force",

@@ -4,8 +4,8 @@ package gateway
 type Engine uint8
 
 const (
-	// EngineAuto is the fast engine before Upstream, and net/http before Backend, or if Wrap or WrapTransport is set: these need
-	// net/http's requests.
+	// EngineAuto is the fast engine before Upstream, and net/http before Backend, or if Wrap or
+	// WrapTransport is set: these need net/http's requests.
 	EngineAuto Engine = iota
 	// EngineStd is net/http.
 	EngineStd

@@ -1,5 +1,6 @@
-// Package gateway is the edge itself: it listens, brings each request to one safe form, asks the limiter, and passes what is
-// admitted to a handler or to an upstream. It chooses the engine that speaks HTTP, accepts its connections, and drains it:
+// Package gateway is the edge itself: it listens, brings each request to one safe form, asks the
+// limiter, and passes what is admitted to a handler or to an upstream. It chooses the engine that
+// speaks HTTP, accepts its connections, and drains it:
 //
 //	options.go      what a Gateway is made from
 //	gateway.go      its constructor, and what it reports
@@ -46,8 +47,8 @@ const (
 	LogJSON = rules.LogJSON
 )
 
-// NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that fails is reported to log (nil means
-// slog.Default()) once, until a write succeeds.
+// NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that
+// fails is reported to log (nil means slog.Default()) once, until a write succeeds.
 func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
 	return rules.NewAccessLog(w, format, log)
 }
@@ -62,8 +63,8 @@ type Gateway struct {
 	clock   *pace.Clock
 }
 
-// New checks the options and returns a Gateway that does not listen yet. An error about what operators set names that and not this
-// function, since they read it.
+// New checks the options and returns a Gateway that does not listen yet. An error about what
+// operators set names that and not this function, since they read it.
 func New(o Options) (*Gateway, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -127,13 +128,15 @@ func (o *Options) rules() rules.Options {
 	}
 }
 
-// Handler serves one request after another, without the listeners' part (time-outs of headers, PROXY protocol, TLS).
+// Handler serves one request after another, without the listeners' part (time-outs of headers,
+// PROXY protocol, TLS).
 func (g *Gateway) Handler() http.Handler { return g.std.Handler() }
 
 // Fast reports whether HTTP/1.1 is served by the fast engine rather than by net/http.
 func (g *Gateway) Fast() bool { return g.options.isFast() }
 
-// TLSConfig returns what connections to the gateway are secured by, for another listener of the same server; nil if they are not.
+// TLSConfig returns what connections to the gateway are secured by, for another listener of the
+// same server; nil if they are not.
 func (g *Gateway) TLSConfig() *tls.Config {
 	if g.cert == nil {
 		return nil
@@ -141,25 +144,28 @@ func (g *Gateway) TLSConfig() *tls.Config {
 	return g.cert.config()
 }
 
-// InFlight returns how many requests are under way, taken-over connections (websockets) included while their handlers run.
+// InFlight returns how many requests are under way, taken-over connections (websockets) included
+// while their handlers run.
 func (g *Gateway) InFlight() int64 { return g.rules.Active.Load() }
 
-// Accepted returns how many connections were accepted, ever. While the number grows, the accept loop lives.
+// Accepted returns how many connections were accepted, ever. While the number grows, the accept
+// loop lives.
 func (g *Gateway) Accepted() int64 { return g.rules.Accepted.Load() }
 
 // Draining reports whether the drain has begun.
 func (g *Gateway) Draining() bool { return g.rules.Draining.Load() }
 
-// Malformed returns how many times the fast engine received what is not a request, by the status of its answer. No limiter was
-// charged for these, and they are in no access log. net/http does not report those that it refuses.
+// Malformed returns how many times the fast engine received what is not a request, by the status of
+// its answer. No limiter was charged for these, and they are in no access log. net/http does not
+// report those that it refuses.
 func (g *Gateway) Malformed() map[int]int64 { return g.rules.AllMalformed() }
 
-// Unanswered returns how many requests of both engines the gateway answered because the upstream gave no answer that could be passed
-// on, by the status of the gateway's answer.
+// Unanswered returns how many requests of both engines the gateway answered because the upstream
+// gave no answer that could be passed on, by the status of the gateway's answer.
 func (g *Gateway) Unanswered() map[int]int64 { return g.rules.AllUnanswered() }
 
-// Upstreams returns how the addresses of the upstream are doing, in the order of Options; nil before Backend. Kept connections are
-// those of the fast engine.
+// Upstreams returns how the addresses of the upstream are doing, in the order of Options; nil
+// before Backend. Kept connections are those of the fast engine.
 func (g *Gateway) Upstreams() []upstream.State {
 	if g.pool == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/internal/poller"
 )
 
-// listener puts the layers around l: for the fast engine the poller, which waits for its connections, then the PROXY protocol, then
-// the pace of writing. TLS comes above.
+// listener puts the layers around l: for the fast engine the poller, which waits for its
+// connections, then the PROXY protocol, then the pace of writing. TLS comes above.
 func (g *Gateway) listener(l net.Listener) net.Listener {
 	if g.Fast() {
 		l = poller.Listen(l)
@@ -40,8 +40,8 @@ func (g *Gateway) proxyPolicy(c proxyproto.ConnPolicyOptions) (proxyproto.Policy
 	return proxyproto.REJECT, nil
 }
 
-// checkProxyHeader refuses a header that names no TCP peer. A LOCAL one, which a proxy's health check sends, names none and leaves
-// the connection's own peer.
+// checkProxyHeader refuses a header that names no TCP peer. A LOCAL one, which a proxy's health
+// check sends, names none and leaves the connection's own peer.
 func checkProxyHeader(h *proxyproto.Header) error {
 	if h.Command.IsLocal() {
 		return nil

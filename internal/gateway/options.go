@@ -12,44 +12,53 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Options are what a Gateway is made from. Decider, Identity and one of Backend and Upstream are required.
+// Options are what a Gateway is made from. Decider, Identity and one of Backend and Upstream are
+// required.
 type Options struct {
 	Decider  *weir.Decider
 	Identity *identity.Resolver
 
-	// Backend receives what is admitted, in canonical form; it finds the caller by httplimit.CallerOf.
+	// Backend receives what is admitted, in canonical form; it finds the caller by
+	// httplimit.CallerOf.
 	Backend http.Handler
 	// Upstream receives it instead: scheme, host, and a base path that is put before every path.
 	Upstream *url.URL
-	// MoreUpstreams are further addresses of the same backend: they differ from Upstream in host and port alone. Each request goes
-	// to the least busy one; one that fails is avoided for a while.
+	// MoreUpstreams are further addresses of the same backend: they differ from Upstream in host
+	// and port alone. Each request goes to the least busy one; one that fails is avoided for a
+	// while.
 	MoreUpstreams []*url.URL
 
-	// Avoid, if set, returns why no connection may be made to an address that the upstream's names resolve to, such as one at which this
-	// gateway listens itself; nil: it may. It is called before each connection, by several goroutines, and must not block.
+	// Avoid, if set, returns why no connection may be made to an address that the upstream's names
+	// resolve to, such as one at which this gateway listens itself; nil: it may. It is called
+	// before each connection, by several goroutines, and must not block.
 	Avoid func(netip.AddrPort) error
 
-	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any (D22).
+	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any
+	// (D22).
 	CORSOrigins []string
 	// IETF adds the RateLimit and RateLimit-Policy fields (D23).
 	IETF bool
 
-	// CertFile and KeyFile, PEM, switch TLS and HTTP/2 by ALPN on. They are read again when they change.
+	// CertFile and KeyFile, PEM, switch TLS and HTTP/2 by ALPN on. They are read again when they
+	// change.
 	CertFile, KeyFile string
 
-	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others (D12).
+	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
+	// (D12).
 	ProxyProtocol  bool
 	TrustedProxies []netip.Prefix
 
-	// Ready returns why the backend cannot serve yet. A nil Ready means that it always can. It is called once a second at most.
+	// Ready returns why the backend cannot serve yet. A nil Ready means that it always can. It is
+	// called once a second at most.
 	Ready func(context.Context) error
 
-	// Degraded returns why requests are served, but not as they should be. A nil Degraded means that they always are. /readyz reports the
-	// reason, and is still 200: another node would do no better. It must not block.
+	// Degraded returns why requests are served, but not as they should be. A nil Degraded means
+	// that they always are. /readyz reports the reason, and is still 200: another node would do no
+	// better. It must not block.
 	Degraded func() error
 
-	// OnDrain, if set, is called once when a drain begins, so that a backend ends what it holds open, such as event streams. It must not
-	// wait for that.
+	// OnDrain, if set, is called once when a drain begins, so that a backend ends what it holds
+	// open, such as event streams. It must not wait for that.
 	OnDrain func()
 
 	// AccessLog has a line for each request; nil means none. The caller closes it, after Serve.
@@ -57,11 +66,12 @@ type Options struct {
 	// Log has what is not about one request; nil means slog.Default().
 	Log *slog.Logger
 
-	// Credentials maps a key source to how a client gets a credential for it, which ends the message of a 401. A source that is missing
-	// has the contract's words.
+	// Credentials maps a key source to how a client gets a credential for it, which ends the
+	// message of a 401. A source that is missing has the contract's words.
 	Credentials map[string]string
 
-	// Denial, if set, returns the id that a 429 carries as X-Weir-Denial (httplimit.Options.Denial).
+	// Denial, if set, returns the id that a 429 carries as X-Weir-Denial
+	// (httplimit.Options.Denial).
 	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 
 	// AgentHash, if set, returns the keyed hash by which the access log names an agent; ok is false
@@ -72,8 +82,9 @@ type Options struct {
 	// Observe, if set, is called with every decision.
 	Observe func(httplimit.Observation)
 
-	// Wrap, if set, is put around the handler of every request, outermost, such as one that traces; it sees paths as they were
-	// received. Its ResponseWriter must unwrap to the one it was given, or be it.
+	// Wrap, if set, is put around the handler of every request, outermost, such as one that traces;
+	// it sees paths as they were received. Its ResponseWriter must unwrap to the one it was given,
+	// or be it.
 	Wrap func(http.Handler) http.Handler
 	// WrapTransport, if set, is put around the transport of requests to Upstream.
 	WrapTransport func(http.RoundTripper) http.RoundTripper

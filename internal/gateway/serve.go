@@ -11,10 +11,11 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/fast"
 )
 
-// Serve accepts connections from l until ctx ends, and then drains: /readyz answers 503, nothing more is accepted, requests under way
-// may finish within Limits.Drain, then what is left is cut off, taken-over connections (websockets) last. With Limits.Linger the
-// clients of kept connections are first asked to go elsewhere. Serve returns nil once that is done, and an error only if serving
-// itself was not possible. It closes l.
+// Serve accepts connections from l until ctx ends, and then drains: /readyz answers 503, nothing
+// more is accepted, requests under way may finish within Limits.Drain, then what is left is cut
+// off, taken-over connections (websockets) last. With Limits.Linger the clients of kept connections
+// are first asked to go elsewhere. Serve returns nil once that is done, and an error only if
+// serving itself was not possible. It closes l.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -93,9 +94,9 @@ func (g *Gateway) beginDrain() {
 	}
 }
 
-// linger serves what comes on kept connections, and closes each with its next answer. A connection that is closed without that may be
-// just what the next request is sent on, and the request is lost. A client that connects anew meanwhile waits for the next process, if
-// one holds the socket.
+// linger serves what comes on kept connections, and closes each with its next answer. A connection
+// that is closed without that may be just what the next request is sent on, and the request is
+// lost. A client that connects anew meanwhile waits for the next process, if one holds the socket.
 func (g *Gateway) linger() {
 	g.rules.Lingering.Store(true)
 	g.rules.Open.Wait(g.rules.Limits.Linger)

@@ -13,10 +13,12 @@ import (
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
-// keptFor is how long a connection to the upstream is kept unused: less than the 60 or 75 s after which common servers close one.
+// keptFor is how long a connection to the upstream is kept unused: less than the 60 or 75 s after
+// which common servers close one.
 const keptFor = 55 * time.Second
 
-// newPool returns the addresses of the upstream, their health, and the fast engine's connections to them.
+// newPool returns the addresses of the upstream, their health, and the fast engine's connections to
+// them.
 func (g *Gateway) newPool() (*upstream.Pool, error) {
 	first := g.options.Upstream
 	o := upstream.Options{

@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// For how long an address that failed is avoided: the first time, and at most. Each failed retry doubles it.
+// For how long an address that failed is avoided: the first time, and at most. Each failed retry
+// doubles it.
 const (
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
@@ -26,17 +27,18 @@ const logPause = 10 * time.Second
 //
 // Which failures count against it:
 //
-//	refused, unreachable, no such name, TLS fails, Connect is over   counts
-//	this process has no more files, memory or ports                  does not: the address is not the cause
-//	the client went away                                             does not
-//	Header is over without an answer                                 counts
-//	closed, reset or malformed before an answer's head               counts on a new connection; on a kept one only malformed heads
-//	                                                                 and time-outs do: a kept one may be closed at any time
-//	the connection fails after an answer's head                      does not
-//	any of these, if other exchanges that began at the same time or  does not: the address answers others, and a client that knows a
-//	later were answered meanwhile                                    request without an answer must not take the address from all
-//	any of these again, if the exchange began before the last        does not: it is the same failure
-//	failure that counted
+//   - A connection that cannot be made counts: refused, unreachable, no such name, TLS fails,
+//     Connect is over. It does not if this process has no more files, memory or ports, or if the
+//     client went away.
+//   - A time-out of Header, and a malformed head of an answer, count.
+//   - A connection that is closed or reset before the head of an answer counts if it is new. A
+//     kept one may be closed at any time.
+//   - A connection that fails after the head of an answer does not count.
+//   - A failed exchange does not count if others that began at the same time or later were
+//     answered meanwhile: a client that knows a request without an answer must not take the
+//     address from all.
+//   - A failed exchange that began before the last failure that counted does not count: it is the
+//     same failure.
 type address struct {
 	Address
 	index int         // in Pool.addresses
@@ -49,8 +51,9 @@ type address struct {
 	until    time.Time // avoided until then, while failures > 0
 	trial    uint64    // the number of the exchange that probes it now; 0: none does
 	trials   uint64    // how many such exchanges there were
-	epoch    uint64    // how many failures have counted: an exchange that began before the last one proves nothing new
-	answers  uint64    // exchanges that were answered
+	// how many failures have counted: an exchange that began before the last one proves nothing new
+	epoch   uint64
+	answers uint64 // exchanges that were answered
 
 	logged   bool      // the log has that it is down
 	loggedAt time.Time // when that was last logged
@@ -72,8 +75,8 @@ type turn struct {
 	answered bool   // the head of an answer came
 }
 
-// choose returns the address for the next exchange that is not in tried: the least busy one of those that are healthy or due for a
-// probe, else the one that is due first; nil if all are tried.
+// choose returns the address for the next exchange that is not in tried: the least busy one of
+// those that are healthy or due for a probe, else the one that is due first; nil if all are tried.
 func (p *Pool) choose(now time.Time, tried set) *address {
 	if len(p.addresses) == 1 && tried == 0 {
 		return p.addresses[0]
@@ -111,10 +114,12 @@ func (p *Pool) begin(a *address, now time.Time) turn {
 	return t
 }
 
-// due reports whether an address that was avoided is due for a probe. One exchange at a time is a probe. The mutex is held.
+// due reports whether an address that was avoided is due for a probe. One exchange at a time is a
+// probe. The mutex is held.
 func (a *address) due(now time.Time) bool { return a.trial == 0 && !now.Before(a.until) }
 
-// answered is called for the head of an answer: the address is healthy, unless it has failed since this exchange began.
+// answered is called for the head of an answer: the address is healthy, unless it has failed since
+// this exchange began.
 func (p *Pool) answered(t *turn) {
 	if t.answered {
 		return
@@ -125,7 +130,8 @@ func (p *Pool) answered(t *turn) {
 	p.logBack(t.at, back)
 }
 
-// success is answered with the mutex held. It reports whether the log should have that the address is back.
+// success is answered with the mutex held. It reports whether the log should have that the address
+// is back.
 func (p *Pool) success(t *turn) (back bool) {
 	a := t.at
 	t.answered = true
@@ -138,8 +144,8 @@ func (p *Pool) success(t *turn) (back bool) {
 	return back
 }
 
-// end ends an exchange after which no connection is kept. failure is what went wrong before an answer's head; nil: nothing, or nothing
-// that the upstream caused.
+// end ends an exchange after which no connection is kept. failure is what went wrong before an
+// answer's head; nil: nothing, or nothing that the upstream caused.
 func (p *Pool) end(t turn, failure error) {
 	now := time.Now()
 	a := t.at
@@ -152,7 +158,8 @@ func (p *Pool) end(t turn, failure error) {
 		p.mu.Unlock()
 		return
 	}
-	// An exchange that came only because every address was avoided does not make the pause longer: there may be thousands.
+	// An exchange that came only because every address was avoided does not make the pause longer:
+	// there may be thousands.
 	if a.failures == 0 || t.trial != 0 {
 		a.failures++
 	}
@@ -182,7 +189,8 @@ type connectError struct{ error }
 
 func (e *connectError) Unwrap() error { return e.error }
 
-// countsAgainst reports whether the failure of an exchange counts against its address. The mutex is held.
+// countsAgainst reports whether the failure of an exchange counts against its address. The mutex is
+// held.
 func (t *turn) countsAgainst(failure error) bool {
 	if failure == nil || t.answered || t.epoch != t.at.epoch || isOurs(failure) {
 		return false
@@ -197,15 +205,16 @@ func (t *turn) countsAgainst(failure error) bool {
 	return !t.reused || isAlive(failure)
 }
 
-// isAlive reports whether the failure of a kept connection is more than that the other side closed it: it did not answer in time, or its
-// answer was malformed.
+// isAlive reports whether the failure of a kept connection is more than that the other side closed
+// it: it did not answer in time, or its answer was malformed.
 func isAlive(err error) bool {
 	var timeout net.Error
 	var malformed *wire.Refusal
 	return errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &malformed)
 }
 
-// isOurs reports whether this side caused an error: it has run out of something, or has ended the exchange.
+// isOurs reports whether this side caused an error: it has run out of something, or has ended the
+// exchange.
 func isOurs(err error) bool {
 	return slices.ContainsFunc([]error{context.Canceled, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL}, func(ours error) bool {
 		return errors.Is(err, ours)

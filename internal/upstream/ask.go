@@ -5,14 +5,17 @@ import (
 	"net"
 )
 
-// ErrStale is returned if a kept connection has ended, or has received something unsolicited. Nothing was written to it.
+// ErrStale is returned if a kept connection has ended, or has received something unsolicited.
+// Nothing was written to it.
 var ErrStale = errors.New("the kept upstream connection has ended, or received something unsolicited")
 
-// An inquiry is a request that the next read sends first: one call of the runtime's poller instead of three.
+// An inquiry is a request that the next read sends first: one call of the runtime's poller instead
+// of three.
 type inquiry struct {
-	request []byte                // nil: none
-	sent    int                   // how much of it, or of the last one, went out
-	step    func(fd uintptr) bool // does what needs no wait; false: the answer has to be waited for; nil: not possible here
+	request []byte // nil: none
+	sent    int    // how much of it, or of the last one, went out
+	// does what needs no wait; false: the answer has to be waited for; nil: not possible here
+	step func(fd uintptr) bool
 
 	// Between the steps of one:
 	asked bool   // the connection was checked and written to
@@ -21,9 +24,10 @@ type inquiry struct {
 	err   error
 }
 
-// Ask makes the next read from Reader check the connection, send the whole request and wait for the beginning of the answer, in one
-// operation. That read fails with ErrStale if the connection was kept and is not as it was left. The request's bytes must not change
-// until it has returned. Call AwaitHead before it.
+// Ask makes the next read from Reader check the connection, send the whole request and wait for the
+// beginning of the answer, in one operation. That read fails with ErrStale if the connection was
+// kept and is not as it was left. The request's bytes must not change until it has returned. Call
+// AwaitHead before it.
 func (c *Conn) Ask(request []byte) { c.ask.request, c.ask.sent = request, 0 }
 
 // Asked returns how many bytes of Ask's request have gone out. Call it after the read.

@@ -24,8 +24,9 @@ func (c *Conn) newStep() func(fd uintptr) bool {
 		if k.send(int(fd)) {
 			return true
 		}
-		// On a kept connection the answer has not come yet, and the poller will report it: to look would cost as much as a wait. On a new
-		// one the other side may have sent something before. The poller has reported that already, and it was not read.
+		// On a kept connection the answer has not come yet, and the poller will report it: to look
+		// would cost as much as a wait. On a new one the other side may have sent something before.
+		// The poller has reported that already, and it was not read.
 		return !c.turn.reused && k.receive(int(fd))
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A Conn is one connection to one address. It is for one goroutine at a time, with two exceptions: one may write while another reads,
-// and any may Close it to end their waits. The Await methods and Write set its deadlines, so SetDeadline and its like must not be
-// called. Exactly one of Keep and Drop must end its use.
+// A Conn is one connection to one address. It is for one goroutine at a time, with two exceptions:
+// one may write while another reads, and any may Close it to end their waits. The Await methods and
+// Write set its deadlines, so SetDeadline and its like must not be called. Exactly one of Keep and
+// Drop must end its use.
 type Conn struct {
 	net.Conn             // writes have a deadline of Options.Stall
 	Reader   wire.Reader // of the answers
@@ -50,8 +51,8 @@ func (c *Conn) Reused() bool { return c.turn.reused }
 // Address returns the address that it is connected to.
 func (c *Conn) Address() Address { return c.turn.at.Address }
 
-// within reports whether a deadline is between want and an eighth more from now, so that it need not be moved. Moving one costs a hundred
-// nanoseconds, this check four.
+// within reports whether a deadline is between want and an eighth more from now, so that it need
+// not be moved. Moving one costs a hundred nanoseconds, this check four.
 func within(by, now time.Time, want time.Duration) bool {
 	left := by.Sub(now)
 	return left >= want && left <= want+want/8
@@ -71,15 +72,15 @@ func (c *Conn) writeWithin(now time.Time) {
 	}
 }
 
-// AwaitHead gives the reads that follow Options.Header from now. It moves the deadline only if it has to, so a wait may last up to an
-// eighth longer.
+// AwaitHead gives the reads that follow Options.Header from now. It moves the deadline only if it
+// has to, so a wait may last up to an eighth longer.
 func (c *Conn) AwaitHead(now time.Time) { c.readWithin(c.pool.options.Header, now) }
 
 // continueTime is for how long an upstream may take to answer Expect: 100-continue.
 const continueTime = time.Second
 
-// AwaitContinue gives the reads that follow a second, in which an upstream may answer Expect: 100-continue. After a time-out the
-// connection can still be used.
+// AwaitContinue gives the reads that follow a second, in which an upstream may answer Expect:
+// 100-continue. After a time-out the connection can still be used.
 func (c *Conn) AwaitContinue(now time.Time) { c.readWithin(continueTime, now) }
 
 // AwaitBody gives the reads that follow Options.Stall from now, up to an eighth more.
@@ -99,7 +100,9 @@ const maxPiece = 64 << 10
 // Write writes with a deadline of Options.Stall, up to an eighth more, for each 64 KiB.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	for {
-		if c.wrote { // Take has set the deadline of the first write, which comes at once: that saves reading the clock
+		// Take has set the deadline of the first write, which comes at once: that saves reading the
+		// clock
+		if c.wrote {
 			c.writeWithin(time.Now())
 		}
 		c.wrote = true
@@ -111,7 +114,8 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// Close closes the connection, so that reads and writes fail at once. Any goroutine may call it. Keep or Drop must still follow.
+// Close closes the connection, so that reads and writes fail at once. Any goroutine may call it.
+// Keep or Drop must still follow.
 func (c *Conn) Close() error {
 	c.closed.Store(true)
 	return c.plain.Close()
@@ -129,12 +133,13 @@ func closeWrite(c net.Conn) error {
 	return errors.ErrUnsupported
 }
 
-// Answered records that the head of an answer has come (an interim one is enough), so the address is healthy. It is for exchanges that
-// last long, or end with Drop. Keep implies it.
+// Answered records that the head of an answer has come (an interim one is enough), so the address
+// is healthy. It is for exchanges that last long, or end with Drop. Keep implies it.
 func (c *Conn) Answered() { c.pool.answered(&c.turn) }
 
-// Keep returns a connection whose exchange is complete, both ways, to the pool. The address is healthy. If something is buffered that did
-// not belong to the exchange, if enough connections are kept, or if the pool is closed, the connection is closed instead.
+// Keep returns a connection whose exchange is complete, both ways, to the pool. The address is
+// healthy. If something is buffered that did not belong to the exchange, if enough connections are
+// kept, or if the pool is closed, the connection is closed instead.
 func (c *Conn) Keep(now time.Time) {
 	p, a := c.pool, c.turn.at
 	c.since = now
@@ -162,8 +167,9 @@ func (c *Conn) Keep(now time.Time) {
 	}
 }
 
-// Drop closes a connection that cannot be used again. failure is what went wrong on the upstream's side before the head of an answer,
-// and counts against the address; nil: nothing (the client went away, the upstream sent Connection: close).
+// Drop closes a connection that cannot be used again. failure is what went wrong on the upstream's
+// side before the head of an answer, and counts against the address; nil: nothing (the client went
+// away, the upstream sent Connection: close).
 func (c *Conn) Drop(failure error) {
 	c.pool.mu.Lock()
 	mine := c.mine
@@ -172,15 +178,16 @@ func (c *Conn) Drop(failure error) {
 	if !mine {
 		return
 	}
-	_ = c.plain.Close() // without TLS's close_notify, which would wait for a peer that does not read
+	// without TLS's close_notify, which would wait for a peer that does not read
+	_ = c.plain.Close()
 	if errors.Is(failure, net.ErrClosed) {
 		failure = nil // we have closed it
 	}
 	c.pool.end(c.turn, failure)
 }
 
-// quiet reports whether a kept connection is as it was left: the other side has neither closed it nor sent anything. It is true if that
-// cannot be known.
+// quiet reports whether a kept connection is as it was left: the other side has neither closed it
+// nor sent anything. It is true if that cannot be known.
 func (c *Conn) quiet() bool {
 	if c.raw != nil {
 		c.gone = false

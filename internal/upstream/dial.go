@@ -11,7 +11,8 @@ import (
 // sessions is how many TLS sessions of one address are kept for resumption.
 const sessions = 64
 
-// tlsFor returns the configuration of TLS with one address: HTTP/1.1 alone is offered, sessions are resumed.
+// tlsFor returns the configuration of TLS with one address: HTTP/1.1 alone is offered, sessions are
+// resumed.
 func tlsFor(o *tls.Config, a Address) *tls.Config {
 	config := new(tls.Config)
 	if o != nil {

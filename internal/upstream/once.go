@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// errSentOnce makes net/http give up a request whose kept connection ended. It would send it again if its method is idempotent, or a
-// field has an idempotency key; but the request was counted once.
+// errSentOnce makes net/http give up a request whose kept connection ended. It would send it again
+// if its method is idempotent, or a field has an idempotency key; but the request was counted once.
 var errSentOnce = errors.New("the kept connection ended before an answer came, and the request went out")
 
-// A CountedConn counts what is written to it, so that Transport knows whether a request went out. Its writes fail once Transport has
-// found that it must not be used again.
+// A CountedConn counts what is written to it, so that Transport knows whether a request went out.
+// Its writes fail once Transport has found that it must not be used again.
 type CountedConn struct {
 	net.Conn
 	raw   syscall.RawConn // of the socket; nil: unknown
@@ -29,17 +29,19 @@ type CountedConn struct {
 	begun   chan struct{} // closed when one begins; nil: nothing waits for that
 }
 
-// Count returns a CountedConn over c. socket is the connection at the bottom, and is checked before each request but the first, unless it
-// has no syscall.RawConn.
+// Count returns a CountedConn over c. socket is the connection at the bottom, and is checked before
+// each request but the first, unless it has no syscall.RawConn.
 func Count(c, socket net.Conn) *CountedConn {
 	return &CountedConn{Conn: c, raw: rawOf(socket), turn: make(chan struct{}, 1)}
 }
 
-// judgedWithin is for how long an exchange waits until the one before it on the same connection is judged. That takes some microseconds:
-// net/http returns the connection of an answer without a body to its pool just before it hands the answer over.
+// judgedWithin is for how long an exchange waits until the one before it on the same connection is
+// judged. That takes some microseconds: net/http returns the connection of an answer without a body
+// to its pool just before it hands the answer over.
 const judgedWithin = time.Second
 
-// begin takes the connection for an exchange, which ends with judged. Writes fail from then on if no request may follow the last one.
+// begin takes the connection for an exchange, which ends with judged. Writes fail from then on if
+// no request may follow the last one.
 func (c *CountedConn) begin() (taken bool) {
 	select {
 	case c.turn <- struct{}{}:
@@ -65,13 +67,14 @@ func (c *CountedConn) judged() { <-c.turn }
 // spend allows no further request on the connection. An answer can still be read from it.
 func (c *CountedConn) spend() { c.spent.Store(true) }
 
-// handOver is for how long net/http may take to hand over an answer without a body, whose connection is in its pool already. It takes some
-// microseconds.
+// handOver is for how long net/http may take to hand over an answer without a body, whose
+// connection is in its pool already. It takes some microseconds.
 const handOver = 10 * time.Millisecond
 
-// try makes writes fail if the other side has ended the connection, or sent anything, and net/http does not know it yet. net/http sends
-// the request on another one then. That breaks the connection, together with an answer that has not been handed over. So try first
-// waits until net/http reads from it again.
+// try makes writes fail if the other side has ended the connection, or sent anything, and net/http
+// does not know it yet. net/http sends the request on another one then. That breaks the connection,
+// together with an answer that has not been handed over. So try first waits until net/http reads
+// from it again.
 func (c *CountedConn) try() {
 	if c.raw == nil {
 		return
@@ -133,8 +136,8 @@ func (c *CountedConn) Write(p []byte) (int, error) {
 // CloseWrite closes the sending half, if the connection has halves.
 func (c *CountedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// asks is called before net/http looks for a connection. If it does so again after something went out, the attempt ends, and a connection
-// that it still gets is closed unused.
+// asks is called before net/http looks for a connection. If it does so again after something went
+// out, the attempt ends, and a connection that it still gets is closed unused.
 func (l *link) asks() {
 	if l.stage.Load() == sending && l.wrote() {
 		l.over.Store(true)
@@ -144,8 +147,9 @@ func (l *link) asks() {
 	l.stage.Store(asking)
 }
 
-// got is called with the connection that net/http has found, which may be TLS. If no request may go out on it, every write to it fails
-// from now on, and the request's body is not read meanwhile, so the request can go out on another connection.
+// got is called with the connection that net/http has found, which may be TLS. If no request may go
+// out on it, every write to it fails from now on, and the request's body is not read meanwhile, so
+// the request can go out on another connection.
 func (l *link) got(c net.Conn, reused bool) {
 	if l.over.Load() {
 		_ = c.Close()
@@ -168,8 +172,8 @@ func (l *link) got(c net.Conn, reused bool) {
 	l.stage.Store(sending)
 }
 
-// unsent reports whether an attempt failed because of the kept connection that it got, before a byte of the request went out or a byte of
-// its body was read. It is for attempts that have failed.
+// unsent reports whether an attempt failed because of the kept connection that it got, before a
+// byte of the request went out or a byte of its body was read. It is for attempts that have failed.
 func (l *link) unsent() bool {
 	return l.stage.Load() == sending && l.reused.Load() && !l.wrote() && !l.body.touched()
 }
@@ -183,13 +187,13 @@ func (l *link) judged() {
 }
 
 // judge decides by the head of an answer whether a request may follow on its connection.
-//   - If the answer has no body and declares one, the connection is closed at once: the body may come
-//     all the same, and would be taken for the next answer.
-//   - If the answer came before the request's body was read whole, the connection is closed when the
-//     answer ends: the upstream may take the rest of the body for its next request.
+//   - If the answer has no body and declares one, the connection is closed at once: the body may
+//     come all the same, and would be taken for the next answer.
+//   - If the answer came before the request's body was read whole, the connection is closed when
+//     the answer ends: the upstream may take the rest of the body for its next request.
 //
-// net/http keeps both kinds. Until it notices that they are closed, it may use them for the next request, which
-// finds them spent (see got).
+// net/http keeps both kinds. Until it notices that they are closed, it may use them for the next
+// request, which finds them spent (see got).
 func (l *link) judge(res *http.Response) {
 	c := l.conn.Load()
 	if c == nil || res.StatusCode == http.StatusSwitchingProtocols {
@@ -204,8 +208,8 @@ func (l *link) judge(res *http.Response) {
 	}
 }
 
-// answerEnded closes the attempt's connection if no request may follow on it. Its answer has been read, and net/http has given the rest of
-// the request its time to go out.
+// answerEnded closes the attempt's connection if no request may follow on it. Its answer has been
+// read, and net/http has given the rest of the request its time to go out.
 func (l *link) answerEnded() {
 	if c := l.conn.Load(); c != nil && c.spent.Load() {
 		_ = c.Close()

@@ -2,10 +2,13 @@ package upstream
 
 // A State is the health of one address, and its load.
 type State struct {
-	Address  Address
-	Well     bool   // false from a failure until it answers again: others are preferred, and now and then a request probes it
-	Busy     int    // exchanges under way
-	Kept     int    // connections kept for another exchange; not those of Transport, which its base keeps
+	Address Address
+	// false from a failure until it answers again: others are preferred, and now and then a request
+	// probes it
+	Well bool
+	Busy int // exchanges under way
+	// connections kept for another exchange; not those of Transport, which its base keeps
+	Kept     int
 	Failures uint64 // that have counted against it, ever; in an outage each failed probe is one
 }
 

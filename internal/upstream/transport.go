@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// Transport returns a RoundTripper over base that sends each request to an address of the pool. If no connection to it can be made, the
-// request goes to the next address, to each once at most. The outcome counts for or against the address. The connections are base's own.
-// The request's Host is kept; the scheme and host of its URL are replaced in a copy. base must report its connections to
+// Transport returns a RoundTripper over base that sends each request to an address of the pool. If
+// no connection to it can be made, the request goes to the next address, to each once at most. The
+// outcome counts for or against the address. The connections are base's own. The request's Host is
+// kept; the scheme and host of its URL are replaced in a copy. base must report its connections to
 // net/http/httptrace, as http.Transport does; else no request is sent.
 //
-// A request goes out once at most. If it gets a kept connection that has ended or must not be used again, it goes to another connection,
-// with its body, provided that not a byte of it went out. That needs a base whose Dial makes CountedConns, which are checked before each
-// request.
+// A request goes out once at most. If it gets a kept connection that has ended or must not be used
+// again, it goes to another connection, with its body, provided that not a byte of it went out.
+// That needs a base whose Dial makes CountedConns, which are checked before each request.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
 type transport struct {
@@ -68,11 +69,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// maxEnded is how many kept connections a request may find ended, one after another. Each is gone afterwards, so base runs out of them
-// first, unless other requests refill it as fast.
+// maxEnded is how many kept connections a request may find ended, one after another. Each is gone
+// afterwards, so base runs out of them first, unless other requests refill it as fast.
 const maxEnded = 1024
 
-// ask sends req to a, and again while it gets a kept connection on which nothing went out. l is the last attempt's.
+// ask sends req to a, and again while it gets a kept connection on which nothing went out. l is the
+// last attempt's.
 func (t *transport) ask(a *address, req *http.Request, body *heldBody) (res *http.Response, l *link, err error) {
 	for range maxEnded {
 		l = &link{body: body}
@@ -119,7 +121,8 @@ type link struct {
 
 // attempt returns a copy of req for one attempt at a.
 func (a *address) attempt(req *http.Request, l *link) *http.Request {
-	ctx, end := context.WithCancelCause(req.Context()) // ends with req's, and so with the answer's body
+	// ends with req's, and so with the answer's body
+	ctx, end := context.WithCancelCause(req.Context())
 	l.end = end
 	r := a.aimed(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { l.asks() },
@@ -132,14 +135,16 @@ func (a *address) attempt(req *http.Request, l *link) *http.Request {
 	return r
 }
 
-// A heldBody is a request's body that outlives an attempt that has not read it. nil: the request has no body.
+// A heldBody is a request's body that outlives an attempt that has not read it. nil: the request
+// has no body.
 type heldBody struct {
 	io.ReadCloser
 	read, closed, broke atomic.Bool
-	ended               atomic.Bool  // it was read to its end
-	withheld            atomic.Bool  // from the attempt that is under way: its connection takes nothing
-	length              int64        // as declared; 0 or less: no length is
-	got                 atomic.Int64 // how much of it was read
+	ended               atomic.Bool // it was read to its end
+	// from the attempt that is under way: its connection takes nothing
+	withheld atomic.Bool
+	length   int64        // as declared; 0 or less: no length is
+	got      atomic.Int64 // how much of it was read
 
 	mu       sync.Mutex
 	held     bool // Close is postponed
@@ -182,24 +187,27 @@ func (b *heldBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// touched reports whether something was read, or a read was tried; failed whether a read failed, which the upstream did not cause.
+// touched reports whether something was read, or a read was tried; failed whether a read failed,
+// which the upstream did not cause.
 func (b *heldBody) touched() bool { return b != nil && b.read.Load() }
 func (b *heldBody) failed() bool  { return b != nil && b.broke.Load() }
 
-// isWhole reports whether all of it was read, or there is none. The last byte of a declared length is the end: over HTTP/2 the frame that
-// ends the stream may come much later.
+// isWhole reports whether all of it was read, or there is none. The last byte of a declared length
+// is the end: over HTTP/2 the frame that ends the stream may come much later.
 func (b *heldBody) isWhole() bool {
 	return b == nil || b.ended.Load() || b.length > 0 && b.got.Load() >= b.length
 }
 
-// withhold makes reads of the attempt that is under way fail. net/http reads a byte of some bodies before it writes anything.
+// withhold makes reads of the attempt that is under way fail. net/http reads a byte of some bodies
+// before it writes anything.
 func (b *heldBody) withhold() {
 	if b != nil {
 		b.withheld.Store(true)
 	}
 }
 
-// offer prepares it for the next attempt, after one that may have closed it or was not allowed to read it.
+// offer prepares it for the next attempt, after one that may have closed it or was not allowed to
+// read it.
 func (b *heldBody) offer() {
 	b.withheld.Store(false)
 	b.mu.Lock()
@@ -221,7 +229,8 @@ func (b *heldBody) release() {
 	}
 }
 
-// watch ends the turn of an answer when its body has ended or is closed. Then it closes the connection if no request may follow on it.
+// watch ends the turn of an answer when its body has ended or is closed. Then it closes the
+// connection if no request may follow on it.
 func (p *Pool) watch(res *http.Response, t turn, l *link) {
 	if isBodyless(res) {
 		p.end(t, nil)

@@ -1,6 +1,7 @@
-// Package upstream keeps the connection pools of the backends that a gateway protects. It chooses the address of a request and a kept
-// connection to it, and avoids addresses that failed for a while (passive health checks). Both HTTP engines use it: the fast one takes
-// connections, net/http's transport asks it for an address.
+// Package upstream keeps the connection pools of the backends that a gateway protects. It chooses
+// the address of a request and a kept connection to it, and avoids addresses that failed for a
+// while (passive health checks). Both HTTP engines use it: the fast one takes connections,
+// net/http's transport asks it for an address.
 //
 //	upstream.go   Options, Pool: taking a connection, and closing idle ones
 //	address.go    one address: when it is chosen, its health
@@ -46,21 +47,26 @@ const MaxAddresses = 64
 // Options are a Pool's settings. Addresses is required; the durations must be positive.
 type Options struct {
 	Addresses []Address
-	TLS       *tls.Config // of https addresses; nil means the system's roots; ServerName is set for each address
+	// of https addresses; nil means the system's roots; ServerName is set for each address
+	TLS *tls.Config
 
 	Connect time.Duration // for a connection to be made, TLS included
 	Header  time.Duration // for the head of an answer, once the request is sent
 	Stall   time.Duration // for a write, or the next bytes of a body of known length
-	Idle    time.Duration // a kept connection that was not used for so long is closed, up to an eighth of it later
-	MaxKept int           // kept connections for each address; 0 means 1024
+	// a kept connection that was not used for so long is closed, up to an eighth of it later
+	Idle    time.Duration
+	MaxKept int // kept connections for each address; 0 means 1024
 
-	// Dial makes the connection that TLS, if any, is spoken over; nil means a net.Dialer, which tries all that a name resolves to.
+	// Dial makes the connection that TLS, if any, is spoken over; nil means a net.Dialer, which
+	// tries all that a name resolves to.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	Log *slog.Logger // has a line when an address goes down and when it is back; nil means slog.Default()
+	// has a line when an address goes down and when it is back; nil means slog.Default()
+	Log *slog.Logger
 }
 
-// ErrUnavailable is returned if no address could be connected to. It comes with the last address's error.
+// ErrUnavailable is returned if no address could be connected to. It comes with the last address's
+// error.
 var ErrUnavailable = errors.New("no upstream address can be connected to")
 
 // check returns what is wrong with the options.
@@ -92,7 +98,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// A Pool is the addresses of one backend, and the connections to them. It is safe for concurrent use.
+// A Pool is the addresses of one backend, and the connections to them. It is safe for concurrent
+// use.
 type Pool struct {
 	options Options
 	log     *slog.Logger
@@ -106,7 +113,8 @@ type Pool struct {
 	stop, stopped chan struct{}
 }
 
-// New returns a pool without connections. The first one that is kept starts a goroutine that closes idle ones; Close ends it.
+// New returns a pool without connections. The first one that is kept starts a goroutine that closes
+// idle ones; Close ends it.
 func New(o Options) (*Pool, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -131,8 +139,8 @@ func New(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Close closes the kept connections and ends the pool. Connections in use are closed when they are returned. A second Close does
-// nothing.
+// Close closes the kept connections and ends the pool. Connections in use are closed when they are
+// returned. A second Close does nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	again, watched := p.closed, p.watched
@@ -159,9 +167,10 @@ type Want struct {
 	Now   time.Time // the caller's clock, time.Now() moments ago; zero: Take reads the clock
 }
 
-// Take returns a connection for one exchange: a kept one, after a check that the other side has not closed it, or a new one. An address
-// that does not connect is marked as failed and the next one is tried, each once at most. The error wraps ErrUnavailable, or is ctx's;
-// that of a closed pool wraps net.ErrClosed.
+// Take returns a connection for one exchange: a kept one, after a check that the other side has not
+// closed it, or a new one. An address that does not connect is marked as failed and the next one is
+// tried, each once at most. The error wraps ErrUnavailable, or is ctx's; that of a closed pool
+// wraps net.ErrClosed.
 func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	now := want.Now
 	if now.IsZero() {
@@ -204,9 +213,10 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	}
 }
 
-// usable returns c, or the next kept connection of a that can carry another exchange; nil if none can. Each is checked, here or by Ask,
-// however recently it was used. Unsolicited bytes, such as a body after the answer to a HEAD, would be taken for the answer to the next
-// request, which may be another client's.
+// usable returns c, or the next kept connection of a that can carry another exchange; nil if none
+// can. Each is checked, here or by Ask, however recently it was used. Unsolicited bytes, such as a
+// body after the answer to a HEAD, would be taken for the answer to the next request, which may be
+// another client's.
 func (p *Pool) usable(c *Conn, a *address, now time.Time, asks bool) *Conn {
 	for c != nil {
 		if now.Sub(c.since) < p.options.Idle && (asks || c.quiet()) {

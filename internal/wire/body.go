@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// A Body reads the body of one message from the message's Reader. The zero value is an empty body. It is for one goroutine at a time.
+// A Body reads the body of one message from the message's Reader. The zero value is an empty body.
+// It is for one goroutine at a time.
 type Body struct {
 	src      *Reader
 	state    state
@@ -33,7 +34,8 @@ const (
 	broken
 )
 
-// straight is how much a chunk must have left to be read into the caller's slice directly; less is buffered with the lines around it.
+// straight is how much a chunk must have left to be read into the caller's slice directly; less is
+// buffered with the lines around it.
 const straight = 1 << 10
 
 // Reset makes b the body of the next message: length is Request.Length or Response.Length.
@@ -49,17 +51,18 @@ func (b *Body) Reset(src *Reader, length int64) {
 	}
 }
 
-// ResetAnswer is Reset for the body of a response. Trailers that belong in the head are left out, not refused: its head may have been
-// passed on already.
+// ResetAnswer is Reset for the body of a response. Trailers that belong in the head are left out,
+// not refused: its head may have been passed on already.
 func (b *Body) ResetAnswer(src *Reader, length int64) {
 	b.Reset(src, length)
 	b.answer = true
 }
 
-// Read returns the next bytes of the body without its framing, and io.EOF after the last one (with the last bytes of a known length,
-// and of chunks if the end is buffered). It reads nothing beyond the body except into the Reader. The error is io.ErrUnexpectedEOF for a
-// body that breaks off, and a *Refusal for one whose framing is wrong, with the status for the sender of a request (400, 431). Every
-// further Read returns the same error.
+// Read returns the next bytes of the body without its framing, and io.EOF after the last one (with
+// the last bytes of a known length, and of chunks if the end is buffered). It reads nothing beyond
+// the body except into the Reader. The error is io.ErrUnexpectedEOF for a body that breaks off, and
+// a *Refusal for one whose framing is wrong, with the status for the sender of a request (400,
+// 431). Every further Read returns the same error.
 func (b *Body) Read(p []byte) (int, error) {
 	switch {
 	case b.state == whole:
@@ -87,10 +90,12 @@ func (b *Body) Read(p []byte) (int, error) {
 	return b.chunks(p)
 }
 
-// Done reports whether the body was read to its end, trailers included. Only then may the connection be used again.
+// Done reports whether the body was read to its end, trailers included. Only then may the
+// connection be used again.
 func (b *Body) Done() bool { return b.state == whole }
 
-// Trailers returns the field lines after the last chunk, once Done. MayTrail holds for their names: a request with others is refused.
+// Trailers returns the field lines after the last chunk, once Done. MayTrail holds for their names:
+// a request with others is refused.
 func (b *Body) Trailers() []Field { return b.trailers }
 
 // direct reads once, what is left at most.
@@ -115,7 +120,8 @@ func (b *Body) fail(err error) error {
 	return err
 }
 
-// chunks takes all that is buffered and fits, and reads from the connection only if that is nothing.
+// chunks takes all that is buffered and fits, and reads from the connection only if that is
+// nothing.
 func (b *Body) chunks(p []byte) (int, error) {
 	n := 0
 	for {
@@ -143,7 +149,8 @@ func (b *Body) chunks(p []byte) (int, error) {
 	}
 }
 
-// limit returns how much may be buffered before step can take something: more than any line may have.
+// limit returns how much may be buffered before step can take something: more than any line may
+// have.
 func (b *Body) limit() int {
 	if b.state == trailer {
 		return MaxTrailerBytes
@@ -151,8 +158,8 @@ func (b *Body) limit() int {
 	return size0
 }
 
-// step takes one thing of what is buffered, and returns how many bytes of the body that gave. It is hungry if it needs more bytes than
-// are buffered.
+// step takes one thing of what is buffered, and returns how many bytes of the body that gave. It is
+// hungry if it needs more bytes than are buffered.
 func (b *Body) step(p []byte) (n int, hungry bool) {
 	in := b.src.Buffered()
 	if len(in) == 0 {

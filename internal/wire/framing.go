@@ -60,7 +60,8 @@ func (f *framing) contentLength(value string) *Refusal {
 	return nil
 }
 
-// connection reads one Connection line: tokens between commas. Empty elements are ignored (RFC 9110, section 5.6.1.2).
+// connection reads one Connection line: tokens between commas. Empty elements are ignored (RFC
+// 9110, section 5.6.1.2).
 func (f *framing) connection(value string) *Refusal {
 	for value != "" {
 		var option string
@@ -112,8 +113,8 @@ func (f *framing) chunked(minor int) (bool, *Refusal) {
 	return false, badCoding(f.coding)
 }
 
-// badCoding returns why a Transfer-Encoding that is not "chunked" is refused: it does not define the end of the body (400), or asks for
-// codings that are not implemented here (501).
+// badCoding returns why a Transfer-Encoding that is not "chunked" is refused: it does not define
+// the end of the body (400), or asks for codings that are not implemented here (501).
 func badCoding(list string) *Refusal {
 	last := false // chunked was the last element so far
 	for more := true; more; {

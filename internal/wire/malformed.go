@@ -1,7 +1,7 @@
 package wire
 
-// Everything that is malformed, in one table: the status that a server answers with, and why. For a response the status is 502, see
-// Response.Parse. Nothing may change a Refusal.
+// Everything that is malformed, in one table: the status that a server answers with, and why. For a
+// response the status is 502, see Response.Parse. Nothing may change a Refusal.
 var (
 	// The request line.
 	badMethod      = &Refusal{400, "a request line that does not begin with a method and one space"}

@@ -10,9 +10,10 @@ import (
 // ErrFull is returned if as many bytes are buffered as may be.
 var ErrFull = errors.New("as many bytes as allowed are buffered already")
 
-// A Reader holds what was received on one connection and is not used yet. It has a buffer only while something is in it, or while Fill
-// waits, so a connection between two requests costs little. Readers share their buffers, and one that fills up is replaced by a longer
-// one. A Reader is not safe for concurrent use, and must not be copied after its first use.
+// A Reader holds what was received on one connection and is not used yet. It has a buffer only
+// while something is in it, or while Fill waits, so a connection between two requests costs little.
+// Readers share their buffers, and one that fills up is replaced by a longer one. A Reader is not
+// safe for concurrent use, and must not be copied after its first use.
 type Reader struct {
 	_     noCopy
 	src   io.Reader
@@ -39,7 +40,8 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// Reset makes the Reader read from src, with nothing buffered. After Reset(nil) it refers to nothing.
+// Reset makes the Reader read from src, with nothing buffered. After Reset(nil) it refers to
+// nothing.
 func (r *Reader) Reset(src io.Reader) {
 	r.release()
 	r.src, r.r, r.w, r.seen, r.after, r.err = src, 0, 0, 0, false, nil
@@ -51,8 +53,9 @@ func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 // Len returns how many bytes are buffered.
 func (r *Reader) Len() int { return r.w - r.r }
 
-// Fill reads once from the connection, and appends to what is buffered. It buffers limit bytes at most, and returns ErrFull if so many
-// are buffered already. The caller has to judge an io.EOF in the middle of a head.
+// Fill reads once from the connection, and appends to what is buffered. It buffers limit bytes at
+// most, and returns ErrFull if so many are buffered already. The caller has to judge an io.EOF in
+// the middle of a head.
 func (r *Reader) Fill(limit int) error {
 	if r.Len() >= limit {
 		return ErrFull
@@ -66,9 +69,10 @@ func (r *Reader) Fill(limit int) error {
 	return err
 }
 
-// Head removes the head of a request from what is buffered and returns it: everything to the first empty line, which is part of it. It
-// returns an empty string if that has not come yet. One empty line before the request line is skipped (RFC 9112, section 2.2). Lines
-// that end with bare line feeds count too, so that a client that sends them is not waited for: Parse refuses them.
+// Head removes the head of a request from what is buffered and returns it: everything to the first
+// empty line, which is part of it. It returns an empty string if that has not come yet. One empty
+// line before the request line is skipped (RFC 9112, section 2.2). Lines that end with bare line
+// feeds count too, so that a client that sends them is not waited for: Parse refuses them.
 func (r *Reader) Head() string {
 	if !r.after {
 		if b := r.Buffered(); len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
@@ -94,7 +98,8 @@ func (r *Reader) ResponseHead() string {
 	return head
 }
 
-// AppendResponseHead is ResponseHead into a buffer of the caller's. It appends the head to dst, or nothing if that has not come.
+// AppendResponseHead is ResponseHead into a buffer of the caller's. It appends the head to dst, or
+// nothing if that has not come.
 func (r *Reader) AppendResponseHead(dst []byte) []byte {
 	n := r.section()
 	if n == 0 {
@@ -105,8 +110,8 @@ func (r *Reader) AppendResponseHead(dst []byte) []byte {
 	return dst
 }
 
-// section returns the length of what is buffered up to the first empty line, that included; 0 if that has not come. It looks at each
-// byte a few times at most, however slowly they come.
+// section returns the length of what is buffered up to the first empty line, that included; 0 if
+// that has not come. It looks at each byte a few times at most, however slowly they come.
 func (r *Reader) section() int {
 	b := r.Buffered()
 	if n := emptyLine(b); n > 0 {
@@ -206,7 +211,8 @@ func (r *Reader) room(limit int) {
 	r.buf, r.r, r.w = other, 0, n
 }
 
-// buffer returns a buffer larger than so many bytes. limit is how many it will have to hold at most.
+// buffer returns a buffer larger than so many bytes. limit is how many it will have to hold at
+// most.
 func buffer(than, limit int) []byte {
 	switch {
 	case than < size0:

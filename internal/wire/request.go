@@ -2,26 +2,33 @@ package wire
 
 import "strings"
 
-// A Request is the head of a request. Its strings are parts of the head that was parsed, which is never changed, so they may be kept.
-// The zero value is ready for Parse, which can be called again.
+// A Request is the head of a request. Its strings are parts of the head that was parsed, which is
+// never changed, so they may be kept. The zero value is ready for Parse, which can be called again.
 type Request struct {
 	Method string // a token, in the case it came in
-	Target string // origin form ("/path?query"), or "*" of OPTIONS; bytes 0x21–0x7e but "#", and 0x80–0xff
-	Minor  int    // HTTP/1.Minor: 0 or 1
-	Host   string // of the one Host field; empty if the field is, or if an HTTP/1.0 request has none
+	// origin form ("/path?query"), or "*" of OPTIONS; bytes 0x21–0x7e but "#", and 0x80–0xff
+	Target string
+	Minor  int // HTTP/1.Minor: 0 or 1
+	// of the one Host field; empty if the field is, or if an HTTP/1.0 request has none
+	Host string
 
-	Fields []Field // every field line as it came, in order, Host and framing included; Parse uses the slice again
-	Length int64   // of the body: a number, or Chunked; 0: no body
-	Close  bool    // the connection ends with this exchange: "close" in Connection, or HTTP/1.0 without "keep-alive"
-	Expect bool    // 100-continue is awaited before the body (HTTP/1.1 with a body only)
+	// every field line as it came, in order, Host and framing included; Parse uses the slice again
+	Fields []Field
+	Length int64 // of the body: a number, or Chunked; 0: no body
+	// the connection ends with this exchange: "close" in Connection, or HTTP/1.0 without "keep-
+	// alive"
+	Close  bool
+	Expect bool // 100-continue is awaited before the body (HTTP/1.1 with a body only)
 
 	framing framing
 }
 
-// usualFields is the capacity that a first Parse allocates. Reset drops a slice of more than four times as much.
+// usualFields is the capacity that a first Parse allocates. Reset drops a slice of more than four
+// times as much.
 const usualFields = 16
 
-// Reset drops the head that was parsed, which otherwise stays in memory until the next one. It is for connections that wait.
+// Reset drops the head that was parsed, which otherwise stays in memory until the next one. It is
+// for connections that wait.
 func (r *Request) Reset() {
 	*r = Request{Fields: forget(r.Fields), framing: framing{named: r.framing.named[:0]}}
 	clear(r.framing.named[:cap(r.framing.named)])
@@ -36,8 +43,9 @@ func forget(fields []Field) []Field {
 	return fields[:0]
 }
 
-// Parse reads a whole head: request line, field lines, and the empty line that ends it. The error is a *Refusal, after which
-// only Method, Target and Minor are valid: each is what came, or empty if the head was refused before it.
+// Parse reads a whole head: request line, field lines, and the empty line that ends it. The error
+// is a *Refusal, after which only Method, Target and Minor are valid: each is what came, or empty
+// if the head was refused before it.
 func (r *Request) Parse(head string) error {
 	if refusal := r.parse(head); refusal != nil {
 		return refusal
@@ -152,8 +160,8 @@ func (r *Request) judge() *Refusal {
 	return nil
 }
 
-// disguised reports whether a name differs from one of the two that frame bodies only in the byte at the place of the dash. CGI and its
-// successors (WSGI, PHP) turn both into an underscore.
+// disguised reports whether a name differs from one of the two that frame bodies only in the byte
+// at the place of the dash. CGI and its successors (WSGI, PHP) turn both into an underscore.
 func disguised(name string) bool {
 	return looksLike(name, "Content-Length", len("Content")) || looksLike(name, "Transfer-Encoding", len("Transfer"))
 }
@@ -162,9 +170,10 @@ func looksLike(name, framing string, dash int) bool {
 	return len(name) == len(framing) && name[dash] != '-' && EqualFold(name[:dash], framing[:dash]) && EqualFold(name[dash+1:], framing[dash+1:])
 }
 
-// Values returns the values of a field by its name, in any case, in order; nil if there is none. It allocates if there is one.
+// Values returns the values of a field by its name, in any case, in order; nil if there is none. It
+// allocates if there is one.
 func (r *Request) Values(name string) []string { return valuesOf(r.Fields, name) }
 
-// Names reports whether the Connection fields name a field, in any case. It belongs to this hop alone then (RFC 9110, section 7.6.1).
-// "close" and "keep-alive" are not names of fields.
+// Names reports whether the Connection fields name a field, in any case. It belongs to this hop
+// alone then (RFC 9110, section 7.6.1). "close" and "keep-alive" are not names of fields.
 func (r *Request) Names(field string) bool { return r.framing.names(field) }

@@ -6,12 +6,16 @@ type Response struct {
 	Status int    // 100–999
 	Reason string // as it came; may be empty
 	Fields []Field
-	Length int64 // of the body: a number, Chunked, or UntilClose; 0 if the status or the method allows no body, whatever the fields say
-	// Declared is the Content-Length, also of an answer without a body (to HEAD, 304); -1: it has none.
+	// of the body: a number, Chunked, or UntilClose; 0 if the status or the method allows no body,
+	// whatever the fields say
+	Length int64
+	// Declared is the Content-Length, also of an answer without a body (to HEAD, 304); -1: it has
+	// none.
 	Declared int64
-	// Close is true if the connection cannot be used again: by its Connection or by HTTP/1.0, because its body ends with the connection,
-	// or because it declares a body that it does not have (to HEAD, 204, 304). That may come all the same, and would be taken for the
-	// next response.
+	// Close is true if the connection cannot be used again: by its Connection or by HTTP/1.0,
+	// because its body ends with the connection, or because it declares a body that it does not
+	// have (to HEAD, 204, 304). That may come all the same, and would be taken for the next
+	// response.
 	Close bool
 
 	framing framing
@@ -23,8 +27,9 @@ func (r *Response) Reset() {
 	clear(r.framing.named[:cap(r.framing.named)])
 }
 
-// Parse reads a whole head of a response to a request of that method. It is as strict about the ends of lines and the framing of bodies
-// as Request.Parse: an upstream that can be made to send two lengths must not be believed either. The error is a *Refusal of status
+// Parse reads a whole head of a response to a request of that method. It is as strict about the
+// ends of lines and the framing of bodies as Request.Parse: an upstream that can be made to send
+// two lengths must not be believed either. The error is a *Refusal of status
 // 502.
 func (r *Response) Parse(head, method string) error {
 	if refusal := r.parse(head, method); refusal != nil {

@@ -30,14 +30,15 @@ func classify() (table [256]uint8) {
 	for _, c := range "!#$%&'*+-.^_`|~" {
 		table[c] |= inToken
 	}
-	for _, c := range "-._~!$&'()*+;=" { // unreserved and sub-delims, but no comma: that is two Hosts in one field
+	// unreserved and sub-delims, but no comma: that is two Hosts in one field
+	for _, c := range "-._~!$&'()*+;=" {
 		table[c] |= inHost
 	}
 	return table
 }
 
-// IsToken reports whether s can be a method, a field's name, a connection option (RFC 9110, section 5.6.2). An empty string
-// cannot.
+// IsToken reports whether s can be a method, a field's name, a connection option (RFC 9110, section
+// 5.6.2). An empty string cannot.
 func IsToken(s string) bool { return s != "" && span(s, 0, inToken) == len(s) }
 
 // span returns the end of the bytes of a class that begin at i.
@@ -48,8 +49,8 @@ func span(s string, i int, class uint8) int {
 	return i
 }
 
-// EqualFold reports whether two strings are equal except for the case of ASCII letters. No other letters are folded: K is not the Kelvin
-// sign.
+// EqualFold reports whether two strings are equal except for the case of ASCII letters. No other
+// letters are folded: K is not the Kelvin sign.
 func EqualFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -69,8 +70,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// Eight bytes of a head are looked at in one step, as one number with a mark (the highest bit) for each. That reads a head in half the
-// time that a table takes. All sums stay within their bytes, since the highest bits are cleared before.
+// Eight bytes of a head are looked at in one step, as one number with a mark (the highest bit) for
+// each. That reads a head in half the time that a table takes. All sums stay within their bytes,
+// since the highest bits are cleared before.
 const (
 	ones   = 0x0101010101010101
 	sevens = 0x7f * ones
@@ -109,8 +111,8 @@ func valueEnd(s string, i int) int {
 	return i
 }
 
-// nameEnd returns the end of the token that begins at i. Letters and dashes, which most names are made of, are looked at eight at a
-// time.
+// nameEnd returns the end of the token that begins at i. Letters and dashes, which most names are
+// made of, are looked at eight at a time.
 func nameEnd(s string, i int) int {
 	for ; len(s)-i >= 8; i += 8 {
 		x := eight(s, i)
@@ -126,7 +128,8 @@ func nameEnd(s string, i int) int {
 	return span(s, i, inToken)
 }
 
-// fieldLines appends the field lines that begin at i, and end with an empty line at the very end of s.
+// fieldLines appends the field lines that begin at i, and end with an empty line at the very end of
+// s.
 func fieldLines(dst []Field, s string, i, limit int) ([]Field, *Refusal) {
 	for {
 		start := i
@@ -159,7 +162,8 @@ func fieldLines(dst []Field, s string, i, limit int) ([]Field, *Refusal) {
 	}
 }
 
-// nameRefusal returns why s[start:] does not begin with a name and a colon; i is the first byte that is not part of a name.
+// nameRefusal returns why s[start:] does not begin with a name and a colon; i is the first byte
+// that is not part of a name.
 func nameRefusal(s string, start, i int) *Refusal {
 	switch {
 	case i == len(s):
@@ -178,7 +182,8 @@ func nameRefusal(s string, start, i int) *Refusal {
 	return badByte(s, i, badName)
 }
 
-// badByte returns what is wrong with the byte at i, at which a line should continue or end: otherwise, unless the byte ends lines.
+// badByte returns what is wrong with the byte at i, at which a line should continue or end:
+// otherwise, unless the byte ends lines.
 func badByte(s string, i int, otherwise *Refusal) *Refusal {
 	switch {
 	case i >= len(s):

@@ -2,8 +2,9 @@ package wire
 
 import "strings"
 
-// headOnly are the fields that RFC 9110, section 6.5.1, keeps out of trailers by their purpose. Some backends merge trailers into the
-// head, and would act on such a field after we have judged the head without it.
+// headOnly are the fields that RFC 9110, section 6.5.1, keeps out of trailers by their purpose.
+// Some backends merge trailers into the head, and would act on such a field after we have judged
+// the head without it.
 var headOnly = map[string]bool{
 	// framing, and the connection
 	"transfer-encoding": true, "content-length": true, "connection": true, "keep-alive": true, "te": true, "trailer": true,
@@ -25,8 +26,9 @@ var headOnly = map[string]bool{
 // headOnlyPrefixes are what the names of whole families of such fields begin with.
 var headOnlyPrefixes = []string{"proxy-", "if-", "accept-", "access-control-", "sec-", "x-forwarded-"}
 
-// MayTrail reports whether a field may come as a trailer: not if it is for framing, routing, authentication or reading the content
-// (RFC 9110, section 6.5.1), in any case. An underscore counts as a dash, since some backends treat them alike.
+// MayTrail reports whether a field may come as a trailer: not if it is for framing, routing,
+// authentication or reading the content (RFC 9110, section 6.5.1), in any case. An underscore
+// counts as a dash, since some backends treat them alike.
 func MayTrail(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	for _, prefix := range headOnlyPrefixes {

@@ -25,8 +25,8 @@ func (x *exchange) refuse(r *wire.Refusal) {
 	x.reply(x.c.engine.RejectMalformed(r.Status, r.Reason))
 }
 
-// complete puts into the header of an answer the limiter's fields, instead of the backend's own, the fields for browsers, and a
-// Date.
+// complete puts into the header of an answer the limiter's fields, instead of the backend's own,
+// the fields for browsers, and a Date.
 func (x *exchange) complete(status int) {
 	e := x.c.engine
 	if x.limited {
@@ -61,8 +61,9 @@ func (x *exchange) stamp(status int) {
 	x.fields = x.answer.AppendFields(x.fields)
 }
 
-// send writes an answer of our own, whose header is complete. If the client has ended its half of the connection, a failure is
-// logged as 499, for that may be its cause. It is written all the same: a client that has only ended its half still reads.
+// send writes an answer of our own, whose header is complete. If the client has ended its half of
+// the connection, a failure is logged as 499, for that may be its cause. It is written all the
+// same: a client that has only ended its half still reads.
 func (x *exchange) send(status int, body []byte) {
 	x.Status = status
 	if status >= http.StatusInternalServerError && x.c.hasLeft() {

@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A requestBody is the body of a request on its way in. The identity package looks at its beginning through exchange.Body.
+// A requestBody is the body of a request on its way in. The identity package looks at its beginning
+// through exchange.Body.
 type requestBody struct {
 	wire.Body
 	c       *conn
@@ -53,7 +54,8 @@ func (b *requestBody) ask() error {
 	return err
 }
 
-// Read reads, with a deadline for a client that stalls or trickles. The error for a body that is longer than is allowed is an
+// Read reads, with a deadline for a client that stalls or trickles. The error for a body that is
+// longer than is allowed is an
 // *http.MaxBytesError.
 func (b *requestBody) Read(p []byte) (int, error) {
 	if b.seenAt < len(b.seen) {
@@ -104,11 +106,12 @@ func (b *requestBody) look(limit int) []byte {
 // maxDisposed is how much is read of an unwanted body, so that the connection can be used again.
 const maxDisposed = 256 << 10
 
-// isTooMuch reports whether dispose would give up: the rest of the body is long, or the client waits for 100 Continue and may or may
-// not send it now.
+// isTooMuch reports whether dispose would give up: the rest of the body is long, or the client
+// waits for 100 Continue and may or may not send it now.
 func (b *requestBody) isTooMuch() bool { return b.expects || b.length > maxDisposed+b.taken }
 
-// dispose reads what is left of the body, if that is short, and reports whether the connection can be used again.
+// dispose reads what is left of the body, if that is short, and reports whether the connection can
+// be used again.
 func (b *requestBody) dispose() bool {
 	if b.Done() {
 		return true

@@ -14,8 +14,9 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A conn is one client's connection. One goroutine serves it. While a request's body is on its way to the upstream, a second one
-// reads from the client; while an answer takes long, a watching one does.
+// A conn is one client's connection. One goroutine serves it. While a request's body is on its way
+// to the upstream, a second one reads from the client; while an answer takes long, a watching one
+// does.
 type conn struct {
 	engine   *Engine
 	raw      net.Conn   // under TLS
@@ -30,7 +31,8 @@ type conn struct {
 	fresh bool // TLS: a first byte is awaited, of the handshake or of a request's record
 	asked bool // the head of a request has come, ever
 
-	// The deadline of reads. It is moved only if it has to be, so that most requests pay nothing for it.
+	// The deadline of reads. It is moved only if it has to be, so that most requests pay nothing
+	// for it.
 	mu          sync.Mutex
 	deadline    time.Time // zero: not known
 	interrupted bool      // reads end at once, until resume
@@ -107,8 +109,9 @@ func (c *conn) serve() {
 		if !more {
 			return
 		}
-		// The next request of a busy client has usually come once other goroutines have run. A client that never waits for an upstream
-		// does not yield each time: the runtime polls the network when it has nothing else to do, and has to get there.
+		// The next request of a busy client has usually come once other goroutines have run. A
+		// client that never waits for an upstream does not yield each time: the runtime polls the
+		// network when it has nothing else to do, and has to get there.
 		if yielded = waited || !yielded; yielded {
 			runtime.Gosched()
 		}
@@ -130,8 +133,8 @@ func (c *conn) Read(p []byte) (int, error) {
 // CloseWrite closes the sending half, if the connection has halves.
 func (c *conn) CloseWrite() error { return pace.CloseWrite(c.Conn) }
 
-// refuse answers a head that is not one of a request, if the client is still there, and ends the connection: where the next request
-// begins is not known.
+// refuse answers a head that is not one of a request, if the client is still there, and ends the
+// connection: where the next request begins is not known.
 func (c *conn) refuse(err error) {
 	var refusal *wire.Refusal
 	if !errors.As(err, &refusal) {
@@ -144,8 +147,8 @@ func (c *conn) refuse(err error) {
 	c.linger()
 }
 
-// Closing a connection on which something is unread can destroy the answer on its way (RFC 9112, section 9.6). So it is read for a
-// moment before it is closed.
+// Closing a connection on which something is unread can destroy the answer on its way (RFC 9112,
+// section 9.6). So it is read for a moment before it is closed.
 const (
 	lingerPause = 500 * time.Millisecond // nothing came for so long
 	maxLinger   = 10 * time.Second       // for a client that continues to send

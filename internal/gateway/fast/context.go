@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A connContext ends with its connection, or when its base is cancelled. Most are never waited for, so one costs nothing until
-// Done is called: a server keeps ten thousand of them.
+// A connContext ends with its connection, or when its base is cancelled. Most are never waited for,
+// so one costs nothing until Done is called: a server keeps ten thousand of them.
 type connContext struct {
 	base context.Context
 

@@ -9,8 +9,9 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A copyBuffer is what a body is copied through, with room for a chunk's framing around it. System calls are most of the cost of
-// copying, so a body that comes in large pieces gets a larger buffer. A stream of events waits with a small one.
+// A copyBuffer is what a body is copied through, with room for a chunk's framing around it. System
+// calls are most of the cost of copying, so a body that comes in large pieces gets a larger buffer.
+// A stream of events waits with a small one.
 type copyBuffer struct {
 	all   []byte
 	class copyClass
@@ -66,8 +67,8 @@ func (p *copyBuffer) giveBack() {
 // room is the part of the buffer to read into.
 func (p *copyBuffer) room() []byte { return p.all[chunkHead : len(p.all)-chunkTail] }
 
-// after returns the buffer to continue with after n bytes came at once: a larger one if this one was full, a small one if it was
-// nearly empty.
+// after returns the buffer to continue with after n bytes came at once: a larger one if this one
+// was full, a small one if it was nearly empty.
 func (p *copyBuffer) after(n int) *copyBuffer {
 	if p.class != smallCopy && n < len(p.room())/16 {
 		p.giveBack()
@@ -80,8 +81,8 @@ func (p *copyBuffer) after(n int) *copyBuffer {
 	return p.of.lend(p.class + 1)
 }
 
-// copy copies until from ends, in chunks if how asks for them, without the last one. It returns how many bytes went out, and the
-// error of either side.
+// copy copies until from ends, in chunks if how asks for them, without the last one. It returns how
+// many bytes went out, and the error of either side.
 func (b *copyBuffers) copy(to io.Writer, from io.Reader, how framing) (written int64, received, sent error) {
 	p := b.borrow()
 	defer func() { p.giveBack() }()

@@ -1,5 +1,6 @@
-// Package fast is the gateway's engine for HTTP/1.1 before an upstream: a loop of our own over internal/wire and internal/poller.
-// It holds what is HTTP/1.1's; every decision about a request is asked of gateway/rules. One request goes down these files:
+// Package fast is the gateway's engine for HTTP/1.1 before an upstream: a loop of our own over
+// internal/wire and internal/poller. It holds what is HTTP/1.1's; every decision about a request is
+// asked of gateway/rules. One request goes down these files:
 //
 //	engine.go    accepts connections; drains them
 //	conn.go      one client's connection: one request after another
@@ -44,7 +45,8 @@ type Options struct {
 	TLS   *tls.Config    // nil: cleartext
 }
 
-// An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to another engine, see Serve.
+// An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to
+// another engine, see Serve.
 type Engine struct {
 	*rules.Rules
 	base      context.Context
@@ -65,10 +67,12 @@ type Engine struct {
 	alive map[*conn]struct{}
 }
 
-// lookAfter is for about how long an exchange waits before the engine looks whether its client is still there.
+// lookAfter is for about how long an exchange waits before the engine looks whether its client is
+// still there.
 const lookAfter = 100 * time.Millisecond
 
-// New returns an engine for one run of Serve, before the upstream of the rules. ctx is the base of every connection's context: if it ends, exchanges break off.
+// New returns an engine for one run of Serve, before the upstream of the rules. ctx is the base of
+// every connection's context: if it ends, exchanges break off.
 func New(ctx context.Context, r *rules.Rules, o Options) (*Engine, error) {
 	base, _, err := target.Decode(r.Upstream.EscapedPath())
 	if err != nil {
@@ -88,11 +92,13 @@ func New(ctx context.Context, r *rules.Rules, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Serve serves connections from l until that is closed. Those that speak HTTP/2 come out of the listener that http2 is given, which
-// must return when that listener is closed. Connections live on when Serve returns.
+// Serve serves connections from l until that is closed. Those that speak HTTP/2 come out of the
+// listener that http2 is given, which must return when that listener is closed. Connections live on
+// when Serve returns.
 func (e *Engine) Serve(l net.Listener, http2 func(net.Listener) error) error {
 	e.handed.addr = l.Addr()
-	e.serving.Go(func() { e.watchClients(e.base) }) // exchanges continue, and are watched, after l is closed
+	// exchanges continue, and are watched, after l is closed
+	e.serving.Go(func() { e.watchClients(e.base) })
 	e.serving.Go(func() { _ = http2(e.handed) })
 	return e.accept(l)
 }
@@ -123,8 +129,8 @@ func (e *Engine) accept(l net.Listener) error {
 	}
 }
 
-// watchClients looks regularly for exchanges that have waited for their upstream for a while, until ctx ends, and has each of
-// their clients watched. One look for all costs a request nothing.
+// watchClients looks regularly for exchanges that have waited for their upstream for a while, until
+// ctx ends, and has each of their clients watched. One look for all costs a request nothing.
 func (e *Engine) watchClients(ctx context.Context) {
 	ticker := time.NewTicker(lookAfter)
 	defer ticker.Stop()
@@ -153,7 +159,8 @@ func (e *Engine) watchClients(ctx context.Context) {
 	}
 }
 
-// Drain closes idle connections, and has the others close after their answer. It does not wait for them.
+// Drain closes idle connections, and has the others close after their answer. It does not wait for
+// them.
 func (e *Engine) Drain() {
 	e.ending.Store(true)
 	e.mu.Lock()

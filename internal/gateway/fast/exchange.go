@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// An exchange is one request under way, and its answer. It is used again for other requests, so nothing that it is passed to may
-// keep any of it.
+// An exchange is one request under way, and its answer. It is used again for other requests, so
+// nothing that it is passed to may keep any of it.
 type exchange struct {
 	rules.Record
 	c    *conn
@@ -37,12 +37,14 @@ type exchange struct {
 	out    []byte       // on its way out, to either side
 
 	relayed
-	heard      []byte        // the head of the upstream's answer
-	res        wire.Response // its parts; they are gone with the exchange, and nothing else is given them
+	heard []byte // the head of the upstream's answer
+	// its parts; they are gone with the exchange, and nothing else is given them
+	res        wire.Response
 	answerBody wire.Body
 }
 
-// serve answers one request, whose head it is given. It reports whether another may follow on the connection.
+// serve answers one request, whose head it is given. It reports whether another may follow on the
+// connection.
 func (x *exchange) serve(c *conn, head string) (more bool) {
 	x.begin(c)
 	x.answerAndLog(head)
@@ -55,8 +57,8 @@ func (x *exchange) begin(c *conn) {
 	x.tick = c.engine.tick.Load()
 }
 
-// answerAndLog is one request, from its head to its line in the access log. What follows it, such as reading the rest of a body,
-// does not count as a request under way.
+// answerAndLog is one request, from its head to its line in the access log. What follows it, such
+// as reading the rest of a body, does not count as a request under way.
 func (x *exchange) answerAndLog(head string) {
 	e := x.c.engine
 	e.Active.Add(1)
@@ -97,7 +99,8 @@ func (x *exchange) answerPanic() {
 	x.reply(&rules.Panicked)
 }
 
-// isReusable reports whether another request may follow on the connection. It reads what is left of the request's body, or lingers.
+// isReusable reports whether another request may follow on the connection. It reads what is left of
+// the request's body, or lingers.
 func (x *exchange) isReusable() bool {
 	switch {
 	case x.tunnelled, x.Aborted, x.Gone:
@@ -185,7 +188,8 @@ func (x *exchange) readTarget() bool {
 	return true
 }
 
-// route finds what covers the request. Either the gateway answers it itself, or the upstream does if the limiter admits it.
+// route finds what covers the request. Either the gateway answers it itself, or the upstream does
+// if the limiter admits it.
 func (x *exchange) route() {
 	e := x.c.engine
 	x.Asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
@@ -202,8 +206,8 @@ func (x *exchange) route() {
 	}
 }
 
-// judge asks the limiter, and answers a request that it does not admit. public is true for an answer of our own, which needs no
-// credential.
+// judge asks the limiter, and answers a request that it does not admit. public is true for an
+// answer of our own, which needs no credential.
 func (x *exchange) judge(public bool) (admitted bool) {
 	x.CoverBy(x.Choice.Match)
 	if x.head.Length == 0 {
@@ -229,8 +233,8 @@ func (x *exchange) judge(public bool) (admitted bool) {
 // Peer implements identity.Request.
 func (x *exchange) Peer() string { return x.c.peer }
 
-// Header implements identity.Request. The backend does not get a field that Connection names, so it names no caller either
-// (compare std's stripNominated).
+// Header implements identity.Request. The backend does not get a field that Connection names, so it
+// names no caller either (compare std's stripNominated).
 func (x *exchange) Header(name string) []string {
 	if x.head.Names(name) && !rules.IsWithheld(name) {
 		return nil

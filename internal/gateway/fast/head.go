@@ -10,8 +10,9 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// next waits for the head of a request. The head is empty if none comes any more and there is nothing to answer: the connection has
-// ended, drains, or speaks HTTP/2. now is when the last answer was complete, and first whether there was none.
+// next waits for the head of a request. The head is empty if none comes any more and there is
+// nothing to answer: the connection has ended, drains, or speaks HTTP/2. now is when the last
+// answer was complete, and first whether there was none.
 func (c *conn) next(now time.Time, first bool) (head string, err error) {
 	if head := c.in.Head(); head != "" {
 		c.asked = true
@@ -60,7 +61,8 @@ func (c *conn) startWait(now time.Time, begun, first bool) {
 	c.fresh = !begun
 }
 
-// startHead starts the time for a head whose first byte has come, unless it has begun. It returns true.
+// startHead starts the time for a head whose first byte has come, unless it has begun. It returns
+// true.
 func (c *conn) startHead(begun bool) bool {
 	if !begun {
 		c.moveDeadline(time.Now().Add(c.engine.Limits.Header))
@@ -85,8 +87,8 @@ func (c *conn) awaitByte(first bool) (more bool, err error) {
 	return true, c.lookAgain(err, wait)
 }
 
-// How long a connection that a drain finds idle may still take to bring a request. A new connection has most likely been opened for
-// one, and on a kept connection it may have come just now.
+// How long a connection that a drain finds idle may still take to bring a request. A new connection
+// has most likely been opened for one, and on a kept connection it may have come just now.
 const (
 	freshGrace = time.Second
 	keptGrace  = time.Millisecond
@@ -106,8 +108,8 @@ func (c *conn) lookAgain(err error, wait time.Duration) error {
 	return nil
 }
 
-// The states of a wait for the next request. It begins with a buffer to read into, and continues without one if it takes long: most
-// connections of a server are idle.
+// The states of a wait for the next request. It begins with a buffer to read into, and continues
+// without one if it takes long: most connections of a server are idle.
 const (
 	restOff   int32 = iota
 	restBegun       // with a buffer, for less than two ticks
@@ -147,7 +149,8 @@ func (c *conn) rest(tick int64) {
 	}
 }
 
-// refusalOf returns the refusal that a failed read of a head is; nil if the connection ended or failed.
+// refusalOf returns the refusal that a failed read of a head is; nil if the connection ended or
+// failed.
 func refusalOf(err error) error {
 	if errors.Is(err, wire.ErrFull) {
 		return wire.HeadTooLarge

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// appendRequest appends the head that the upstream receives: the target that was counted, the fields that are forwarded, and what
-// rules.Onward tells it.
+// appendRequest appends the head that the upstream receives: the target that was counted, the
+// fields that are forwarded, and what rules.Onward tells it.
 func (x *exchange) appendRequest(b []byte) []byte {
 	head := &x.head
 	told := x.c.engine.Onward(&rules.Head{
@@ -47,8 +47,8 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendForwarded appends the fields that are forwarded as they came, and Te for a client that takes trailers. It returns the names
-// of the trailers that the request announces.
+// appendForwarded appends the fields that are forwarded as they came, and Te for a client that
+// takes trailers. It returns the names of the trailers that the request announces.
 func (x *exchange) appendForwarded(b []byte) (_ []byte, announced string) {
 	named := x.namesMore()
 	trailers := false

@@ -79,13 +79,14 @@ func (x *exchange) dropsTrailer(name string) bool {
 	return x.c.engine.IsReserved(name) || x.limited && x.answer.Owns(name)
 }
 
-// relayBody writes the head and copies the body. whole is true if the body was read to its end, so that the upstream's connection can be
-// used again.
+// relayBody writes the head and copies the body. whole is true if the body was read to its end, so
+// that the upstream's connection can be used again.
 func (x *exchange) relayBody(how framing) (whole bool, err error) {
 	c, u, res := x.c, x.conn, &x.res
 	body := &x.answerBody
 	body.ResetAnswer(&u.Reader, res.Length)
-	if n := len(u.Reader.Buffered()); res.Length > 0 && n > 0 && n <= maxGathered { // in one write with the head
+	// in one write with the head
+	if n := len(u.Reader.Buffered()); res.Length > 0 && n > 0 && n <= maxGathered {
 		start := len(x.out)
 		x.out = append(x.out, make([]byte, min(int64(n), res.Length))...)
 		if n, err = io.ReadFull(body, x.out[start:]); err != nil {

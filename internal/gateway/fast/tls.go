@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// handshake performs the TLS handshake. It reports whether the connection goes on here: not if the handshake failed, and not if
-// HTTP/2 was agreed on.
+// handshake performs the TLS handshake. It reports whether the connection goes on here: not if the
+// handshake failed, and not if HTTP/2 was agreed on.
 func (c *conn) handshake() bool {
 	secured := tls.Server(&helloConn{Conn: c.raw, c: c}, c.engine.secure)
 	if err := secured.HandshakeContext(&c.ctx); err != nil {
@@ -30,8 +30,8 @@ func (c *conn) handshake() bool {
 	return false
 }
 
-// A helloConn is the connection that TLS is spoken over. The handshake has Limits.Header from its first byte, and so has the head of
-// the first request from the first byte of its TLS record.
+// A helloConn is the connection that TLS is spoken over. The handshake has Limits.Header from its
+// first byte, and so has the head of the first request from the first byte of its TLS record.
 type helloConn struct {
 	net.Conn
 	c       *conn

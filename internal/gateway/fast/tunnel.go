@@ -43,7 +43,8 @@ func (x *exchange) switchProtocols() {
 	u.Drop(nil)
 }
 
-// tunnel copies both ways until both have ended, one has failed, or one has ended and the other is quiet for too long.
+// tunnel copies both ways until both have ended, one has failed, or one has ended and the other is
+// quiet for too long.
 func (c *conn) tunnel(u *upstream.Conn) {
 	c.moveDeadline(time.Time{})
 	u.AwaitStream()
@@ -68,8 +69,8 @@ func (c *conn) tunnel(u *upstream.Conn) {
 	both.Wait()
 }
 
-// oneWay copies until from ends, and then ends the sending half of toConn. If that fails, or the copying does, it closes both
-// connections.
+// oneWay copies until from ends, and then ends the sending half of toConn. If that fails, or the
+// copying does, it closes both connections.
 func (b *copyBuffers) oneWay(to io.Writer, from pace.OneWay, toConn, fromConn interface{ Close() error }) {
 	if _, received, sent := b.copy(to, from, plain); received == nil && sent == nil {
 		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {

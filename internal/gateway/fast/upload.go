@@ -33,8 +33,9 @@ func (l *upload) answered() {
 	l.head = true
 }
 
-// startUpload sends 100 Continue to a client that waits for it, and starts to send the body. Only the connection's goroutine writes
-// to the client, so that nothing is written in the middle of an answer.
+// startUpload sends 100 Continue to a client that waits for it, and starts to send the body. Only
+// the connection's goroutine writes to the client, so that nothing is written in the middle of an
+// answer.
 func (x *exchange) startUpload(u *upstream.Conn) error {
 	if err := x.body.ask(); err != nil {
 		return err
@@ -53,7 +54,8 @@ func (x *exchange) startUpload(u *upstream.Conn) error {
 
 var errPanicked = errors.New("sending the body panicked")
 
-// sendBody sends the body of the request. It reports false if the answer need not be waited for any more.
+// sendBody sends the body of the request. It reports false if the answer need not be waited for any
+// more.
 func (x *exchange) sendBody(u *upstream.Conn, l *upload) bool {
 	defer close(l.done)
 	if l.sent, l.stuck = x.attemptPass(u, l); l.sent != nil || pace.IsTimeout(l.stuck) || errors.Is(l.stuck, errPanicked) {
@@ -83,8 +85,8 @@ func (x *exchange) attemptPass(u *upstream.Conn, l *upload) (received, sent erro
 	return received, sent
 }
 
-// quiet ends every other goroutine that reads from the client: the upload first, then the watch. It returns why the body did not
-// arrive whole, and why it did not go out whole.
+// quiet ends every other goroutine that reads from the client: the upload first, then the watch. It
+// returns why the body did not arrive whole, and why it did not go out whole.
 func (x *exchange) quiet() (sent, stuck error) {
 	if x.upload != nil {
 		sent, stuck = x.endUpload()

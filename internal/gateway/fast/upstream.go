@@ -55,10 +55,12 @@ func (x *exchange) forward() {
 	}
 }
 
-// maxGathered is the size of the largest body that is awaited whole before the request is sent, so that it is sent in one write.
+// maxGathered is the size of the largest body that is awaited whole before the request is sent, so
+// that it is sent in one write.
 const maxGathered = 16 << 10
 
-// gather reads a small body whole. streams is true if the body is not small, and is to be passed on as it comes.
+// gather reads a small body whole. streams is true if the body is not small, and is to be passed on
+// as it comes.
 func (x *exchange) gather() (streams bool, err error) {
 	length := x.head.Length
 	switch {
@@ -77,8 +79,9 @@ func (x *exchange) gather() (streams bool, err error) {
 	return false, nil
 }
 
-// bodyFailed answers a request whose body did not arrive whole. A client that has closed its connection gets no answer; one that has
-// ended its half in the middle of the body may still read one.
+// bodyFailed answers a request whose body did not arrive whole. A client that has closed its
+// connection gets no answer; one that has ended its half in the middle of the body may still read
+// one.
 func (x *exchange) bodyFailed(err error) {
 	var large *http.MaxBytesError
 	var refusal *wire.Refusal
@@ -91,9 +94,10 @@ func (x *exchange) bodyFailed(err error) {
 	x.Gone = true
 }
 
-// converse sends the request and reads the head of its answer. The upstream may close a kept connection at any moment. A request goes to
-// another connection then if no byte of it was tried, or if it is idempotent and no byte of it went out. A request that went out may have
-// been read, even without an answer, and was counted once; it is not sent again.
+// converse sends the request and reads the head of its answer. The upstream may close a kept
+// connection at any moment. A request goes to another connection then if no byte of it was tried,
+// or if it is idempotent and no byte of it went out. A request that went out may have been read,
+// even without an answer, and was counted once; it is not sent again.
 func (x *exchange) converse(streams bool) error {
 	c := x.c
 	now := x.Start
@@ -133,14 +137,16 @@ func (x *exchange) converse(streams bool) error {
 	}
 }
 
-// mayRetry reports whether a request whose exchange on u has failed may be sent on another connection.
+// mayRetry reports whether a request whose exchange on u has failed may be sent on another
+// connection.
 func (x *exchange) mayRetry(u *upstream.Conn, err error) bool {
 	return u.Reused() && !x.begun && x.head.Length == 0 && isIdempotent(x.head.Method) && !pace.IsTimeout(err)
 }
 
 var errGone = errors.New("the client went away")
 
-// An uploadError is why the body of a request did not arrive here whole. It does not count against the upstream.
+// An uploadError is why the body of a request did not arrive here whole. It does not count against
+// the upstream.
 type uploadError struct{ error }
 
 func isIdempotent(method string) bool {
@@ -208,7 +214,8 @@ func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 	}
 }
 
-// maxAnswerHead is the size of the largest head of an answer, together with the interim ones before it, so that these end.
+// maxAnswerHead is the size of the largest head of an answer, together with the interim ones before
+// it, so that these end.
 const maxAnswerHead = 256 << 10
 
 // readHead reads one head.
@@ -249,7 +256,8 @@ type answerError struct{ *wire.Refusal }
 func (e answerError) Error() string { return "its answer is none that HTTP/1.1 allows: " + e.Reason }
 func (e answerError) Unwrap() error { return e.Refusal }
 
-// inform passes an informational answer on, without the limiter's fields, which only a final answer has.
+// inform passes an informational answer on, without the limiter's fields, which only a final answer
+// has.
 func (x *exchange) inform() {
 	b := wire.AppendStatus(nil, x.res.Status, x.res.Reason)
 	for _, f := range x.res.Fields {

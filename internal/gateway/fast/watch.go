@@ -14,7 +14,8 @@ import (
 //	watchHeld  the upload, when it has read the whole body: to watchable
 //	watchable  the engine's look at waiting connections: to watching
 //
-// endWatch changes each of them back to watchOff. The upload has ended before that; if it had not, its own change would fail.
+// endWatch changes each of them back to watchOff. The upload has ended before that; if it had not,
+// its own change would fail.
 const (
 	watchOff  int32 = iota
 	watchHeld       // an upload reads from the client
@@ -31,7 +32,8 @@ func (c *conn) releaseWatch() {
 	c.watch.CompareAndSwap(watchHeld, watchable)
 }
 
-// beginWatch is called when nothing more is read from the client before the answer is complete. A watch that has begun continues.
+// beginWatch is called when nothing more is read from the client before the answer is complete. A
+// watch that has begun continues.
 func (c *conn) beginWatch() {
 	if c.watch.Load() == watchOff {
 		c.since.Store(c.engine.tick.Load())
@@ -74,7 +76,8 @@ func (c *conn) awaitClient() {
 			return
 		}
 		if len(c.ahead) == maxAhead {
-			// The rest stays with the kernel. If that does not report a hang-up either, it is not noticed.
+			// The rest stays with the kernel. If that does not report a hang-up either, it is not
+			// noticed.
 			switch err := pace.AwaitHangup(c.raw); {
 			case err == nil:
 				c.leave()
@@ -107,14 +110,16 @@ func (c *conn) leave() {
 // maxAhead is the most that is read of the next requests while one is under way.
 const maxAhead = 16 << 10
 
-// isGone reports whether the client went away during an exchange, or everything is being cut off. No answer can arrive then.
+// isGone reports whether the client went away during an exchange, or everything is being cut off.
+// No answer can arrive then.
 func (c *conn) isGone() bool { return c.gone.Load() || c.engine.cutting.Load() }
 
-// hasLeft is isGone for an answer that took long. It asks the socket too, since the watch is a moment late.
+// hasLeft is isGone for an answer that took long. It asks the socket too, since the watch is a
+// moment late.
 func (c *conn) hasLeft() bool { return c.isGone() || pace.HasHungUp(c.raw) }
 
-// endWatch ends the watch, if it runs, so that the connection's goroutine can read from the client again. The upload must have
-// ended.
+// endWatch ends the watch, if it runs, so that the connection's goroutine can read from the client
+// again. The upload must have ended.
 func (c *conn) endWatch() {
 	for {
 		switch state := c.watch.Load(); {

@@ -9,15 +9,17 @@ import (
 	"time"
 )
 
-// A Conn gives every write a deadline of its own. A peer that stops reading, or a client that reads more slowly than
-// Limits.Rate, fails a write; a long stream to a slow reader and a quiet stream live on. Large writes go out in pieces for the
-// same reason. It also counts what the client sends, see AwaitBody. Make one with NewConn or by a Listener.
+// A Conn gives every write a deadline of its own. A peer that stops reading, or a client that reads
+// more slowly than Limits.Rate, fails a write; a long stream to a slow reader and a quiet stream
+// live on. Large writes go out in pieces for the same reason. It also counts what the client sends,
+// see AwaitBody. Make one with NewConn or by a Listener.
 type Conn struct {
 	net.Conn
 	patience time.Duration
 	clock    *Clock
-	moved    atomic.Int64 // when the write deadline was last moved, by clock; 0: the next write has to move it
-	explicit atomic.Bool  // whether the owner of the connection has set a write deadline
+	// when the write deadline was last moved, by clock; 0: the next write has to move it
+	moved    atomic.Int64
+	explicit atomic.Bool // whether the owner of the connection has set a write deadline
 
 	reader   *reader // how the client takes what is written; nil: it has patience for each 64 KiB
 	accepted atomic.Int64
@@ -26,13 +28,14 @@ type Conn struct {
 	Uploads, Answers Direction // of HTTP/2's streams
 }
 
-// NewConn returns a Conn on which each 64 KiB that is written may take for patience. It does not look at what the other side
-// acknowledges, so it suits a connection to an upstream.
+// NewConn returns a Conn on which each 64 KiB that is written may take for patience. It does not
+// look at what the other side acknowledges, so it suits a connection to an upstream.
 func NewConn(c net.Conn, patience time.Duration, clock *Clock) *Conn {
 	return &Conn{Conn: c, patience: patience, clock: clock}
 }
 
-// A Listener accepts the connections of clients as Conns, which take answers within Limits. (Limits.OfAnswers makes them.)
+// A Listener accepts the connections of clients as Conns, which take answers within Limits.
+// (Limits.OfAnswers makes them.)
 type Listener struct {
 	net.Listener
 	Limits Limits
@@ -50,8 +53,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return &Conn{Conn: c, patience: l.Limits.look(), clock: l.Clock, reader: r}, nil
 }
 
-// A Clock is what the write deadlines of connections are measured by. It counts from when it was made, so a system clock that is
-// set meanwhile moves nothing. It is safe for concurrent use.
+// A Clock is what the write deadlines of connections are measured by. It counts from when it was
+// made, so a system clock that is set meanwhile moves nothing. It is safe for concurrent use.
 type Clock struct {
 	began  time.Time
 	coarse atomic.Int64 // the last Tick, in nanoseconds after began; 0: there was none
@@ -60,16 +63,17 @@ type Clock struct {
 // NewClock returns a Clock that reads the system's clock for every write until Tick is called.
 func NewClock() *Clock { return &Clock{began: time.Now()} }
 
-// Tick notes the time, so that writes need not read the system's clock. After the first Tick it must be called several times a
-// second for as long as connections use the clock.
+// Tick notes the time, so that writes need not read the system's clock. After the first Tick it
+// must be called several times a second for as long as connections use the clock.
 func (c *Clock) Tick() { c.coarse.Store(c.at(time.Now())) }
 
 // at returns the nanoseconds from began to now, and 1 at least.
 func (c *Clock) at(now time.Time) int64 { return max(1, int64(now.Sub(c.began))) }
 
-// A reader is a client that takes an answer. A write that waits ends now and then to look how much the client has acknowledged
-// since the last look. So a client that takes its time lives, and one that takes a byte at a time does not. How much the socket
-// has taken is no measure: Linux lets a writer continue when a third of a buffer of megabytes is free.
+// A reader is a client that takes an answer. A write that waits ends now and then to look how much
+// the client has acknowledged since the last look. So a client that takes its time lives, and one
+// that takes a byte at a time does not. How much the socket has taken is no measure: Linux lets a
+// writer continue when a third of a buffer of megabytes is free.
 type reader struct {
 	limits *Limits
 
@@ -87,7 +91,8 @@ func (c *Conn) mayWait() bool {
 	defer r.mu.Unlock()
 	now := time.Now()
 	waited := now.Sub(r.looked)
-	if waited > c.patience+c.patience/4 { // this write's first look; it has waited for three quarters at least
+	// this write's first look; it has waited for three quarters at least
+	if waited > c.patience+c.patience/4 {
 		waited = c.patience - c.patience/4
 	}
 	r.looked = now
@@ -100,7 +105,8 @@ func (c *Conn) mayWait() bool {
 	return r.pace.Spend(r.limits, waited, int(max(progress, 0))) && r.stalled < r.limits.Take
 }
 
-// Accepted returns how many bytes the socket has taken of what was written to it as a client's connection.
+// Accepted returns how many bytes the socket has taken of what was written to it as a client's
+// connection.
 func (c *Conn) Accepted() int64 { return c.accepted.Load() }
 
 // maxPiece is the size of the largest write that one deadline covers.
@@ -127,8 +133,8 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// moveWriteDeadline moves the deadline once in a quarter of its length, which saves most of the cost. A write has at least three
-// quarters of it.
+// moveWriteDeadline moves the deadline once in a quarter of its length, which saves most of the
+// cost. A write has at least three quarters of it.
 func (c *Conn) moveWriteDeadline() error {
 	if c.explicit.Load() {
 		return nil
@@ -146,8 +152,8 @@ func (c *Conn) moveWriteDeadline() error {
 	return c.Conn.SetWriteDeadline(now.Add(c.patience))
 }
 
-// SetWriteDeadline sets an explicit deadline in place of the Conn's own. The zero time, which net/http sets after every request,
-// returns to the Conn's own.
+// SetWriteDeadline sets an explicit deadline in place of the Conn's own. The zero time, which
+// net/http sets after every request, returns to the Conn's own.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		if c.explicit.Swap(false) {
@@ -173,7 +179,8 @@ func (c *Conn) CloseWrite() error { return CloseWrite(c.socket()) }
 // SyscallConn returns access to the socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return rawConn(c.socket()) }
 
-// socket returns the connection itself, without the layer that has taken a PROXY header off it (proxyproto.Conn).
+// socket returns the connection itself, without the layer that has taken a PROXY header off it
+// (proxyproto.Conn).
 func (c *Conn) socket() net.Conn {
 	if layer, ok := c.Conn.(interface{ Raw() net.Conn }); ok {
 		return layer.Raw()

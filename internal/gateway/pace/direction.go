@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// A Direction is the sum of all streams of one HTTP/2 connection in one direction. They share one allowance, because they share
-// one link: any byte on the socket is progress, and the clock runs once, however many streams wait. A stream is ended if both its
-// own allowance and the connection's are used up. The zero value is ready for use. It is safe for concurrent use.
+// A Direction is the sum of all streams of one HTTP/2 connection in one direction. They share one
+// allowance, because they share one link: any byte on the socket is progress, and the clock runs
+// once, however many streams wait. A stream is ended if both its own allowance and the connection's
+// are used up. The zero value is ready for use. It is safe for concurrent use.
 type Direction struct {
 	mu      sync.Mutex
 	pace    Allowance
@@ -21,12 +22,12 @@ type Direction struct {
 	consumed int64
 }
 
-// maxUnread is how much unread data may close the window of an HTTP/2 connection. The window is 1 MiB; the margin covers window
-// updates that the server sends late.
+// maxUnread is how much unread data may close the window of an HTTP/2 connection. The window is 1
+// MiB; the margin covers window updates that the server sends late.
 const maxUnread = 768 << 10
 
-// charge brings the allowance up to date. It does not charge while unread data may fill the window: the client may not send then,
-// because some backend does not read.
+// charge brings the allowance up to date. It does not charge while unread data may fill the window:
+// the client may not send then, because some backend does not read.
 func (d *Direction) charge(l *Limits, now time.Time, total int64) {
 	if !d.begun {
 		d.begun = true
@@ -40,7 +41,8 @@ func (d *Direction) charge(l *Limits, now time.Time, total int64) {
 	d.looked, d.moved = now, total
 }
 
-// Await records that a stream starts to wait for the client. total is the number of bytes on the socket so far.
+// Await records that a stream starts to wait for the client. total is the number of bytes on the
+// socket so far.
 func (d *Direction) Await(l *Limits, now time.Time, total int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +50,8 @@ func (d *Direction) Await(l *Limits, now time.Time, total int64) {
 	d.waiting++
 }
 
-// EndAwait records that the wait is over. It reports whether the client, with all its streams, is fast enough.
+// EndAwait records that the wait is over. It reports whether the client, with all its streams, is
+// fast enough.
 func (d *Direction) EndAwait(l *Limits, now time.Time, total int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +67,8 @@ func (d *Direction) OpenBody() {
 	d.open++
 }
 
-// CloseBody records that a body has ended, or will not be read any more: the server returns its window then.
+// CloseBody records that a body has ended, or will not be read any more: the server returns its
+// window then.
 func (d *Direction) CloseBody(total int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

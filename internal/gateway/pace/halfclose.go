@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A HalfClose bounds a tunnel of which one side has ended its half. What the other side still sends is passed on while it comes.
-// When nothing has come for a while, both connections end. A client that is gone and one that has only ended its half look the
-// same, and so does an upstream that never notices the end. Its methods are safe for concurrent use.
+// A HalfClose bounds a tunnel of which one side has ended its half. What the other side still sends
+// is passed on while it comes. When nothing has come for a while, both connections end. A client
+// that is gone and one that has only ended its half look the same, and so does an upstream that
+// never notices the end. Its methods are safe for concurrent use.
 type HalfClose struct {
 	Max time.Duration // without a byte
 	End func()        // closes both connections; may be called twice

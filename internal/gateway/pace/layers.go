@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// A layer is a connection that is spoken over another one. *tls.Conn is one, and so are the engines' own.
+// A layer is a connection that is spoken over another one. *tls.Conn is one, and so are the
+// engines' own.
 type layer interface{ NetConn() net.Conn }
 
 // Under returns the Conn under the layers of a connection; nil if there is none.
@@ -41,14 +42,15 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, Under(c))
 }
 
-// ConnOf returns the connection of a request by its context; nil if it did not come through a Listener.
+// ConnOf returns the connection of a request by its context; nil if it did not come through a
+// Listener.
 func ConnOf(ctx context.Context) *Conn {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c
 }
 
-// A Set holds connections that are to be closed together, such as those of websockets. The zero value is empty. It is safe for
-// concurrent use.
+// A Set holds connections that are to be closed together, such as those of websockets. The zero
+// value is empty. It is safe for concurrent use.
 type Set struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}

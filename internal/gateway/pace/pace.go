@@ -1,5 +1,6 @@
-// Package pace ends connections whose other side is too slow, quiet or gone. It knows sockets and time, and no HTTP engine: both
-// engines of the gateway serve clients through it, and reach upstreams through it.
+// Package pace ends connections whose other side is too slow, quiet or gone. It knows sockets and
+// time, and no HTTP engine: both engines of the gateway serve clients through it, and reach
+// upstreams through it.
 //
 //	rate.go       how slow a client may be: Limits, Allowance
 //	conn.go       a deadline for every write, and the minimum rate of a client that takes an answer

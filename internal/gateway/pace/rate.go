@@ -17,8 +17,9 @@ type Limits struct {
 	Upload time.Duration // for how long in all the body of one request is waited for; 0: no bound
 }
 
-// OfAnswers returns the limits of a client that takes an answer. It may take as long as it likes in all. A slow application
-// opens its window in large steps and acknowledges nothing between them, so the grace is Take at least.
+// OfAnswers returns the limits of a client that takes an answer. It may take as long as it likes in
+// all. A slow application opens its window in large steps and acknowledges nothing between them, so
+// the grace is Take at least.
 func (l Limits) OfAnswers() Limits {
 	l.Upload = 0
 	l.Grace = max(l.Grace, l.Take)
@@ -33,7 +34,8 @@ func (l *Limits) look() time.Duration {
 	return max(min(l.Stall, l.Grace/4), 1)
 }
 
-// ErrTooSlow ends an exchange with a client that sends less than Limits.Rate, or for longer than Limits.Upload. It is a time-out.
+// ErrTooSlow ends an exchange with a client that sends less than Limits.Rate, or for longer than
+// Limits.Upload. It is a time-out.
 var ErrTooSlow = fmt.Errorf("the client is slower than is allowed: %w", os.ErrDeadlineExceeded)
 
 // IsTimeout reports whether an error is a time-out.
@@ -42,11 +44,12 @@ func IsTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// An Allowance is how long a client may still be waited for in one direction. It starts as Limits.Grace. Waiting uses it up, and
-// every byte gives 1/Limits.Rate of a second back, up to Limits.Grace. So a client at that rate or above lasts, and one that
-// trickles ends after the grace, however much it sent before. Only time in which we wait for the client counts: a backend that
-// pauses costs its clients nothing. Each stream of HTTP/2 has an Allowance, and all of a connection share one (see Direction).
-// Begin must be called before the zero value is used.
+// An Allowance is how long a client may still be waited for in one direction. It starts as
+// Limits.Grace. Waiting uses it up, and every byte gives 1/Limits.Rate of a second back, up to
+// Limits.Grace. So a client at that rate or above lasts, and one that trickles ends after the
+// grace, however much it sent before. Only time in which we wait for the client counts: a backend
+// that pauses costs its clients nothing. Each stream of HTTP/2 has an Allowance, and all of a
+// connection share one (see Direction). Begin must be called before the zero value is used.
 type Allowance struct {
 	left   time.Duration
 	waited time.Duration // in all
@@ -76,7 +79,8 @@ func (a *Allowance) NextOfStream(l *Limits) time.Duration {
 // IsOver reports whether the client was waited for as long as Limits.Upload allows.
 func (a *Allowance) IsOver(l *Limits) bool { return l.Upload > 0 && a.waited >= l.Upload }
 
-// Spend records that the client was waited for and sent n bytes meanwhile. It reports whether the client may continue.
+// Spend records that the client was waited for and sent n bytes meanwhile. It reports whether the
+// client may continue.
 func (a *Allowance) Spend(l *Limits, waited time.Duration, n int) bool {
 	a.waited += waited
 	if l.Rate > 0 {

@@ -1,8 +1,8 @@
 package pace
 
-// Records follow what is read of TLS records, so that each read but the first takes one record at most. Without that, what a
-// client sends right after its handshake would be buffered by TLS, and the time for a request's head could not start. The zero
-// value is ready for use.
+// Records follow what is read of TLS records, so that each read but the first takes one record at
+// most. Without that, what a client sends right after its handshake would be buffered by TLS, and
+// the time for a request's head could not start. The zero value is ready for use.
 type Records struct {
 	begun  bool
 	header [5]byte

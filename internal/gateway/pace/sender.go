@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A sender is the client of one connection, as it sends. Progress is counted on the socket: TLS passes nothing on before a record
-// is whole, and at the minimum rate a record of 16 KiB takes longer than the grace. The zero value is ready for use.
+// A sender is the client of one connection, as it sends. Progress is counted on the socket: TLS
+// passes nothing on before a record is whole, and at the minimum rate a record of 16 KiB takes
+// longer than the grace. The zero value is ready for use.
 type sender struct {
 	received atomic.Int64 // bytes that were read from the socket, ever
 	awaited  atomic.Bool  // pace is set
@@ -62,7 +63,8 @@ func (c *Conn) AwaitBody(a *Allowance, l *Limits, now time.Time) {
 	s.awaited.Store(true)
 }
 
-// EndAwait ends that wait, which brought n bytes of the body. It reports whether the client may continue.
+// EndAwait ends that wait, which brought n bytes of the body. It reports whether the client may
+// continue.
 func (c *Conn) EndAwait(a *Allowance, l *Limits, began time.Time, n int) bool {
 	if c == nil {
 		return a.Spend(l, time.Since(began), n)
@@ -75,8 +77,8 @@ func (c *Conn) EndAwait(a *Allowance, l *Limits, began time.Time, n int) bool {
 	return a.Spend(l, time.Since(s.looked), 0) // arrived counted the bytes
 }
 
-// arrived charges the wait, counts n bytes of progress and moves the deadline. A deadline that has passed stays: the owner of the
-// connection has ended the read with it.
+// arrived charges the wait, counts n bytes of progress and moves the deadline. A deadline that has
+// passed stays: the owner of the connection has ended the read with it.
 func (c *Conn) arrived(n int) {
 	s := &c.sender
 	s.mu.Lock()

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unacknowledged returns how many bytes that a socket took are not acknowledged by the other side; 0 if that is not known.
+// unacknowledged returns how many bytes that a socket took are not acknowledged by the other side;
+// 0 if that is not known.
 func unacknowledged(socket syscall.Conn) (n int64) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -13,8 +13,9 @@ const (
 	vanishAfter = 75 * time.Second // nothing was acknowledged for so long
 )
 
-// EndVanished has the kernel end a connection whose other side has vanished without closing it, also while something that was
-// sent to it is not acknowledged. A kernel without such an option leaves the connection as it is.
+// EndVanished has the kernel end a connection whose other side has vanished without closing it,
+// also while something that was sent to it is not acknowledged. A kernel without such an option
+// leaves the connection as it is.
 func EndVanished(c net.Conn) {
 	raw, err := rawConn(c)
 	if err != nil {

@@ -13,15 +13,17 @@ import (
 type LogFormat uint8
 
 const (
-	// LogText is key=value, with quotes where a value needs them, as log/slog's text handler writes.
+	// LogText is key=value, with quotes where a value needs them, as log/slog's text handler
+	// writes.
 	LogText LogFormat = iota
 	// LogJSON is one JSON object a line.
 	LogJSON
 )
 
-// An AccessLog writes one line a request. Requests only copy their line into memory, and a goroutine of the log's own writes it, so a slow
-// disk delays no request. Lines that do not fit into the bounded memory are dropped, and the log has a line with their number. It is safe
-// for concurrent use.
+// An AccessLog writes one line a request. Requests only copy their line into memory, and a
+// goroutine of the log's own writes it, so a slow disk delays no request. Lines that do not fit
+// into the bounded memory are dropped, and the log has a line with their number. It is safe for
+// concurrent use.
 type AccessLog struct {
 	format LogFormat
 	log    *slog.Logger
@@ -44,8 +46,8 @@ const (
 	lastWrite   = 5 * time.Second // for the last lines, when the log is closed
 )
 
-// NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that fails is reported to log
-// (nil means slog.Default()) once, until a write succeeds.
+// NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that
+// fails is reported to log (nil means slog.Default()) once, until a write succeeds.
 func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
 	if log == nil {
 		log = slog.Default()
@@ -63,8 +65,8 @@ func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
 	return l
 }
 
-// Close writes what is left and ends the log; lines after it are dropped. It must be called once. If the writer does not
-// take the last lines within 5 s, Close returns an error.
+// Close writes what is left and ends the log; lines after it are dropped. It must be called once.
+// If the writer does not take the last lines within 5 s, Close returns an error.
 func (l *AccessLog) Close() error {
 	close(l.stop)
 	timer := time.NewTimer(lastWrite)

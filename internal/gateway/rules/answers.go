@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// An Answer is one of the gateway's own, before the fields of the limiter, of browsers and of the connection are put in.
+// An Answer is one of the gateway's own, before the fields of the limiter, of browsers and of the
+// connection are put in.
 type Answer struct {
 	Status int
 	Fields []httplimit.Field // names are in canonical form
@@ -18,7 +19,8 @@ type Answer struct {
 	Code, Message string // of an error (D21); empty: Text is the body
 	Text          string
 
-	// Closes is true if the connection ends with the answer, because what the client sends next cannot be read.
+	// Closes is true if the connection ends with the answer, because what the client sends next
+	// cannot be read.
 	Closes bool
 }
 
@@ -72,8 +74,9 @@ var (
 	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "This request could not be judged."}
 )
 
-// RejectMalformed answers a message that HTTP does not allow, and counts it. It is outside all limits, and the connection ends with it:
-// where the next request begins is not known. reason is lower case, without what was sent.
+// RejectMalformed answers a message that HTTP does not allow, and counts it. It is outside all
+// limits, and the connection ends with it: where the next request begins is not known. reason is
+// lower case, without what was sent.
 func (r *Rules) RejectMalformed(status int, reason string) *Answer {
 	r.Malformed.Add(status)
 	return &Answer{Status: status, Code: "invalid_request", Message: "This request cannot be taken: " + reason + ".", Closes: true}
@@ -85,7 +88,8 @@ func BodyTooLarge(limit int64) *Answer {
 		Message: fmt.Sprintf("The request body is larger than the %d bytes that are allowed here.", limit)}
 }
 
-// BodyFailed answers a request whose body did not arrive whole. err is why: an *http.MaxBytesError, a time-out, or another.
+// BodyFailed answers a request whose body did not arrive whole. err is why: an *http.MaxBytesError,
+// a time-out, or another.
 func BodyFailed(err error) *Answer {
 	var large *http.MaxBytesError
 	switch {
@@ -97,7 +101,8 @@ func BodyFailed(err error) *Answer {
 	return &bodyBroken
 }
 
-// NoUpstream logs that the upstream at an address did not answer, counts it, and returns what the client is answered.
+// NoUpstream logs that the upstream at an address did not answer, counts it, and returns what the
+// client is answered.
 func (r *Rules) NoUpstream(method, at string, err error) *Answer {
 	what, answer := "the upstream is not available", &upstreamUnavailable
 	if pace.IsTimeout(err) {

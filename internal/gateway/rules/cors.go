@@ -10,16 +10,19 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// CORS is what browsers on other origins may do with the widget surface (D22): any origin unless some are listed, never with
-// credentials (cookies; a bearer token is a field like any other). It is safe for concurrent use.
+// CORS is what browsers on other origins may do with the widget surface (D22): any origin unless
+// some are listed, never with credentials (cookies; a bearer token is a field like any other). It
+// is safe for concurrent use.
 type CORS struct {
 	origins []string // allowed ones; nil allows any
 	expose  []string // the fields that a script may read
 
-	exposed, any []string // the values of the usual answer, shared by all answers: never changed, only replaced
+	// the values of the usual answer, shared by all answers: never changed, only replaced
+	exposed, any []string
 }
 
-// newCORS reads a list of origins; none, or "*", allow any. fields may be read beside the contract's.
+// newCORS reads a list of origins; none, or "*", allow any. fields may be read beside the
+// contract's.
 func newCORS(origins []string, fields ...string) (*CORS, error) {
 	c := &CORS{expose: []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "Date"}}
 	c.expose = append(c.expose, fields...)
@@ -40,7 +43,8 @@ func newCORS(origins []string, fields ...string) (*CORS, error) {
 	return c, nil
 }
 
-// Allow returns the Access-Control-Allow-Origin for a request from origin; empty if that is not allowed.
+// Allow returns the Access-Control-Allow-Origin for a request from origin; empty if that is not
+// allowed.
 func (c *CORS) Allow(origin string) string {
 	switch {
 	case c.origins == nil:
@@ -54,12 +58,13 @@ func (c *CORS) Allow(origin string) string {
 // A Header is the header of an answer, as an engine keeps it. Names are in canonical form.
 type Header interface {
 	Values(name string) []string
-	Put(name string, values []string) // replaces what is there; values are shared, and never changed
+	// replaces what is there; values are shared, and never changed
+	Put(name string, values []string)
 	Remove(name string)
 }
 
-// Complete writes the fields of an actual answer: only ours decide who may read it, and a backend's list of readable fields is
-// kept and extended. allowed is what Allow returned.
+// Complete writes the fields of an actual answer: only ours decide who may read it, and a backend's
+// list of readable fields is kept and extended. allowed is what Allow returned.
 func (c *CORS) Complete(h Header, allowed string) {
 	h.Remove("Access-Control-Allow-Credentials")
 	c.writeOrigin(h, allowed)
@@ -94,8 +99,9 @@ func (c *CORS) writeOrigin(h Header, allowed string) {
 	}
 }
 
-// preflight returns the answer to a preflight. It allows every known method, and the fields that the browser asks for: what a
-// request may do is decided by the backend, when the request is sent. A nil c allows nothing.
+// preflight returns the answer to a preflight. It allows every known method, and the fields that
+// the browser asks for: what a request may do is decided by the backend, when the request is sent.
+// A nil c allows nothing.
 func (c *CORS) preflight(values func(name string) []string) *Answer {
 	answer := &Answer{Status: http.StatusNoContent}
 	if c == nil { // not a surface that browsers call

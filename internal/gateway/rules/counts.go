@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Counts are what the engines of a gateway count together. The zero value is ready for use; all of it is safe for concurrent use.
+// Counts are what the engines of a gateway count together. The zero value is ready for use; all of
+// it is safe for concurrent use.
 type Counts struct {
 	Active   Tally        // requests under way
 	Open     Tally        // connections, those that a handler has taken over (websockets) left out

@@ -9,11 +9,12 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// IsForwarded reports whether a field of a request may be forwarded to a backend. A field that Connection names may not, which the
-// engine checks.
+// IsForwarded reports whether a field of a request may be forwarded to a backend. A field that
+// Connection names may not, which the engine checks.
 func IsForwarded(name string) bool { return !IsHop(name) && !IsFraming(name) && !IsWithheld(name) }
 
-// IsHop reports whether a field belongs to one hop alone (RFC 9110, section 7.6.1; RFC 2616, section 13.5.1).
+// IsHop reports whether a field belongs to one hop alone (RFC 9110, section 7.6.1; RFC 2616,
+// section 13.5.1).
 func IsHop(name string) bool {
 	switch len(name) {
 	case 2:
@@ -47,7 +48,8 @@ func IsFraming(name string) bool {
 	return false
 }
 
-// IsReserved reports whether only the limiter may send a field of an answer, in any case, whatever covers the request.
+// IsReserved reports whether only the limiter may send a field of an answer, in any case, whatever
+// covers the request.
 func (r *Rules) IsReserved(name string) bool {
 	switch {
 	case strings.EqualFold(name, headers.Limit), strings.EqualFold(name, headers.Remaining), strings.EqualFold(name, headers.Reset),

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 )
 
-// health answers load balancers, outside all limits: /healthz that the process runs, /readyz whether it wants requests, and whether
-// it serves them as it should.
+// health answers load balancers, outside all limits: /healthz that the process runs, /readyz
+// whether it wants requests, and whether it serves them as it should.
 func (r *Rules) health(ctx context.Context, method, path string) *Answer {
 	if method != http.MethodGet && method != http.MethodHead {
 		return &Answer{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: "Only GET and HEAD are allowed here.",
@@ -41,7 +41,8 @@ func (r *Rules) readyz(ctx context.Context) (status int, text string) {
 	return http.StatusOK, "ok\n"
 }
 
-// readiness remembers an answer for a second, so that strangers cannot keep the backend busy with the question.
+// readiness remembers an answer for a second, so that strangers cannot keep the backend busy with
+// the question.
 type readiness struct {
 	mu    sync.Mutex
 	asked time.Time

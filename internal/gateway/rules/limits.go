@@ -11,24 +11,31 @@ type Limits struct {
 	Header      time.Duration // for a request's header and the TLS handshake to arrive; 10 s
 	ProxyHeader time.Duration // for the PROXY protocol header to arrive; 5 s
 	Stall       time.Duration // for a peer, either side, that makes no progress; 30 s
-	Take        time.Duration // for a client that takes nothing more of an answer; twice Stall, which is 60 s
+	Take        time.Duration // for a client that takes nothing of an answer; twice Stall: 60 s
 	Idle        time.Duration // between two requests of a connection, and before its first; 75 s
 	Drain       time.Duration // for requests under way when Serve's context ends; 30 s
-	Linger      time.Duration // before idle connections are closed then: until then an answer asks each client to go; 0: no answer does
 	Connect     time.Duration // to the upstream; 5 s
-	Upstream    time.Duration // for the header of an upstream's answer, once the request is sent; 60 s
+	Upstream    time.Duration // for the header of an upstream's answer, from the request's end; 60 s
 
-	// Rate is the minimum rate, in bytes a second, at which a client sends a body, or takes an answer; 500, negative: no minimum.
-	// Only time in which we wait for the client counts. Grace is for how long a client may be slower in all; 20 s. Bytes earn it
-	// back. For answers it is Take at least. All streams of an HTTP/2 connection count as one client. Upload is for how long in
+	// Linger is for how long Serve then serves what comes on kept connections, and asks their clients
+	// with each answer to go elsewhere, before it closes idle ones; 0: it closes them at once.
+	Linger time.Duration
+
+	// Rate is the minimum rate, in bytes a second, at which a client sends a body, or takes an
+	// answer; 500, negative: no minimum. Only time in which we wait for the client counts. Grace is
+	// for how long a client may be slower in all; 20 s. Bytes earn it back. For answers it is Take
+	// at least. All streams of an HTTP/2 connection count as one client. Upload is for how long in
 	// all the body of one request is waited for; 0: no bound.
 	Rate   int64
 	Grace  time.Duration
 	Upload time.Duration
 
-	HeaderBytes int   // of a request's header; 64 KiB
-	Body        int64 // of a request's body: 16 MiB before a handler, no bound before an upstream; negative: no bound
-	Streams     int   // at a time on one HTTP/2 connection; 128
+	HeaderBytes int // of a request's header; 64 KiB
+	Streams     int // at a time on one HTTP/2 connection; 128
+
+	// Body is the size of a request's body: 16 MiB before a handler, no bound before an upstream;
+	// negative: no bound.
+	Body int64
 }
 
 func (l Limits) withDefaults(upstream bool) Limits {

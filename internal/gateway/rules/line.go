@@ -115,8 +115,9 @@ func appendTextValue(b []byte, s string) []byte {
 
 const hexDigits = "0123456789ABCDEF"
 
-// appendEscaped appends s for use between quotes, in JSON too: printable ASCII as it is, every other byte as an escape,
-// so that no value can end its quotes, its line, or move a terminal's cursor.
+// appendEscaped appends s for use between quotes, in JSON too: printable ASCII as it is, every
+// other byte as an escape, so that no value can end its quotes, its line, or move a terminal's
+// cursor.
 func appendEscaped(b []byte, s string, limit int) []byte {
 	cut := len(s) > limit
 	if cut {

@@ -14,7 +14,8 @@ import (
 type Record struct {
 	Start               time.Time
 	Method, Host, Proto string
-	Path                string // canonical, escaped; as received if it has no canonical form; empty: it was not read
+	// canonical, escaped; as received if it has no canonical form; empty: it was not read
+	Path string
 
 	Status  int   // 0: nothing is written
 	Written int64 // bytes of the body
@@ -27,7 +28,8 @@ type Record struct {
 	Gone    bool // the client went away before there was an answer
 }
 
-// statusGone is what the access log has for a client that went away before the answer, as other servers' logs do.
+// statusGone is what the access log has for a client that went away before the answer, as other
+// servers' logs do.
 const statusGone = 499
 
 // CoverBy records what the request is charged to.
@@ -43,7 +45,8 @@ type AgentHash struct {
 	known bool
 }
 
-// NoteAgent keeps the hash of the caller's agent if a limiter has asked for the agent, and the access log wants it.
+// NoteAgent keeps the hash of the caller's agent if a limiter has asked for the agent, and the
+// access log wants it.
 func (r *Record) NoteAgent(o *Options, c *identity.Caller) {
 	if o.AccessLog == nil || o.AgentHash == nil {
 		return
@@ -53,7 +56,8 @@ func (r *Record) NoteAgent(o *Options, c *identity.Caller) {
 	}
 }
 
-// outcome is what the access log has as the limiter's outcome. The handlers' own 429 is an admitted request too.
+// outcome is what the access log has as the limiter's outcome. The handlers' own 429 is an admitted
+// request too.
 func (r *Record) outcome() httplimit.Outcome {
 	switch {
 	case r.Limiter == "":

@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/internal/target"
 )
 
-// A Route is what one request asks for, and what covers it. Engines set Asked and Path, and Choose the rest.
+// A Route is what one request asks for, and what covers it. Engines set Asked and Path, and Choose
+// the rest.
 type Route struct {
 	Asked  target.Request
 	Choice target.Choice
@@ -17,8 +18,8 @@ type Route struct {
 	Origin string // the Access-Control-Allow-Origin of the answer; empty: none
 }
 
-// Choose finds what covers the request. Asked must be set; field returns the first value of a field of the request, empty if it has
-// none.
+// Choose finds what covers the request. Asked must be set; field returns the first value of a field
+// of the request, empty if it has none.
 func (r *Rules) Choose(t *Route, field func(name string) string) {
 	target.Choose(r.Decider, &t.Asked, &t.Choice)
 	t.CORS, t.Origin = nil, ""
@@ -27,15 +28,18 @@ func (r *Rules) Choose(t *Route, field func(name string) string) {
 	}
 }
 
-// IsPreflight reports whether the answer is one to a preflight, which is complete without CORS.Complete.
+// IsPreflight reports whether the answer is one to a preflight, which is complete without
+// CORS.Complete.
 func (t *Route) IsPreflight() bool { return t.Choice.Kind == target.Preflight }
 
-// IsLimited reports whether the answer of our own to this route is charged to the limiter that covers it.
+// IsLimited reports whether the answer of our own to this route is charged to the limiter that
+// covers it.
 func (t *Route) IsLimited() bool {
 	return t.Choice.Kind != target.Asterisk && t.Choice.Kind != target.Health
 }
 
-// Own returns the gateway's own answer; nil if the backend answers. values returns the values of a field of the request.
+// Own returns the gateway's own answer; nil if the backend answers. values returns the values of a
+// field of the request.
 func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []string) *Answer {
 	switch t.Choice.Kind {
 	case target.Asterisk:

@@ -1,6 +1,7 @@
-// Package rules is what the gateway's engines share: every decision about a request that is not HTTP's own. The rules know values
-// (a method, a path, a list of fields, a status) and no engine, so each engine asks the same functions in the same order, and no
-// two of them differ in what they forward, withhold, answer or log.
+// Package rules is what the gateway's engines share: every decision about a request that is not
+// HTTP's own. The rules know values (a method, a path, a list of fields, a status) and no engine,
+// so each engine asks the same functions in the same order, and no two of them differ in what they
+// forward, withhold, answer or log.
 //
 //	rules.go      the rules of one gateway, made from its options
 //	limits.go     how long and how much
@@ -35,8 +36,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// Options are what rules are made from. Decider and Identity are required. They mean what they mean in the gateway's options, which
-// document them.
+// Options are what rules are made from. Decider and Identity are required. They mean what they mean
+// in the gateway's options, which document them.
 type Options struct {
 	Decider        *weir.Decider
 	Identity       *identity.Resolver
@@ -54,11 +55,13 @@ type Options struct {
 	Observe        func(httplimit.Observation)
 	Limits         Limits
 
-	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has judged (httplimit.Options.Judged).
+	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
+	// judged (httplimit.Options.Judged).
 	Judged func(http.ResponseWriter, *identity.Caller)
 }
 
-// Rules are the rules of one gateway, and what its engines count together. Make them with New. They are safe for concurrent use.
+// Rules are the rules of one gateway, and what its engines count together. Make them with New. They
+// are safe for concurrent use.
 type Rules struct {
 	Options
 	Counts
@@ -68,8 +71,9 @@ type Rules struct {
 	Pace       pace.Limits // of a client that sends a request
 	AnswerPace pace.Limits // of a client that takes an answer
 
-	// Draining is set when the gateway wants no new requests, and Lingering while it asks the clients of kept connections to go
-	// elsewhere, by closing each connection after its next answer.
+	// Draining is set when the gateway wants no new requests, and Lingering while it asks the
+	// clients of kept connections to go elsewhere, by closing each connection after its next
+	// answer.
 	Draining, Lingering atomic.Bool
 
 	// TakenOver are the connections of websockets, which a drain does not wait for but closes last.
@@ -122,8 +126,8 @@ func (o *Options) limitFields() []string {
 	return fields
 }
 
-// hostOf returns the Host by which an upstream is asked for itself: its host and, if the URL has one, its port. A zone is this
-// machine's own name for a link (RFC 6874, section 1), and left out.
+// hostOf returns the Host by which an upstream is asked for itself: its host and, if the URL has
+// one, its port. A zone is this machine's own name for a link (RFC 6874, section 1), and left out.
 func hostOf(u *url.URL) string {
 	zone, end := strings.IndexByte(u.Host, '%'), strings.IndexByte(u.Host, ']')
 	if zone < 0 || end < zone {
@@ -138,8 +142,9 @@ func (r *Rules) Trusts(peer netip.Addr) bool {
 	return slices.ContainsFunc(r.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
-// NoteForwarder is called for each request with an X-Forwarded-For. It logs once that requests come through a proxy and no proxy
-// is trusted: all clients behind that proxy are counted as one address then. peer is the other side of the connection.
+// NoteForwarder is called for each request with an X-Forwarded-For. It logs once that requests come
+// through a proxy and no proxy is trusted: all clients behind that proxy are counted as one address
+// then. peer is the other side of the connection.
 func (r *Rules) NoteForwarder(peer string) {
 	if len(r.TrustedProxies) > 0 || !r.notedForwarder.CompareAndSwap(false, true) {
 		return

@@ -2,14 +2,16 @@ package rules
 
 import "strings"
 
-// A Family is a group of fields that no client may send to a backend, and why. A name that ends with "*" is a prefix.
+// A Family is a group of fields that no client may send to a backend, and why. A name that ends
+// with "*" is a prefix.
 type Family struct {
 	Reason string
 	Names  []string
 }
 
-// WithheldFamilies are the fields by which a client could name another path, method or client than the ones that were counted (D10, D12).
-// docs/operate.md lists them, and a test compares the page with this table.
+// WithheldFamilies are the fields by which a client could name another path, method or client than
+// the ones that were counted (D10, D12). docs/operate.md lists them, and a test compares the page
+// with this table.
 var WithheldFamilies = []Family{
 	{"who forwards, which Weir writes itself", []string{
 		"Forwarded*", "X-Forwarded*", "X-Original-Forwarded-For", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For", "Fly-Forwarded-*",
@@ -54,7 +56,8 @@ var WithheldFamilies = []Family{
 type withheldIndex struct {
 	names    map[string]bool // in lower case
 	prefixes []string
-	lengths  [256]uint64 // for each first byte, a bit for each length of a name; bit 0: a prefix begins so
+	// for each first byte, a bit for each length of a name; bit 0: a prefix begins so
+	lengths [256]uint64
 }
 
 var withheld = indexWithheld(WithheldFamilies)
@@ -82,8 +85,9 @@ func indexWithheld(families []Family) *withheldIndex {
 // maxWithheldName is the length of the longest name that WithheldFamilies may have, prefixes aside.
 const maxWithheldName = 63
 
-// IsWithheld reports whether a field of a request, or a trailer, is not forwarded (D10): it is in WithheldFamilies, in any case, or its
-// name has a byte other than letters, digits and dashes, which CGI, WSGI and PHP read as a dash. The empty name is withheld.
+// IsWithheld reports whether a field of a request, or a trailer, is not forwarded (D10): it is in
+// WithheldFamilies, in any case, or its name has a byte other than letters, digits and dashes,
+// which CGI, WSGI and PHP read as a dash. The empty name is withheld.
 func IsWithheld(name string) bool {
 	if name == "" {
 		return true
@@ -111,7 +115,8 @@ func IsWithheld(name string) bool {
 	return withheld.names[string(lower[:len(name)])]
 }
 
-// nameBytes holds the lower case of each byte that names of forwarded fields are made of, and 0 for all others.
+// nameBytes holds the lower case of each byte that names of forwarded fields are made of, and 0 for
+// all others.
 var nameBytes = func() (table [256]byte) {
 	for c := range table {
 		switch b := byte(c); {

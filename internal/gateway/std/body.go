@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A requestBody gives each read of a request's body a deadline: a client may take its time, but not stall or trickle.
+// A requestBody gives each read of a request's body a deadline: a client may take its time, but not
+// stall or trickle.
 type requestBody struct {
 	io.ReadCloser
 	deadline readDeadline
@@ -28,8 +29,9 @@ type requestBody struct {
 
 type readDeadline interface{ SetReadDeadline(time.Time) error }
 
-// paceBody puts the body of r, if it has one, under deadlines. It returns a copy of r then, because the server looks at its own
-// Request.Body for what is left to discard, and whether the client still waits for 100 Continue.
+// paceBody puts the body of r, if it has one, under deadlines. It returns a copy of r then, because
+// the server looks at its own Request.Body for what is left to discard, and whether the client
+// still waits for 100 Continue.
 func (x *exchange) paceBody(r *http.Request) *http.Request {
 	deadline, ok := x.ResponseWriter.(readDeadline)
 	if !ok || r.Body == nil || r.Body == http.NoBody {
@@ -99,8 +101,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if err != nil {
 		b.close()
 	}
-	// HTTP/2's deadline would break a stream between two reads, and HTTP/1's would stay on the connection after the body. After an error it
-	// stays, because the server would wait for the rest.
+	// HTTP/2's deadline would break a stream between two reads, and HTTP/1's would stay on the
+	// connection after the body. After an error it stays, because the server would wait for the
+	// rest.
 	if !b.finished && (err == io.EOF || b.http2) {
 		b.disarm()
 	}
@@ -133,8 +136,8 @@ func (b *requestBody) await(now time.Time) {
 	}
 }
 
-// endAwait records that a read is over that began at that time and returned n bytes, and whether it emptied what was there. It reports
-// whether the client may continue.
+// endAwait records that a read is over that began at that time and returned n bytes, and whether it
+// emptied what was there. It reports whether the client may continue.
 func (b *requestBody) endAwait(began time.Time, n int, emptied bool) bool {
 	if !b.http2 || b.conn == nil {
 		return b.conn.EndAwait(&b.pace, b.limits, began, n)
@@ -146,9 +149,10 @@ func (b *requestBody) endAwait(began time.Time, n int, emptied bool) bool {
 	return own || shared && !b.pace.IsOver(b.limits)
 }
 
-// settle ends the body of the last request of a connection. What the client still sends is awaited for patience at most, and settle waits
-// for a read that is under way. The server would interrupt such a read, and remove the deadline with that, so that it would then wait for
-// ever for what it discards of the body. The body must be finished.
+// settle ends the body of the last request of a connection. What the client still sends is awaited
+// for patience at most, and settle waits for a read that is under way. The server would interrupt
+// such a read, and remove the deadline with that, so that it would then wait for ever for what it
+// discards of the body. The body must be finished.
 func (b *requestBody) settle(patience time.Duration) {
 	b.mu.Lock()
 	last := b.by
@@ -163,7 +167,8 @@ func (b *requestBody) settle(patience time.Duration) {
 	defer b.reading.Unlock()
 }
 
-// isLeft reports whether some of an HTTP/1 body has not been read. (HTTP/2's server ends a stream by itself.)
+// isLeft reports whether some of an HTTP/1 body has not been read. (HTTP/2's server ends a stream
+// by itself.)
 func (b *requestBody) isLeft() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,15 +184,16 @@ func (b *requestBody) isRead() bool {
 	return false
 }
 
-// How much an HTTP/2 client may still send after it was refused, and for how long that is awaited. HTTP/1 has the same patience for a
-// body that is not wanted any more.
+// How much an HTTP/2 client may still send after it was refused, and for how long that is awaited.
+// HTTP/1 has the same patience for a body that is not wanted any more.
 const (
 	maxDiscarded    = 256 << 10
 	discardPatience = time.Second
 )
 
-// discard reads what is left of a body that was refused unread. Over HTTP/2 the server would reset the stream instead, and some clients
-// then drop the answer (curl 7.88 does). HTTP/1's server discards by itself.
+// discard reads what is left of a body that was refused unread. Over HTTP/2 the server would reset
+// the stream instead, and some clients then drop the answer (curl 7.88 does). HTTP/1's server
+// discards by itself.
 func (b *requestBody) discard() {
 	if b.ReadCloser == nil || !b.http2 || b.failure() != nil {
 		return

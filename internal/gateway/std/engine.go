@@ -1,10 +1,11 @@
-// Package std is the gateway's engine on net/http: HTTP/1.1 before a handler, or before an upstream on request, and HTTP/2 always. It
-// holds what is net/http's; every decision about a request is asked of gateway/rules. One request goes down these files:
+// Package std is the gateway's engine on net/http: HTTP/1.1 before a handler, or before an upstream
+// on request, and HTTP/2 always. It holds what is net/http's; every decision about a request is
+// asked of gateway/rules. One request goes down these files:
 //
 //	engine.go    the server, and what it reports of connections
 //	spare.go     a connection before its first request
 //	handler.go   one request: its path, its limiter, who answers it
-//	exchange.go  what is known of it while it is under way; the ResponseWriter that everything behind writes to
+//	exchange.go  its record and its ResponseWriter, which handlers write to
 //	stream.go    answers over HTTP/2, written at a minimum rate
 //	body.go      its body, with a deadline for every read
 //	proxy.go     the upstream, by httputil.ReverseProxy
@@ -71,7 +72,8 @@ func (e *Engine) Handler() http.Handler {
 	return http.HandlerFunc(e.serve)
 }
 
-// Server returns a server for connections that it accepts itself, from a Listener. ctx is the base of every request's context.
+// Server returns a server for connections that it accepts itself, from a Listener. ctx is the base
+// of every request's context.
 func (e *Engine) Server(ctx context.Context) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -99,7 +101,8 @@ func (e *Engine) Server(ctx context.Context) *http.Server {
 	return s
 }
 
-// HTTP2Server returns a server for connections that another engine has accepted and counted, and found to speak HTTP/2.
+// HTTP2Server returns a server for connections that another engine has accepted and counted, and
+// found to speak HTTP/2.
 func (e *Engine) HTTP2Server(ctx context.Context) *http.Server {
 	s := e.Server(ctx)
 	s.ConnState = e.countClosed
@@ -136,7 +139,8 @@ func (e *Engine) CloseIdle() {
 	}
 }
 
-// A serverLog receives net/http's log lines. Those that any stranger can cause are for debugging alone.
+// A serverLog receives net/http's log lines. Those that any stranger can cause are for debugging
+// alone.
 type serverLog struct{ log *slog.Logger }
 
 // Write implements io.Writer.

@@ -12,8 +12,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// An exchange is one request under way: the ResponseWriter that handlers write to, the request's body, and its record for the access log.
-// It is the only allocation that the gateway makes for a request.
+// An exchange is one request under way: the ResponseWriter that handlers write to, the request's
+// body, and its record for the access log. It is the only allocation that the gateway makes for a
+// request.
 type exchange struct {
 	http.ResponseWriter // the server's own
 	engine              *Engine
@@ -22,8 +23,9 @@ type exchange struct {
 	rules.Route
 
 	isHijacked bool
-	leave      context.CancelFunc // closes the upstream's connection of an upgrade; nil: the request asks for none
-	identified bool               // Client is known
+	// closes the upstream's connection of an upgrade; nil: the request asks for none
+	leave      context.CancelFunc
+	identified bool // Client is known
 
 	http2    bool
 	explicit atomic.Bool    // the handler has set a write deadline of its own
@@ -37,8 +39,8 @@ type exchange struct {
 // Unwrap is for http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// WriteHeader completes the header with the fields for browsers. Informational answers pass as they are; HTTP/1.0, which has none, gets
-// none.
+// WriteHeader completes the header with the fields for browsers. Informational answers pass as they
+// are; HTTP/1.0, which has none, gets none.
 func (x *exchange) WriteHeader(status int) {
 	if status < 200 && status != http.StatusSwitchingProtocols && !x.request.ProtoAtLeast(1, 1) {
 		return
@@ -60,7 +62,8 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// hasLeft reports whether the client has ended the request. (A body that comes too slowly ends it as well.)
+// hasLeft reports whether the client has ended the request. (A body that comes too slowly ends it
+// as well.)
 func (x *exchange) hasLeft() bool {
 	return x.request.Context().Err() != nil && !pace.IsTimeout(x.body.failure())
 }
@@ -97,8 +100,8 @@ func (x *exchange) FlushError() error {
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
 
-// farewell makes the server close the connection after this answer, if the gateway lingers. On HTTP/2 the server sends GOAWAY, and ends
-// the connection when its streams have ended.
+// farewell makes the server close the connection after this answer, if the gateway lingers. On
+// HTTP/2 the server sends GOAWAY, and ends the connection when its streams have ended.
 func (x *exchange) farewell() {
 	if x.engine.Lingering.Load() {
 		x.Header()["Connection"] = []string{"close"}
@@ -108,7 +111,8 @@ func (x *exchange) farewell() {
 // finish is called when the handlers have returned.
 func (x *exchange) finish() {
 	if x.http2 {
-		// What the server has buffered goes out later, under this deadline. The deadline ends with the stream.
+		// What the server has buffered goes out later, under this deadline. The deadline ends with
+		// the stream.
 		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.engine.Limits.Take))
 	}
 	if x.Status == 0 {
@@ -125,8 +129,9 @@ func (x *exchange) finish() {
 	}
 }
 
-// settle ends a body that is not wanted any more, after the request's line is in the access log: the answer came before the body, and the
-// client waits for 100 Continue, or the proxy's transport still reads in a goroutine of its own.
+// settle ends a body that is not wanted any more, after the request's line is in the access log:
+// the answer came before the body, and the client waits for 100 Continue, or the proxy's transport
+// still reads in a goroutine of its own.
 func (x *exchange) settle() {
 	if x.isHijacked || !x.body.isLeft() {
 		return
@@ -168,8 +173,9 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 	}
 }
 
-// identify records the client's address. w is the writer that the innermost handler was given, which knows the caller, or x if no handler
-// was reached. It returns the X-Forwarded-For for an upstream.
+// identify records the client's address. w is the writer that the innermost handler was given,
+// which knows the caller, or x if no handler was reached. It returns the X-Forwarded-For for an
+// upstream.
 func (x *exchange) identify(w http.ResponseWriter) (chain string) {
 	x.identified = true
 	caller, ok := httplimit.CallerOf(w)

@@ -37,14 +37,15 @@ func (e *Engine) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	x.settle()
 	if x.Aborted && !x.isHijacked {
-		panic(http.ErrAbortHandler) // this is how a handler has net/http end the connection, or the stream, at once
+		// this is how a handler has net/http end the connection, or the stream, at once
+		panic(http.ErrAbortHandler)
 	}
 }
 
 var errPanicked = errors.New("a handler panicked")
 
-// attempt has the request answered. The error is http.ErrAbortHandler if a handler panicked with that, and errPanicked after any other
-// panic, which is logged unless the client is gone.
+// attempt has the request answered. The error is http.ErrAbortHandler if a handler panicked with
+// that, and errPanicked after any other panic, which is logged unless the client is gone.
 func (x *exchange) attempt(r *http.Request) (err error) {
 	defer func() {
 		switch failure := recover(); failure {
@@ -66,7 +67,8 @@ func (x *exchange) logPanic(failure any) {
 	x.engine.Log.Error("a handler panicked", "method", x.request.Method, "path", x.Path, "panic", failure, "stack", string(debug.Stack()))
 }
 
-// route finds what covers the request. Either the gateway answers it itself, or the backend does if the limiter admits it.
+// route finds what covers the request. Either the gateway answers it itself, or the backend does if
+// the limiter admits it.
 func (e *Engine) route(x *exchange, r *http.Request) {
 	stripNominated(r.Header)
 	x.Asked = target.Request{Method: r.Method, Purpose: rules.Purpose(r.Method, r.Header.Get)}
@@ -89,8 +91,8 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
 }
 
-// Judged notes the agent that a request was counted by, for the access log. It is the rules' Options.Judged; w is the exchange
-// that the limiter was given.
+// Judged notes the agent that a request was counted by, for the access log. It is the rules'
+// Options.Judged; w is the exchange that the limiter was given.
 func Judged(w http.ResponseWriter, c *identity.Caller) {
 	if x, ok := w.(*exchange); ok {
 		x.NoteAgent(&x.engine.Options, c)
@@ -116,7 +118,8 @@ func write(w http.ResponseWriter, a *rules.Answer) {
 	}
 }
 
-// serveBackend has the backend answer what is admitted. A panic of the backend becomes a 500 with the fields of the limiter, if no answer has begun.
+// serveBackend has the backend answer what is admitted. A panic of the backend becomes a 500 with
+// the fields of the limiter, if no answer has begun.
 func (e *Engine) serveBackend(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(w)
 	if !e.attemptBackend(w, r, x) {
@@ -125,8 +128,8 @@ func (e *Engine) serveBackend(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attemptBackend has the backend answer. It reports false after a panic that can still be answered, which it logs; every other panic,
-// and http.ErrAbortHandler, it passes on.
+// attemptBackend has the backend answer. It reports false after a panic that can still be answered,
+// which it logs; every other panic, and http.ErrAbortHandler, it passes on.
 func (e *Engine) attemptBackend(w http.ResponseWriter, r *http.Request, x *exchange) (ok bool) {
 	defer func() {
 		if x.Status != 0 || x.isHijacked {

@@ -28,9 +28,10 @@ func stripWithheld(h http.Header) {
 	}
 }
 
-// stripNominated removes the fields that a request's Connection names: the backend does not get them (RFC 9110, section 7.6.1), so
-// they name no caller either. Withheld fields stay, for those that name the client are meant for this hop; so do the fields by
-// which this hop itself is spoken to.
+// stripNominated removes the fields that a request's Connection names: the backend does not get
+// them (RFC 9110, section 7.6.1), so they name no caller either. Withheld fields stay, for those
+// that name the client are meant for this hop; so do the fields by which this hop itself is spoken
+// to.
 func stripNominated(h http.Header) {
 	for _, line := range h["Connection"] {
 		for option := range strings.SplitSeq(line, ",") {

@@ -35,7 +35,8 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return taken, rw, nil
 }
 
-// A hijackedConn leaves the set of connections when it is closed. After either half has ended, it is closed if it is quiet for too long.
+// A hijackedConn leaves the set of connections when it is closed. After either half has ended, it
+// is closed if it is quiet for too long.
 type hijackedConn struct {
 	net.Conn
 	conns *pace.Set

@@ -36,7 +36,8 @@ func (e *Engine) newProxy() (*httputil.ReverseProxy, *http.Transport, error) {
 	if e.options.WrapTransport != nil {
 		through = e.options.WrapTransport(transport)
 	}
-	through = e.options.Pool.Transport(through) // outermost, so that a trace shows each address that was tried
+	// outermost, so that a trace shows each address that was tried
+	through = e.options.Pool.Transport(through)
 	return &httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { e.rewrite(p, &base) },
 		Transport:      through,
@@ -47,8 +48,9 @@ func (e *Engine) newProxy() (*httputil.ReverseProxy, *http.Transport, error) {
 	}, transport, nil
 }
 
-// newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies unchanged, no proxy from the environment. Its
-// writes have deadlines, so that an upstream that stops reading cannot hold a request for ever.
+// newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies
+// unchanged, no proxy from the environment. Its writes have deadlines, so that an upstream that
+// stops reading cannot hold a request for ever.
 func (e *Engine) newTransport() *http.Transport {
 	dialer := e.options.Dialer
 	clock := pace.NewClock()
@@ -74,7 +76,8 @@ func (e *Engine) newTransport() *http.Transport {
 	}
 }
 
-// rewrite makes the request that the upstream at base receives. The path has its canonical form here.
+// rewrite makes the request that the upstream at base receives. The path has its canonical form
+// here.
 func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
 	in, out := p.In, p.Out
 	path, raw := base.Path+in.URL.Path, ""
@@ -83,7 +86,8 @@ func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
 	}
 	*out.URL = url.URL{
 		Scheme: base.Scheme, Host: base.Host, Path: path, RawPath: raw,
-		RawQuery: target.Query(in.URL.RawQuery), ForceQuery: in.URL.ForceQuery, // httputil drops parts of a query that it cannot parse
+		// httputil drops parts of a query that it cannot parse
+		RawQuery: target.Query(in.URL.RawQuery), ForceQuery: in.URL.ForceQuery,
 	}
 	stripWithheld(out.Header)
 	passTrailers(p)
@@ -110,8 +114,8 @@ func headOf(r *http.Request) rules.Head {
 	return h
 }
 
-// passTrailers forwards the announced trailers of a request. httputil does not: they come with the end of the body, after it has copied
-// the request.
+// passTrailers forwards the announced trailers of a request. httputil does not: they come with the
+// end of the body, after it has copied the request.
 func passTrailers(p *httputil.ProxyRequest) {
 	p.Out.Trailer = nil
 	if len(p.In.Trailer) == 0 || p.Out.Body == nil {
@@ -142,7 +146,8 @@ func (b *trailed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveUpstream forwards a request. chain is its X-Forwarded-For: the client and every trusted hop after it.
+// serveUpstream forwards a request. chain is its X-Forwarded-For: the client and every trusted hop
+// after it.
 func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
 	r.Header[rules.ForwardedFor] = []string{chain}
 	head := headOf(r)
@@ -197,8 +202,8 @@ func (e *Engine) receive(r *http.Response) error {
 	return nil
 }
 
-// A pacedBody is an upstream's body of a known length. It ends with an error if the upstream pauses for longer than patience. (A body
-// without a length may be a quiet stream of events.)
+// A pacedBody is an upstream's body of a known length. It ends with an error if the upstream pauses
+// for longer than patience. (A body without a length may be a quiet stream of events.)
 type pacedBody struct {
 	io.ReadCloser
 	patience time.Duration
@@ -207,7 +212,8 @@ type pacedBody struct {
 
 func (b *pacedBody) Read(p []byte) (int, error) {
 	if b.timer == nil {
-		b.timer = time.AfterFunc(b.patience, func() { _ = b.ReadCloser.Close() }) // which ends the read
+		// which ends the read
+		b.timer = time.AfterFunc(b.patience, func() { _ = b.ReadCloser.Close() })
 	} else {
 		b.timer.Reset(b.patience)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A spareConn is a connection that net/http serves. A client may open one ahead of its first request, so until a byte comes it has
-// Limits.Idle, as between two requests. Then the TLS handshake, or the head, has Limits.Header. net/http gives both Limits.Header from
-// the start.
+// A spareConn is a connection that net/http serves. A client may open one ahead of its first
+// request, so until a byte comes it has Limits.Idle, as between two requests. Then the TLS
+// handshake, or the head, has Limits.Header. net/http gives both Limits.Header from the start.
 //
-// A connection that ends in a time-out before a head is complete is closed without an answer. net/http would take the part of a line that
-// has come for all of it, and answer 400.
+// A connection that ends in a time-out before a head is complete is closed without an answer.
+// net/http would take the part of a line that has come for all of it, and answer 400.
 type spareConn struct {
 	net.Conn
 	header, idle time.Duration
@@ -35,7 +35,8 @@ type spareConn struct {
 // NetConn returns the connection below.
 func (c *spareConn) NetConn() net.Conn { return c.Conn }
 
-// Listener returns a listener for Server: its connections give a client more time before its first request.
+// Listener returns a listener for Server: its connections give a client more time before its first
+// request.
 func (e *Engine) Listener(l net.Listener) net.Listener {
 	return spareListener{l, e.Limits.Header, e.Limits.Idle, e.options.TLS != nil}
 }
@@ -90,8 +91,8 @@ func (c *spareConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline is net.Conn's. It ignores the one that net/http sets for a TLS handshake, which runs from the start. Writes have the
-// deadlines of the pace.Conn below instead.
+// SetWriteDeadline is net.Conn's. It ignores the one that net/http sets for a TLS handshake, which
+// runs from the start. Writes have the deadlines of the pace.Conn below instead.
 func (c *spareConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	fresh := c.fresh

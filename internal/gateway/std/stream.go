@@ -10,7 +10,8 @@ import (
 // maxStreamPiece is the size of the largest write to an HTTP/2 stream that one deadline covers.
 const maxStreamPiece = 8 << 10
 
-// writeStream writes to an HTTP/2 stream, at the minimum rate. The server buffers up to 4 KiB: until then nothing can stall.
+// writeStream writes to an HTTP/2 stream, at the minimum rate. The server buffers up to 4 KiB:
+// until then nothing can stall.
 func (x *exchange) writeStream(p []byte) (n int, err error) {
 	limits := &x.engine.AnswerPace
 	for {
@@ -45,8 +46,9 @@ func (x *exchange) writeStream(p []byte) (n int, err error) {
 	}
 }
 
-// paceStream gives one write to an HTTP/2 stream a deadline, because a client that reads the connection can still close the window of a
-// stream. Between writes there is none, so that a quiet stream lives. (HTTP/1 has the deadlines of its connection.)
+// paceStream gives one write to an HTTP/2 stream a deadline, because a client that reads the
+// connection can still close the window of a stream. Between writes there is none, so that a quiet
+// stream lives. (HTTP/1 has the deadlines of its connection.)
 func (x *exchange) paceStream() (done func()) {
 	if x.explicit.Load() {
 		return func() {}
@@ -56,7 +58,8 @@ func (x *exchange) paceStream() (done func()) {
 	return func() { _ = deadline.SetWriteDeadline(time.Time{}) }
 }
 
-// SetWriteDeadline is for http.ResponseController. A handler's own deadline replaces those of paceStream, until it sets the zero time.
+// SetWriteDeadline is for http.ResponseController. A handler's own deadline replaces those of
+// paceStream, until it sets the zero time.
 func (x *exchange) SetWriteDeadline(t time.Time) error {
 	x.explicit.Store(!t.IsZero())
 	return http.NewResponseController(x.ResponseWriter).SetWriteDeadline(t)
