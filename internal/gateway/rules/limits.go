@@ -11,11 +11,11 @@ type Limits struct {
 	Header      time.Duration // for a request's header and the TLS handshake to arrive; 10 s
 	ProxyHeader time.Duration // for the PROXY protocol header to arrive; 5 s
 	Stall       time.Duration // for a peer, either side, that makes no progress; 30 s
-	Take        time.Duration // for a client that takes nothing of an answer; twice Stall: 60 s
-	Idle        time.Duration // between two requests of a connection, and before its first; 75 s
+	Take        time.Duration // for a client that takes nothing of an answer; 2×Stall: 60 s
+	Idle        time.Duration // between two requests of a connection, and before the first; 75 s
 	Drain       time.Duration // for requests under way when Serve's context ends; 30 s
 	Connect     time.Duration // to the upstream; 5 s
-	Upstream    time.Duration // for the header of an upstream's answer, from the request's end; 60 s
+	Upstream    time.Duration // for the header of an upstream's answer after a request; 60 s
 
 	// Linger is for how long Serve then serves what comes on kept connections, and asks their clients
 	// with each answer to go elsewhere, before it closes idle ones; 0: it closes them at once.
