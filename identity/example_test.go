@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -33,23 +34,24 @@ func Example() {
 // A service can add key sources of its own, here the certificate of a client. A request without it
 // has no value for the source.
 func ExampleOptions_extra() {
-	who, err := identity.New(identity.Options{Extra: map[string]func(identity.Request) (string, bool){
-		"client": func(r identity.Request) (string, bool) {
+	client := weir.Source{Name: "client", Kind: weir.Credential, Optional: true, About: "one client certificate"}
+	who, err := identity.New(identity.Options{Extra: []identity.Source{{Source: client,
+		Find: func(r identity.Request, _ string) (string, bool) {
 			h, ok := r.(*identity.HTTPRequest)
 			if !ok || h.TLS == nil || len(h.TLS.VerifiedChains) == 0 {
 				return "", false
 			}
 			return h.TLS.VerifiedChains[0][0].Subject.CommonName, true
 		},
-	}})
+	}}})
 	check(err)
 
 	var caller identity.Caller
 	who.Start(&caller, &identity.HTTPRequest{Request: httptest.NewRequest("GET", "/", http.NoBody)})
 	_, ok := caller.AppendKey(nil, "client")
-	fmt.Println(ok, who.Sources())
+	fmt.Println(ok, weir.SourceNames(who.Sources()))
 	// Output:
-	// false [ip agent session token everyone client]
+	// false ip, agent, session, token, header:NAME, everyone, client
 }
 
 func check(err error) {

@@ -27,7 +27,7 @@ func Example() {
 	store, err := memstore.New(memstore.Options{Memory: 8 << 20})
 	check(err)
 	defer store.Close()
-	decider, err := weir.New(policy, store, weir.Options{Sources: []string{"user"}})
+	decider, err := weir.New(policy, store, weir.Options{Sources: []weir.Source{{Name: "user", Kind: weir.Credential}}})
 	check(err)
 
 	for _, user := range []caller{"ann", "ann", "ann", "ben"} {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A certificate is a TLS certificate in two files, read again when one of them changes, so that a renewed one is served
-// without a restart. A pair that cannot be read leaves the old one in force.
+// A certificate is a TLS certificate in two files, read again when one of them changes, so that a
+// renewed one is served without a restart. If the pair cannot be read, the old one stays in force.
 type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -20,10 +20,10 @@ type certificate struct {
 	current *tls.Certificate
 	stamps  [2]stamp // of current's files
 	checked time.Time
-	told    string // the last failure that was logged; empty after a success
+	logged  string // the last failure that was logged; empty after a success
 }
 
-// A CertificateError says why a certificate and its key cannot be served.
+// A CertificateError is why a certificate and its key cannot be served.
 type CertificateError struct {
 	CertFile, KeyFile string
 	Err               error
@@ -35,16 +35,17 @@ func (e *CertificateError) Error() string {
 
 func (e *CertificateError) Unwrap() error { return e.Err }
 
-// A stamp changes when a file does.
+// A stamp is a file's, and changes when the file does.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// certificateCheck is how often the files are looked at, at most: on handshakes, never in between.
+// certificateCheck is how long the files are not looked at again. They are looked at during
+// handshakes only.
 const certificateCheck = time.Second
 
-// loadCertificate reads the pair for the first time; both files must be there and match.
+// loadCertificate reads the pair for the first time. Both files must exist and match.
 func loadCertificate(certFile, keyFile string, log *slog.Logger, now func() time.Time) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, log: log, now: now, checked: now()}
 	stamps, err := c.stat()
@@ -91,26 +92,19 @@ func (c *certificate) refresh() {
 		pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	}
 	if err != nil {
-		// It is tried again at every look, since permissions can change without a trace in a stamp, and said once.
-		if told := err.Error(); told != c.told {
-			c.told = told
+		// It is tried again each time, since permissions can change without a change of the stamp,
+		// and logged once.
+		if what := err.Error(); what != c.logged {
+			c.logged = what
 			c.log.Error("the changed TLS certificate cannot be read, the old one stays in force",
 				"certificate", c.certFile, "key", c.keyFile, "error", err)
 		}
 		return
 	}
-	c.current, c.stamps, c.told = &pair, stamps, ""
+	c.current, c.stamps, c.logged = &pair, stamps, ""
 	c.log.Info("the TLS certificate was read again", "certificate", c.certFile)
 }
 
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
-}
-
-// TLSConfig returns what connections to the gateway are secured by, for another listener of the same server; nil where they are not.
-func (g *Gateway) TLSConfig() *tls.Config {
-	if g.cert == nil {
-		return nil
-	}
-	return g.cert.config()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
 const exposed = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, Date"
@@ -24,7 +25,7 @@ func TestAPreflightIsAnsweredHereAndChargedToWidgetOther(t *testing.T) {
 		want(t, res, http.StatusNoContent, "", other)
 		for name, value := range map[string]string{
 			"Access-Control-Allow-Origin":      "*",
-			"Access-Control-Allow-Methods":     allMethods,
+			"Access-Control-Allow-Methods":     rules.AllMethods,
 			"Access-Control-Allow-Headers":     "authorization,x-agent-id",
 			"Access-Control-Allow-Credentials": "",
 		} {
@@ -114,7 +115,7 @@ func TestOnlyListedOriginsMayRead(t *testing.T) {
 			if got := res.Header.Get("Access-Control-Allow-Credentials"); got != "" {
 				t.Errorf("%s from %q: credentials are allowed", line, origin)
 			}
-			if vary := strings.Join(res.Header["Vary"], ","); !listed(vary, "Origin") {
+			if vary := strings.Join(res.Header["Vary"], ","); !rules.Names(vary, "Origin") {
 				t.Errorf("%s from %q: Vary %q", line, origin, vary)
 			}
 		}
@@ -159,7 +160,7 @@ func TestABrowserCanReadTheFieldsOfEveryAnswer(t *testing.T) {
 			if got := res.Header["Access-Control-Allow-Origin"]; !slices.Equal(got, origin) {
 				t.Errorf("%s: Access-Control-Allow-Origin %q, want %q", line, got, origin)
 			}
-			if got := res.Header["Vary"]; listed(strings.Join(got, ","), "Origin") {
+			if got := res.Header["Vary"]; rules.Names(strings.Join(got, ","), "Origin") {
 				t.Errorf("%s: the answer is the same for all origins, but Vary is %q", line, got)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -301,4 +302,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		case <-tick.C:
 		}
 	}
+}
+
+// bodyFailed answers as the gateway does if the body of a request does not arrive.
+func bodyFailed(w http.ResponseWriter, err error) {
+	a := rules.BodyFailed(err)
+	if a.Closes {
+		w.Header().Set("Connection", "close")
+	}
+	httplimit.WriteError(w, a.Status, a.Code, a.Message)
 }

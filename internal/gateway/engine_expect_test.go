@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // Whoever is answered before his body has come, and then sends nothing, does not keep his connection: neither while it is known that he
@@ -61,12 +63,12 @@ func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 				} else if c.request != expects {
 					fmt.Fprint(client.Conn, framing.begin)
 				}
-				if answer, err := io.ReadAll(client); isTimeout(err) { // which is far longer than it takes, and far shorter than for ever
+				if answer, err := io.ReadAll(client); pace.IsTimeout(err) { // which is far longer than it takes, and far shorter than for ever
 					t.Errorf("the connection stands after %q, want its end", answer)
 				} else if !strings.Contains(string(answer), "HTTP/1.1 413 ") && !strings.Contains(c.name, "half") {
 					t.Errorf("%q and %v, want the answer", answer, err)
 				}
-				eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 && e.gateway.open.n.Load() == 0 })
+				eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 && e.gateway.rules.Open.Load() == 0 })
 			})
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // The phases of a request in which its client goes away, and what the access log says of each.
@@ -94,8 +96,8 @@ func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
 			if log := e.log.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 				t.Errorf("%s, %s: log %q", in.name, how, log)
 			}
-			if n := e.gateway.InFlight(); n != 0 || e.gateway.open.n.Load() != 0 {
-				t.Errorf("%s, %s: %d requests and %d connections are left", in.name, how, n, e.gateway.open.n.Load())
+			if n := e.gateway.InFlight(); n != 0 || e.gateway.rules.Open.Load() != 0 {
+				t.Errorf("%s, %s: %d requests and %d connections are left", in.name, how, n, e.gateway.rules.Open.Load())
 			}
 		}
 	}
@@ -133,7 +135,7 @@ func TestWhoSendsMuchAheadIsMissedToo(t *testing.T) {
 		}
 		eventually(t, "all that may be has been read", func() bool {
 			stacks := make([]byte, 1<<20)
-			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "gateway.awaitHangup")
+			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "pace.AwaitHangup")
 		})
 		switch how {
 		case "stays":
@@ -198,7 +200,7 @@ func TestNothingStaysOfClientsThatWent(t *testing.T) {
 			}
 		}
 		settled := func() bool {
-			return e.gateway.InFlight() == 0 && e.gateway.open.n.Load() == 0 && o.open.Load() == 0
+			return e.gateway.InFlight() == 0 && e.gateway.rules.Open.Load() == 0 && o.open.Load() == 0
 		}
 		eventually(t, "all have gone", settled)
 		return runtime.NumGoroutine(), files()
@@ -302,7 +304,7 @@ func TestEveryStepHasItsTime(t *testing.T) {
 		began := time.Now()
 		c.say("%s", test.say)
 		if test.unread {
-			eventually(t, "it is let go", func() bool { return o.conns.Load() == 1 && o.open.Load() == 0 && e.gateway.open.n.Load() == 0 })
+			eventually(t, "it is let go", func() bool { return o.conns.Load() == 1 && o.open.Load() == 0 && e.gateway.rules.Open.Load() == 0 })
 			continue
 		}
 		if test.status == "504" || test.name == "a small body that stalls" {
@@ -314,7 +316,7 @@ func TestEveryStepHasItsTime(t *testing.T) {
 			if len(b) == 0 && !e.gateway.Fast() && test.status == "200" {
 				test.status = "" // net/http holds an answer's beginning back, and then has nothing to say
 			}
-			if isTimeout(err) || !strings.HasPrefix(string(b), strings.TrimSuffix("HTTP/1.1 "+test.status, "HTTP/1.1 ")) {
+			if pace.IsTimeout(err) || !strings.HasPrefix(string(b), strings.TrimSuffix("HTTP/1.1 "+test.status, "HTTP/1.1 ")) {
 				t.Errorf("%s: %q, %v", test.name, b, err)
 			}
 		}

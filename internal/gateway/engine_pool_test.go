@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // Requests one after another use one connection; of several, the last that came free is used next.
@@ -407,5 +409,5 @@ func drained(c *caller) bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := c.Peek(1)
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	return isTimeout(err)
+	return pace.IsTimeout(err)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // A caller is a client's connection that shows every byte. It fails rather than hangs.
@@ -94,7 +95,7 @@ func (c *caller) ends() {
 	c.t.Helper()
 	if b, err := c.ReadByte(); err == nil {
 		c.t.Errorf("%q follows, want the end of the connection", b)
-	} else if isTimeout(err) {
+	} else if pace.IsTimeout(err) {
 		c.t.Errorf("the connection stands, want its end")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // uploadOf returns a chunked body, and how many bytes of it there are.
@@ -59,7 +61,7 @@ func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
 	}
 	all.Wait()
 	eventually(t, "nothing is under way", func() bool {
-		return e.gateway.InFlight() == 0 && e.gateway.open.n.Load() == 0 && o.open.Load() == 0
+		return e.gateway.InFlight() == 0 && e.gateway.rules.Open.Load() == 0 && o.open.Load() == 0
 	})
 	for _, a := range e.gateway.pool.States() {
 		if a.Busy != 0 {
@@ -89,7 +91,7 @@ func uploads(t *testing.T, e *edge, body string, after int, how string) bool {
 	if err == nil {
 		_, err = io.Copy(io.Discard, res.Body)
 	}
-	if isTimeout(err) {
+	if pace.IsTimeout(err) {
 		t.Errorf("an upstream that %s after %d of %d bytes: no answer, and the connection stands", how, after, len(body))
 		return false
 	}

@@ -55,7 +55,7 @@ func TestTheClientOfAKeptConnectionIsToldBeforeItIsClosed(t *testing.T) {
 			}
 			stopped := make(chan bool)
 			go func() { e.stop(); close(stopped) }()
-			eventually(t, "it says good-bye", e.gateway.lingering.Load)
+			eventually(t, "it says good-bye", e.gateway.rules.Lingering.Load)
 			if c, err := net.Dial("tcp", e.addr); err == nil {
 				c.Close()
 				t.Error("it still accepts connections")
@@ -92,7 +92,7 @@ func TestAnHTTP2ClientIsToldToGo(t *testing.T) {
 	ask()
 	stopped := make(chan bool)
 	go func() { e.stop(); close(stopped) }()
-	eventually(t, "it says good-bye", e.gateway.lingering.Load)
+	eventually(t, "it says good-bye", e.gateway.rules.Lingering.Load)
 	ask() // on the connection that there is: another is refused
 	<-stopped
 	if n := e.gateway.Accepted(); n != 1 {
@@ -114,5 +114,5 @@ func TestAConnectionThatStaysSilentIsClosedInTheEnd(t *testing.T) {
 	if _, err := r.ReadByte(); err != io.EOF {
 		t.Errorf("%v, want its end", err)
 	}
-	eventually(t, "no connection is left", func() bool { return e.gateway.open.n.Load() == 0 }) // the client sees its end a moment before
+	eventually(t, "no connection is left", func() bool { return e.gateway.rules.Open.Load() == 0 }) // the client sees its end a moment before
 }

@@ -91,24 +91,6 @@ func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamsOwnHostIsAsItsURLSays(t *testing.T) {
-	for upstream, want := range map[string]string{
-		"http://api.example.com":            "api.example.com",
-		"https://api.example.com:8443/base": "api.example.com:8443",
-		"http://[2001:db8::1]:80":           "[2001:db8::1]:80",
-		"http://[fe80::1%25eth0]:8080":      "[fe80::1]:8080",
-		"http://[fe80::1%25eth0]":           "[fe80::1]",
-	} {
-		u, err := url.Parse(upstream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := hostOf(u); got != want {
-			t.Errorf("%s is asked for as %q, want %q", upstream, got, want)
-		}
-	}
-}
-
 // D12: the backend hears one X-Forwarded-For, from the decided chain, and the original Host; D10: nothing by which a
 // client could give it another path or method.
 func TestTheUpstreamHearsWhatWasDecided(t *testing.T) {
@@ -252,7 +234,7 @@ func TestAWebsocketPasses(t *testing.T) {
 	if !strings.Contains(e.access.String(), "status=101") {
 		t.Errorf("access log %q", e.access.String())
 	}
-	if n := len(e.gateway.conns.conns); n != 0 {
+	if n := e.gateway.rules.TakenOver.Len(); n != 0 {
 		t.Errorf("%d connections are still remembered", n)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // flooding answers without an end, and tells why that ended.
@@ -38,7 +40,7 @@ func TestAReaderThatTricklesIsLetGo(t *testing.T) {
 					t.Errorf("%s: an endless answer ended well", name)
 				}
 			case <-tick.C:
-				if _, err := c.Read(make([]byte, 1)); isTimeout(err) {
+				if _, err := c.Read(make([]byte, 1)); pace.IsTimeout(err) {
 					t.Fatalf("%s: the answer goes on", name)
 				}
 			}

@@ -41,7 +41,7 @@ func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
 		}
 		return err != nil
 	})
-	if !e.gateway.draining.Load() {
+	if !e.gateway.rules.Draining.Load() {
 		t.Error("it stopped accepting before it said that it is not ready")
 	}
 	if _, err := ready.ReadByte(); err != io.EOF {
@@ -79,7 +79,7 @@ func TestABackendIsToldOfTheDrain(t *testing.T) {
 			t.Error("the backend is told before the edge drains")
 		}
 		_, _ = io.WriteString(w, "what there is")
-	}), func(o *Options) { o.OnDrain = func() { drains <- e.gateway.draining.Load() } })
+	}), func(o *Options) { o.OnDrain = func() { drains <- e.gateway.rules.Draining.Load() } })
 	c := e.dial()
 	fmt.Fprint(c, "GET /v1/wp/held HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-arrived
@@ -98,7 +98,7 @@ func TestABackendIsToldOfTheDrain(t *testing.T) {
 
 func TestReadyzSaysNoWhileDraining(t *testing.T) {
 	e := open(t, new(recorder), nil)
-	e.gateway.draining.Store(true)
+	e.gateway.rules.Draining.Store(true)
 	res := e.ask("GET /readyz")
 	if body := text(t, res); res.StatusCode != http.StatusServiceUnavailable || body != "not ready: draining\n" {
 		t.Errorf("%d %q", res.StatusCode, body)
@@ -119,7 +119,7 @@ func TestADrainIsBounded(t *testing.T) {
 	if !strings.Contains(e.log.String(), "cut off") {
 		t.Errorf("log %q", e.log.String())
 	}
-	if n := e.gateway.active.n.Load(); n != 0 {
+	if n := e.gateway.rules.Active.Load(); n != 0 {
 		t.Errorf("%d requests are still under way", n)
 	}
 }
@@ -172,7 +172,7 @@ func TestReadyzTellsOfADegradedServerAndIsStill200(t *testing.T) {
 			t.Errorf("%d %q, want 200 %q", res.StatusCode, body, test.want)
 		}
 	}
-	e.gateway.draining.Store(true)
+	e.gateway.rules.Draining.Store(true)
 	why = errors.New("the store does not answer")
 	if res := e.ask("GET /readyz"); res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("%d while draining", res.StatusCode)

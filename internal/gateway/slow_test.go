@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // A slowLink passes a piece of at most per bytes in each 10 ms, one way or the other.
@@ -205,7 +207,7 @@ func TestAPartOfARecordHasTheTimeOfAHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = raw.Write([]byte{23, 3, 3})
-		if _, err := io.Copy(io.Discard, raw); isTimeout(err) {
+		if _, err := io.Copy(io.Discard, raw); pace.IsTimeout(err) {
 			t.Errorf("%s: three bytes of a record hold the connection", name)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // spareEdges are gateways with every engine and kind of backend, in cleartext and by TLS, and how to connect to each.
@@ -66,7 +68,7 @@ func TestASpareConnectionWaitsAsLongAsAnIdleOne(t *testing.T) {
 	})
 	spareEdges(t, func(l *Limits) { l.Idle = header }, func(name string, e *edge, dial func() net.Conn) {
 		for _, c := range []net.Conn{e.dial(), dial()} {
-			if b, err := io.ReadAll(c); len(b) > 0 || isTimeout(err) {
+			if b, err := io.ReadAll(c); len(b) > 0 || pace.IsTimeout(err) {
 				t.Errorf("%s: a connection that says nothing hears %q, %v; want its end", name, b, err)
 			}
 		}
@@ -102,7 +104,7 @@ func TestAHeadThatStopsIsClosedWithoutAWord(t *testing.T) {
 			}
 		}
 		for _, s := range all {
-			if b, err := io.ReadAll(s.Reader); len(b) > 0 || isTimeout(err) {
+			if b, err := io.ReadAll(s.Reader); len(b) > 0 || pace.IsTimeout(err) {
 				t.Errorf("%s, after %.4q, %q: %q, %v; want the end of the connection", name, s.before, s.part, b, err)
 			}
 		}

@@ -218,7 +218,7 @@ func TestNoGeneratedSpellingReachesTheBackendUnderAnotherLimiter(t *testing.T) {
 			case 0:
 				c = strings.ToUpper(c)
 			case 1:
-				c = "%" + string(hexDigits[c[0]>>4]) + strings.ToLower(string(hexDigits[c[0]&15]))
+				c = "%" + string("0123456789ABCDEF"[c[0]>>4]) + strings.ToLower(string("0123456789ABCDEF"[c[0]&15]))
 			case 2:
 				c = rapid.SampledFrom(noise).Draw(t, "noise") + c
 			}

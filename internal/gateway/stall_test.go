@@ -4,14 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -206,45 +202,5 @@ func TestAPipelinerThatNeverReadsIsLetGo(t *testing.T) {
 			}
 			return
 		}
-	}
-}
-
-// deadlines keeps what deadlines a connection was given for its writes.
-type deadlines struct {
-	net.Conn
-	set []time.Time
-}
-
-func (d *deadlines) Write(p []byte) (int, error) { return len(p), nil }
-
-func (d *deadlines) SetWriteDeadline(t time.Time) error {
-	d.set = append(d.set, t)
-	return nil
-}
-
-// Whether time has passed is not asked of the machine's clock alone, which may be set: a late one of the engine's will do, and says
-// less than has passed.
-func TestTheDeadlineOfWritesMovesOnceInAQuarterOfItsLength(t *testing.T) {
-	for name, late := range map[string]*atomic.Int64{"the machine's clock": nil, "a late one": new(atomic.Int64)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				d := &deadlines{}
-				c := &pacedConn{Conn: d, patience: 8 * time.Second, began: began.Add(-time.Second), recent: late}
-				for range 10 {
-					if _, err := c.Write([]byte("x")); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(500 * time.Millisecond)
-					if late != nil {
-						late.Store(int64(time.Since(c.began)))
-					}
-				}
-				want := []time.Time{began.Add(8 * time.Second), began.Add(10 * time.Second), began.Add(12 * time.Second)}
-				if !slices.EqualFunc(d.set, want, time.Time.Equal) {
-					t.Errorf("%v: want %v", d.set, want)
-				}
-			})
-		})
 	}
 }

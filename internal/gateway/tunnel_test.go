@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // A tunnel whose client is gone ends, however little the upstream minds, and so does one whose upstream is gone: neither a
@@ -34,13 +36,11 @@ func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
 			s := <-switched
 			leave(c, s)
 			eventually(t, "the tunnel ends", func() bool {
-				e.gateway.conns.mu.Lock()
-				defer e.gateway.conns.mu.Unlock()
-				return e.gateway.InFlight() == 0 && len(e.gateway.conns.conns) == 0
+				return e.gateway.InFlight() == 0 && e.gateway.rules.TakenOver.Len() == 0
 			})
 			if !strings.HasPrefix(name, "the upstream") {
 				_ = s.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-				if _, err := io.Copy(io.Discard, s); isTimeout(err) {
+				if _, err := io.Copy(io.Discard, s); pace.IsTimeout(err) {
 					t.Error("the upstream's connection stands")
 				}
 			}

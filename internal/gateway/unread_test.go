@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
 // A connection on which an answer without a body declared one is not used again: the body may come as late as the next request.
@@ -62,7 +64,7 @@ func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
 			})
 			e := open(t, nil, o.use)
 			c := e.caller()
-			alone := framed != "\r\n" && !expectsBody(method)
+			alone := framed != "\r\n" && !rules.ExpectsBody(method)
 			for n := range int64(3) {
 				c.say("%s /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n%s", method, framed)
 				if said := within(t, 10*time.Second, "the upstream is asked", closes); said != alone {

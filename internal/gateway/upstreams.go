@@ -13,19 +13,21 @@ import (
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
-// keptFor is how long a connection to the upstream is kept unused: below the 60 or 75 s after which common servers close.
+// keptFor is how long a connection to the upstream is kept unused: less than the 60 or 75 s after
+// which common servers close one.
 const keptFor = 55 * time.Second
 
-// newPool returns the addresses of the upstream, how they are doing, and the fast engine's connections to them.
+// newPool returns the addresses of the upstream, their health, and the fast engine's connections to
+// them.
 func (g *Gateway) newPool() (*upstream.Pool, error) {
 	first := g.options.Upstream
 	o := upstream.Options{
-		Connect: g.limits.Connect,
-		Header:  g.limits.Upstream,
-		Stall:   g.limits.Stall,
+		Connect: g.rules.Limits.Connect,
+		Header:  g.rules.Limits.Upstream,
+		Stall:   g.rules.Limits.Stall,
 		Idle:    keptFor,
 		Dial:    poller.Dial(g.newDialer()),
-		Log:     g.log,
+		Log:     g.rules.Log,
 	}
 	for _, u := range append([]*url.URL{first}, g.options.MoreUpstreams...) {
 		switch {
@@ -36,24 +38,14 @@ func (g *Gateway) newPool() (*upstream.Pool, error) {
 		case u.Scheme != first.Scheme || strings.TrimSuffix(u.EscapedPath(), "/") != strings.TrimSuffix(first.EscapedPath(), "/"):
 			return nil, fmt.Errorf("upstreams %q and %q: all must have the same scheme and base path", first.Redacted(), u.Redacted())
 		}
-		o.Addresses = append(o.Addresses, addressOf(u))
+		o.Addresses = append(o.Addresses, upstream.AddressOf(u))
 	}
 	return upstream.New(o)
 }
 
-// hostOf returns the Host by which an upstream is asked for itself: its host and, where the URL has one, its port. A zone is this
-// machine's own name for a link (RFC 6874, section 1), and left out.
-func hostOf(u *url.URL) string {
-	zone, end := strings.IndexByte(u.Host, '%'), strings.IndexByte(u.Host, ']')
-	if zone < 0 || end < zone {
-		return u.Host
-	}
-	return u.Host[:zone] + u.Host[end:]
-}
-
-// newDialer returns what connects to the upstream, for both engines.
+// newDialer returns the dialer to the upstream, of both engines.
 func (g *Gateway) newDialer() *net.Dialer {
-	d := &net.Dialer{Timeout: g.limits.Connect, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}}
+	d := &net.Dialer{Timeout: g.rules.Limits.Connect, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}}
 	if avoid := g.options.Avoid; avoid != nil {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
@@ -64,17 +56,4 @@ func (g *Gateway) newDialer() *net.Dialer {
 		}
 	}
 	return d
-}
-
-// addressOf returns where a URL leads.
-func addressOf(u *url.URL) upstream.Address {
-	a := upstream.Address{TLS: u.Scheme == "https", Host: u.Host}
-	if u.Port() == "" {
-		port := "80"
-		if a.TLS {
-			port = "443"
-		}
-		a.Host = net.JoinHostPort(u.Hostname(), port)
-	}
-	return a
 }

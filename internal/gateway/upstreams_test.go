@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
 func TestSeveralUpstreamsShareWhatComesAndOneThatIsDownIsPassedOver(t *testing.T) {
@@ -83,7 +85,7 @@ func TestTheAddressesOfOneUpstreamDifferInHostAndPortAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.MoreUpstreams = []*url.URL{more}
-		g := Gateway{options: o, limits: o.Limits.withDefaults(true)}
+		g := Gateway{options: o, rules: new(rules.Rules)}
 		if _, err := g.newPool(); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s beside %v: %v; want %q", bad, o.Upstream, err, why)
 		}

@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
 // withheldNames returns a name for each entry of the table, in three cases, and in the spellings that a backend reads as these.
 func withheldNames() (lists [][]string) {
 	var all []string
-	for _, f := range withheldFamilies {
-		for _, name := range f.names {
+	for _, f := range rules.WithheldFamilies {
+		for _, name := range f.Names {
 			all = append(all, strings.Replace(name, "*", "-Made-Up", 1))
 		}
 	}
@@ -81,7 +81,7 @@ func TestNoWithheldFieldIsForwarded(t *testing.T) {
 		}
 		req.Header["X-Own"] = []string{"kept"}
 		for _, name := range names {
-			if isHop(name) { // HTTP/2 has none
+			if rules.IsHop(name) { // HTTP/2 has none
 				continue
 			}
 			req.Header[name] = []string{"evil"}
@@ -126,44 +126,6 @@ func TestNoWithheldTrailerIsForwarded(t *testing.T) {
 	}
 }
 
-// What applications are written to be told arrives.
-func TestOrdinaryFieldsAreForwarded(t *testing.T) {
-	for _, name := range []string{
-		"Accept", "Accept-Language", "Authorization", "Cache-Control", "Content-Encoding", "Content-Type", "Cookie", "DNT", "ETag", "If-Match",
-		"If-None-Match", "Idempotency-Key", "Link", "Origin", "Prefer", "Priority", "Range", "Referer", "Sec-Fetch-Mode", "Sec-WebSocket-Key",
-		"User-Agent", "Via", "X-API-Key", "X-Agent-Id", "X-Amz-Date", "X-CSRF-Token", "X-Foo", "X-Goog-Api-Key", "X-Hub-Signature-256",
-		"X-Original-Filename", "X-Request-Id", "X-Requested-With", "X-Shopify-Topic", "X-WP-Nonce", "b3", "traceparent", "tracestate", "1", "-",
-		"Proxied", "X-Forward", "Scripts", "X-Hosts", strings.Repeat("x", 1000),
-	} {
-		if isWithheld(name) {
-			t.Errorf("%.40s is withheld", name)
-		}
-	}
-	if !isWithheld("") {
-		t.Error("a field without a name is not withheld")
-	}
-}
-
-func TestFindingAWithheldFieldAllocatesNothing(t *testing.T) {
-	names := append(withheldNames()[1], "Accept-Language", "User-Agent", "X-Requested-With", "X_A")
-	if n := testing.AllocsPerRun(100, func() {
-		for _, name := range names {
-			isWithheld(name)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkIsWithheld(b *testing.B) {
-	names := []string{"Host", "User-Agent", "Accept", "Accept-Language", "Accept-Encoding", "Cookie", "Content-Type", "X-Requested-With", "Authorization", "Sec-Fetch-Mode"}
-	for b.Loop() {
-		for _, name := range names {
-			isWithheld(name)
-		}
-	}
-}
-
 // D13: nobody is counted by a field that the backend does not get, neither one that Connection names nor one with another name.
 func TestNobodyIsCountedByAFieldThatTheBackendDoesNotGet(t *testing.T) {
 	agents := make(chan []string, 1)
@@ -204,19 +166,5 @@ func TestConnectionDoesNotTakeAwayWhatATrustedProxySays(t *testing.T) {
 	e.send("GET /x HTTP/1.1\r\nHost: weir.test\r\nConnection: close, X-Forwarded-For\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n")
 	if got := <-chains; !slices.Equal(got, []string{"203.0.113.7, 127.0.0.1"}) {
 		t.Errorf("X-Forwarded-For %q", got)
-	}
-}
-
-// docs/operate.md names every family with its reason, and every field.
-func TestThePageOnOperatingNamesEveryWithheldField(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range withheldFamilies {
-		row := "| " + f.reason + " | `" + strings.Join(f.names, "`, `") + "` |\n"
-		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/operate.md does not have the row\n%s", row)
-		}
 	}
 }

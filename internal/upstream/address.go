@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/url"
 	"slices"
 	"syscall"
 	"time"
@@ -12,67 +13,70 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// How long an address that failed is left alone: the first time, and at most. Each failure when it is tried again doubles it.
+// For how long an address that failed is avoided: the first time, and at most. Each failed retry
+// doubles it.
 const (
-	firstPause   = time.Second
-	longestPause = 30 * time.Second
+	firstPause = time.Second
+	maxPause   = 30 * time.Second
 )
 
-// quietFor is how long the log is not told again that an address is down.
-const quietFor = 10 * time.Second
+// logPause is for how long the log has no second line that an address is down.
+const logPause = 10 * time.Second
 
-// An address is an Address and how it is doing. The pool's mutex guards what changes.
+// An address is an Address and its health. The pool's mutex guards what changes.
 //
-// What counts against it, by what happened:
+// Which failures count against it:
 //
-//	refused, unreachable, no such name, TLS fails, Connect is over   counts
-//	this process has no more files, memory or ports                  does not: it says nothing of the address
-//	the client went away                                             does not
-//	Header is over without an answer                                 counts
-//	closed, reset or nonsense before an answer's head                counts on a new connection; on one that was kept only nonsense
-//	                                                                 and time-outs do: kept ones may be closed at any time
-//	the connection fails after an answer's head                      does not
-//	any of these of an exchange, when others that began with it, or  does not: the address answers, this request does not get one, and
-//	since, were answered meanwhile                                   a caller who knows such a request must not take it away from all
-//	any of these once more, of an exchange that began before the     does not: it is the same failure
-//	last failure counted
+//   - A connection that cannot be made counts: refused, unreachable, no such name, TLS fails,
+//     Connect is over. It does not if this process has no more files, memory or ports, or if the
+//     client went away.
+//   - A time-out of Header, and a malformed head of an answer, count.
+//   - A connection that is closed or reset before the head of an answer counts if it is new. A
+//     kept one may be closed at any time.
+//   - A connection that fails after the head of an answer does not count.
+//   - A failed exchange does not count if others that began at the same time or later were
+//     answered meanwhile: a client that knows a request without an answer must not take the
+//     address from all.
+//   - A failed exchange that began before the last failure that counted does not count: it is the
+//     same failure.
 type address struct {
 	Address
 	index int         // in Pool.addresses
 	tls   *tls.Config // nil: none
 
-	kept []*Conn // the last used on top; so that the oldest are at the bottom, and few are in use
+	kept []*Conn // a stack, so that few are in use, and the oldest are at the bottom
 	busy int     // exchanges under way
 
-	failures int       // since the last success; 0: it is well
-	until    time.Time // left alone until then, while failures > 0
-	trial    uint64    // the number of the exchange that is trying it again; 0: none is
+	failures int       // since the last success; 0: it is healthy
+	until    time.Time // avoided until then, while failures > 0
+	trial    uint64    // the number of the exchange that probes it now; 0: none does
 	trials   uint64    // how many such exchanges there were
-	epoch    uint64    // how many failures have counted: what began before the last of them says nothing new
-	answers  uint64    // exchanges that were answered
+	// how many failures have counted: an exchange that began before the last one proves nothing new
+	epoch   uint64
+	answers uint64 // exchanges that were answered
 
-	told   bool      // the log knows that it is down
-	toldAt time.Time // when that was last told
+	logged   bool      // the log has that it is down
+	loggedAt time.Time // when that was last logged
 }
 
-// A set is one of addresses, by their index.
+// A set is a set of addresses, by their index.
 type set uint64
 
 func (s set) with(a *address) set      { return s | 1<<a.index }
 func (s set) contains(a *address) bool { return s&(1<<a.index) != 0 }
 
-// A turn is one exchange at one address: what was known of it when the exchange began.
+// A turn is one exchange at one address, and the state of the address when the exchange began.
 type turn struct {
 	at       *address
 	epoch    uint64
 	answers  uint64
-	trial    uint64 // its number, where it is the one exchange that tries the address again
+	trial    uint64 // its number, if it is the exchange that probes the address; else 0
 	reused   bool   // the connection carried an exchange before
 	answered bool   // the head of an answer came
 }
 
-// choose returns the address for the next exchange that is not in tried: the least busy one of those that are well or due to be
-// tried again; else the one that is due first. nil: all are tried.
+// choose returns the address for the next exchange that is not in tried: the least busy one of
+// those that are healthy or due for a probe, else the one that is due first; nil if all are tried.
 func (p *Pool) choose(now time.Time, tried set) *address {
 	if len(p.addresses) == 1 && tried == 0 {
 		return p.addresses[0]
@@ -99,7 +103,7 @@ func (p *Pool) choose(now time.Time, tried set) *address {
 	return best
 }
 
-// begin begins an exchange at a. The mutex is held.
+// begin starts an exchange at a. The mutex is held.
 func (p *Pool) begin(a *address, now time.Time) turn {
 	a.busy++
 	t := turn{at: a, epoch: a.epoch, answers: a.answers}
@@ -110,10 +114,12 @@ func (p *Pool) begin(a *address, now time.Time) turn {
 	return t
 }
 
-// due reports whether an address that was left alone is to be tried again, by one exchange at a time. The mutex is held.
+// due reports whether an address that was avoided is due for a probe. One exchange at a time is a
+// probe. The mutex is held.
 func (a *address) due(now time.Time) bool { return a.trial == 0 && !now.Before(a.until) }
 
-// answered tells of the head of an answer: the address is well, unless it has failed since this exchange began.
+// answered is called for the head of an answer: the address is healthy, unless it has failed since
+// this exchange began.
 func (p *Pool) answered(t *turn) {
 	if t.answered {
 		return
@@ -121,10 +127,11 @@ func (p *Pool) answered(t *turn) {
 	p.mu.Lock()
 	back := p.success(t)
 	p.mu.Unlock()
-	p.tellBack(t.at, back)
+	p.logBack(t.at, back)
 }
 
-// success is answered with the mutex held. It reports whether the log is to be told that the address is back.
+// success is answered with the mutex held. It reports whether the log should have that the address
+// is back.
 func (p *Pool) success(t *turn) (back bool) {
 	a := t.at
 	t.answered = true
@@ -132,13 +139,13 @@ func (p *Pool) success(t *turn) (back bool) {
 	if a.failures == 0 || t.epoch != a.epoch {
 		return false
 	}
-	back, a.told = a.told, false
+	back, a.logged = a.logged, false
 	a.failures, a.trial = 0, 0
 	return back
 }
 
-// end ends an exchange that does not leave a connection behind. failure is what went wrong before an answer's head; nil: nothing,
-// or nothing that the upstream did.
+// end ends an exchange after which no connection is kept. failure is what went wrong before an
+// answer's head; nil: nothing, or nothing that the upstream caused.
 func (p *Pool) end(t turn, failure error) {
 	now := time.Now()
 	a := t.at
@@ -151,26 +158,27 @@ func (p *Pool) end(t turn, failure error) {
 		p.mu.Unlock()
 		return
 	}
-	// An exchange that came only because every address was left alone does not make the pause longer: there may be thousands.
+	// An exchange that came only because every address was avoided does not make the pause longer:
+	// there may be thousands.
 	if a.failures == 0 || t.trial != 0 {
 		a.failures++
 	}
 	a.epoch++
-	pause := min(firstPause<<min(a.failures-1, 10), longestPause)
+	pause := min(firstPause<<min(a.failures-1, 10), maxPause)
 	a.until = now.Add(pause)
-	kept := a.giveUpKept() // what it kept before it failed is no longer good
-	tell := !a.told && (a.toldAt.IsZero() || now.Sub(a.toldAt) >= quietFor)
-	if tell {
-		a.told, a.toldAt = true, now
+	kept := a.takeKept() // connections from before the failure are not used again
+	logs := !a.logged && (a.loggedAt.IsZero() || now.Sub(a.loggedAt) >= logPause)
+	if logs {
+		a.logged, a.loggedAt = true, now
 	}
 	p.mu.Unlock()
 	closeAll(kept)
-	if tell {
+	if logs {
 		p.log.Warn("an upstream address is down: others are preferred until it answers again", "upstream", a.String(), "error", failure)
 	}
 }
 
-func (p *Pool) tellBack(a *address, back bool) {
+func (p *Pool) logBack(a *address, back bool) {
 	if back {
 		p.log.Info("an upstream address is back", "upstream", a.String())
 	}
@@ -181,7 +189,8 @@ type connectError struct{ error }
 
 func (e *connectError) Unwrap() error { return e.error }
 
-// countsAgainst reports whether the failure of an exchange says that its address is not well. The mutex is held.
+// countsAgainst reports whether the failure of an exchange counts against its address. The mutex is
+// held.
 func (t *turn) countsAgainst(failure error) bool {
 	if failure == nil || t.answered || t.epoch != t.at.epoch || isOurs(failure) {
 		return false
@@ -196,15 +205,16 @@ func (t *turn) countsAgainst(failure error) bool {
 	return !t.reused || isAlive(failure)
 }
 
-// isAlive reports whether the failure of a kept connection says more than that the other side closed it: it did not answer in time,
-// or with nonsense.
+// isAlive reports whether the failure of a kept connection is more than that the other side closed
+// it: it did not answer in time, or its answer was malformed.
 func isAlive(err error) bool {
 	var timeout net.Error
-	var nonsense *wire.Refusal
-	return errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &nonsense)
+	var malformed *wire.Refusal
+	return errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &malformed)
 }
 
-// isOurs reports whether an error says what this side did: that it has none of something left, or that it ended the exchange.
+// isOurs reports whether this side caused an error: it has run out of something, or has ended the
+// exchange.
 func isOurs(err error) bool {
 	return slices.ContainsFunc([]error{context.Canceled, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL}, func(ours error) bool {
 		return errors.Is(err, ours)
@@ -237,15 +247,28 @@ func (a *address) popIdle(before time.Time) []*Conn {
 	return idle
 }
 
-// giveUpKept takes all kept connections. The mutex is held.
-func (a *address) giveUpKept() []*Conn {
+// takeKept takes all kept connections. The mutex is held.
+func (a *address) takeKept() []*Conn {
 	all := a.kept
 	a.kept = nil
 	return all
 }
 
-// host is what a certificate of the address must be for.
+// host returns the name that a certificate of the address must have.
 func (a Address) host() string {
 	host, _, _ := net.SplitHostPort(a.Host) // New has checked it
 	return host
+}
+
+// AddressOf returns the address that an http or https URL names; its path is ignored.
+func AddressOf(u *url.URL) Address {
+	a := Address{TLS: u.Scheme == "https", Host: u.Host}
+	if u.Port() == "" {
+		port := "80"
+		if a.TLS {
+			port = "443"
+		}
+		a.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	return a
 }

@@ -5,31 +5,35 @@ import (
 	"net"
 )
 
-// ErrStale says that a kept connection has ended, or has brought what nobody asked for. Nothing was written to it.
-var ErrStale = errors.New("the kept upstream connection has ended, or said something unasked")
+// ErrStale is returned if a kept connection has ended, or has received something unsolicited.
+// Nothing was written to it.
+var ErrStale = errors.New("the kept upstream connection has ended, or received something unsolicited")
 
-// An inquiry is a request that the next read sends first: one visit to the runtime's poller instead of three.
+// An inquiry is a request that the next read sends first: one call of the runtime's poller instead
+// of three.
 type inquiry struct {
-	request []byte                // nil: none
-	sent    int                   // how much of it, or of the last one, went out
-	step    func(fd uintptr) bool // what can be done without waiting; false: an answer must be waited for; nil: not possible here
+	request []byte // nil: none
+	sent    int    // how much of it, or of the last one, went out
+	// does what needs no wait; false: the answer has to be waited for; nil: not possible here
+	step func(fd uintptr) bool
 
 	// Between the steps of one:
-	asked bool   // the connection was tried and written to
-	into  []byte // where the answer begins
+	asked bool   // the connection was checked and written to
+	into  []byte // receives the beginning of the answer
 	read  int    // how much of it came
 	err   error
 }
 
-// Ask has the next read from Reader try the connection, send request whole and wait for the beginning of the answer, all at one
-// go. That read fails with ErrStale where the connection was kept and is not as it was left. The request's bytes must stay as they are
-// until it has returned. AwaitHead is for before it.
+// Ask makes the next read from Reader check the connection, send the whole request and wait for the
+// beginning of the answer, in one operation. That read fails with ErrStale if the connection was
+// kept and is not as it was left. The request's bytes must not change until it has returned. Call
+// AwaitHead before it.
 func (c *Conn) Ask(request []byte) { c.ask.request, c.ask.sent = request, 0 }
 
-// Asked returns how many bytes of the request that Ask was given have gone out. It is for after the read.
+// Asked returns how many bytes of Ask's request have gone out. Call it after the read.
 func (c *Conn) Asked() int { return c.ask.sent }
 
-// answers is where a connection's Reader reads.
+// answers is what a connection's Reader reads from.
 type answers struct{ c *Conn }
 
 func (a answers) Read(p []byte) (int, error) {
@@ -45,7 +49,7 @@ func (a answers) Read(p []byte) (int, error) {
 	return c.askAtOnce(request, p)
 }
 
-// askInTurn does what Ask says one thing after the other.
+// askInTurn does what Ask promises one thing after the other.
 func (c *Conn) askInTurn(request, p []byte) (int, error) {
 	if c.turn.reused && !c.quiet() {
 		return 0, ErrStale
@@ -66,7 +70,7 @@ func (c *Conn) askAtOnce(request, p []byte) (int, error) {
 	k.request, k.into = nil, nil
 	switch {
 	case err != nil:
-		return 0, plainly(err)
+		return 0, renameRawRead(err)
 	case k.err != nil:
 		return 0, k.err
 	case k.read > 0:
@@ -81,11 +85,11 @@ func (c *Conn) askAtOnce(request, p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// plainly says read where a syscall.RawConn says raw-read.
-func plainly(err error) error {
-	var told *net.OpError
-	if errors.As(err, &told) {
-		told.Op = "read"
+// renameRawRead changes the operation in an error of a syscall.RawConn from raw-read to read.
+func renameRawRead(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		op.Op = "read"
 	}
 	return err
 }

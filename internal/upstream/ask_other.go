@@ -2,5 +2,5 @@
 
 package upstream
 
-// newStep returns nil: what Ask says is done one thing after the other.
+// newStep returns nil: what Ask promises is done one thing after the other.
 func (c *Conn) newStep() func(fd uintptr) bool { return nil }

@@ -24,13 +24,14 @@ func (c *Conn) newStep() func(fd uintptr) bool {
 		if k.send(int(fd)) {
 			return true
 		}
-		// On a kept connection the answer is not there yet, and that anything comes will be told: to look would cost as much as a wait.
-		// On a fresh one the other side may have spoken before, of which the poller has told already, and nobody has looked.
+		// On a kept connection the answer has not come yet, and the poller will report it: to look
+		// would cost as much as a wait. On a new one the other side may have sent something before.
+		// The poller has reported that already, and it was not read.
 		return !c.turn.reused && k.receive(int(fd))
 	}
 }
 
-// send writes as much as the socket takes. It is done where that was not all, or failed.
+// send writes as much as the socket takes. It is done if that was not all, or failed.
 func (k *inquiry) send(fd int) (done bool) {
 	for {
 		n, err := syscall.Write(fd, k.request)
@@ -68,7 +69,7 @@ func (k *inquiry) receive(fd int) (done bool) {
 	}
 }
 
-// failed keeps what the socket said, in the words of package net.
+// failed keeps the socket's error as one of package net.
 func (k *inquiry) failed(op string, err error) {
 	k.err = &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, err)}
 }

@@ -11,33 +11,34 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A Conn is one connection to one address, for one goroutine at a time, but for Close, by which another ends what this one waits
-// for, and for writing in one goroutine while another reads. Its deadlines are its own: the Await methods and Write move them, and
-// SetDeadline and its like must not be called. Exactly one of Keep and Drop ends its use.
+// A Conn is one connection to one address. It is for one goroutine at a time, with two exceptions:
+// one may write while another reads, and any may Close it to end their waits. The Await methods and
+// Write set its deadlines, so SetDeadline and its like must not be called. Exactly one of Keep and
+// Drop must end its use.
 type Conn struct {
 	net.Conn             // writes have a deadline of Options.Stall
-	Reader   wire.Reader // of what comes back
+	Reader   wire.Reader // of the answers
 
 	pool *Pool
 	turn turn
 	used bool // it carried an exchange
-	mine bool // it is taken
+	mine bool // it is in use
 
 	readBy  time.Time // deadlines as they were last set; zero: none
 	writeBy time.Time
 	wrote   bool      // since it was taken
 	since   time.Time // when it was kept
 
-	plain net.Conn         // what TLS is spoken over; without TLS the same as Conn
+	plain net.Conn         // below TLS; without TLS the same as Conn
 	raw   syscall.RawConn  // of the socket; nil: unknown
-	peek  func(fd uintptr) // of raw; made once, so that trying a connection allocates nothing
-	gone  bool             // what peek found
+	peek  func(fd uintptr) // of raw; made once, so that a check allocates nothing
+	gone  bool             // peek's result
 	ask   inquiry          // what the next read sends first
 
 	closed atomic.Bool // by Close
 }
 
-// use makes c the connection of an exchange that begins.
+// use makes c the connection of an exchange.
 func (c *Conn) use(t turn, now time.Time) {
 	t.reused = c.used
 	c.turn, c.used, c.mine, c.wrote = t, true, true, false
@@ -47,11 +48,11 @@ func (c *Conn) use(t turn, now time.Time) {
 // Reused reports whether the connection carried an exchange before this one.
 func (c *Conn) Reused() bool { return c.turn.reused }
 
-// Address returns where it leads.
+// Address returns the address that it is connected to.
 func (c *Conn) Address() Address { return c.turn.at.Address }
 
-// within reports whether a deadline leaves between want and an eighth more from now on, so that it can stay. Moving one costs a
-// hundred nanoseconds, this four.
+// within reports whether a deadline is between want and an eighth more from now, so that it need
+// not be moved. Moving one costs a hundred nanoseconds, this check four.
 func within(by, now time.Time, want time.Duration) bool {
 	left := by.Sub(now)
 	return left >= want && left <= want+want/8
@@ -60,7 +61,7 @@ func within(by, now time.Time, want time.Duration) bool {
 func (c *Conn) readWithin(want time.Duration, now time.Time) {
 	if !within(c.readBy, now, want) {
 		c.readBy = now.Add(want + want/8)
-		_ = c.SetReadDeadline(c.readBy) // fails on a closed connection only, as the read will
+		_ = c.SetReadDeadline(c.readBy) // fails only on a closed connection, and so will the read
 	}
 }
 
@@ -71,21 +72,21 @@ func (c *Conn) writeWithin(now time.Time) {
 	}
 }
 
-// AwaitHead gives the reads that follow the time that the head of an answer may take, from now on. It moves the connection's
-// deadline only when it has to, so that a wait lasts between Options.Header and an eighth more.
+// AwaitHead gives the reads that follow Options.Header from now. It moves the deadline only if it
+// has to, so a wait may last up to an eighth longer.
 func (c *Conn) AwaitHead(now time.Time) { c.readWithin(c.pool.options.Header, now) }
 
-// continueTime is how long an upstream that was asked whether it wants a body may take to say so.
+// continueTime is for how long an upstream may take to answer Expect: 100-continue.
 const continueTime = time.Second
 
-// AwaitContinue gives the reads that follow the time in which an upstream says whether it wants the body of a request with
-// Expect: 100-continue: a second. After a time-out the connection can be used on.
+// AwaitContinue gives the reads that follow a second, in which an upstream may answer Expect:
+// 100-continue. After a time-out the connection can still be used.
 func (c *Conn) AwaitContinue(now time.Time) { c.readWithin(continueTime, now) }
 
-// AwaitBody gives the next reads Options.Stall, likewise; AwaitStream as long as they take.
+// AwaitBody gives the reads that follow Options.Stall from now, up to an eighth more.
 func (c *Conn) AwaitBody(now time.Time) { c.readWithin(c.pool.options.Stall, now) }
 
-// AwaitStream lets the reads that follow wait for ever.
+// AwaitStream gives the reads that follow no deadline.
 func (c *Conn) AwaitStream() {
 	if !c.readBy.IsZero() {
 		c.readBy = time.Time{}
@@ -93,17 +94,19 @@ func (c *Conn) AwaitStream() {
 	}
 }
 
-// writePiece is the most that one deadline covers.
-const writePiece = 64 << 10
+// maxPiece is the size of the largest write that one deadline covers.
+const maxPiece = 64 << 10
 
-// Write writes with a deadline of Options.Stall, an eighth more at most, for each 64 KiB.
+// Write writes with a deadline of Options.Stall, up to an eighth more, for each 64 KiB.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	for {
-		if c.wrote { // the first write comes at once, and Take has seen to its deadline: that saves reading the clock
+		// Take has set the deadline of the first write, which comes at once: that saves reading the
+		// clock
+		if c.wrote {
 			c.writeWithin(time.Now())
 		}
 		c.wrote = true
-		m, err := c.Conn.Write(p[n:min(len(p), n+writePiece)])
+		m, err := c.Conn.Write(p[n:min(len(p), n+maxPiece)])
 		n += m
 		if err != nil || n == len(p) {
 			return n, err
@@ -111,14 +114,14 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// Close breaks the connection off, so that whoever reads or writes sees an end at once; any goroutine may. Keep or Drop is still
-// to follow.
+// Close closes the connection, so that reads and writes fail at once. Any goroutine may call it.
+// Keep or Drop must still follow.
 func (c *Conn) Close() error {
 	c.closed.Store(true)
 	return c.plain.Close()
 }
 
-// CloseWrite closes the sending half where the connection has halves, as TCP and TLS do.
+// CloseWrite closes the sending half, if the connection has halves, as TCP and TLS do.
 func (c *Conn) CloseWrite() error {
 	return closeWrite(c.Conn)
 }
@@ -130,12 +133,13 @@ func closeWrite(c net.Conn) error {
 	return errors.ErrUnsupported
 }
 
-// Answered tells that the head of an answer is there (an interim one will do), so that the address is well. It is for exchanges
-// that may last, or end with Drop; Keep says it too.
+// Answered records that the head of an answer has come (an interim one is enough), so the address
+// is healthy. It is for exchanges that last long, or end with Drop. Keep implies it.
 func (c *Conn) Answered() { c.pool.answered(&c.turn) }
 
-// Keep returns a connection whose exchange is complete, both ways, for the next one. The address is well. Where more is buffered
-// than belonged to the exchange, where enough are kept, and where the pool is closed, the connection is closed instead.
+// Keep returns a connection whose exchange is complete, both ways, to the pool. The address is
+// healthy. If something is buffered that did not belong to the exchange, if enough connections are
+// kept, or if the pool is closed, the connection is closed instead.
 func (c *Conn) Keep(now time.Time) {
 	p, a := c.pool, c.turn.at
 	c.since = now
@@ -148,7 +152,7 @@ func (c *Conn) Keep(now time.Time) {
 	c.mine = false
 	a.busy--
 	back := !c.turn.answered && p.success(&c.turn)
-	good = good && !p.closed && c.turn.epoch == a.epoch && len(a.kept) < p.options.MostKept
+	good = good && !p.closed && c.turn.epoch == a.epoch && len(a.kept) < p.options.MaxKept
 	if good {
 		a.kept = append(a.kept, c)
 		if !p.watched {
@@ -157,14 +161,15 @@ func (c *Conn) Keep(now time.Time) {
 		}
 	}
 	p.mu.Unlock()
-	p.tellBack(a, back)
+	p.logBack(a, back)
 	if !good {
 		_ = c.Conn.Close()
 	}
 }
 
-// Drop closes a connection that cannot be used again. failure says what went wrong on the upstream's side before an answer's
-// head was there, which counts against the address; nil: nothing (the client went away, the upstream said close).
+// Drop closes a connection that cannot be used again. failure is what went wrong on the upstream's
+// side before the head of an answer, and counts against the address; nil: nothing (the client went
+// away, the upstream sent Connection: close).
 func (c *Conn) Drop(failure error) {
 	c.pool.mu.Lock()
 	mine := c.mine
@@ -173,15 +178,16 @@ func (c *Conn) Drop(failure error) {
 	if !mine {
 		return
 	}
-	_ = c.plain.Close() // without TLS's goodbye, for which a peer that does not read would be waited for
+	// without TLS's close_notify, which would wait for a peer that does not read
+	_ = c.plain.Close()
 	if errors.Is(failure, net.ErrClosed) {
-		failure = nil // nobody but us closes it so
+		failure = nil // we have closed it
 	}
 	c.pool.end(c.turn, failure)
 }
 
-// quiet reports whether a kept connection is as it was left: the other side has neither closed it nor sent anything. Where that
-// cannot be seen it says so too.
+// quiet reports whether a kept connection is as it was left: the other side has neither closed it
+// nor sent anything. It is true if that cannot be known.
 func (c *Conn) quiet() bool {
 	if c.raw != nil {
 		c.gone = false
@@ -192,7 +198,7 @@ func (c *Conn) quiet() bool {
 	if c.turn.at.tls == nil {
 		return true
 	}
-	// What TLS has read from the socket already shows in a read that must not wait.
+	// A read that must not wait returns what TLS has already read from the socket.
 	_ = c.SetReadDeadline(time.Unix(1, 0))
 	var one [1]byte
 	_, err := c.Conn.Read(one[:])

@@ -8,10 +8,11 @@ import (
 	"syscall"
 )
 
-// sessions is how many TLS sessions of one address are remembered, to resume.
+// sessions is how many TLS sessions of one address are kept for resumption.
 const sessions = 64
 
-// tlsFor returns the configuration of TLS with one address: HTTP/1.1 alone is offered, sessions are resumed.
+// tlsFor returns the configuration of TLS with one address: HTTP/1.1 alone is offered, sessions are
+// resumed.
 func tlsFor(o *tls.Config, a Address) *tls.Config {
 	config := new(tls.Config)
 	if o != nil {
@@ -50,7 +51,7 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	return c, nil
 }
 
-// rawOf returns what reaches the socket of a connection; nil where there is none.
+// rawOf returns access to the socket of a connection; nil if it has none.
 func rawOf(c net.Conn) syscall.RawConn {
 	if socket, ok := c.(syscall.Conn); ok {
 		if raw, err := socket.SyscallConn(); err == nil {

@@ -58,7 +58,7 @@ func TestAnAddressThatFailsIsLeftAloneLongerEachTime(t *testing.T) {
 			t.Errorf("a is well again: %s", got)
 		}
 		n.set("a:80", syscall.ECONNREFUSED)
-		p.addresses[0].giveUpKept()[0].Conn.Close()
+		p.addresses[0].takeKept()[0].Conn.Close()
 		who(t, p, 2)
 		n.tried()
 		time.Sleep(time.Second)
@@ -292,7 +292,7 @@ func TestOfAddressesLeftAloneTheOneDueFirstIsTriedFirst(t *testing.T) {
 		who(t, p, 2)
 		time.Sleep(500 * time.Millisecond)
 		n.set("b:80", syscall.ECONNREFUSED)
-		closeAll(p.addresses[1].giveUpKept()) // b ends
+		closeAll(p.addresses[1].takeKept()) // b ends
 		if got := who(t, p, 1); got != "none" {
 			t.Fatalf("took one of %s", got)
 		}

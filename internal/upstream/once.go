@@ -10,36 +10,38 @@ import (
 	"time"
 )
 
-// errSentOnce is why net/http gives up a request whose kept connection ended. It would send it again where its method says that it may
-// be repeated, or a field names a key for that; but it was counted once.
+// errSentOnce makes net/http give up a request whose kept connection ended. It would send it again
+// if its method is idempotent, or a field has an idempotency key; but the request was counted once.
 var errSentOnce = errors.New("the kept connection ended before an answer came, and the request went out")
 
-// A CountedConn counts what is written to it, so that Transport can tell a request that went out from
-// one that did not. It refuses writes once Transport has found that it must not be used again.
+// A CountedConn counts what is written to it, so that Transport knows whether a request went out.
+// Its writes fail once Transport has found that it must not be used again.
 type CountedConn struct {
 	net.Conn
 	raw   syscall.RawConn // of the socket; nil: unknown
 	sent  atomic.Int64
 	stale atomic.Bool
 	spent atomic.Bool   // no request may follow on it
-	turn  chan struct{} // holds one while an exchange has not been judged
+	turn  chan struct{} // has one element while an exchange has not been judged
 
 	mu      sync.Mutex
 	reading bool          // a Read is under way
-	begun   chan struct{} // closed when one begins; nil: nobody waits
+	begun   chan struct{} // closed when one begins; nil: nothing waits for that
 }
 
-// Count returns c counted. socket is what is below it all, and is tried before each request but the first; one that has no
-// syscall.RawConn is not.
+// Count returns a CountedConn over c. socket is the connection at the bottom, and is checked before
+// each request but the first, unless it has no syscall.RawConn.
 func Count(c, socket net.Conn) *CountedConn {
 	return &CountedConn{Conn: c, raw: rawOf(socket), turn: make(chan struct{}, 1)}
 }
 
-// judgedWithin is how long an exchange waits for the judgement of the one before it on the same connection. It takes some microseconds: net/http
-// puts the connection of an answer without a body back just before it hands the answer over.
+// judgedWithin is for how long an exchange waits until the one before it on the same connection is
+// judged. That takes some microseconds: net/http returns the connection of an answer without a body
+// to its pool just before it hands the answer over.
 const judgedWithin = time.Second
 
-// begin takes the connection for an exchange, which ends with judged. It has writes fail if no request may follow the last one.
+// begin takes the connection for an exchange, which ends with judged. Writes fail from then on if
+// no request may follow the last one.
 func (c *CountedConn) begin() (taken bool) {
 	select {
 	case c.turn <- struct{}{}:
@@ -59,19 +61,20 @@ func (c *CountedConn) begin() (taken bool) {
 	return taken
 }
 
-// judged ends what begin began.
+// judged ends the exchange that begin started.
 func (c *CountedConn) judged() { <-c.turn }
 
-// spend lets no request follow on the connection. An answer can still be read from it.
+// spend allows no further request on the connection. An answer can still be read from it.
 func (c *CountedConn) spend() { c.spent.Store(true) }
 
-// handOver is how long net/http gets to hand over an answer whose connection it has put back already, where it has no body. It takes some
-// microseconds.
+// handOver is for how long net/http may take to hand over an answer without a body, whose
+// connection is in its pool already. It takes some microseconds.
 const handOver = 10 * time.Millisecond
 
-// try has writes fail where the other side has ended the connection, or sent anything, and net/http does not know it yet. It sends
-// the request on another one then. That breaks the connection, and an answer that is still to be handed over with it: so net/http's
-// next look at it is awaited first.
+// try makes writes fail if the other side has ended the connection, or sent anything, and net/http
+// does not know it yet. net/http sends the request on another one then. That breaks the connection,
+// together with an answer that has not been handed over. So try first waits until net/http reads
+// from it again.
 func (c *CountedConn) try() {
 	if c.raw == nil {
 		return
@@ -91,7 +94,7 @@ func (c *CountedConn) try() {
 	c.stale.Store(true)
 }
 
-// nextRead returns what is closed when a Read begins; nil where one is under way.
+// nextRead returns a channel that is closed when a Read begins; nil if one is under way.
 func (c *CountedConn) nextRead() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,11 +133,11 @@ func (c *CountedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite closes the sending half where the connection has halves.
+// CloseWrite closes the sending half, if the connection has halves.
 func (c *CountedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// asks is called before net/http looks for a connection. The second time is one too many where something went out the first: the
-// attempt ends, and what connection it still gets is closed unused.
+// asks is called before net/http looks for a connection. If it does so again after something went
+// out, the attempt ends, and a connection that it still gets is closed unused.
 func (l *link) asks() {
 	if l.stage.Load() == sending && l.wrote() {
 		l.over.Store(true)
@@ -144,8 +147,8 @@ func (l *link) asks() {
 	l.stage.Store(asking)
 }
 
-// got is called with the connection that net/http has found, which may be under TLS. If no request may
-// go out on it, every write to it fails from now on, and the request's body is not read meanwhile: so
+// got is called with the connection that net/http has found, which may be TLS. If no request may go
+// out on it, every write to it fails from now on, and the request's body is not read meanwhile, so
 // the request can go out on another connection.
 func (l *link) got(c net.Conn, reused bool) {
 	if l.over.Load() {
@@ -169,8 +172,8 @@ func (l *link) got(c net.Conn, reused bool) {
 	l.stage.Store(sending)
 }
 
-// unsent reports whether an attempt came to nothing because of the kept connection that it got, before
-// a byte of the request went out or a byte of its body was read. It is for attempts that have failed.
+// unsent reports whether an attempt failed because of the kept connection that it got, before a
+// byte of the request went out or a byte of its body was read. It is for attempts that have failed.
 func (l *link) unsent() bool {
 	return l.stage.Load() == sending && l.reused.Load() && !l.wrote() && !l.body.touched()
 }
@@ -183,14 +186,14 @@ func (l *link) judged() {
 	}
 }
 
-// judge looks at the head of an answer, and decides whether a request may follow on its connection.
-//   - If the answer has no body and declares one, the connection is closed at once: the body may come
-//     all the same, and would be taken for the next answer.
-//   - If the answer came before the request's body was read whole, the connection is closed when the
-//     answer ends: the upstream may take the rest of the body for its next request.
+// judge decides by the head of an answer whether a request may follow on its connection.
+//   - If the answer has no body and declares one, the connection is closed at once: the body may
+//     come all the same, and would be taken for the next answer.
+//   - If the answer came before the request's body was read whole, the connection is closed when
+//     the answer ends: the upstream may take the rest of the body for its next request.
 //
-// net/http keeps both kinds. Until it sees that they are closed it may hand them to the next request,
-// which finds them spent (see got).
+// net/http keeps both kinds. Until it notices that they are closed, it may use them for the next
+// request, which finds them spent (see got).
 func (l *link) judge(res *http.Response) {
 	c := l.conn.Load()
 	if c == nil || res.StatusCode == http.StatusSwitchingProtocols {
@@ -205,15 +208,15 @@ func (l *link) judge(res *http.Response) {
 	}
 }
 
-// answerEnded closes the attempt's connection if no request may follow on it. Nobody reads from it any
-// more. net/http has given the rest of the request its time to go out by now.
+// answerEnded closes the attempt's connection if no request may follow on it. Its answer has been
+// read, and net/http has given the rest of the request its time to go out.
 func (l *link) answerEnded() {
 	if c := l.conn.Load(); c != nil && c.spent.Load() {
 		_ = c.Close()
 	}
 }
 
-// isBodyless reports whether nothing of an answer is left to read.
+// isBodyless reports whether an answer has no body to read.
 func isBodyless(res *http.Response) bool { return res.Body == nil || res.Body == http.NoBody }
 
 // declaresMore reports whether an answer that has no body declares one.
@@ -232,7 +235,7 @@ func (l *link) wrote() bool {
 	return c == nil || c.sent.Load() != l.before.Load()
 }
 
-// countedUnder returns the CountedConn under c; nil where there is none.
+// countedUnder returns the CountedConn under c; nil if there is none.
 func countedUnder(c net.Conn) *CountedConn {
 	for {
 		if counted, ok := c.(*CountedConn); ok {

@@ -2,5 +2,5 @@
 
 package upstream
 
-// isQuiet cannot tell here: what was closed meanwhile shows when it is used.
+// isQuiet cannot know on this system: a closed connection is found when it is used.
 func isQuiet(uintptr) bool { return true }

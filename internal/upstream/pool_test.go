@@ -230,7 +230,7 @@ func TestIdleConnectionsAreClosedOldestFirstAndNoMoreThanMostAreKept(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		n := new(network)
 		o := options(Address{Host: "a:80"})
-		o.Dial, o.MostKept, o.Idle = n.dial, 2, 8*time.Second
+		o.Dial, o.MaxKept, o.Idle = n.dial, 2, 8*time.Second
 		p := open(t, o)
 		defer p.Close()
 		one, two, three := take(t, p), take(t, p), take(t, p)
@@ -305,7 +305,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"Header":        func(o *Options) { o.Header = -1 },
 		"Stall":         func(o *Options) { o.Stall = 0 },
 		"Idle":          func(o *Options) { o.Idle = 0 },
-		"zero, for the": func(o *Options) { o.MostKept = -1 },
+		"zero, for the": func(o *Options) { o.MaxKept = -1 },
 	} {
 		o := options(Address{Host: "a:80"})
 		change(&o)

@@ -1,15 +1,18 @@
 package upstream
 
-// A State is how one address is doing.
+// A State is the health of one address, and its load.
 type State struct {
-	Address  Address
-	Well     bool   // false from a failure until it answers again: others are preferred, and now and then a request tries it
-	Busy     int    // exchanges under way
-	Kept     int    // connections that wait for another exchange; of Take's, not of Transport's, which are its base's
-	Failures uint64 // how many have counted against it, ever; an outage is one for each time that it is tried in vain
+	Address Address
+	// false from a failure until it answers again: others are preferred, and now and then a request
+	// probes it
+	Well bool
+	Busy int // exchanges under way
+	// connections kept for another exchange; not those of Transport, which its base keeps
+	Kept     int
+	Failures uint64 // that have counted against it, ever; in an outage each failed probe is one
 }
 
-// States returns how each address is doing, in the order of Options. It looks while it is called; nothing is counted for it.
+// States returns the state of each address, in the order of Options.
 func (p *Pool) States() []State {
 	all := make([]State, len(p.addresses))
 	p.mu.Lock()

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Transport returns a RoundTripper over base that sends each request to an address of the pool. If no
-// connection to it can be made, the request goes to the next address, to each at most once. Addresses
-// are judged by the outcome, as the pool judges them. The connections are base's own. It keeps the
-// request's Host; the scheme and host of its URL are replaced in a copy. base must report its
-// connections to net/http/httptrace, as http.Transport does: else nothing is passed on.
+// Transport returns a RoundTripper over base that sends each request to an address of the pool. If
+// no connection to it can be made, the request goes to the next address, to each once at most. The
+// outcome counts for or against the address. The connections are base's own. The request's Host is
+// kept; the scheme and host of its URL are replaced in a copy. base must report its connections to
+// net/http/httptrace, as http.Transport does; else no request is sent.
 //
 // A request goes out once at most. If it gets a kept connection that has ended or must not be used
-// again, it goes to another connection, with its body, provided that not a byte of it went out. That
-// needs a base whose Dial makes CountedConns, which are tried before each request.
+// again, it goes to another connection, with its body, provided that not a byte of it went out.
+// That needs a base whose Dial makes CountedConns, which are checked before each request.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
 type transport struct {
@@ -69,14 +69,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// mostEnded is how many kept connections a request may find ended, one after another. Each is gone
-// afterwards, so that base runs out of them first unless others refill it as fast.
-const mostEnded = 1024
+// maxEnded is how many kept connections a request may find ended, one after another. Each is gone
+// afterwards, so base runs out of them first, unless other requests refill it as fast.
+const maxEnded = 1024
 
-// ask sends req to a. It does so again while it gets a kept connection on which nothing went out.
-// link is the last attempt's.
+// ask sends req to a, and again while it gets a kept connection on which nothing went out. l is the
+// last attempt's.
 func (t *transport) ask(a *address, req *http.Request, body *heldBody) (res *http.Response, l *link, err error) {
-	for range mostEnded {
+	for range maxEnded {
 		l = &link{body: body}
 		res, err = t.base.RoundTrip(a.attempt(req, l))
 		if err == nil {
@@ -90,7 +90,7 @@ func (t *transport) ask(a *address, req *http.Request, body *heldBody) (res *htt
 	return res, l, err
 }
 
-// aimed returns req, or a shallow copy of it, that goes to a.
+// aimed returns req, or a shallow copy of it, with the URL of a.
 func (a *address) aimed(req *http.Request) *http.Request {
 	if req.URL.Scheme == a.scheme() && req.URL.Host == a.Host {
 		return req
@@ -101,13 +101,13 @@ func (a *address) aimed(req *http.Request) *http.Request {
 	return &copied
 }
 
-// The stages of an attempt, as far as net/http tells of them.
+// The stages of an attempt, as far as net/http reports them.
 const (
 	asking  int32 = iota + 1 // for a connection: nothing of the request was sent
 	sending                  // on one
 )
 
-// A link is what was heard of an attempt's connection.
+// A link is what net/http has reported of an attempt's connection.
 type link struct {
 	stage  atomic.Int32
 	reused atomic.Bool
@@ -115,13 +115,14 @@ type link struct {
 	taken  bool                        // the connection, until it is judged
 	before atomic.Int64                // what had been sent on it
 	end    context.CancelCauseFunc     // of the attempt
-	over   atomic.Bool                 // the attempt has ended: nothing is to go out any more
+	over   atomic.Bool                 // the attempt has ended: nothing may go out any more
 	body   *heldBody                   // the request's
 }
 
 // attempt returns a copy of req for one attempt at a.
 func (a *address) attempt(req *http.Request, l *link) *http.Request {
-	ctx, end := context.WithCancelCause(req.Context()) // ends with req's, and so with the answer's body
+	// ends with req's, and so with the answer's body
+	ctx, end := context.WithCancelCause(req.Context())
 	l.end = end
 	r := a.aimed(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { l.asks() },
@@ -134,18 +135,20 @@ func (a *address) attempt(req *http.Request, l *link) *http.Request {
 	return r
 }
 
-// A heldBody is a request's body that outlives an attempt which did not come to read it. nil: there is none.
+// A heldBody is a request's body that outlives an attempt that has not read it. nil: the request
+// has no body.
 type heldBody struct {
 	io.ReadCloser
 	read, closed, broke atomic.Bool
-	ended               atomic.Bool  // it was read to its end
-	withheld            atomic.Bool  // from the attempt that is under way: its connection takes nothing
-	length              int64        // that is declared; 0 or less: none is
-	got                 atomic.Int64 // how much of it was read
+	ended               atomic.Bool // it was read to its end
+	// from the attempt that is under way: its connection takes nothing
+	withheld atomic.Bool
+	length   int64        // as declared; 0 or less: no length is
+	got      atomic.Int64 // how much of it was read
 
 	mu       sync.Mutex
-	held     bool // closing it waits
-	unwanted bool // it was to be closed meanwhile
+	held     bool // Close is postponed
+	unwanted bool // Close was called meanwhile
 }
 
 // hold returns the body of a request.
@@ -180,29 +183,31 @@ func (b *heldBody) Close() error {
 	if wait {
 		return nil
 	}
-	b.closed.Store(true) // before it is: what a read says then is no fault of the body
+	b.closed.Store(true) // before it is: a read that fails then is not the body's failure
 	return b.ReadCloser.Close()
 }
 
-// touched reports whether anything was read of it, or tried to be; failed whether that failed, which is not the upstream's doing.
+// touched reports whether something was read, or a read was tried; failed whether a read failed,
+// which the upstream did not cause.
 func (b *heldBody) touched() bool { return b != nil && b.read.Load() }
 func (b *heldBody) failed() bool  { return b != nil && b.broke.Load() }
 
-// isWhole reports whether all of it was read, or there is none. The last byte of a declared length is
-// the end: over HTTP/2 the word that nothing follows may come much later.
+// isWhole reports whether all of it was read, or there is none. The last byte of a declared length
+// is the end: over HTTP/2 the frame that ends the stream may come much later.
 func (b *heldBody) isWhole() bool {
 	return b == nil || b.ended.Load() || b.length > 0 && b.got.Load() >= b.length
 }
 
-// withhold keeps it from the attempt that is under way. net/http reads a byte of some bodies before it
-// writes anything.
+// withhold makes reads of the attempt that is under way fail. net/http reads a byte of some bodies
+// before it writes anything.
 func (b *heldBody) withhold() {
 	if b != nil {
 		b.withheld.Store(true)
 	}
 }
 
-// offer makes it ready for the next attempt: the last one may have closed it, or was not to read it.
+// offer prepares it for the next attempt, after one that may have closed it or was not allowed to
+// read it.
 func (b *heldBody) offer() {
 	b.withheld.Store(false)
 	b.mu.Lock()
@@ -210,7 +215,7 @@ func (b *heldBody) offer() {
 	b.mu.Unlock()
 }
 
-// release closes it if the last attempt has, and lets closing through from now on.
+// release closes it if the last attempt has, and postpones Close no more.
 func (b *heldBody) release() {
 	if b == nil {
 		return
@@ -224,7 +229,7 @@ func (b *heldBody) release() {
 	}
 }
 
-// watch ends the turn of an answer when its body has ended or is closed, and then closes the
+// watch ends the turn of an answer when its body has ended or is closed. Then it closes the
 // connection if no request may follow on it.
 func (p *Pool) watch(res *http.Response, t turn, l *link) {
 	if isBodyless(res) {
@@ -241,7 +246,7 @@ func (p *Pool) watch(res *http.Response, t turn, l *link) {
 	}
 }
 
-// A watchedBody is an answer's body that tells when it is over.
+// A watchedBody is an answer's body that calls end when it is over.
 type watchedBody struct {
 	io.ReadCloser
 	end func()

@@ -1,16 +1,17 @@
-// Package upstream keeps the connections to the backends that a gateway protects: which address a request goes to, which kept
-// connection it uses, and which addresses are left alone for a while because they failed (passive health). Both HTTP engines use
-// it: the fast one takes connections, net/http's transport asks it for an address.
+// Package upstream keeps the connection pools of the backends that a gateway protects. It chooses
+// the address of a request and a kept connection to it, and avoids addresses that failed for a
+// while (passive health checks). Both HTTP engines use it: the fast one takes connections,
+// net/http's transport asks it for an address.
 //
-//	upstream.go   Options, Pool: taking a connection, and closing those that nobody uses
-//	address.go    one address: which is chosen, how it is doing
+//	upstream.go   Options, Pool: taking a connection, and closing idle ones
+//	address.go    one address: when it is chosen, its health
 //	conn.go       one connection, and the time its reads and writes get
-//	ask*.go       a request sent, and its answer awaited, at one go
-//	dial.go       a new connection, with TLS where it is wanted
+//	ask*.go       a request sent and its answer awaited in one operation
+//	dial.go       a new connection, with TLS if the address wants it
 //	peek_*.go     whether the other side of a kept connection is gone
 //	transport.go  the same choice for net/http
-//	once.go       that net/http sends nothing twice
-//	state.go      how each address is doing, for operators
+//	once.go       keeps net/http from sending a request twice
+//	state.go      the health of each address, for operators
 package upstream
 
 import (
@@ -27,10 +28,10 @@ import (
 // An Address is where a backend listens.
 type Address struct {
 	TLS  bool   // https
-	Host string // host:port, or [v6]:port; the port is always there
+	Host string // host:port, or [v6]:port; always with a port
 }
 
-// String returns the address as the beginning of a URL.
+// String returns the address as the scheme and the host of a URL.
 func (a Address) String() string { return a.scheme() + "://" + a.Host }
 
 func (a Address) scheme() string {
@@ -40,33 +41,38 @@ func (a Address) scheme() string {
 	return "http"
 }
 
-// MostAddresses is how many one pool may have.
-const MostAddresses = 64
+// MaxAddresses is how many addresses one pool may have.
+const MaxAddresses = 64
 
 // Options are a Pool's settings. Addresses is required; the durations must be positive.
 type Options struct {
 	Addresses []Address
-	TLS       *tls.Config // for addresses that want TLS; nil means the system's roots; ServerName is set for each address
+	// of https addresses; nil means the system's roots; ServerName is set for each address
+	TLS *tls.Config
 
-	Connect  time.Duration // most time for a connection, TLS included
-	Header   time.Duration // for the head of an answer, once the request is sent
-	Stall    time.Duration // for a write, or the next bytes of a body of known length
-	Idle     time.Duration // a kept connection that was not used for so long is closed, an eighth of it later at most
-	MostKept int           // kept connections for each address; 0 means 1024
+	Connect time.Duration // for a connection to be made, TLS included
+	Header  time.Duration // for the head of an answer, once the request is sent
+	Stall   time.Duration // for a write, or the next bytes of a body of known length
+	// a kept connection that was not used for so long is closed, up to an eighth of it later
+	Idle    time.Duration
+	MaxKept int // kept connections for each address; 0 means 1024
 
-	// Dial makes the connection that TLS, if any, is spoken over; nil means a net.Dialer, which tries all that a name resolves to.
+	// Dial makes the connection that TLS, if any, is spoken over; nil means a net.Dialer, which
+	// tries all that a name resolves to.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	Log *slog.Logger // told when an address goes and comes back; nil means slog.Default()
+	// has a line when an address goes down and when it is back; nil means slog.Default()
+	Log *slog.Logger
 }
 
-// ErrUnavailable says that no address could be connected to; it wraps the last address's error.
+// ErrUnavailable is returned if no address could be connected to. It comes with the last address's
+// error.
 var ErrUnavailable = errors.New("no upstream address can be connected to")
 
-// check says what is wrong with the options.
+// check returns what is wrong with the options.
 func (o *Options) check() error {
-	if n := len(o.Addresses); n == 0 || n > MostAddresses {
-		return fmt.Errorf("%d upstream addresses: 1 to %d are allowed", n, MostAddresses)
+	if n := len(o.Addresses); n == 0 || n > MaxAddresses {
+		return fmt.Errorf("%d upstream addresses: 1 to %d are allowed", n, MaxAddresses)
 	}
 	seen := make(map[Address]bool, len(o.Addresses))
 	for _, a := range o.Addresses {
@@ -86,33 +92,35 @@ func (o *Options) check() error {
 			return fmt.Errorf("%s of %v for the upstream: want more than zero", d.name, d.Duration)
 		}
 	}
-	if o.MostKept < 0 {
-		return fmt.Errorf("%d kept upstream connections: want zero, for the default, or more", o.MostKept)
+	if o.MaxKept < 0 {
+		return fmt.Errorf("%d kept upstream connections: want zero, for the default, or more", o.MaxKept)
 	}
 	return nil
 }
 
-// A Pool is safe for concurrent use.
+// A Pool is the addresses of one backend, and the connections to them. It is safe for concurrent
+// use.
 type Pool struct {
 	options Options
 	log     *slog.Logger
 
-	mu        sync.Mutex // held for a few instructions at a time, never while something is waited for
+	mu        sync.Mutex // held for a few instructions at a time, never during a wait
 	addresses []*address
-	next      int // where the search for the next address begins, so that ties are in rotation
+	next      int // where the search for the next address begins, so that ties rotate
 	closed    bool
 	watched   bool // closeIdle runs, or has run
 
 	stop, stopped chan struct{}
 }
 
-// New returns a pool without connections. The first one that is kept starts a goroutine that closes idle ones; Close ends it.
+// New returns a pool without connections. The first one that is kept starts a goroutine that closes
+// idle ones; Close ends it.
 func New(o Options) (*Pool, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if o.MostKept == 0 {
-		o.MostKept = 1024
+	if o.MaxKept == 0 {
+		o.MaxKept = 1024
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
@@ -131,15 +139,15 @@ func New(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Close closes the kept connections and ends the pool. Connections that are taken are closed when they are returned. Closing
-// again does nothing.
+// Close closes the kept connections and ends the pool. Connections in use are closed when they are
+// returned. A second Close does nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	again, watched := p.closed, p.watched
 	p.closed = true
 	var all []*Conn
 	for _, a := range p.addresses {
-		all = append(all, a.giveUpKept()...)
+		all = append(all, a.takeKept()...)
 	}
 	p.mu.Unlock()
 	if !again {
@@ -152,17 +160,17 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Want says what connection is wanted.
+// Want is what Take is asked for.
 type Want struct {
-	Fresh bool      // no kept one
-	Ask   bool      // the exchange begins with Ask, which tries a kept connection
-	Now   time.Time // the caller's clock, time.Now() moments ago; zero: Take reads its own
+	Fresh bool      // a new connection
+	Ask   bool      // the exchange begins with Conn.Ask, which checks a kept connection itself
+	Now   time.Time // the caller's clock, time.Now() moments ago; zero: Take reads the clock
 }
 
-// Take returns a connection to use for one exchange: a kept one, tried for signs that the other side closed it, or a new one.
-// Fresh asks for a new one (after a kept one failed); with Ask a kept one is not tried yet, and the exchange must begin with
-// Conn.Ask. An address that does not connect is marked, and the next is tried, each at most once. The error wraps ErrUnavailable, or
-// is ctx's; of a pool that is closed it wraps net.ErrClosed.
+// Take returns a connection for one exchange: a kept one, after a check that the other side has not
+// closed it, or a new one. An address that does not connect is marked as failed and the next one is
+// tried, each once at most. The error wraps ErrUnavailable, or is ctx's; that of a closed pool
+// wraps net.ErrClosed.
 func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	now := want.Now
 	if now.IsZero() {
@@ -205,9 +213,10 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	}
 }
 
-// usable returns c, or the next kept connection of a that is good for another exchange; nil where there is none. Each is tried, here or
-// by Ask, however short it lay: bytes that nobody asked for, such as a body behind the answer to a HEAD, would be taken for the next request's answer,
-// which may be another caller's.
+// usable returns c, or the next kept connection of a that can carry another exchange; nil if none
+// can. Each is checked, here or by Ask, however recently it was used. Unsolicited bytes, such as a
+// body after the answer to a HEAD, would be taken for the answer to the next request, which may be
+// another client's.
 func (p *Pool) usable(c *Conn, a *address, now time.Time, asks bool) *Conn {
 	for c != nil {
 		if now.Sub(c.since) < p.options.Idle && (asks || c.quiet()) {
@@ -221,7 +230,7 @@ func (p *Pool) usable(c *Conn, a *address, now time.Time, asks bool) *Conn {
 	return nil
 }
 
-// closeIdle closes what was not used for Options.Idle, until Close.
+// closeIdle closes connections that were not used for Options.Idle, until Close.
 func (p *Pool) closeIdle() {
 	defer close(p.stopped)
 	tick := time.NewTicker(max(p.options.Idle/8, time.Millisecond))

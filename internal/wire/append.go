@@ -5,14 +5,15 @@ import (
 	"strconv"
 )
 
-// AppendField appends one field line. The name and the value must come from a parsed head, or be ours.
+// AppendField appends one field line. The name and the value must come from a parsed head, or be
+// ours.
 func AppendField(dst []byte, name, value string) []byte {
 	dst = append(append(dst, name...), ": "...)
 	return append(append(dst, value...), "\r\n"...)
 }
 
-// AppendStatus appends a status line of HTTP/1.1. The status must be within 100–999. An empty reason means the standard's own
-// words for that status, and stays empty where it has none.
+// AppendStatus appends a status line of HTTP/1.1. The status must be within 100–999. An empty
+// reason means http.StatusText's, which may be empty too.
 func AppendStatus(dst []byte, status int, reason string) []byte {
 	if reason == "" {
 		reason = http.StatusText(status)
@@ -22,8 +23,8 @@ func AppendStatus(dst []byte, status int, reason string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// AppendChunk appends a chunk's size line; the bytes and "\r\n" are to follow. 0 is the last chunk: trailer lines and an
-// empty line are to follow. There are no sizes below.
+// AppendChunk appends a chunk's size line; the bytes and "\r\n" have to follow. After size 0, the
+// last chunk, trailer lines and an empty line have to follow. The size must not be negative.
 func AppendChunk(dst []byte, size int) []byte {
 	return append(strconv.AppendUint(dst, uint64(size), 16), "\r\n"...)
 }

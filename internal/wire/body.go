@@ -8,33 +8,34 @@ import (
 	"slices"
 )
 
-// A Body reads the body of one message from the message's Reader. The zero value is one of no bytes. It is for one goroutine
-// at a time.
+// A Body reads the body of one message from the message's Reader. The zero value is an empty body.
+// It is for one goroutine at a time.
 type Body struct {
 	src      *Reader
 	state    state
-	answer   bool  // it is a response's
+	answer   bool  // of a response
 	left     int64 // of a known length, or of the chunk
 	extra    int   // bytes of chunk extensions so far
 	trailers []Field
-	err      error // that reading ended with, where it is broken
+	err      error // of every further read, if it is broken
 }
 
-// A state is what a body goes on with.
+// A state is what comes next of a body.
 type state uint8
 
 const (
 	whole      state = iota
 	known            // left bytes
-	untilClose       // whatever comes
+	untilClose       // everything until the connection ends
 	chunkLine        // a chunk's size
 	chunkData        // left bytes
-	chunkEnd         // the end of the line behind a chunk
-	trailer          // what is behind the last chunk
+	chunkEnd         // the end of the line after a chunk
+	trailer          // what follows the last chunk
 	broken
 )
 
-// Data that a chunk has so much left of goes into the reader's slice directly; what is less comes with the lines around it.
+// straight is how much a chunk must have left to be read into the caller's slice directly; less is
+// buffered with the lines around it.
 const straight = 1 << 10
 
 // Reset makes b the body of the next message: length is Request.Length or Response.Length.
@@ -50,17 +51,18 @@ func (b *Body) Reset(src *Reader, length int64) {
 	}
 }
 
-// ResetAnswer is Reset for the body of a response. Trailers that belong in the head are left out of it, not refused: its head is
-// on its way already.
+// ResetAnswer is Reset for the body of a response. Trailers that belong in the head are left out,
+// not refused: its head may have been passed on already.
 func (b *Body) ResetAnswer(src *Reader, length int64) {
 	b.Reset(src, length)
 	b.answer = true
 }
 
-// Read returns the next bytes of the body without its framing, and io.EOF behind the last one (at once with the last bytes of
-// a known length, and of chunks where the end has come with them). It reads nothing beyond the body but into the Reader. A body
-// that breaks off is io.ErrUnexpectedEOF; one whose framing is wrong is a *Refusal, of a
-// status for whoever sent a request (400, 431). Errors stay.
+// Read returns the next bytes of the body without its framing, and io.EOF after the last one (with
+// the last bytes of a known length, and of chunks if the end is buffered). It reads nothing beyond
+// the body except into the Reader. The error is io.ErrUnexpectedEOF for a body that breaks off, and
+// a *Refusal for one whose framing is wrong, with the status for the sender of a request (400,
+// 431). Every further Read returns the same error.
 func (b *Body) Read(p []byte) (int, error) {
 	switch {
 	case b.state == whole:
@@ -88,14 +90,15 @@ func (b *Body) Read(p []byte) (int, error) {
 	return b.chunks(p)
 }
 
-// Done reports whether the body was read to its end, trailers included: only then may the connection be used again.
+// Done reports whether the body was read to its end, trailers included. Only then may the
+// connection be used again.
 func (b *Body) Done() bool { return b.state == whole }
 
-// Trailers are the field lines behind the last chunk, once Done: their names are none of framing, routing, authentication or
-// the message's own (RFC 9110, section 6.5.1: those are a *Refusal).
+// Trailers returns the field lines after the last chunk, once Done. MayTrail holds for their names:
+// a request with others is refused.
 func (b *Body) Trailers() []Field { return b.trailers }
 
-// direct reads once, at most what is left.
+// direct reads once, what is left at most.
 func (b *Body) direct(p []byte) (int, error) {
 	if int64(len(p)) > b.left {
 		p = p[:b.left]
@@ -117,9 +120,8 @@ func (b *Body) fail(err error) error {
 	return err
 }
 
-func (b *Body) refuse(status int, reason string) { _ = b.fail(&Refusal{status, reason}) }
-
-// chunks takes all that is buffered and fits, and reads from the connection only where that is nothing.
+// chunks takes all that is buffered and fits, and reads from the connection only if that is
+// nothing.
 func (b *Body) chunks(p []byte) (int, error) {
 	n := 0
 	for {
@@ -140,23 +142,24 @@ func (b *Body) chunks(p []byte) (int, error) {
 			}
 			return n, err
 		default:
-			if err := b.src.Fill(b.most()); err != nil {
+			if err := b.src.Fill(b.limit()); err != nil {
 				_ = b.fail(err)
 			}
 		}
 	}
 }
 
-// most is how much may be buffered while the next thing is awaited: with anything shorter than a line's bound, step decides.
-func (b *Body) most() int {
+// limit returns how much may be buffered before step can take something: more than any line may
+// have.
+func (b *Body) limit() int {
 	if b.state == trailer {
-		return MostTrailerBytes
+		return MaxTrailerBytes
 	}
 	return size0
 }
 
-// step goes one step on with what is buffered, and tells how many bytes of the body that gave. It is hungry where it needs more
-// bytes than there are.
+// step takes one thing of what is buffered, and returns how many bytes of the body that gave. It is
+// hungry if it needs more bytes than are buffered.
 func (b *Body) step(p []byte) (n int, hungry bool) {
 	in := b.src.Buffered()
 	if len(in) == 0 {
@@ -174,7 +177,7 @@ func (b *Body) step(p []byte) (n int, hungry bool) {
 		return n, false
 	case chunkEnd:
 		if in[0] != '\r' || len(in) > 1 && in[1] != '\n' {
-			b.refuse(400, "a chunk with something else than the end of a line behind it")
+			_ = b.fail(badChunkEnd)
 			return 0, false
 		}
 		if len(in) == 1 {
@@ -189,10 +192,10 @@ func (b *Body) step(p []byte) (n int, hungry bool) {
 
 // line reads a chunk's size.
 func (b *Body) line(in []byte) (hungry bool) {
-	end := bytes.IndexByte(in[:min(len(in), MostChunkLine)], '\n')
+	end := bytes.IndexByte(in[:min(len(in), MaxChunkLine)], '\n')
 	if end < 0 {
-		if len(in) >= MostChunkLine {
-			b.refuse(400, "a chunk's size line longer than allowed")
+		if len(in) >= MaxChunkLine {
+			_ = b.fail(longChunkLine)
 			return false
 		}
 		return true
@@ -205,19 +208,19 @@ func (b *Body) line(in []byte) (hungry bool) {
 	extension := in[digits:end]
 	switch {
 	case digits == 0 || digits > 16 || size > math.MaxInt64:
-		b.refuse(400, "a chunk's size that is not one to sixteen hexadecimal digits below 2^63")
+		_ = b.fail(badChunkSize)
 		return false
 	case len(extension) == 0 || extension[len(extension)-1] != '\r':
-		b.refuse(400, "a chunk's size line that ends with a bare line feed")
+		_ = b.fail(bareChunkLF)
 		return false
 	}
 	if extension = extension[:len(extension)-1]; len(extension) > 0 {
 		if extension[0] != ';' || !values(extension) {
-			b.refuse(400, "a chunk's size with something else than an extension behind it")
+			_ = b.fail(badExtension)
 			return false
 		}
-		if b.extra += len(extension); b.extra > MostExtensions {
-			b.refuse(400, "more chunk extensions than allowed")
+		if b.extra += len(extension); b.extra > MaxExtensions {
+			_ = b.fail(tooManyExtensions)
 			return false
 		}
 	}
@@ -244,12 +247,12 @@ func values(b []byte) bool {
 	return true
 }
 
-// trailer reads what is behind the last chunk: an empty line, mostly.
+// trailer reads what follows the last chunk, usually an empty line.
 func (b *Body) trailer(in []byte) (hungry bool) {
 	n := b.src.section()
 	switch {
-	case n > MostTrailerBytes || n == 0 && len(in) >= MostTrailerBytes:
-		b.refuse(431, "more bytes of trailers than allowed")
+	case n > MaxTrailerBytes || n == 0 && len(in) >= MaxTrailerBytes:
+		_ = b.fail(longTrailers)
 		return false
 	case n == 0:
 		return true
@@ -260,7 +263,7 @@ func (b *Body) trailer(in []byte) (hungry bool) {
 	}
 	lines := string(in[:n])
 	b.src.Discard(n)
-	fields, refusal := fieldLines(nil, lines, 0, MostTrailerFields)
+	fields, refusal := fieldLines(nil, lines, 0, MaxTrailerFields)
 	if refusal != nil {
 		_ = b.fail(refusal)
 		return false
@@ -270,7 +273,7 @@ func (b *Body) trailer(in []byte) (hungry bool) {
 	}
 	for i := range fields {
 		if !MayTrail(fields[i].Name) {
-			b.refuse(400, "a trailer that belongs in the head")
+			_ = b.fail(headTrailer)
 			return false
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// A framing is what a head's fields say of the body and of the connection.
+// A framing is how a head's fields frame the body, and whether the connection continues.
 type framing struct {
-	length  int64 // what Content-Length says
-	lengths int   // how many such lines there are
+	length  int64 // of Content-Length
+	lengths int   // the number of such lines
 	coding  string
 	codings int // Transfer-Encoding lines
 	close   bool
@@ -16,7 +16,7 @@ type framing struct {
 	named   []string // connection options but close and keep-alive
 }
 
-// look takes in one field where it is one of framing; response heads and request heads alike.
+// look reads one field, if it is one of framing, of a response or a request.
 func (f *framing) look(field *Field) *Refusal {
 	switch len(field.Name) {
 	case len("Connection"):
@@ -30,7 +30,7 @@ func (f *framing) look(field *Field) *Refusal {
 	case len("Transfer-Encoding"):
 		if EqualFold(field.Name, "Transfer-Encoding") {
 			if f.codings++; f.codings > 1 {
-				return &Refusal{400, "more than one Transfer-Encoding line"}
+				return manyCodings
 			}
 			f.coding = field.Value
 		}
@@ -40,27 +40,28 @@ func (f *framing) look(field *Field) *Refusal {
 
 func (f *framing) contentLength(value string) *Refusal {
 	if f.lengths++; f.lengths > 1 {
-		return &Refusal{400, "more than one Content-Length line"}
+		return manyLengths
 	}
 	if value == "" || len(value) > 19 {
-		return &Refusal{400, "a Content-Length that is no number of at most 19 digits"}
+		return badLength
 	}
 	n := uint64(0) // 19 digits fit
 	for i := range len(value) {
 		digit := value[i] - '0'
 		if digit > 9 {
-			return &Refusal{400, "a Content-Length that is not digits alone"}
+			return lengthNotDigits
 		}
 		n = n*10 + uint64(digit)
 	}
 	if n > math.MaxInt64 {
-		return &Refusal{400, "a Content-Length beyond 63 bits"}
+		return hugeLength
 	}
 	f.length = int64(n)
 	return nil
 }
 
-// connection takes in one Connection line: tokens between commas. Empty elements are ignored (RFC 9110, section 5.6.1.2).
+// connection reads one Connection line: tokens between commas. Empty elements are ignored (RFC
+// 9110, section 5.6.1.2).
 func (f *framing) connection(value string) *Refusal {
 	for value != "" {
 		var option string
@@ -72,9 +73,9 @@ func (f *framing) connection(value string) *Refusal {
 		case EqualFold(option, "keep-alive"):
 			f.keep = true
 		case !IsToken(option):
-			return &Refusal{400, "a connection option that is no token"}
-		case len(f.named) == MostNamed:
-			return &Refusal{431, "more connection options than allowed"}
+			return badOption
+		case len(f.named) == MaxNamed:
+			return tooManyOptions
 		default:
 			f.named = append(f.named, option)
 		}
@@ -103,17 +104,17 @@ func (f *framing) chunked(minor int) (bool, *Refusal) {
 	case f.codings == 0:
 		return false, nil
 	case f.lengths > 0:
-		return false, &Refusal{400, "both Content-Length and Transfer-Encoding"}
+		return false, lengthAndCoding
 	case minor == 0:
-		return false, &Refusal{400, "a Transfer-Encoding in HTTP/1.0"}
+		return false, codingInHTTP10
 	case EqualFold(f.coding, "chunked"):
 		return true, nil
 	}
 	return false, badCoding(f.coding)
 }
 
-// badCoding says why a Transfer-Encoding that is not "chunked" is refused: it is a list that leaves the end of the body open
-// (400), or asks for codings that are not spoken here (501).
+// badCoding returns why a Transfer-Encoding that is not "chunked" is refused: it does not define
+// the end of the body (400), or asks for codings that are not implemented here (501).
 func badCoding(list string) *Refusal {
 	last := false // chunked was the last element so far
 	for more := true; more; {
@@ -123,14 +124,14 @@ func badCoding(list string) *Refusal {
 		coding = strings.Trim(coding, " \t")
 		switch {
 		case !IsToken(coding):
-			return &Refusal{400, "a Transfer-Encoding that is no list of codings"}
+			return badCodingList
 		case last:
-			return &Refusal{400, "a Transfer-Encoding with something behind chunked"}
+			return afterChunked
 		}
 		last = EqualFold(coding, "chunked")
 		if last && parameters != "" {
-			return &Refusal{400, "a Transfer-Encoding of chunked with parameters"}
+			return chunkedParameters
 		}
 	}
-	return &Refusal{501, "a Transfer-Encoding other than chunked"}
+	return otherCoding
 }

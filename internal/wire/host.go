@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// validHost reports whether a Host field's value is a host and perhaps a port (RFC 9110, section 7.2), or empty. A host is a
-// name or an address of IPv4, in the bytes that RFC 3986, section 3.2.2, gives it but for the comma, or an address of IPv6 in
-// brackets, without a zone. A port is at most 65535, and may be empty.
+// validHost reports whether a Host field's value is empty, or a host and perhaps a port (RFC 9110,
+// section 7.2). A host is a name or an IPv4 address, in the bytes that RFC 3986, section 3.2.2,
+// allows except the comma, or an IPv6 address in brackets, without a zone. A port is at most 65535,
+// and may be empty.
 func validHost(s string) bool {
 	if s == "" {
 		return true

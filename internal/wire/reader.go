@@ -7,23 +7,24 @@ import (
 	"sync"
 )
 
-// ErrFull says that as many bytes are buffered as may be.
+// ErrFull is returned if as many bytes are buffered as may be.
 var ErrFull = errors.New("as many bytes as allowed are buffered already")
 
-// A Reader holds what came in on one connection and is not used yet. It holds a buffer only while there is something in it, or
-// while Fill waits, so that connections between two requests cost little: buffers go from Reader to Reader, and who waits for the
-// rest of something long gets a longer one. It is not safe for concurrent use, and must not be copied once it was used.
+// A Reader holds what was received on one connection and is not used yet. It has a buffer only
+// while something is in it, or while Fill waits, so a connection between two requests costs little.
+// Readers share their buffers, and one that fills up is replaced by a longer one. A Reader is not
+// safe for concurrent use, and must not be copied after its first use.
 type Reader struct {
 	_     noCopy
 	src   io.Reader
-	buf   []byte // nil while nothing is there
-	r, w  int    // what is there is buf[r:w]
-	seen  int    // of what is there, so much holds no end of a head
-	after bool   // the empty line before a request line was there
-	err   error  // came with the last bytes, and is told of when more are asked for
+	buf   []byte // nil while nothing is buffered
+	r, w  int    // buf[r:w] is buffered
+	seen  int    // so many of the buffered bytes hold no end of a head
+	after bool   // an empty line before the request line was skipped
+	err   error  // came with the last bytes, and is returned by the next read
 }
 
-// What is beyond the largest of these is not shared.
+// The sizes of the shared buffers. Longer ones are allocated.
 const size0, size1, size2, size3 = 2 << 10, 4 << 10, 16 << 10, 64 << 10
 
 var (
@@ -33,32 +34,34 @@ var (
 	pool3 = sync.Pool{New: func() any { return new([size3]byte) }}
 )
 
-// noCopy lets go vet complain of copies.
+// noCopy makes go vet report copies.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// Reset makes the Reader one of src, with nothing in it. With nil it lets go of all that it holds.
+// Reset makes the Reader read from src, with nothing buffered. After Reset(nil) it refers to
+// nothing.
 func (r *Reader) Reset(src io.Reader) {
 	r.release()
 	r.src, r.r, r.w, r.seen, r.after, r.err = src, 0, 0, 0, false, nil
 }
 
-// Buffered returns what came in and is not used yet: valid until the next call.
+// Buffered returns what was received and is not used yet. It is valid until the next call.
 func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 
 // Len returns how many bytes are buffered.
 func (r *Reader) Len() int { return r.w - r.r }
 
-// Fill reads once from the connection, behind what is buffered. It makes room up to most bytes buffered, and returns
-// ErrFull where these are there already. An io.EOF in the middle of a head is the caller's to judge.
-func (r *Reader) Fill(most int) error {
-	if r.Len() >= most {
+// Fill reads once from the connection, and appends to what is buffered. It buffers limit bytes at
+// most, and returns ErrFull if so many are buffered already. The caller has to judge an io.EOF in
+// the middle of a head.
+func (r *Reader) Fill(limit int) error {
+	if r.Len() >= limit {
 		return ErrFull
 	}
-	r.room(most)
-	n, err := r.read(r.buf[r.w:min(len(r.buf), r.r+most)])
+	r.room(limit)
+	n, err := r.read(r.buf[r.w:min(len(r.buf), r.r+limit)])
 	r.w += n
 	if r.w == 0 {
 		r.release()
@@ -66,9 +69,10 @@ func (r *Reader) Fill(most int) error {
 	return err
 }
 
-// Head cuts the head of a request out of what is buffered: everything to the first empty line, which is part of it. It is
-// empty where that has not come yet. One empty line before the request line is skipped (RFC 9112, section 2.2). Lines that end
-// with bare line feeds are cut too, so that nobody waits for more: Parse refuses them.
+// Head removes the head of a request from what is buffered and returns it: everything to the first
+// empty line, which is part of it. It returns an empty string if that has not come yet. One empty
+// line before the request line is skipped (RFC 9112, section 2.2). Lines that end with bare line
+// feeds count too, so that a client that sends them is not waited for: Parse refuses them.
 func (r *Reader) Head() string {
 	if !r.after {
 		if b := r.Buffered(); len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
@@ -94,7 +98,8 @@ func (r *Reader) ResponseHead() string {
 	return head
 }
 
-// AppendResponseHead is ResponseHead into a buffer of the caller's: it appends the head to dst, or nothing where it has not come.
+// AppendResponseHead is ResponseHead into a buffer of the caller's. It appends the head to dst, or
+// nothing if that has not come.
 func (r *Reader) AppendResponseHead(dst []byte) []byte {
 	n := r.section()
 	if n == 0 {
@@ -105,8 +110,8 @@ func (r *Reader) AppendResponseHead(dst []byte) []byte {
 	return dst
 }
 
-// section returns how long what is buffered is to the first empty line, that included; 0 where that has not come. It looks at
-// no byte more than a few times, however slowly they come.
+// section returns the length of what is buffered up to the first empty line, that included; 0 if
+// that has not come. It looks at each byte a few times at most, however slowly they come.
 func (r *Reader) section() int {
 	b := r.Buffered()
 	if n := emptyLine(b); n > 0 {
@@ -123,14 +128,14 @@ func (r *Reader) section() int {
 			return i + 1 + n
 		}
 		if len(b)-i <= 2 {
-			r.seen = i // what decides is still to come
+			r.seen = i // the bytes that decide have not come
 			return 0
 		}
 		r.seen = i + 1
 	}
 }
 
-// emptyLine returns how long the empty line is that b begins with, or 0.
+// emptyLine returns the length of the empty line that b begins with, or 0.
 func emptyLine(b []byte) int {
 	switch {
 	case len(b) > 0 && b[0] == '\n':
@@ -141,7 +146,7 @@ func emptyLine(b []byte) int {
 	return 0
 }
 
-// Discard drops n buffered bytes. A buffer that is used up goes back.
+// Discard drops n buffered bytes. A buffer that is used up is released.
 func (r *Reader) Discard(n int) {
 	r.r, r.seen = r.r+n, 0
 	if r.r >= r.w {
@@ -150,7 +155,7 @@ func (r *Reader) Discard(n int) {
 	}
 }
 
-// Read gives what is buffered first, then reads from the connection directly.
+// Read returns what is buffered first, then reads from the connection directly.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.Len() > 0 {
 		n := copy(p, r.Buffered())
@@ -182,22 +187,22 @@ func (r *Reader) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// room makes room behind what is buffered. The caller has seen that less than most bytes are.
-func (r *Reader) room(most int) {
+// room makes room after what is buffered, which must be less than limit.
+func (r *Reader) room(limit int) {
 	n := r.Len()
 	var other []byte
 	switch {
 	case r.buf == nil:
-		r.buf = buffer(0, most)
+		r.buf = buffer(0, limit)
 		return
 	case len(r.buf) > size0 && r.r > 0 && n <= size0/2: // the rest of a burst
-		other = buffer(0, most)
+		other = buffer(0, limit)
 	case r.r > 0 && len(r.buf)-r.w < len(r.buf)/4:
 		copy(r.buf, r.Buffered())
 		r.r, r.w = 0, n
 		return
 	case r.w == len(r.buf):
-		other = buffer(len(r.buf), most)
+		other = buffer(len(r.buf), limit)
 	default:
 		return
 	}
@@ -206,8 +211,9 @@ func (r *Reader) room(most int) {
 	r.buf, r.r, r.w = other, 0, n
 }
 
-// buffer returns a buffer larger than one of so many bytes, where at most so many are wanted.
-func buffer(than, most int) []byte {
+// buffer returns a buffer larger than so many bytes. limit is how many it will have to hold at
+// most.
+func buffer(than, limit int) []byte {
 	switch {
 	case than < size0:
 		return pool0.Get().(*[size0]byte)[:]
@@ -218,10 +224,10 @@ func buffer(than, most int) []byte {
 	case than < size3:
 		return pool3.Get().(*[size3]byte)[:]
 	}
-	return make([]byte, min(2*than, most))
+	return make([]byte, min(2*than, limit))
 }
 
-// release gives the buffer back.
+// release returns the buffer to its pool.
 func (r *Reader) release() {
 	switch buf := r.buf; len(buf) {
 	case size0:

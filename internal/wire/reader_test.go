@@ -170,7 +170,7 @@ func (l *laden) Read(p []byte) (int, error) {
 
 // Trailers have their bound also where more is buffered already, as behind a long head.
 func TestTrailersAreBoundedWhateverIsBuffered(t *testing.T) {
-	for size, want := range map[int]error{MostTrailerBytes: io.EOF, MostTrailerBytes + 1: &Refusal{431, "more bytes of trailers than allowed"}} {
+	for size, want := range map[int]error{MaxTrailerBytes: io.EOF, MaxTrailerBytes + 1: &Refusal{431, "more bytes of trailers than allowed"}} {
 		r := fed(strings.NewReader("0\r\nA: " + strings.Repeat("b", size-len("A: \r\n\r\n")) + "\r\n\r\n"))
 		for r.Fill(64<<10) == nil {
 		}

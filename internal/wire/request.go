@@ -2,32 +2,39 @@ package wire
 
 import "strings"
 
-// A Request is the head of a request. Its strings are parts of the head that was parsed, which is never changed, so that
-// they may be kept. The zero value is ready for Parse, which can use it again.
+// A Request is the head of a request. Its strings are parts of the head that was parsed, which is
+// never changed, so they may be kept. The zero value is ready for Parse, which can be called again.
 type Request struct {
 	Method string // a token, in the case it came in
-	Target string // origin form ("/path?query"), or "*" of OPTIONS; bytes 0x21–0x7e but "#", and 0x80–0xff
-	Minor  int    // HTTP/1.Minor: 0 or 1
-	Host   string // of the one Host field; empty where an HTTP/1.0 request has none, or the field is empty
+	// origin form ("/path?query"), or "*" of OPTIONS; bytes 0x21–0x7e but "#", and 0x80–0xff
+	Target string
+	Minor  int // HTTP/1.Minor: 0 or 1
+	// of the one Host field; empty if the field is, or if an HTTP/1.0 request has none
+	Host string
 
-	Fields []Field // every field line as it came, in order, Host and framing included; Parse uses the slice again
-	Length int64   // of the body: a number, or Chunked; 0: there is none
-	Close  bool    // the connection ends with this exchange: "close" in Connection, or HTTP/1.0 without "keep-alive"
-	Expect bool    // 100-continue is awaited before the body (HTTP/1.1 with a body only)
+	// every field line as it came, in order, Host and framing included; Parse uses the slice again
+	Fields []Field
+	Length int64 // of the body: a number, or Chunked; 0: no body
+	// the connection ends with this exchange: "close" in Connection, or HTTP/1.0 without "keep-
+	// alive"
+	Close  bool
+	Expect bool // 100-continue is awaited before the body (HTTP/1.1 with a body only)
 
 	framing framing
 }
 
-// usualFields is the room that a first Parse makes. Reset lets more than four times as much go.
+// usualFields is the capacity that a first Parse allocates. Reset drops a slice of more than four
+// times as much.
 const usualFields = 16
 
-// Reset lets go of the head that was parsed, which otherwise stays in memory until the next one: for connections that wait.
+// Reset drops the head that was parsed, which otherwise stays in memory until the next one. It is
+// for connections that wait.
 func (r *Request) Reset() {
 	*r = Request{Fields: forget(r.Fields), framing: framing{named: r.framing.named[:0]}}
 	clear(r.framing.named[:cap(r.framing.named)])
 }
 
-// forget empties a slice of fields, and lets go of what they were part of.
+// forget empties a slice of fields, so that it does not keep the head that they were part of.
 func forget(fields []Field) []Field {
 	if cap(fields) > 4*usualFields {
 		return nil
@@ -36,8 +43,9 @@ func forget(fields []Field) []Field {
 	return fields[:0]
 }
 
-// Parse reads a whole head: request line, field lines, and the empty line that ends it. The error is a *Refusal, after which
-// only Method, Target and Minor may be looked at: each is what came, or empty where the head was refused before it.
+// Parse reads a whole head: request line, field lines, and the empty line that ends it. The error
+// is a *Refusal, after which only Method, Target and Minor are valid: each is what came, or empty
+// if the head was refused before it.
 func (r *Request) Parse(head string) error {
 	if refusal := r.parse(head); refusal != nil {
 		return refusal
@@ -55,40 +63,40 @@ func (r *Request) parse(head string) *Refusal {
 	if refusal != nil {
 		return refusal
 	}
-	if r.Fields, refusal = fieldLines(r.Fields, head, at, MostFields); refusal != nil {
+	if r.Fields, refusal = fieldLines(r.Fields, head, at, MaxFields); refusal != nil {
 		return refusal
 	}
 	return r.judge()
 }
 
-// line reads the request line, and says where the field lines begin.
+// line reads the request line, and returns where the field lines begin.
 func (r *Request) line(s string) (at int, refusal *Refusal) {
 	i := span(s, 0, inToken)
 	if i == 0 || i == len(s) || s[i] != ' ' {
-		return 0, badByte(s, i, "a request line that does not begin with a method and one space")
+		return 0, badByte(s, i, badMethod)
 	}
 	method := s[:i]
 	start := i + 1
 	i = plain(s, start, '!')
 	if i == start || i == len(s) || s[i] != ' ' {
-		return 0, badByte(s, i, "a request target with a byte that it cannot have, or without one space behind it")
+		return 0, badByte(s, i, badTarget)
 	}
 	target := s[start:i]
 	if strings.IndexByte(target, '#') >= 0 {
-		return 0, &Refusal{400, "a request target with a fragment"}
+		return 0, targetFragment
 	}
 	version := s[i+1:]
 	if len(version) < len("HTTP/1.1\r\n") || version[:5] != "HTTP/" || version[6] != '.' || !digit(version[5]) || !digit(version[7]) {
-		return 0, badByte(version, valueEnd(version, 0), "a request line without a version of HTTP at its end")
+		return 0, badByte(version, valueEnd(version, 0), noVersion)
 	}
 	if version[8] != '\r' || version[9] != '\n' {
-		return 0, badByte(version, 8, "a version of HTTP with something behind it")
+		return 0, badByte(version, 8, afterVersion)
 	}
 	if version[5] != '1' || version[7] > '1' {
-		return 0, &Refusal{505, "a version of HTTP other than 1.0 and 1.1"}
+		return 0, otherVersion
 	}
 	if target[0] != '/' && (target != "*" || method != "OPTIONS") {
-		return 0, &Refusal{400, "a request target that does not begin with a slash"}
+		return 0, targetNoSlash
 	}
 	r.Method, r.Target, r.Minor = method, target, int(version[7]-'0')
 	return i + 1 + len("HTTP/1.1\r\n"), nil
@@ -96,7 +104,7 @@ func (r *Request) line(s string) (at int, refusal *Refusal) {
 
 func digit(c byte) bool { return c-'0' <= 9 }
 
-// judge takes from the fields what frames the body, and whom the request is for.
+// judge reads from the fields how the body is framed, and which host is asked.
 func (r *Request) judge() *Refusal {
 	hosts, expects, unmet := 0, false, false
 	for i := range r.Fields {
@@ -123,17 +131,17 @@ func (r *Request) judge() *Refusal {
 				return refusal
 			}
 			if disguised(field.Name) {
-				return &Refusal{400, "a field name that a backend may take for Content-Length or Transfer-Encoding"}
+				return disguisedFraming
 			}
 		}
 	}
 	switch {
 	case hosts > 1:
-		return &Refusal{400, "more than one Host"}
+		return manyHosts
 	case hosts == 0 && r.Minor == 1:
-		return &Refusal{400, "no Host"}
+		return noHost
 	case !validHost(r.Host):
-		return &Refusal{400, "a Host that is no host and port"}
+		return badHost
 	}
 	chunked, refusal := r.framing.chunked(r.Minor)
 	if refusal != nil {
@@ -145,15 +153,15 @@ func (r *Request) judge() *Refusal {
 	r.Close = r.framing.close || r.Minor == 0 && !r.framing.keep
 	if r.Minor == 1 && expects { // RFC 9110, section 10.1.1: HTTP/1.0 knows no expectations
 		if unmet {
-			return &Refusal{417, "an expectation other than 100-continue"}
+			return badExpect
 		}
 		r.Expect = r.Length != 0
 	}
 	return nil
 }
 
-// disguised reports whether a name is one of the two that frame bodies but for the byte in the place of the dash. CGI and what
-// followed it (WSGI, PHP) write both an underscore.
+// disguised reports whether a name differs from one of the two that frame bodies only in the byte
+// at the place of the dash. CGI and its successors (WSGI, PHP) turn both into an underscore.
 func disguised(name string) bool {
 	return looksLike(name, "Content-Length", len("Content")) || looksLike(name, "Transfer-Encoding", len("Transfer"))
 }
@@ -162,10 +170,10 @@ func looksLike(name, framing string, dash int) bool {
 	return len(name) == len(framing) && name[dash] != '-' && EqualFold(name[:dash], framing[:dash]) && EqualFold(name[dash+1:], framing[dash+1:])
 }
 
-// Values returns the values of a field by its name, in any case, in order; nil where there is none. Each call allocates where
-// there is any.
+// Values returns the values of a field by its name, in any case, in order; nil if there is none. It
+// allocates if there is one.
 func (r *Request) Values(name string) []string { return valuesOf(r.Fields, name) }
 
-// Names reports whether the Connection fields name a field, in any case: it belongs to this hop alone (RFC 9110, section 7.6.1).
-// "close" and "keep-alive" name nothing.
+// Names reports whether the Connection fields name a field, in any case. It belongs to this hop
+// alone then (RFC 9110, section 7.6.1). "close" and "keep-alive" are not names of fields.
 func (r *Request) Names(field string) bool { return r.framing.names(field) }

@@ -121,8 +121,8 @@ var requestHeads = []struct {
 	{"a value with NUL", head("A: 12345678\x0012345678"), 400},
 	{"a value with ESC", head("A: 12345678\x1b"), 400},
 	{"a value with DEL", head("A: 1234567\x7f"), 400},
-	{"as many fields as allowed", head(slices.Repeat([]string{"A: b"}, wire.MostFields-1)...), 0},
-	{"more fields than allowed", head(slices.Repeat([]string{"A: b"}, wire.MostFields)...), 431},
+	{"as many fields as allowed", head(slices.Repeat([]string{"A: b"}, wire.MaxFields-1)...), 0},
+	{"more fields than allowed", head(slices.Repeat([]string{"A: b"}, wire.MaxFields)...), 431},
 
 	{"no Host", "GET / HTTP/1.1\r\n\r\n", 400},
 	{"two Hosts", head("Host: example.com"), 400},
@@ -177,8 +177,8 @@ var requestHeads = []struct {
 	{"an empty Connection", head("Connection:"), 0},
 	{"a connection option that is no token", head("Connection: close;"), 400},
 	{"a connection option in quotes", head(`Connection: "close"`), 400},
-	{"as many connection options as allowed", head("Connection: close" + strings.Repeat(", x", wire.MostNamed)), 0},
-	{"more connection options than allowed", head("Connection: x" + strings.Repeat(", x", wire.MostNamed)), 431},
+	{"as many connection options as allowed", head("Connection: close" + strings.Repeat(", x", wire.MaxNamed)), 0},
+	{"more connection options than allowed", head("Connection: x" + strings.Repeat(", x", wire.MaxNamed)), 431},
 
 	{"100-continue", head("Content-Length: 5", "Expect: 100-Continue"), 0},
 	{"100-continue without a body", head("Expect: 100-continue"), 0},

@@ -45,7 +45,7 @@ func TestResponseHeadsThatAreRefused(t *testing.T) {
 		"a line without a colon":                answer("A"),
 		"a control byte in a value":             answer("A: \x01"),
 		"a bare CR in a value":                  answer("A: b\rc"),
-		"too many fields":                       answer(slices.Repeat([]string{"A: b"}, wire.MostFields+1)...),
+		"too many fields":                       answer(slices.Repeat([]string{"A: b"}, wire.MaxFields+1)...),
 		"two Content-Lengths":                   answer("Content-Length: 5", "Content-Length: 6"),
 		"two equal Content-Lengths":             answer("Content-Length: 5", "Content-Length: 5"),
 		"a list of Content-Lengths":             answer("Content-Length: 5, 5"),

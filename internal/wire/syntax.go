@@ -2,15 +2,15 @@ package wire
 
 import "math/bits"
 
-// What a byte may be part of.
+// The classes of bytes, by what a byte may be part of.
 const (
 	inToken = 1 << iota // RFC 9110, section 5.6.2
-	inHost              // of a name or an IPv4 address in Host, beside "%" and two digits
-	inValue             // of a field value, a reason, chunk extensions
+	inHost              // a name or an IPv4 address in Host, beside "%" and two digits
+	inValue             // a field value, a reason, chunk extensions
 	isHex
 )
 
-// classes says of each byte what it may be part of.
+// classes holds the classes of each byte.
 var classes = classify()
 
 func classify() (table [256]uint8) {
@@ -30,17 +30,18 @@ func classify() (table [256]uint8) {
 	for _, c := range "!#$%&'*+-.^_`|~" {
 		table[c] |= inToken
 	}
-	for _, c := range "-._~!$&'()*+;=" { // unreserved and sub-delims, but no comma: that is two Hosts in one field
+	// unreserved and sub-delims, but no comma: that is two Hosts in one field
+	for _, c := range "-._~!$&'()*+;=" {
 		table[c] |= inHost
 	}
 	return table
 }
 
-// IsToken reports whether s can be a method, a field's name, a connection option (RFC 9110, section 5.6.2). An empty string
-// cannot.
+// IsToken reports whether s can be a method, a field's name, a connection option (RFC 9110, section
+// 5.6.2). An empty string cannot.
 func IsToken(s string) bool { return s != "" && span(s, 0, inToken) == len(s) }
 
-// span returns where the bytes of a class that begin at i end.
+// span returns the end of the bytes of a class that begin at i.
 func span(s string, i int, class uint8) int {
 	for i < len(s) && classes[s[i]]&class != 0 {
 		i++
@@ -48,8 +49,8 @@ func span(s string, i int, class uint8) int {
 	return i
 }
 
-// EqualFold reports whether two strings are equal but for the case of ASCII letters. No other letters are folded: K is not the
-// Kelvin sign.
+// EqualFold reports whether two strings are equal except for the case of ASCII letters. No other
+// letters are folded: K is not the Kelvin sign.
 func EqualFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -69,8 +70,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// Eight bytes of a head are looked at in one step, as one number with a mark (the highest bit) for each: that reads a head in
-// half the time that a table takes. All sums stay within their bytes, since the highest bits are taken away before.
+// Eight bytes of a head are looked at in one step, as one number with a mark (the highest bit) for
+// each. That reads a head in half the time that a table takes. All sums stay within their bytes,
+// since the highest bits are cleared before.
 const (
 	ones   = 0x0101010101010101
 	sevens = 0x7f * ones
@@ -84,7 +86,7 @@ func eight(s string, i int) uint64 {
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// plain returns where the bytes from i on end that are neither below low (at least 1) nor 0x7f.
+// plain returns the end of the bytes from i on that are neither below low (at least 1) nor 0x7f.
 func plain(s string, i int, low byte) int {
 	above := uint64(0x80-low) * ones
 	for ; len(s)-i >= 8; i += 8 {
@@ -100,7 +102,7 @@ func plain(s string, i int, low byte) int {
 	return i
 }
 
-// valueEnd returns where the bytes from i on end that can be part of a value.
+// valueEnd returns the end of the bytes from i on that can be part of a value.
 func valueEnd(s string, i int) int {
 	i = plain(s, i, ' ')
 	for i < len(s) && s[i] == '\t' {
@@ -109,8 +111,8 @@ func valueEnd(s string, i int) int {
 	return i
 }
 
-// nameEnd returns where the bytes of a token that begin at i end. Letters and dashes, which names are made of, are looked at in
-// eights.
+// nameEnd returns the end of the token that begins at i. Letters and dashes, which most names are
+// made of, are looked at eight at a time.
 func nameEnd(s string, i int) int {
 	for ; len(s)-i >= 8; i += 8 {
 		x := eight(s, i)
@@ -126,8 +128,9 @@ func nameEnd(s string, i int) int {
 	return span(s, i, inToken)
 }
 
-// fieldLines appends the field lines that begin at i, and end with an empty line at the very end of s.
-func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
+// fieldLines appends the field lines that begin at i, and end with an empty line at the very end of
+// s.
+func fieldLines(dst []Field, s string, i, limit int) ([]Field, *Refusal) {
 	for {
 		start := i
 		i = nameEnd(s, i)
@@ -135,10 +138,10 @@ func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 			if i == start && s[i:] == "\r\n" {
 				return dst, nil
 			}
-			return dst, badName(s, start, i)
+			return dst, nameRefusal(s, start, i)
 		}
-		if len(dst) == most {
-			return dst, &Refusal{431, "more field lines than allowed"}
+		if len(dst) == limit {
+			return dst, tooManyFields
 		}
 		name := s[start:i]
 		i++
@@ -148,7 +151,7 @@ func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 		first := i
 		i = valueEnd(s, i)
 		if len(s)-i < 2 || s[i] != '\r' || s[i+1] != '\n' {
-			return dst, badByte(s, i, "a control byte in a field's value")
+			return dst, badByte(s, i, badValue)
 		}
 		last := i
 		for last > first && (s[last-1] == ' ' || s[last-1] == '\t') {
@@ -159,37 +162,38 @@ func fieldLines(dst []Field, s string, i, most int) ([]Field, *Refusal) {
 	}
 }
 
-// badName says why no name and colon are at s[start:], where i is the first byte that is no part of a name.
-func badName(s string, start, i int) *Refusal {
+// nameRefusal returns why s[start:] does not begin with a name and a colon; i is the first byte
+// that is not part of a name.
+func nameRefusal(s string, start, i int) *Refusal {
 	switch {
 	case i == len(s):
-		return &Refusal{400, "the head ends in the middle of a line"}
+		return headEnds
 	case i == start && (s[i] == ' ' || s[i] == '\t'):
-		return &Refusal{400, "a line that continues the one before (obs-fold)"}
+		return obsFold
 	case i == start && len(s)-i > 2 && s[i:i+2] == "\r\n":
-		return &Refusal{400, "bytes behind the end of the head"}
+		return afterHead
 	case i == start && s[i] == ':':
-		return &Refusal{400, "a field line without a name"}
+		return noName
 	case s[i] == ' ' || s[i] == '\t':
-		return &Refusal{400, "a blank in a field's name, or between it and the colon"}
+		return blankInName
 	case s[i] == '\r' && i+1 < len(s) && s[i+1] == '\n':
-		return &Refusal{400, "a line without a colon"}
+		return noColon
 	}
-	return badByte(s, i, "a byte in a field's name that is none of a token's")
+	return badByte(s, i, badName)
 }
 
-// badByte says what is wrong with the byte at i, where a line should go on or end; otherwise is said of one that does not end
-// lines.
-func badByte(s string, i int, otherwise string) *Refusal {
+// badByte returns what is wrong with the byte at i, at which a line should continue or end:
+// otherwise, unless the byte ends lines.
+func badByte(s string, i int, otherwise *Refusal) *Refusal {
 	switch {
 	case i >= len(s):
-		return &Refusal{400, "the head ends in the middle of a line"}
+		return headEnds
 	case s[i] == '\n':
-		return &Refusal{400, "a line feed without a carriage return before it"}
+		return bareLF
 	case s[i] == '\r' && (i+1 == len(s) || s[i+1] != '\n'):
-		return &Refusal{400, "a carriage return without a line feed behind it"}
+		return bareCR
 	}
-	return &Refusal{400, otherwise}
+	return otherwise
 }
 
 func valuesOf(fields []Field, name string) []string {

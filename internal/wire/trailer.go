@@ -2,8 +2,9 @@ package wire
 
 import "strings"
 
-// headOnly are the fields that RFC 9110, section 6.5.1, keeps out of trailers by what they are for: whoever merges trailers into
-// the head, as some backends do, would act on them after we have judged the head without them.
+// headOnly are the fields that RFC 9110, section 6.5.1, keeps out of trailers by their purpose.
+// Some backends merge trailers into the head, and would act on such a field after we have judged
+// the head without it.
 var headOnly = map[string]bool{
 	// framing, and the connection
 	"transfer-encoding": true, "content-length": true, "connection": true, "keep-alive": true, "te": true, "trailer": true,
@@ -17,16 +18,17 @@ var headOnly = map[string]bool{
 	// control of the response
 	"age": true, "date": true, "expires": true, "location": true, "retry-after": true, "vary": true, "warning": true,
 	"strict-transport-security": true, "allow": true, "accept-ranges": true,
-	// the message's own: how its content is to be read
+	// how the content of the message is read
 	"content-type": true, "content-encoding": true, "content-range": true, "content-language": true, "content-location": true,
 	"content-disposition": true, "content-security-policy": true, "content-security-policy-report-only": true,
 }
 
-// headOnlyPrefixes begin the names of families of such fields.
+// headOnlyPrefixes are what the names of whole families of such fields begin with.
 var headOnlyPrefixes = []string{"proxy-", "if-", "accept-", "access-control-", "sec-", "x-forwarded-"}
 
-// MayTrail reports whether a field may come as a trailer: it is none of framing, routing, authentication or the message's own (RFC 9110,
-// section 6.5.1), in any case. An underscore counts as a dash, since some backends make no difference.
+// MayTrail reports whether a field may come as a trailer: not if it is for framing, routing,
+// authentication or reading the content (RFC 9110, section 6.5.1), in any case. An underscore
+// counts as a dash, since some backends treat them alike.
 func MayTrail(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	for _, prefix := range headOnlyPrefixes {

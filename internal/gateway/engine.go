@@ -1,0 +1,25 @@
+package gateway
+
+// An Engine selects what speaks HTTP/1.1 with clients. HTTP/2 is net/http's in any case.
+type Engine uint8
+
+const (
+	// EngineAuto is the fast engine before Upstream, and net/http before Backend, or if Wrap or
+	// WrapTransport is set: these need net/http's requests.
+	EngineAuto Engine = iota
+	// EngineStd is net/http.
+	EngineStd
+)
+
+// String returns the engine as --engine spells it.
+func (e Engine) String() string {
+	if e == EngineStd {
+		return "std"
+	}
+	return "auto"
+}
+
+// isFast reports whether HTTP/1.1 is served by the fast engine.
+func (o *Options) isFast() bool {
+	return o.Engine == EngineAuto && o.Upstream != nil && o.Wrap == nil && o.WrapTransport == nil
+}

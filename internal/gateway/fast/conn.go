@@ -1,0 +1,180 @@
+package fast
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/upstream"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// A conn is one client's connection. One goroutine serves it. While a request's body is on its way
+// to the upstream, a second one reads from the client; while an answer takes long, a watching one
+// does.
+type conn struct {
+	engine   *Engine
+	raw      net.Conn   // under TLS
+	paced    *pace.Conn // raw; nil: it is something else
+	net.Conn            // what is spoken through: raw, or TLS
+	peer     string
+	ctx      connContext // ends with the connection
+
+	in    wire.Reader // of the connection itself, see Read
+	phase atomic.Int32
+	taken bool // another engine serves the connection now
+	fresh bool // TLS: a first byte is awaited, of the handshake or of a request's record
+	asked bool // the head of a request has come, ever
+
+	// The deadline of reads. It is moved only if it has to be, so that most requests pay nothing
+	// for it.
+	mu          sync.Mutex
+	deadline    time.Time // zero: not known
+	interrupted bool      // reads end at once, until resume
+
+	watch atomic.Int32
+	since atomic.Int64 // the tick at which the wait began
+	up    atomic.Pointer[upstream.Conn]
+	gone  atomic.Bool // the client went away during an exchange
+	done  chan struct{}
+	ahead []byte // read by the watch, or during a long wait; to be read first
+
+	resting atomic.Int32 // the state of a wait for the next request
+}
+
+// The phases of a connection, as a drain sees them.
+const (
+	phaseBusy    int32 = iota
+	phaseIdle          // no byte of a request has come
+	phaseClosing       // the drain closes it
+)
+
+// serveConn serves one connection to its end.
+func (e *Engine) serveConn(raw net.Conn) {
+	c := &conn{engine: e, raw: raw, Conn: raw}
+	c.paced, _ = raw.(*pace.Conn)
+	c.fresh = true
+	c.ctx.base = e.base
+	c.phase.Store(phaseIdle) // a drain need not wait for a client that has asked for nothing yet
+	e.add(c)
+	defer c.end()
+	c.moveDeadline(time.Now().Add(e.Limits.Idle))
+	if e.ending.Load() {
+		return
+	}
+	c.peer = raw.RemoteAddr().String() // waits for a PROXY header
+	if e.secure != nil && !c.handshake() {
+		return
+	}
+	c.in.Reset(c)
+	c.serve()
+}
+
+// end closes the connection, unless another engine has it.
+func (c *conn) end() {
+	if failure := recover(); failure != nil {
+		c.engine.Log.Error("serving a connection panicked", "peer", c.peer, "panic", failure, "stack", string(debug.Stack()))
+	}
+	c.ctx.cancel()
+	c.engine.remove(c)
+	if c.taken {
+		return
+	}
+	_ = c.Conn.Close()
+	c.engine.Open.Add(-1)
+}
+
+// serve answers one request after another.
+func (c *conn) serve() {
+	yielded := false
+	for now, first := (time.Time{}), true; ; first = false {
+		head, err := c.next(now, first)
+		if err != nil {
+			c.refuse(err)
+			return
+		}
+		if head == "" {
+			return
+		}
+		x := c.engine.exchanges.Get().(*exchange)
+		more := x.serve(c, head)
+		waited := x.Reached
+		now = x.over
+		x.release()
+		if !more {
+			return
+		}
+		// The next request of a busy client has usually come once other goroutines have run. A
+		// client that never waits for an upstream does not yield each time: the runtime polls the
+		// network when it has nothing else to do, and has to get there.
+		if yielded = waited || !yielded; yielded {
+			runtime.Gosched()
+		}
+	}
+}
+
+// Read is what the connection's wire.Reader reads from.
+func (c *conn) Read(p []byte) (int, error) {
+	if len(c.ahead) > 0 {
+		n := copy(p, c.ahead)
+		if c.ahead = c.ahead[n:]; len(c.ahead) == 0 {
+			c.ahead = nil
+		}
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// CloseWrite closes the sending half, if the connection has halves.
+func (c *conn) CloseWrite() error { return pace.CloseWrite(c.Conn) }
+
+// refuse answers a head that is not one of a request, if the client is still there, and ends the
+// connection: where the next request begins is not known.
+func (c *conn) refuse(err error) {
+	var refusal *wire.Refusal
+	if !errors.As(err, &refusal) {
+		return
+	}
+	x := c.engine.exchanges.Get().(*exchange)
+	defer x.release()
+	x.begin(c)
+	x.refuse(refusal)
+	c.linger()
+}
+
+// Closing a connection on which something is unread can destroy the answer on its way (RFC 9112,
+// section 9.6). So it is read for a moment before it is closed.
+const (
+	lingerPause = 500 * time.Millisecond // nothing came for so long
+	maxLinger   = 10 * time.Second       // for a client that continues to send
+)
+
+// linger closes the sending half and reads what the client still sends.
+func (c *conn) linger() {
+	if c.CloseWrite() != nil {
+		return
+	}
+	until := time.Now().Add(maxLinger)
+	if c.engine.ending.Load() {
+		until = time.Now().Add(lingerPause)
+	}
+	p := c.engine.copies.borrow()
+	defer func() { p.giveBack() }()
+	for now := time.Now(); now.Before(until); now = time.Now() {
+		by := now.Add(lingerPause)
+		if by.After(until) {
+			by = until
+		}
+		c.moveDeadline(by)
+		n, err := c.raw.Read(p.room())
+		if err != nil {
+			return
+		}
+		p = p.after(n)
+	}
+}

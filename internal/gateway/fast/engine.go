@@ -1,0 +1,205 @@
+// Package fast is the gateway's engine for HTTP/1.1 before an upstream: a loop of our own over
+// internal/wire and internal/poller. It holds what is HTTP/1.1's; every decision about a request is
+// asked of gateway/rules. One request goes down these files:
+//
+//	engine.go    accepts connections; drains them
+//	conn.go      one client's connection: one request after another
+//	tls.go       its TLS handshake
+//	head.go      waits for the head of a request, or finds that the client speaks HTTP/2
+//	handed.go    the connections that speak HTTP/2, for another engine
+//	deadline.go  the deadlines of its reads
+//	context.go   its context
+//	watch.go     whether the client is still there while an answer is awaited
+//	exchange.go  one request: its target, its limiter, who answers it
+//	body.go      its body
+//	answer.go    answers of our own, and the fields of all answers
+//	upstream.go  the exchange with the upstream
+//	onward.go    the head that the upstream receives
+//	upload.go    the request's body, sent while the answer is awaited
+//	relay.go     the upstream's answer, passed on
+//	tunnel.go    websockets
+//	copy.go      the buffers that bodies are copied through
+package fast
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
+)
+
+// Options are what an Engine needs beside the rules. All but TLS are required.
+type Options struct {
+	Pool  *upstream.Pool // connections to the upstream
+	Clock *pace.Clock    // which the engine ticks
+	TLS   *tls.Config    // nil: cleartext
+}
+
+// An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to
+// another engine, see Serve.
+type Engine struct {
+	*rules.Rules
+	base      context.Context
+	basePath  string // of the upstream, escaped; put before every path
+	pool      *upstream.Pool
+	clock     *pace.Clock
+	secure    *tls.Config
+	exchanges sync.Pool // of *exchange
+	copies    copyBuffers
+	handed    *handedListener
+
+	serving sync.WaitGroup // connections, and what belongs to them
+	tick    atomic.Int64   // of the look at waiting connections
+	cutting atomic.Bool    // everything is closed
+	ending  atomic.Bool    // idle connections are closed, those under way after their answer
+
+	mu    sync.Mutex
+	alive map[*conn]struct{}
+}
+
+// lookAfter is for about how long an exchange waits before the engine looks whether its client is
+// still there.
+const lookAfter = 100 * time.Millisecond
+
+// New returns an engine for one run of Serve, before the upstream of the rules. ctx is the base of
+// every connection's context: if it ends, exchanges break off.
+func New(ctx context.Context, r *rules.Rules, o Options) (*Engine, error) {
+	base, _, err := target.Decode(r.Upstream.EscapedPath())
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		Rules: r, base: ctx, basePath: strings.TrimSuffix(base, "/"), pool: o.Pool, clock: o.Clock,
+		handed: &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})},
+		alive:  make(map[*conn]struct{}),
+	}
+	e.clock.Tick()
+	e.exchanges.New = func() any { return new(exchange) }
+	if o.TLS != nil {
+		e.secure = o.TLS.Clone()
+		e.secure.NextProtos = []string{"h2", "http/1.1", "http/1.0"}
+	}
+	return e, nil
+}
+
+// Serve serves connections from l until that is closed. Those that speak HTTP/2 come out of the
+// listener that http2 is given, which must return when that listener is closed. Connections live on
+// when Serve returns.
+func (e *Engine) Serve(l net.Listener, http2 func(net.Listener) error) error {
+	e.handed.addr = l.Addr()
+	// exchanges continue, and are watched, after l is closed
+	e.serving.Go(func() { e.watchClients(e.base) })
+	e.serving.Go(func() { _ = http2(e.handed) })
+	return e.accept(l)
+}
+
+// accept takes connections from l until that is closed.
+func (e *Engine) accept(l net.Listener) error {
+	for pause := time.Duration(0); ; {
+		c, err := l.Accept()
+		var passing interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			pause = 0
+		case errors.As(err, &passing) && passing.Temporary(): // usually too many open files
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			e.Log.Warn("a connection could not be accepted, trying again", "error", err, "in", pause)
+			select {
+			case <-time.After(pause):
+				continue
+			case <-e.base.Done():
+				return http.ErrServerClosed
+			}
+		default:
+			return err
+		}
+		e.Accepted.Add(1)
+		e.Open.Add(1)
+		e.serving.Go(func() { e.serveConn(c) })
+	}
+}
+
+// watchClients looks regularly for exchanges that have waited for their upstream for a while, until
+// ctx ends, and has each of their clients watched. One look for all costs a request nothing.
+func (e *Engine) watchClients(ctx context.Context) {
+	ticker := time.NewTicker(lookAfter)
+	defer ticker.Stop()
+	var waiting []*conn
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		tick := e.tick.Add(1)
+		e.clock.Tick()
+		e.mu.Lock()
+		for c := range e.alive {
+			c.rest(tick)
+			if c.isWaitingSince(tick) {
+				waiting = append(waiting, c)
+			}
+		}
+		e.mu.Unlock()
+		for i, c := range waiting {
+			c.watchClient()
+			waiting[i] = nil
+		}
+		waiting = waiting[:0]
+	}
+}
+
+// Drain closes idle connections, and has the others close after their answer. It does not wait for
+// them.
+func (e *Engine) Drain() {
+	e.ending.Store(true)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.alive {
+		if c.phase.CompareAndSwap(phaseIdle, phaseClosing) {
+			_ = c.raw.SetReadDeadline(longAgo) // ends its wait
+		}
+	}
+}
+
+// Cut closes everything that is left.
+func (e *Engine) Cut() {
+	e.ending.Store(true)
+	e.cutting.Store(true)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.alive {
+		_ = c.raw.Close()
+		if u := c.up.Load(); u != nil {
+			_ = u.Close()
+		}
+	}
+}
+
+// Wait waits for the end of what was drained or cut.
+func (e *Engine) Wait() { e.serving.Wait() }
+
+func (e *Engine) add(c *conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.alive[c] = struct{}{}
+	if e.cutting.Load() { // it was accepted a moment too late
+		_ = c.raw.Close()
+	}
+}
+
+func (e *Engine) remove(c *conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.alive, c)
+}

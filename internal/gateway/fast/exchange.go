@@ -1,0 +1,254 @@
+package fast
+
+import (
+	"errors"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// An exchange is one request under way, and its answer. It is used again for other requests, so
+// nothing that it is passed to may keep any of it.
+type exchange struct {
+	rules.Record
+	c    *conn
+	over time.Time // when the answer was complete
+	tick int64     // of the engine, when the request began
+
+	head wire.Request
+	rules.Route
+	query  string // raw, as it came
+	onward string // the target that the upstream is asked for
+
+	caller  identity.Caller
+	answer  answer.Answer
+	limited bool // the answer carries the fields of a limiter
+
+	body   requestBody
+	closes bool // the connection ends with this exchange
+
+	fields rules.Fields // of the answer
+	out    []byte       // on its way out, to either side
+
+	relayed
+	heard []byte // the head of the upstream's answer
+	// its parts; they are gone with the exchange, and nothing else is given them
+	res        wire.Response
+	answerBody wire.Body
+}
+
+// serve answers one request, whose head it is given. It reports whether another may follow on the
+// connection.
+func (x *exchange) serve(c *conn, head string) (more bool) {
+	x.begin(c)
+	x.answerAndLog(head)
+	return x.isReusable()
+}
+
+// begin prepares for a request on c.
+func (x *exchange) begin(c *conn) {
+	x.c, x.Start = c, time.Now()
+	x.tick = c.engine.tick.Load()
+}
+
+// answerAndLog is one request, from its head to its line in the access log. What follows it, such
+// as reading the rest of a body, does not count as a request under way.
+func (x *exchange) answerAndLog(head string) {
+	e := x.c.engine
+	e.Active.Add(1)
+	defer e.Active.Add(-1)
+	if !x.attempt(head) {
+		x.answerPanic()
+	}
+	_, _ = x.quiet()
+	if x.over.IsZero() {
+		x.over = time.Now()
+	}
+	if x.Path != "" && e.AccessLog != nil {
+		x.Client = x.caller.Addr()
+		x.NoteAgent(&e.Options, &x.caller)
+		x.AddTo(e.AccessLog, x.over)
+	}
+}
+
+// attempt answers the request. It reports false if that panicked, which it logs.
+func (x *exchange) attempt(head string) (ok bool) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			x.c.engine.Log.Error("serving a request panicked", "method", x.Method, "path", x.Path, "panic", failure, "stack", string(debug.Stack()))
+		}
+	}()
+	x.read(head)
+	return true
+}
+
+// answerPanic ends an exchange that panicked, with a 500 if no answer has begun.
+func (x *exchange) answerPanic() {
+	x.giveUp(nil)
+	if x.Status != 0 {
+		x.Aborted = true
+		return
+	}
+	x.closes = true
+	x.reply(&rules.Panicked)
+}
+
+// isReusable reports whether another request may follow on the connection. It reads what is left of
+// the request's body, or lingers.
+func (x *exchange) isReusable() bool {
+	switch {
+	case x.tunnelled, x.Aborted, x.Gone:
+		return false
+	case x.closes || !x.body.dispose():
+		x.c.linger()
+		return false
+	}
+	return true
+}
+
+// maxKept is the size of the largest buffer that an exchange keeps for the next one.
+const maxKept = maxGathered + 8<<10
+
+// release returns the exchange to its pool, without anything of the connection or of the request.
+func (x *exchange) release() {
+	e := x.c.engine
+	x.head.Reset()
+	x.res.Reset()
+	x.body.reset(nil, &x.head)
+	x.answerBody.Reset(nil, 0)
+	x.Record, x.Route, x.relayed = rules.Record{}, rules.Route{}, relayed{}
+	x.c, x.over, x.query, x.onward, x.caller = nil, time.Time{}, "", "", identity.Caller{}
+	x.limited, x.closes = false, false
+	clear(x.fields[:cap(x.fields)])
+	x.fields, x.out = x.fields[:0], x.out[:0]
+	if cap(x.out) > maxKept {
+		x.out = nil
+	}
+	if cap(x.heard) > maxKept {
+		x.heard, x.fields = nil, nil
+	}
+	e.exchanges.Put(x)
+}
+
+// read parses the head and its target, and continues with what they ask for.
+func (x *exchange) read(head string) {
+	if err := x.head.Parse(head); err != nil {
+		var refusal *wire.Refusal
+		errors.As(err, &refusal)
+		x.refuse(refusal)
+		return
+	}
+	x.Method, x.Host, x.Proto = x.head.Method, x.head.Host, "HTTP/1.1"
+	if x.head.Minor == 0 {
+		x.Proto = "HTTP/1.0"
+	}
+	x.closes = x.head.Close
+	x.body.reset(x.c, &x.head)
+	for i := range x.head.Fields {
+		if wire.EqualFold(x.head.Fields[i].Name, rules.ForwardedFor) {
+			x.c.engine.NoteForwarder(x.c.peer)
+			break
+		}
+	}
+	if !x.readTarget() {
+		x.refuse(wire.BadTarget)
+		return
+	}
+	x.route()
+}
+
+// readTarget reads the request's target. Most are canonical as they are.
+func (x *exchange) readTarget() bool {
+	raw := x.head.Target
+	x.Asked = target.Request{Method: x.head.Method, Purpose: rules.Purpose(x.head.Method, x.field)}
+	path, query, _ := strings.Cut(raw, "?")
+	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query {
+		x.Asked.Path, x.Path, x.query, x.onward = path, path, query, raw
+		if base := x.c.engine.basePath; base != "" {
+			x.onward = base + raw
+		}
+		return true
+	}
+	u, err := target.Parse(x.head.Method, raw)
+	if err != nil {
+		return false
+	}
+	x.Asked.Read(u)
+	x.Path, x.query = rules.PathOf(&x.Asked, u), u.RawQuery
+	x.onward = x.c.engine.basePath + u.EscapedPath()
+	if query := target.Query(u.RawQuery); query != "" || u.ForceQuery {
+		x.onward += "?" + query
+	}
+	return true
+}
+
+// route finds what covers the request. Either the gateway answers it itself, or the upstream does
+// if the limiter admits it.
+func (x *exchange) route() {
+	e := x.c.engine
+	x.Asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
+	e.Choose(&x.Route, x.field)
+	e.Identity.Start(&x.caller, x)
+	own := e.Own(&x.c.ctx, &x.Route, x.Header)
+	switch {
+	case own == nil:
+		if x.judge(false) {
+			x.forward()
+		}
+	case !x.IsLimited() || x.judge(true):
+		x.reply(own)
+	}
+}
+
+// judge asks the limiter, and answers a request that it does not admit. public is true for an
+// answer of our own, which needs no credential.
+func (x *exchange) judge(public bool) (admitted bool) {
+	x.CoverBy(x.Choice.Match)
+	if x.head.Length == 0 {
+		x.c.beginWatch() // the limiter may wait for its store
+	}
+	err := x.c.engine.Limit.Judge().Answer(&x.c.ctx, &answer.Question{
+		Caller: &x.caller, Method: x.head.Method, Path: x.Asked.Path, Match: x.Choice.Match, Chosen: true, Public: public, Arrival: x.Start,
+	}, &x.answer)
+	if err != nil {
+		x.reply(&rules.Unjudged)
+		return false
+	}
+	x.limited = x.answer.Outcome != answer.Unlimited
+	if x.answer.Status == 0 {
+		x.Gone = x.c.isGone()
+		return !x.Gone
+	}
+	x.complete(x.answer.Status)
+	x.send(x.answer.Status, x.answer.Body())
+	return false
+}
+
+// Peer implements identity.Request.
+func (x *exchange) Peer() string { return x.c.peer }
+
+// Header implements identity.Request. The backend does not get a field that Connection names, so it
+// names no caller either (compare std's stripNominated).
+func (x *exchange) Header(name string) []string {
+	if x.head.Names(name) && !rules.IsWithheld(name) {
+		return nil
+	}
+	return x.head.Values(name)
+}
+
+// field returns the first value of a field of the request; empty if it has none.
+func (x *exchange) field(name string) string {
+	if values := x.Header(name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Query implements identity.Request.
+func (x *exchange) Query(name string) (string, bool) { return identity.QueryValue(x.query, name) }

@@ -1,0 +1,190 @@
+package fast
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// next waits for the head of a request. The head is empty if none comes any more and there is
+// nothing to answer: the connection has ended, drains, or speaks HTTP/2. now is when the last
+// answer was complete, and first whether there was none.
+func (c *conn) next(now time.Time, first bool) (head string, err error) {
+	if head := c.in.Head(); head != "" {
+		c.asked = true
+		return head, nil
+	}
+	begun := len(c.in.Buffered()) > 0 // some of the head is there, and its time runs
+	c.startWait(now, begun, first)
+	more, err := true, error(nil)
+	if begun {
+		err = c.in.Fill(c.engine.Limits.HeaderBytes)
+	} else {
+		more, err = c.awaitByte(first)
+	}
+	for ; more && err == nil; err = c.in.Fill(c.engine.Limits.HeaderBytes) {
+		if first && c.engine.secure == nil {
+			switch prefaceOf(c.in.Buffered()) {
+			case wholePreface:
+				c.hand(&begunConn{Conn: c.Conn, begin: append([]byte(nil), c.in.Buffered()...)})
+				return "", nil
+			case partOfPreface:
+				begun = c.startHead(begun)
+				continue
+			}
+		}
+		if head := c.in.Head(); head != "" {
+			c.fresh, c.asked = false, true
+			return head, nil
+		}
+		if c.engine.secure == nil || c.fresh { // else helloConn has started it
+			begun = c.startHead(begun)
+		}
+	}
+	return "", refusalOf(err)
+}
+
+// startWait sets the deadline of the wait for a head, of which some may have come already.
+func (c *conn) startWait(now time.Time, begun, first bool) {
+	switch {
+	case begun:
+		c.moveDeadline(time.Now().Add(c.engine.Limits.Header))
+	case first && c.engine.secure != nil: // the deadline is the handshake's
+		c.moveDeadline(time.Now().Add(c.engine.Limits.Idle))
+	case !first:
+		c.allow(now, c.engine.Limits.Idle)
+	}
+	c.fresh = !begun
+}
+
+// startHead starts the time for a head whose first byte has come, unless it has begun. It returns
+// true.
+func (c *conn) startHead(begun bool) bool {
+	if !begun {
+		c.moveDeadline(time.Now().Add(c.engine.Limits.Header))
+	}
+	return true
+}
+
+// awaitByte waits for the first byte of a request. more is false if a drain has begun.
+func (c *conn) awaitByte(first bool) (more bool, err error) {
+	c.phase.Store(phaseIdle)
+	if c.engine.ending.Load() {
+		return false, nil
+	}
+	err = c.rested()
+	if c.phase.CompareAndSwap(phaseIdle, phaseBusy) || err == nil {
+		return true, err
+	}
+	wait := keptGrace
+	if first {
+		wait = freshGrace
+	}
+	return true, c.lookAgain(err, wait)
+}
+
+// How long a connection that a drain finds idle may still take to bring a request. A new connection
+// has most likely been opened for one, and on a kept connection it may have come just now.
+const (
+	freshGrace = time.Second
+	keptGrace  = time.Millisecond
+)
+
+// lookAgain waits again after a drain has ended a wait with err.
+func (c *conn) lookAgain(err error, wait time.Duration) error {
+	if !pace.IsTimeout(err) {
+		return err
+	}
+	now := time.Now()
+	c.moveDeadline(now.Add(wait))
+	if err := c.in.Fill(c.engine.Limits.HeaderBytes); err != nil {
+		return err
+	}
+	c.moveDeadline(now.Add(c.engine.Limits.Header))
+	return nil
+}
+
+// The states of a wait for the next request. It begins with a buffer to read into, and continues
+// without one if it takes long: most connections of a server are idle.
+const (
+	restOff   int32 = iota
+	restBegun       // with a buffer, for less than two ticks
+	restLong        // it is to continue without
+)
+
+// rested fills the buffer of an idle connection, and holds no buffer during a long wait.
+func (c *conn) rested() error {
+	limit := c.engine.Limits.HeaderBytes
+	c.since.Store(c.engine.tick.Load())
+	c.resting.Store(restBegun)
+	err := c.in.Fill(limit)
+	if c.resting.Swap(restOff) == restBegun {
+		return err
+	}
+	c.moveDeadline(c.deadline) // as it was
+	if !pace.IsTimeout(err) || c.phase.Load() != phaseIdle {
+		return err
+	}
+	var begin [1]byte
+	if _, err := c.Conn.Read(begin[:]); err != nil {
+		return err
+	}
+	c.ahead = append(c.ahead, begin[0])
+	return c.in.Fill(limit)
+}
+
+// rest makes a connection that has waited for two ticks continue without a buffer.
+func (c *conn) rest(tick int64) {
+	if c.resting.Load() != restBegun || tick-c.since.Load() < 2 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.resting.CompareAndSwap(restBegun, restLong) {
+		_ = c.raw.SetReadDeadline(longAgo)
+	}
+}
+
+// refusalOf returns the refusal that a failed read of a head is; nil if the connection ended or
+// failed.
+func refusalOf(err error) error {
+	if errors.Is(err, wire.ErrFull) {
+		return wire.HeadTooLarge
+	}
+	return nil
+}
+
+// How much of HTTP/2's preface the first bytes of a connection are.
+type share uint8
+
+const (
+	noPreface share = iota
+	partOfPreface
+	wholePreface
+)
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+func prefaceOf(begin []byte) share {
+	if len(begin) >= len(preface) {
+		if string(begin[:len(preface)]) == preface {
+			return wholePreface
+		}
+		return noPreface
+	}
+	if len(begin) > 0 && strings.HasPrefix(preface, string(begin)) {
+		return partOfPreface
+	}
+	return noPreface
+}
+
+// hand gives the connection to the engine for HTTP/2.
+func (c *conn) hand(as net.Conn) {
+	c.asked = true // helloConn has nothing more to do
+	_ = c.raw.SetReadDeadline(time.Time{})
+	c.taken = c.engine.handed.hand(as)
+}

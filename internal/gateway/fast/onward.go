@@ -1,0 +1,107 @@
+package fast
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// appendRequest appends the head that the upstream receives: the target that was counted, the
+// fields that are forwarded, and what rules.Onward tells it.
+func (x *exchange) appendRequest(b []byte) []byte {
+	head := &x.head
+	told := x.c.engine.Onward(&rules.Head{
+		Method: head.Method, Minor: head.Minor, Host: head.Host, Length: head.Length, Peer: x.c.peer, Secure: x.c.engine.secure != nil,
+		Proto: head.Values(rules.ForwardedProto), Upgrade: x.upgrade(),
+	})
+	x.websocket, x.alone = told.Websocket, told.Alone
+
+	b = append(append(append(b, head.Method...), ' '), x.onward...)
+	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", told.Host)
+	b, announced := x.appendForwarded(b)
+	b = append(x.caller.AppendChain(append(b, rules.ForwardedFor+": "...)), "\r\n"...)
+	b = wire.AppendField(b, rules.ForwardedProto, told.ForwardedProto)
+	if told.ForwardedHost != "" {
+		b = wire.AppendField(b, rules.ForwardedHost, told.ForwardedHost)
+	}
+	if told.Websocket {
+		b = wire.AppendField(append(b, "Connection: Upgrade\r\n"...), "Upgrade", x.upgrade()[0])
+	}
+	switch {
+	case head.Length == wire.Chunked:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+		if announced != "" {
+			b = appendAnnounced(b, announced, rules.IsWithheld)
+		}
+	case head.Length > 0 || rules.ExpectsBody(head.Method):
+		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)
+	}
+	if x.body.expects {
+		b = append(b, "Expect: 100-continue\r\n"...)
+	}
+	if told.Alone {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// appendForwarded appends the fields that are forwarded as they came, and Te for a client that
+// takes trailers. It returns the names of the trailers that the request announces.
+func (x *exchange) appendForwarded(b []byte) (_ []byte, announced string) {
+	named := x.namesMore()
+	trailers := false
+	for i := range x.head.Fields {
+		f := &x.head.Fields[i]
+		if !trailers && wire.EqualFold(f.Name, "Te") && rules.Names(f.Value, "trailers") {
+			b, trailers = append(b, "Te: trailers\r\n"...), true
+		}
+		if wire.EqualFold(f.Name, "Trailer") {
+			announced += f.Value + ","
+		}
+		if !rules.IsForwarded(f.Name) || named && x.head.Names(f.Name) {
+			continue
+		}
+		b = wire.AppendField(b, f.Name, f.Value)
+	}
+	return b, announced
+}
+
+// upgrade returns the lines of Upgrade; nil if Connection does not name it.
+func (x *exchange) upgrade() []string {
+	if lines := x.head.Values("Upgrade"); lines != nil && x.head.Names("Upgrade") {
+		return lines
+	}
+	return nil
+}
+
+// namesMore reports whether Connection names anything but keep-alive and close.
+func (x *exchange) namesMore() bool {
+	for i := range x.head.Fields {
+		f := &x.head.Fields[i]
+		if wire.EqualFold(f.Name, "Connection") &&
+			!strings.EqualFold(f.Value, "keep-alive") && !strings.EqualFold(f.Value, "close") {
+			return true
+		}
+	}
+	return false
+}
+
+// appendAnnounced appends a Trailer field without the names that will not be passed on.
+func appendAnnounced(b []byte, list string, drops func(string) bool) []byte {
+	begun := false
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.Trim(name, " \t"); !wire.IsToken(name) || drops(name) {
+			continue
+		}
+		if b = append(b, ", "...); !begun {
+			b = append(b[:len(b)-2], "Trailer: "...)
+		}
+		b, begun = append(b, name...), true
+	}
+	if begun {
+		b = append(b, "\r\n"...)
+	}
+	return b
+}

@@ -1,0 +1,70 @@
+package fast
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+)
+
+// handshake performs the TLS handshake. It reports whether the connection goes on here: not if the
+// handshake failed, and not if HTTP/2 was agreed on.
+func (c *conn) handshake() bool {
+	secured := tls.Server(&helloConn{Conn: c.raw, c: c}, c.engine.secure)
+	if err := secured.HandshakeContext(&c.ctx); err != nil {
+		var record tls.RecordHeaderError
+		if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
+			_, _ = io.WriteString(record.Conn, "HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nThis port speaks HTTPS. Use https:// in the URL.\n")
+		}
+		c.engine.Log.Debug("a TLS handshake failed", "peer", c.peer, "error", err)
+		return false
+	}
+	c.Conn = secured
+	if secured.ConnectionState().NegotiatedProtocol != "h2" {
+		return true
+	}
+	c.hand(secured)
+	return false
+}
+
+// A helloConn is the connection that TLS is spoken over. The handshake has Limits.Header from its
+// first byte, and so has the head of the first request from the first byte of its TLS record.
+type helloConn struct {
+	net.Conn
+	c       *conn
+	records pace.Records
+}
+
+// NetConn returns the connection below.
+func (h *helloConn) NetConn() net.Conn { return h.Conn }
+
+// Read is net.Conn's.
+func (h *helloConn) Read(p []byte) (int, error) {
+	if !h.c.asked {
+		p = h.records.Room(p)
+	}
+	n, err := h.Conn.Read(p)
+	if !h.c.asked {
+		h.records.Read(p[:n])
+	}
+	if n > 0 && h.c.fresh {
+		h.c.fresh = false
+		h.c.moveDeadline(time.Now().Add(h.c.engine.Limits.Header))
+		if h.c.phase.Load() == phaseClosing { // a drain does not wait for it
+			_ = h.Conn.SetReadDeadline(longAgo)
+		}
+	}
+	return n, err
+}
+
+// looksLikeHTTP reports whether the first bytes of what should be a TLS record are a method's.
+func looksLikeHTTP(begin [5]byte) bool {
+	switch string(begin[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package fast
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/upstream"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// An upstream may fail in the very moment in which the last of a request goes out. The exchange ends its upload and its watch
+// then, in whatever order the goroutines run, and never waits for a watch that was not begun.
+func TestTheWatchEndsAlsoInTheMomentInWhichAnUploadEnds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	pool, err := upstream.New(upstream.Options{
+		Addresses: []upstream.Address{{Host: l.Addr().String()}}, Connect: time.Minute, Header: time.Minute, Stall: time.Minute, Idle: time.Minute,
+		Dial: new(net.Dialer).DialContext, Log: slog.Default(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	r := &rules.Rules{Options: rules.Options{Upstream: &url.URL{Scheme: "http", Host: l.Addr().String()}, Log: slog.Default()}}
+	engine, err := New(context.Background(), r, Options{Pool: pool, Clock: pace.NewClock()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := pool.Take(context.Background(), upstream.Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Drop(nil)
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 100_000 {
+			c := &conn{engine: engine, raw: ours, Conn: ours}
+			x := &exchange{c: c}
+			x.conn = u
+			x.head = wire.Request{Method: http.MethodPost}
+			x.body.reset(c, &x.head) // nothing of it is left
+			l := &upload{done: make(chan struct{})}
+			x.upload = l
+			c.holdWatch()
+			go x.sendBody(u, l)
+			_, _ = x.quiet()
+			if c.watch.Load() != watchOff {
+				t.Error("the watch continues")
+				return
+			}
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("waited in vain for every exchange to end")
+	}
+}

@@ -1,0 +1,54 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	proxyproto "github.com/pires/go-proxyproto"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/poller"
+)
+
+// listener puts the layers around l: for the fast engine the poller, which waits for its
+// connections, then the PROXY protocol, then the pace of writing. TLS comes above.
+func (g *Gateway) listener(l net.Listener) net.Listener {
+	if g.Fast() {
+		l = poller.Listen(l)
+	}
+	if g.options.ProxyProtocol {
+		l = &proxyproto.Listener{
+			Listener:          l,
+			ConnPolicy:        g.proxyPolicy,
+			ValidateHeader:    checkProxyHeader,
+			ReadHeaderTimeout: g.rules.Limits.ProxyHeader,
+		}
+	}
+	l = &pace.Listener{Listener: l, Limits: g.rules.AnswerPace, Clock: g.clock}
+	if !g.Fast() {
+		l = g.std.Listener(l)
+	}
+	return l
+}
+
+// proxyPolicy requires the header from trusted peers and refuses it from all others (D12).
+func (g *Gateway) proxyPolicy(c proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+	if peer, err := netip.ParseAddrPort(c.Upstream.String()); err == nil && g.rules.Trusts(peer.Addr()) {
+		return proxyproto.REQUIRE, nil
+	}
+	return proxyproto.REJECT, nil
+}
+
+// checkProxyHeader refuses a header that names no TCP peer. A LOCAL one, which a proxy's health
+// check sends, names none and leaves the connection's own peer.
+func checkProxyHeader(h *proxyproto.Header) error {
+	if h.Command.IsLocal() {
+		return nil
+	}
+	source, ok := h.SourceAddr.(*net.TCPAddr)
+	if !ok || source.IP == nil {
+		return fmt.Errorf("PROXY header: source %v is no TCP address", h.SourceAddr)
+	}
+	return nil
+}

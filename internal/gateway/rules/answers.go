@@ -1,0 +1,114 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/gateway/pace"
+)
+
+// An Answer is one of the gateway's own, before the fields of the limiter, of browsers and of the
+// connection are put in.
+type Answer struct {
+	Status int
+	Fields []answer.Field // names are in canonical form
+
+	Code, Message string // of an error (D21); empty: Text is the body
+	Text          string
+
+	// Closes is true if the connection ends with the answer, because what the client sends next
+	// cannot be read.
+	Closes bool
+}
+
+// Body returns the body.
+func (a *Answer) Body() []byte {
+	if a.Code == "" {
+		return []byte(a.Text)
+	}
+	return answer.ErrorBody(a.Code, a.Message)
+}
+
+// AppendFields appends the fields of the answer, whose body is given.
+func (a *Answer) AppendFields(dst []answer.Field, body []byte) []answer.Field {
+	dst = append(dst, a.Fields...)
+	if a.Code == "" {
+		return dst
+	}
+	return append(dst,
+		answer.Field{Name: "Content-Type", Value: "application/json"},
+		answer.Field{Name: "Cache-Control", Value: "no-store"},
+		answer.Field{Name: "Content-Length", Value: strconv.Itoa(len(body))},
+	)
+}
+
+// AllMethods are the methods that are known here, as Allow has them.
+const AllMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
+// The answers of our own that are always the same. Nothing may change them.
+var (
+	ambiguousPath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
+		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters or doubly escaped characters."}
+	ambiguousAgent = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
+		Message: "The request's query can be read as naming more than one agent. Send agent_id once, spelled so, percent-encoded, and with no semicolon beside it."}
+	unknownMethod = Answer{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Fields: []answer.Field{{Name: "Allow", Value: AllMethods}},
+		Message: "This method is not known here. Methods are written in capital letters: " + AllMethods + "."}
+	serverOptions = Answer{Status: http.StatusNoContent, Fields: []answer.Field{{Name: "Allow", Value: AllMethods}}}
+
+	upstreamTimeout = Answer{Status: http.StatusGatewayTimeout, Code: "upstream_timeout",
+		Message: "The service behind this address did not answer in time. Please try again."}
+	upstreamUnavailable = Answer{Status: http.StatusBadGateway, Code: "upstream_unavailable",
+		Message: "The service behind this address is not available. Please try again later."}
+
+	bodyBroken = Answer{Status: http.StatusBadRequest, Code: "invalid_request", Closes: true,
+		Message: "The request body ended early or is malformed."}
+	bodySlow = Answer{Status: http.StatusRequestTimeout, Code: "request_timeout", Closes: true,
+		Message: "The request body arrived too slowly, or stopped arriving."}
+
+	// Panicked answers a request whose handler panicked.
+	Panicked = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "Something went wrong on our side. Please try again later."}
+	// Unjudged answers a request that the limiter could not judge because it was asked wrongly.
+	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "This request could not be judged."}
+)
+
+// RejectMalformed answers a message that HTTP does not allow, and counts it. It is outside all
+// limits, and the connection ends with it: where the next request begins is not known. reason is
+// lower case, without what was sent.
+func (r *Rules) RejectMalformed(status int, reason string) *Answer {
+	r.Malformed.Add(status)
+	return &Answer{Status: status, Code: "invalid_request", Message: "This request cannot be taken: " + reason + ".", Closes: true}
+}
+
+// BodyTooLarge answers a request whose body is longer than limit.
+func BodyTooLarge(limit int64) *Answer {
+	return &Answer{Status: http.StatusRequestEntityTooLarge, Code: "payload_too_large",
+		Message: fmt.Sprintf("The request body is larger than the %d bytes that are allowed here.", limit)}
+}
+
+// BodyFailed answers a request whose body did not arrive whole. err is why: an *http.MaxBytesError,
+// a time-out, or another.
+func BodyFailed(err error) *Answer {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return BodyTooLarge(large.Limit)
+	case pace.IsTimeout(err):
+		return &bodySlow
+	}
+	return &bodyBroken
+}
+
+// NoUpstream logs that the upstream at an address did not answer, counts it, and returns what the
+// client is answered.
+func (r *Rules) NoUpstream(method, at string, err error) *Answer {
+	what, answer := "the upstream is not available", &upstreamUnavailable
+	if pace.IsTimeout(err) {
+		what, answer = "the upstream did not answer in time", &upstreamTimeout
+	}
+	r.Log.Warn(what, "method", method, "upstream", at, "error", err)
+	r.Unanswered.Add(answer.Status)
+	return answer
+}

@@ -1,0 +1,98 @@
+package rules
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Counts are what the engines of a gateway count together. The zero value is ready for use; all of
+// it is safe for concurrent use.
+type Counts struct {
+	Active   Tally        // requests under way
+	Open     Tally        // connections, those that a handler has taken over (websockets) left out
+	Accepted atomic.Int64 // connections, ever
+
+	Malformed  StatusTally // messages that are not requests, by the status of our answer
+	Unanswered StatusTally // requests that the upstream did not answer, by the status of our answer
+}
+
+// A Tally counts what is under way.
+type Tally struct {
+	n    atomic.Int64
+	mu   sync.Mutex
+	zero chan struct{} // closed when the count reaches zero; nil: nothing waits for that
+}
+
+// Load returns the count.
+func (t *Tally) Load() int64 { return t.n.Load() }
+
+// Add adds to the count.
+func (t *Tally) Add(delta int64) {
+	if t.n.Add(delta) > 0 || delta > 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.zero != nil {
+		close(t.zero)
+		t.zero = nil
+	}
+}
+
+// Wait waits for limit at most and reports whether the count has reached zero.
+func (t *Tally) Wait(limit time.Duration) bool {
+	t.mu.Lock()
+	if t.zero == nil {
+		t.zero = make(chan struct{})
+	}
+	zero := t.zero
+	t.mu.Unlock()
+	if t.n.Load() == 0 {
+		return true
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-zero:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// A StatusTally counts rare answers by their status.
+type StatusTally struct{ n [600 - 400]atomic.Int64 }
+
+// Add counts an answer with a status of 400 to 599.
+func (t *StatusTally) Add(status int) {
+	if i := status - 400; i >= 0 && i < len(t.n) {
+		t.n[i].Add(1)
+	}
+}
+
+// all returns what was counted, and an entry for each status that is named, counted or not.
+func (t *StatusTally) all(named ...int) map[int]int64 {
+	all := make(map[int]int64, len(named))
+	for _, status := range named {
+		all[status] = t.n[status-400].Load()
+	}
+	for i := range t.n {
+		if n := t.n[i].Load(); n > 0 {
+			all[400+i] = n
+		}
+	}
+	return all
+}
+
+// AllMalformed returns the count for each status that Malformed may have.
+func (c *Counts) AllMalformed() map[int]int64 {
+	return c.Malformed.all(http.StatusBadRequest, http.StatusExpectationFailed, http.StatusRequestHeaderFieldsTooLarge,
+		http.StatusNotImplemented, http.StatusHTTPVersionNotSupported)
+}
+
+// AllUnanswered returns the count for each status that Unanswered may have.
+func (c *Counts) AllUnanswered() map[int]int64 {
+	return c.Unanswered.all(upstreamUnavailable.Status, upstreamTimeout.Status)
+}

@@ -1,0 +1,68 @@
+package rules
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/answer"
+)
+
+// health answers load balancers, outside all limits: /healthz that the process runs, /readyz
+// whether it wants requests, and whether it serves them as it should.
+func (r *Rules) health(ctx context.Context, method, path string) *Answer {
+	if method != http.MethodGet && method != http.MethodHead {
+		return &Answer{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: "Only GET and HEAD are allowed here.",
+			Fields: []answer.Field{{Name: "Allow", Value: "GET, HEAD"}}}
+	}
+	status, text := http.StatusOK, "ok\n"
+	if path == "/readyz" {
+		status, text = r.readyz(ctx)
+	}
+	return &Answer{Status: status, Text: text, Fields: []answer.Field{
+		{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, {Name: "Cache-Control", Value: "no-store"},
+	}}
+}
+
+func (r *Rules) readyz(ctx context.Context) (status int, text string) {
+	if r.Draining.Load() {
+		return http.StatusServiceUnavailable, "not ready: draining\n"
+	}
+	if err := r.ready.ask(ctx, r.Ready); err != nil {
+		return http.StatusServiceUnavailable, "not ready: " + err.Error() + "\n"
+	}
+	if r.Degraded != nil {
+		if err := r.Degraded(); err != nil {
+			return http.StatusOK, "degraded: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "\n"
+		}
+	}
+	return http.StatusOK, "ok\n"
+}
+
+// readiness remembers an answer for a second, so that strangers cannot keep the backend busy with
+// the question.
+type readiness struct {
+	mu    sync.Mutex
+	asked time.Time
+	err   error
+}
+
+const readyTimeout = 2 * time.Second
+
+func (a *readiness) ask(ctx context.Context, ready func(context.Context) error) error {
+	if ready == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.asked) >= time.Second {
+		// The answer is for all who ask, so it does not depend on whether this client stays.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+		defer cancel()
+		a.err = ready(ctx)
+		a.asked = time.Now()
+	}
+	return a.err
+}

@@ -1,0 +1,157 @@
+package rules
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/answer"
+)
+
+// An entry is the content of one line.
+type entry struct {
+	start    time.Time
+	client   netip.Addr // zero: the connection has no address
+	method   string
+	path     string
+	status   int
+	bytes    int64
+	duration time.Duration
+	limiter  string
+	agent    AgentHash
+	outcome  answer.Outcome
+	host     string
+	proto    string
+	aborted  bool
+}
+
+func (e *entry) appendTime(b []byte, stamp string) []byte {
+	b = append(b, stamp...)
+	ms := e.start.Nanosecond() / 1e6
+	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// appendDuration appends milliseconds with three decimals.
+func (e *entry) appendDuration(b []byte) []byte {
+	us := e.duration.Microseconds()
+	b = strconv.AppendInt(b, us/1000, 10)
+	return append(b, '.', byte('0'+us/100%10), byte('0'+us/10%10), byte('0'+us%10))
+}
+
+func (e *entry) appendText(b []byte, stamp string) []byte {
+	b = append(b, "time="...)
+	b = e.appendTime(b, stamp)
+	b = append(b, " client="...)
+	b = e.client.AppendTo(b)
+	b = appendTextValue(append(b, " method="...), e.method)
+	b = appendTextValue(append(b, " path="...), redacted(e.path))
+	b = strconv.AppendInt(append(b, " status="...), int64(e.status), 10)
+	b = strconv.AppendInt(append(b, " bytes="...), e.bytes, 10)
+	b = append(e.appendDuration(append(b, " duration="...)), "ms"...)
+	if e.limiter != "" {
+		b = append(append(b, " limiter="...), e.limiter...)
+	}
+	if e.agent.known {
+		b = e.agent.append(append(b, " agent="...))
+	}
+	b = append(append(b, " outcome="...), e.outcome.String()...)
+	b = appendTextValue(append(b, " host="...), e.host)
+	b = append(append(b, " proto="...), e.proto...)
+	if e.aborted {
+		b = append(b, " aborted=true"...)
+	}
+	return append(b, '\n')
+}
+
+func (e *entry) appendJSON(b []byte, stamp string) []byte {
+	b = append(b, `{"time":"`...)
+	b = e.appendTime(b, stamp)
+	b = append(b, `","client":"`...)
+	b = e.client.AppendTo(b)
+	b = appendEscaped(append(b, `","method":"`...), e.method, maxText)
+	b = appendEscaped(append(b, `","path":"`...), redacted(e.path), maxText)
+	b = strconv.AppendInt(append(b, `","status":`...), int64(e.status), 10)
+	b = strconv.AppendInt(append(b, `,"bytes":`...), e.bytes, 10)
+	b = e.appendDuration(append(b, `,"duration_ms":`...))
+	if e.limiter != "" {
+		b = append(append(append(b, `,"limiter":"`...), e.limiter...), '"')
+	}
+	if e.agent.known {
+		b = append(e.agent.append(append(b, `,"agent":"`...)), '"')
+	}
+	b = append(append(b, `,"outcome":"`...), e.outcome.String()...)
+	b = appendEscaped(append(b, `","host":"`...), e.host, maxText)
+	b = append(append(append(b, `","proto":"`...), e.proto...), '"')
+	if e.aborted {
+		b = append(b, `,"aborted":true`...)
+	}
+	return append(b, '}', '\n')
+}
+
+// append appends the hash in 16 hexadecimal digits.
+func (a AgentHash) append(b []byte) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		b = append(b, hexDigits[a.hash>>shift&15])
+	}
+	return b
+}
+
+// maxText is how many bytes of one value a line has at most.
+const maxText = 1024
+
+// appendTextValue appends a value, in quotes if it could be taken for more than one.
+func appendTextValue(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '=' || c == '\\' {
+			return append(appendEscaped(append(b, '"'), s, maxText), '"')
+		}
+	}
+	if s == "" || len(s) > maxText {
+		return append(appendEscaped(append(b, '"'), s, maxText), '"')
+	}
+	return append(b, s...)
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// appendEscaped appends s for use between quotes, in JSON too: printable ASCII as it is, every
+// other byte as an escape, so that no value can end its quotes, its line, or move a terminal's
+// cursor.
+func appendEscaped(b []byte, s string, limit int) []byte {
+	cut := len(s) > limit
+	if cut {
+		s = s[:limit]
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c >= ' ' && c < 0x7f:
+			b = append(b, c)
+		default:
+			b = append(b, `\u00`...)
+			b = append(b, hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	if cut {
+		b = append(b, "..."...)
+	}
+	return b
+}
+
+// redacted hides what looks like a credential in a path: an API token or a JWT.
+func redacted(path string) string {
+	if !strings.Contains(path, "wpt_") && !strings.Contains(path, "eyJ") {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if at := strings.Index(s, "wpt_"); at >= 0 {
+			segments[i] = s[:at] + "wpt_REDACTED"
+		} else if at := strings.Index(s, "eyJ"); at >= 0 && strings.Count(s[at:], ".") >= 2 {
+			segments[i] = s[:at] + "JWT_REDACTED"
+		}
+	}
+	return strings.Join(segments, "/")
+}

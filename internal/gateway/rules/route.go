@@ -1,0 +1,78 @@
+package rules
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/weirlimit/weir/internal/target"
+)
+
+// A Route is what one request asks for, and what covers it. Engines set Asked and Path, and Choose
+// the rest.
+type Route struct {
+	Asked  target.Request
+	Choice target.Choice
+
+	CORS   *CORS  // nil: not a surface that browsers call
+	Origin string // the Access-Control-Allow-Origin of the answer; empty: none
+}
+
+// Choose finds what covers the request. Asked must be set; field returns the first value of a field
+// of the request, empty if it has none.
+func (r *Rules) Choose(t *Route, field func(name string) string) {
+	target.Choose(r.Decider, &t.Asked, &t.Choice)
+	t.CORS, t.Origin = nil, ""
+	if t.Choice.Surface == target.Widget {
+		t.CORS, t.Origin = r.CORS, r.CORS.Allow(field("Origin"))
+	}
+}
+
+// IsPreflight reports whether the answer is one to a preflight, which is complete without
+// CORS.Complete.
+func (t *Route) IsPreflight() bool { return t.Choice.Kind == target.Preflight }
+
+// IsLimited reports whether the answer of our own to this route is charged to the limiter that
+// covers it.
+func (t *Route) IsLimited() bool {
+	return t.Choice.Kind != target.Asterisk && t.Choice.Kind != target.Health
+}
+
+// Own returns the gateway's own answer; nil if the backend answers. values returns the values of a
+// field of the request.
+func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []string) *Answer {
+	switch t.Choice.Kind {
+	case target.Asterisk:
+		return &serverOptions
+	case target.Health:
+		return r.health(ctx, t.Asked.Method, t.Asked.Path)
+	case target.Unreadable:
+		return &ambiguousPath
+	case target.AmbiguousAgent:
+		return &ambiguousAgent
+	case target.UnknownMethod:
+		return &unknownMethod
+	case target.Preflight:
+		return t.CORS.preflight(values)
+	}
+	return nil
+}
+
+// Purpose returns why a request is sent. field returns the first value of a field of the request.
+func Purpose(method string, field func(name string) string) target.Purpose {
+	if method == http.MethodOptions && field("Origin") != "" && field("Access-Control-Request-Method") != "" {
+		return target.CORSPreflight
+	}
+	return target.Ordinary
+}
+
+// PathOf returns what the access log has as a request's path. u is what asked was read from.
+func PathOf(asked *target.Request, u *url.URL) string {
+	switch {
+	case asked.Raw != "":
+		return asked.Raw
+	case u.RawPath != "":
+		return u.RawPath
+	}
+	return u.Path
+}

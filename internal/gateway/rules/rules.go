@@ -1,0 +1,158 @@
+// Package rules is what the gateway's engines share: every decision about a request that is not
+// HTTP's own. The rules know values (a method, a path, a list of fields, a status) and no engine,
+// so each engine asks the same functions in the same order, and no two of them differ in what they
+// forward, withhold, answer or log.
+//
+//	rules.go      the rules of one gateway, made from its options
+//	limits.go     how long and how much
+//	route.go      what a request asks for, and which of our own answers it gets
+//	answers.go    the answers of our own: one table
+//	withheld.go   the fields of a request that a backend never gets: one table
+//	fields.go     the fields of one hop, the limiter's own fields, lists of names
+//	onward.go     what an upstream is told of a request, and which of its answers make no sense
+//	cors.go       browsers on other origins
+//	health.go     what load balancers ask
+//	counts.go     what is under way, and what went wrong
+//	record.go     what is known of a request when it is over
+//	line.go       one line of the access log
+//	accesslog.go  the access log, written by a goroutine of its own
+package rules
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/headers"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/pace"
+)
+
+// Options are what rules are made from. Decider and Identity are required. They mean what they mean
+// in the gateway's options, which document them.
+type Options struct {
+	Decider        *weir.Decider
+	Identity       *identity.Resolver
+	Upstream       *url.URL // nil: the backend is a handler
+	CORSOrigins    []string
+	IETF           bool
+	TrustedProxies []netip.Prefix
+	Ready          func(context.Context) error
+	Degraded       func() error
+	AccessLog      *AccessLog
+	Log            *slog.Logger // nil: slog.Default()
+	Credentials    map[string]string
+	Denial         func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
+	AgentHash      func(agent string) (hash uint64, ok bool)
+	Observe        func(answer.Observation)
+	Limits         Limits
+
+	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
+	// judged (httplimit.Options.Judged).
+	Judged func(http.ResponseWriter, *identity.Caller)
+}
+
+// Rules are the rules of one gateway, and what its engines count together. Make them with New. They
+// are safe for concurrent use.
+type Rules struct {
+	Options
+	Counts
+
+	Limit      *httplimit.Middleware
+	CORS       *CORS
+	Pace       pace.Limits // of a client that sends a request
+	AnswerPace pace.Limits // of a client that takes an answer
+
+	// Draining is set when the gateway wants no new requests, and Lingering while it asks the
+	// clients of kept connections to go elsewhere, by closing each connection after its next
+	// answer.
+	Draining, Lingering atomic.Bool
+
+	// TakenOver are the connections of websockets, which a drain does not wait for but closes last.
+	TakenOver pace.Set
+
+	host           string // of the upstream's URL, for requests that have none
+	dates          headers.DateCache
+	ready          readiness
+	notedForwarder atomic.Bool
+}
+
+// New checks the options and returns their rules, with defaults for limits that are not set.
+func New(o Options) (*Rules, error) {
+	o.Limits = o.Limits.withDefaults(o.Upstream != nil)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	r := &Rules{Options: o, Pace: o.Limits.pace()}
+	r.AnswerPace = r.Pace.OfAnswers()
+	if o.Upstream != nil {
+		r.host = hostOf(o.Upstream)
+	}
+	var err error
+	if r.CORS, err = newCORS(o.CORSOrigins, o.limitFields()...); err != nil {
+		return nil, err
+	}
+	r.Limit, err = httplimit.New(o.Decider, httplimit.Options{
+		Identity:    o.Identity,
+		IETF:        o.IETF,
+		Credentials: o.Credentials,
+		Denial:      o.Denial,
+		Observe:     o.Observe,
+		Judged:      o.Judged,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("new gateway: %w", err)
+	}
+	return r, nil
+}
+
+// limitFields returns the fields of limited answers that are switched on, beside the contract's.
+func (o *Options) limitFields() []string {
+	var fields []string
+	if o.IETF {
+		fields = append(fields, headers.RateLimit, headers.Policy)
+	}
+	if o.Denial != nil {
+		fields = append(fields, headers.Denial)
+	}
+	return fields
+}
+
+// hostOf returns the Host by which an upstream is asked for itself: its host and, if the URL has
+// one, its port. A zone is this machine's own name for a link (RFC 6874, section 1), and left out.
+func hostOf(u *url.URL) string {
+	zone, end := strings.IndexByte(u.Host, '%'), strings.IndexByte(u.Host, ']')
+	if zone < 0 || end < zone {
+		return u.Host
+	}
+	return u.Host[:zone] + u.Host[end:]
+}
+
+// Trusts reports whether a peer is a trusted proxy.
+func (r *Rules) Trusts(peer netip.Addr) bool {
+	peer = peer.Unmap().WithZone("")
+	return slices.ContainsFunc(r.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
+}
+
+// NoteForwarder is called for each request with an X-Forwarded-For. It logs once that requests come
+// through a proxy and no proxy is trusted: all clients behind that proxy are counted as one address
+// then. peer is the other side of the connection.
+func (r *Rules) NoteForwarder(peer string) {
+	if len(r.TrustedProxies) > 0 || !r.notedForwarder.CompareAndSwap(false, true) {
+		return
+	}
+	r.Log.Warn("a request came with X-Forwarded-For, and no proxy is trusted to send it: if a proxy is in front of this server, "+
+		"all its clients are counted as one address until it is named as a trusted proxy", "peer", peer)
+}
+
+// Date returns the Date of an answer that no limiter covers. unix is the time in seconds.
+func (r *Rules) Date(unix int64) string { return r.dates.At(unix) }

@@ -1,0 +1,156 @@
+// Package std is the gateway's engine on net/http: HTTP/1.1 before a handler, or before an upstream
+// on request, and HTTP/2 always. It holds what is net/http's; every decision about a request is
+// asked of gateway/rules. One request goes down these files:
+//
+//	engine.go    the server, and what it reports of connections
+//	spare.go     a connection before its first request
+//	handler.go   one request: its path, its limiter, who answers it
+//	exchange.go  its record and its ResponseWriter, which handlers write to
+//	stream.go    answers over HTTP/2, written at a minimum rate
+//	body.go      its body, with a deadline for every read
+//	proxy.go     the upstream, by httputil.ReverseProxy
+//	header.go    net/http's headers under the rules
+//	hijack.go    connections that a handler takes over
+package std
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/upstream"
+)
+
+// Options are what an Engine needs beside the rules. One of Backend and Pool is required.
+type Options struct {
+	Backend http.Handler // receives what is admitted
+	TLS     *tls.Config  // nil: cleartext
+
+	// Wrap and WrapTransport mean what they mean in the gateway's options.
+	Wrap          func(http.Handler) http.Handler
+	WrapTransport func(http.RoundTripper) http.RoundTripper
+
+	Pool   *upstream.Pool // the addresses of the rules' Upstream
+	Dialer *net.Dialer    // connects to them
+	Kept   time.Duration  // for how long a connection to them is kept unused
+}
+
+// An Engine serves requests by net/http. It is safe for concurrent use.
+type Engine struct {
+	*rules.Rules
+	options   Options
+	backend   http.Handler           // serveBackend
+	proxy     *httputil.ReverseProxy // nil: Backend
+	transport *http.Transport
+}
+
+// New returns an engine. It serves nothing before Server or Handler is called.
+func New(r *rules.Rules, o Options) (*Engine, error) {
+	e := &Engine{Rules: r, options: o}
+	e.backend = http.HandlerFunc(e.serveBackend)
+	if o.Pool == nil {
+		return e, nil
+	}
+	var err error
+	e.proxy, e.transport, err = e.newProxy()
+	return e, err
+}
+
+// Handler serves one request after another, without what Server does for connections.
+func (e *Engine) Handler() http.Handler {
+	if e.options.Wrap != nil {
+		return e.options.Wrap(http.HandlerFunc(e.serve))
+	}
+	return http.HandlerFunc(e.serve)
+}
+
+// Server returns a server for connections that it accepts itself, from a Listener. ctx is the base
+// of every request's context.
+func (e *Engine) Server(ctx context.Context) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)            // by ALPN
+	protocols.SetUnencryptedHTTP2(true) // by prior knowledge; there is no Upgrade to it
+	s := &http.Server{
+		Handler:                      e.Handler(),
+		Protocols:                    protocols,
+		ReadHeaderTimeout:            e.Limits.Header,
+		IdleTimeout:                  e.Limits.Idle,
+		MaxHeaderBytes:               e.Limits.HeaderBytes,
+		DisableGeneralOptionsHandler: true,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: e.Limits.Streams,
+			SendPingTimeout:      e.Limits.Stall,
+		},
+		ConnState:   e.countAccepted,
+		ConnContext: pace.WithConn,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    log.New(serverLog{e.Log}, "", 0),
+	}
+	if e.options.TLS != nil {
+		s.TLSConfig = e.options.TLS.Clone()
+	}
+	return s
+}
+
+// HTTP2Server returns a server for connections that another engine has accepted and counted, and
+// found to speak HTTP/2.
+func (e *Engine) HTTP2Server(ctx context.Context) *http.Server {
+	s := e.Server(ctx)
+	s.ConnState = e.countClosed
+	if s.TLSConfig != nil {
+		s.TLSConfig.NextProtos = []string{"h2"}
+	}
+	return s
+}
+
+// countAccepted counts connections as they come and go.
+func (e *Engine) countAccepted(c net.Conn, state http.ConnState) {
+	if spare := spareUnder(c); spare != nil {
+		spare.note(state)
+	}
+	if state == http.StateNew {
+		e.Accepted.Add(1)
+		e.Open.Add(1)
+	}
+	e.countClosed(c, state)
+}
+
+// countClosed counts connections as they go.
+func (e *Engine) countClosed(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateHijacked, http.StateClosed:
+		e.Open.Add(-1)
+	}
+}
+
+// CloseIdle closes the connections that are kept to the upstream.
+func (e *Engine) CloseIdle() {
+	if e.transport != nil {
+		e.transport.CloseIdleConnections()
+	}
+}
+
+// A serverLog receives net/http's log lines. Those that any stranger can cause are for debugging
+// alone.
+type serverLog struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (l serverLog) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	for _, prefix := range []string{"http: TLS handshake error", "http2: "} {
+		if bytes.HasPrefix(line, []byte(prefix)) {
+			level = slog.LevelDebug
+		}
+	}
+	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
+}

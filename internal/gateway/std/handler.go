@@ -1,0 +1,161 @@
+package std
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/target"
+)
+
+// serve is one request from end to end.
+func (e *Engine) serve(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{ResponseWriter: w, engine: e, request: r, Record: rules.Record{Start: time.Now()}, http2: r.ProtoMajor == 2}
+	e.Active.Add(1)
+	defer e.Active.Add(-1)
+	if r.Header[rules.ForwardedFor] != nil {
+		e.NoteForwarder(r.RemoteAddr)
+	}
+	err := x.attempt(x.paceBody(r))
+	switch {
+	case x.Gone || errors.Is(err, http.ErrAbortHandler):
+		x.Aborted = true
+		x.Gone = x.Gone || x.Status == 0 && x.hasLeft()
+	case err != nil && x.Status != 0:
+		x.Aborted = true
+	case err != nil:
+		write(x, &rules.Panicked)
+	}
+	x.finish()
+	if e.AccessLog != nil {
+		x.log()
+	}
+	x.settle()
+	if x.Aborted && !x.isHijacked {
+		// this is how a handler has net/http end the connection, or the stream, at once
+		panic(http.ErrAbortHandler)
+	}
+}
+
+var errPanicked = errors.New("a handler panicked")
+
+// attempt has the request answered. The error is http.ErrAbortHandler if a handler panicked with
+// that, and errPanicked after any other panic, which is logged unless the client is gone.
+func (x *exchange) attempt(r *http.Request) (err error) {
+	defer func() {
+		switch failure := recover(); failure {
+		case nil:
+		case http.ErrAbortHandler:
+			err = http.ErrAbortHandler
+		default:
+			if err = errPanicked; !x.Gone {
+				x.logPanic(failure)
+			}
+		}
+	}()
+	x.engine.route(x, r)
+	return nil
+}
+
+// logPanic must be called by the deferred function that recovered.
+func (x *exchange) logPanic(failure any) {
+	x.engine.Log.Error("a handler panicked", "method", x.request.Method, "path", x.Path, "panic", failure, "stack", string(debug.Stack()))
+}
+
+// route finds what covers the request. Either the gateway answers it itself, or the backend does if
+// the limiter admits it.
+func (e *Engine) route(x *exchange, r *http.Request) {
+	stripNominated(r.Header)
+	x.Asked = target.Request{Method: r.Method, Purpose: rules.Purpose(r.Method, r.Header.Get)}
+	x.Asked.Read(r.URL)
+	if query := r.URL.RawQuery; query != "" && identity.AgentIsAmbiguous(query) {
+		x.Asked.Ambiguous = !identity.NamesAgent(&identity.HTTPRequest{Request: r})
+	}
+	x.Path = rules.PathOf(&x.Asked, r.URL)
+	e.Choose(&x.Route, r.Header.Get)
+	own := e.Own(r.Context(), &x.Route, r.Header.Values)
+	if own != nil && !x.IsLimited() {
+		write(x, own)
+		return
+	}
+	x.CoverBy(x.Choice.Match)
+	if own != nil {
+		e.Limit.Charge(x, r, x.Choice.Match, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, own) }))
+		return
+	}
+	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
+}
+
+// Judged notes the agent that a request was counted by, for the access log. It is the rules'
+// Options.Judged; w is the exchange that the limiter was given.
+func Judged(w http.ResponseWriter, c *identity.Caller) {
+	if x, ok := w.(*exchange); ok {
+		x.NoteAgent(&x.engine.Options, c)
+	}
+}
+
+// write answers with one of the gateway's own answers.
+func write(w http.ResponseWriter, a *rules.Answer) {
+	h := w.Header()
+	for _, f := range a.Fields {
+		h.Add(f.Name, f.Value)
+	}
+	if a.Closes {
+		h.Set("Connection", "close")
+	}
+	if a.Code != "" {
+		httplimit.WriteError(w, a.Status, a.Code, a.Message)
+		return
+	}
+	w.WriteHeader(a.Status)
+	if a.Text != "" {
+		_, _ = io.WriteString(w, a.Text)
+	}
+}
+
+// serveBackend has the backend answer what is admitted. A panic of the backend becomes a 500 with
+// the fields of the limiter, if no answer has begun.
+func (e *Engine) serveBackend(w http.ResponseWriter, r *http.Request) {
+	x := exchangeOf(w)
+	if !e.attemptBackend(w, r, x) {
+		clear(w.Header())
+		write(w, &rules.Panicked)
+	}
+}
+
+// attemptBackend has the backend answer. It reports false after a panic that can still be answered,
+// which it logs; every other panic, and http.ErrAbortHandler, it passes on.
+func (e *Engine) attemptBackend(w http.ResponseWriter, r *http.Request, x *exchange) (ok bool) {
+	defer func() {
+		if x.Status != 0 || x.isHijacked {
+			return // it is too late for another answer
+		}
+		switch failure := recover(); failure {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(failure)
+		default:
+			x.logPanic(failure)
+		}
+	}()
+	x.Reached = true
+	chain := x.identify(w)
+	if limit := e.Limits.Body; limit > 0 && r.ContentLength != 0 {
+		if r.ContentLength > limit {
+			write(w, rules.BodyTooLarge(limit))
+			return true
+		}
+		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, limit)
+	}
+	if e.proxy == nil {
+		e.options.Backend.ServeHTTP(w, r)
+	} else {
+		e.serveUpstream(w, r, chain)
+	}
+	return true
+}

@@ -1,0 +1,236 @@
+package std
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// newProxy returns the reverse proxy before the upstream, and the transport it owns.
+func (e *Engine) newProxy() (*httputil.ReverseProxy, *http.Transport, error) {
+	escaped, decoded, err := target.Decode(e.Upstream.EscapedPath())
+	if err != nil {
+		return nil, nil, fmt.Errorf("upstream %q: %w", e.Upstream.Redacted(), err)
+	}
+	base := url.URL{
+		Scheme: e.Upstream.Scheme, Host: upstream.AddressOf(e.Upstream).Host,
+		Path: strings.TrimSuffix(decoded, "/"), RawPath: strings.TrimSuffix(escaped, "/"),
+	}
+	transport := e.newTransport()
+	var through http.RoundTripper = transport
+	if e.options.WrapTransport != nil {
+		through = e.options.WrapTransport(transport)
+	}
+	// outermost, so that a trace shows each address that was tried
+	through = e.options.Pool.Transport(through)
+	return &httputil.ReverseProxy{
+		Rewrite:        func(p *httputil.ProxyRequest) { e.rewrite(p, &base) },
+		Transport:      through,
+		BufferPool:     new(bufferPool),
+		ModifyResponse: e.receive,
+		ErrorHandler:   e.upstreamFailed,
+		ErrorLog:       slog.NewLogLogger(e.Log.Handler(), slog.LevelWarn),
+	}, transport, nil
+}
+
+// newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies
+// unchanged, no proxy from the environment. Its writes have deadlines, so that an upstream that
+// stops reading cannot hold a request for ever.
+func (e *Engine) newTransport() *http.Transport {
+	dialer := e.options.Dialer
+	clock := pace.NewClock()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return upstream.Count(pace.NewConn(c, e.Limits.Stall, clock), c), nil
+		},
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxIdleConns:           0, // bounded by the next one alone
+		MaxIdleConnsPerHost:    1024,
+		IdleConnTimeout:        e.options.Kept,
+		TLSHandshakeTimeout:    e.Limits.Connect,
+		ResponseHeaderTimeout:  e.Limits.Upstream,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+}
+
+// rewrite makes the request that the upstream at base receives. The path has its canonical form
+// here.
+func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
+	in, out := p.In, p.Out
+	path, raw := base.Path+in.URL.Path, ""
+	if in.URL.RawPath != "" || base.RawPath != base.Path {
+		raw = base.RawPath + in.URL.EscapedPath()
+	}
+	*out.URL = url.URL{
+		Scheme: base.Scheme, Host: base.Host, Path: path, RawPath: raw,
+		// httputil drops parts of a query that it cannot parse
+		RawQuery: target.Query(in.URL.RawQuery), ForceQuery: in.URL.ForceQuery,
+	}
+	stripWithheld(out.Header)
+	passTrailers(p)
+	head := headOf(in)
+	told := e.Onward(&head)
+	out.Host, out.Close = told.Host, told.Alone
+	values := [2]string{told.ForwardedProto, told.ForwardedHost}
+	out.Header[rules.ForwardedFor] = in.Header[rules.ForwardedFor] // serveUpstream's
+	out.Header[rules.ForwardedProto] = values[0:1:1]
+	if told.ForwardedHost != "" {
+		out.Header[rules.ForwardedHost] = values[1:2:2]
+	}
+}
+
+// headOf returns the values that rules.Onward needs of a request.
+func headOf(r *http.Request) rules.Head {
+	h := rules.Head{
+		Method: r.Method, Minor: 1, Host: r.Host, Length: r.ContentLength, Peer: r.RemoteAddr, Secure: r.TLS != nil,
+		Proto: r.Header[rules.ForwardedProto], Upgrade: r.Header["Upgrade"],
+	}
+	if !r.ProtoAtLeast(1, 1) {
+		h.Minor = 0
+	}
+	return h
+}
+
+// passTrailers forwards the announced trailers of a request. httputil does not: they come with the
+// end of the body, after it has copied the request.
+func passTrailers(p *httputil.ProxyRequest) {
+	p.Out.Trailer = nil
+	if len(p.In.Trailer) == 0 || p.Out.Body == nil {
+		return
+	}
+	p.Out.Trailer = make(http.Header, len(p.In.Trailer))
+	for name := range p.In.Trailer {
+		if !rules.IsWithheld(name) && wire.MayTrail(name) {
+			p.Out.Trailer[name] = nil
+		}
+	}
+	p.Out.Body = &trailed{p.Out.Body, p.In.Trailer, p.Out.Trailer}
+}
+
+// trailed is a body that copies its trailers when it ends, before its reader looks for them.
+type trailed struct {
+	io.ReadCloser
+	from, to http.Header
+}
+
+func (b *trailed) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		for name := range b.to {
+			b.to[name] = b.from[name]
+		}
+	}
+	return n, err
+}
+
+// serveUpstream forwards a request. chain is its X-Forwarded-For: the client and every trusted hop
+// after it.
+func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
+	r.Header[rules.ForwardedFor] = []string{chain}
+	head := headOf(r)
+	if !head.IsWebsocket() {
+		delete(r.Header, "Upgrade") // httputil drops Connection
+		e.proxy.ServeHTTP(w, r)
+		return
+	}
+	ctx, leave := context.WithCancel(r.Context())
+	defer leave()
+	exchangeOf(w).leave = leave
+	e.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// upstreamFailed answers for an upstream that did not.
+func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(w)
+	if x.isHijacked {
+		return // the connection is the upgrade's, and over
+	}
+	var large *http.MaxBytesError
+	sent := x.body.failure()
+	switch {
+	case errors.As(err, &large):
+		write(w, rules.BodyFailed(large))
+	case pace.IsTimeout(sent): // which cancels the context too
+		write(w, rules.BodyFailed(sent))
+	case r.Context().Err() != nil:
+		x.Gone = x.Status == 0 // the connection is closed then
+	case sent != nil:
+		write(w, rules.BodyFailed(sent))
+	default:
+		write(w, e.NoUpstream(r.Method, e.Upstream.Host, err))
+	}
+}
+
+// receive checks every answer of the upstream, and prepares it to be passed on.
+func (e *Engine) receive(r *http.Response) error {
+	if err := rules.CheckAnswer(r.StatusCode, len(r.Request.Header["Upgrade"]) > 0, r.Header["Upgrade"]); err != nil {
+		return err // httputil closes the answer then; if it finds that itself, it does not
+	}
+	if r.StatusCode == http.StatusSwitchingProtocols {
+		e.stripReserved(r.Header) // httputil copies this header last
+		return nil
+	}
+	if len(r.Trailer) > 0 {
+		e.stripReserved(r.Trailer) // they will not be sent, so they are not announced
+	}
+	if r.ContentLength > 0 {
+		r.Body = &pacedBody{ReadCloser: r.Body, patience: e.Limits.Stall}
+	}
+	return nil
+}
+
+// A pacedBody is an upstream's body of a known length. It ends with an error if the upstream pauses
+// for longer than patience. (A body without a length may be a quiet stream of events.)
+type pacedBody struct {
+	io.ReadCloser
+	patience time.Duration
+	timer    *time.Timer
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	if b.timer == nil {
+		// which ends the read
+		b.timer = time.AfterFunc(b.patience, func() { _ = b.ReadCloser.Close() })
+	} else {
+		b.timer.Reset(b.patience)
+	}
+	defer b.timer.Stop()
+	return b.ReadCloser.Read(p)
+}
+
+// A bufferPool lends the buffers that bodies are copied through.
+type bufferPool struct{ pool sync.Pool }
+
+type buffer = [32 << 10]byte
+
+func (p *bufferPool) Get() []byte {
+	if b, ok := p.pool.Get().(*buffer); ok {
+		return b[:]
+	}
+	return new(buffer)[:]
+}
+
+func (p *bufferPool) Put(b []byte) { p.pool.Put((*buffer)(b)) }

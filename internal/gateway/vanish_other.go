@@ -1,8 +1,0 @@
-//go:build !linux
-
-package gateway
-
-import "net"
-
-// missVanished leaves a connection to the keep-alive probes that package net has switched on.
-func missVanished(net.Conn) {}
