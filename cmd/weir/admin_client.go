@@ -25,23 +25,24 @@ import (
 
 	"github.com/weirlimit/weir/headers"
 	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
 // An operatorFlags value says which server a command talks to, and with which token.
 type operatorFlags struct {
-	admin adminAddr
+	admin cli.AdminAddr
 	token string
 	data  string
-	json  onOff
+	json  cli.OnOff
 }
 
 func (f *operatorFlags) register(cmd *cobra.Command) {
-	f.admin = adminAddr{at: defaultAdmin}
+	f.admin = cli.AdminAddr{At: cli.DefaultAdmin}
 	cmd.Flags().Var(&f.admin, "admin", "where the server answers operators; also a URL")
 	cmd.Flags().StringVar(&f.token, "admin-token", "", "`TOKEN` to show it (default the operator's, in --data); in the variable it is kept out of ps")
 	dataFlag(cmd, &f.data)
-	jsonFlag(cmd, &f.json)
+	cli.JSONFlag(cmd, &f.json)
 }
 
 // operatorTime bounds one question to a server.
@@ -52,14 +53,14 @@ const mostAnswer = 8 << 20
 
 // base returns where the server is, as this machine reaches it.
 func (f *operatorFlags) base() (string, error) {
-	host, port, _ := net.SplitHostPort(f.admin.at)
-	if f.admin.at == "" || strings.Trim(port, "0") == "" {
-		return "", misused("say with --admin HOST:PORT where the server answers operators; its start says so in the line admin", "--admin %q is no address to ask", f.admin.String())
+	host, port, _ := net.SplitHostPort(f.admin.At)
+	if f.admin.At == "" || strings.Trim(port, "0") == "" {
+		return "", cli.UsageError("say with --admin HOST:PORT where the server answers operators; its start says so in the line admin", "--admin %q is no address to ask", f.admin.String())
 	}
 	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return cmp.Or(f.admin.scheme, "http") + "://" + net.JoinHostPort(host, port), nil
+	return cmp.Or(f.admin.Scheme, "http") + "://" + net.JoinHostPort(host, port), nil
 }
 
 // secret returns the token to show.
@@ -69,11 +70,11 @@ func (f *operatorFlags) secret() (string, error) {
 	}
 	token, err := admin.ReadOperator(f.data)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", no(fmt.Errorf("there is no admin token in the data directory %q", f.data),
+		return "", cli.Fail(fmt.Errorf("there is no admin token in the data directory %q", f.data),
 			"say with --data DIR where 'weir serve' keeps its data, or give a token in WEIR_ADMIN_TOKEN; 'weir admin create NAME' makes one")
 	}
 	if err != nil {
-		return "", no(fmt.Errorf("read the admin token: %w", err), "the token is its owner's alone; others get one of their own by 'weir admin create NAME'")
+		return "", cli.Fail(fmt.Errorf("read the admin token: %w", err), "the token is its owner's alone; others get one of their own by 'weir admin create NAME'")
 	}
 	return token, nil
 }
@@ -98,12 +99,12 @@ func (f *operatorFlags) ask(ctx context.Context, path string, send any) ([]byte,
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
-		return nil, no(fmt.Errorf("ask %s: %w", base, err), "")
+		return nil, cli.Fail(fmt.Errorf("ask %s: %w", base, err), "")
 	}
 	if send != nil {
 		b, err := json.Marshal(send)
 		if err != nil {
-			return nil, no(err, "")
+			return nil, cli.Fail(err, "")
 		}
 		r.Method, r.Body, r.ContentLength = http.MethodPost, io.NopCloser(bytes.NewReader(b)), int64(len(b))
 		r.Header.Set("Content-Type", "application/json")
@@ -149,12 +150,12 @@ func exchange(client *http.Client, r *http.Request, base string) (*http.Response
 		if errors.As(err, &at) {
 			err = at.Err
 		}
-		return nil, nil, no(fmt.Errorf("ask the server at %s: %w", base, err), unansweredHint(err))
+		return nil, nil, cli.Fail(fmt.Errorf("ask the server at %s: %w", base, err), unansweredHint(err))
 	}
 	defer answer.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswer))
 	if err != nil {
-		return nil, nil, no(fmt.Errorf("read the answer of the server at %s: %w", base, err), "")
+		return nil, nil, cli.Fail(fmt.Errorf("read the answer of the server at %s: %w", base, err), "")
 	}
 	return answer, b, nil
 }
@@ -179,7 +180,7 @@ func prove(ctx context.Context, client *http.Client, base, token string) error {
 	challenge := admin.NewChallenge(token)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+challenge.Path(), nil)
 	if err != nil {
-		return no(fmt.Errorf("ask %s: %w", base, err), "")
+		return cli.Fail(fmt.Errorf("ask %s: %w", base, err), "")
 	}
 	answer, b, err := exchange(client, r, base)
 	if err != nil {
@@ -196,14 +197,14 @@ func prove(ctx context.Context, client *http.Client, base, token string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, admin.ErrOtherHost):
-		return no(fmt.Errorf("the server at %s passes requests on to the admin listener under another name, so no token was sent: %s", base, plaintext.Line(err.Error(), 500)),
+		return cli.Fail(fmt.Errorf("the server at %s passes requests on to the admin listener under another name, so no token was sent: %s", base, plaintext.Line(err.Error(), 500)),
 			"ask the server itself; a proxy before it must pass Host on as it came, with its port (nginx: proxy_set_header Host $http_host)")
 	}
 	hint := "--admin is what the start of 'weir serve' says in the line admin, by default 127.0.0.1:8081; the public listener is another port"
 	if answer.TLS == nil && answer.StatusCode == http.StatusBadRequest && bytes.Contains(b, []byte("HTTPS")) {
 		hint = "the server speaks TLS: use --admin https://HOST:PORT"
 	}
-	return no(fmt.Errorf("the server at %s is not the admin listener of a Weir server that knows this token, so no token was sent: it answers %d",
+	return cli.Fail(fmt.Errorf("the server at %s is not the admin listener of a Weir server that knows this token, so no token was sent: it answers %d",
 		base, answer.StatusCode), hint)
 }
 
@@ -211,17 +212,17 @@ func prove(ctx context.Context, client *http.Client, base, token string) error {
 func unproven(base string, answer *http.Response) error {
 	switch answer.StatusCode {
 	case http.StatusUnauthorized:
-		return no(fmt.Errorf("the admin listener at %s does not know the token, so it was not sent", base), unknownToken)
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, so it was not sent", base), unknownToken)
 	case http.StatusMisdirectedRequest:
-		return no(fmt.Errorf("the admin listener at %s does not answer to that name", base), unknownName)
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not answer to that name", base), unknownName)
 	case http.StatusTooManyRequests:
 		hint := "wait a minute"
 		if seconds, err := strconv.ParseUint(answer.Header.Get(headers.RetryAfter), 10, 16); err == nil {
 			hint = fmt.Sprintf("wait %d seconds; a right token is answered at once", seconds)
 		}
-		return no(fmt.Errorf("the admin listener at %s does not know the token, and had too many wrong ones from this address", base), hint)
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, and had too many wrong ones from this address", base), hint)
 	}
-	return no(fmt.Errorf("the admin listener at %s answers %d, so no token was sent", base, answer.StatusCode), "the log of that server says why")
+	return cli.Fail(fmt.Errorf("the admin listener at %s answers %d, so no token was sent", base, answer.StatusCode), "the log of that server says why")
 }
 
 const (
@@ -235,7 +236,7 @@ func answeredNo(base string, status int, body []byte) error {
 		Error struct{ Code, Message string }
 	}
 	if json.Unmarshal(body, &said) != nil || said.Error.Message == "" {
-		return no(fmt.Errorf("the server at %s answers %d, and not as the admin listener of 'weir serve' does", base, status), adminHint)
+		return cli.Fail(fmt.Errorf("the server at %s answers %d, and not as the admin listener of 'weir serve' does", base, status), adminHint)
 	}
 	hint := ""
 	switch {
@@ -244,7 +245,7 @@ func answeredNo(base string, status int, body []byte) error {
 	case said.Error.Code == "misdirected":
 		hint = unknownName
 	}
-	return no(errors.New(plaintext.Line(asError(said.Error.Message), 2000)), hint)
+	return cli.Fail(errors.New(plaintext.Line(asError(said.Error.Message), 2000)), hint)
 }
 
 // asError spells a sentence of the server's as the errors of this program are.
@@ -260,7 +261,7 @@ func asError(message string) string {
 func printAnswer(cmd *cobra.Command, b []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, bytes.TrimSpace(b), "", "  "); err != nil {
-		return no(fmt.Errorf("the server's answer is no JSON: %w", err), "")
+		return cli.Fail(fmt.Errorf("the server's answer is no JSON: %w", err), "")
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), out.String())
 	return err
@@ -269,7 +270,7 @@ func printAnswer(cmd *cobra.Command, b []byte) error {
 // readAnswer reads an answer into v.
 func readAnswer(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return no(fmt.Errorf("the server's answer cannot be read: %w", err), "are this program and the server of the same version?")
+		return cli.Fail(fmt.Errorf("the server's answer cannot be read: %w", err), "are this program and the server of the same version?")
 	}
 	return nil
 }

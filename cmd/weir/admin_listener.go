@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,56 +15,10 @@ import (
 
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/admin/page"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/sample"
 )
-
-// An adminAddr is where the admin listener is: HOST:PORT for the server, and for the commands that talk to it, which may also write it
-// as a URL. Empty means that there is none.
-type adminAddr struct {
-	scheme string // "http", "https"; empty: not said
-	at     string // HOST:PORT
-}
-
-// defaultAdmin is where the admin listener is unless it is said.
-const defaultAdmin = "127.0.0.1:8081"
-
-func (a *adminAddr) Set(value string) error {
-	if value == "" || value == "off" {
-		*a = adminAddr{}
-		return nil
-	}
-	at := value
-	scheme, _, isURL := strings.Cut(value, "://")
-	if !isURL {
-		scheme = ""
-	} else {
-		u, err := url.Parse(value)
-		if err != nil || scheme != "http" && scheme != "https" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.Hostname() == "" {
-			return errAdminAddr
-		}
-		if at = u.Host; u.Port() == "" {
-			at = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[scheme])
-		}
-	}
-	var l listenAddr
-	if l.Set(at) != nil {
-		return errAdminAddr
-	}
-	*a = adminAddr{scheme, at}
-	return nil
-}
-
-var errAdminAddr = errors.New("want [HOST]:PORT or http://HOST:PORT, such as 127.0.0.1:8081; empty or off means none")
-
-func (a *adminAddr) String() string {
-	if a.scheme != "" {
-		return a.scheme + "://" + a.at
-	}
-	return a.at
-}
-
-func (a *adminAddr) Type() string { return "[HOST]:PORT" }
 
 // names is a list of host names.
 type names []string
@@ -88,15 +41,15 @@ func (n *names) Type() string   { return "NAME,..." }
 
 // checkAdmin refuses an admin listener where the public one is.
 func (f *serveFlags) checkAdmin() error {
-	host, port, _ := net.SplitHostPort(f.admin.at)
+	host, port, _ := net.SplitHostPort(f.admin.At)
 	publicHost, publicPort, _ := net.SplitHostPort(string(f.listen))
 	number := func(port string) uint64 { n, _ := strconv.ParseUint(port, 10, 16); return n }
-	if f.admin.at == "" || number(port) == 0 || number(port) != number(publicPort) {
+	if f.admin.At == "" || number(port) == 0 || number(port) != number(publicPort) {
 		return nil
 	}
 	if everywhere(host) || everywhere(publicHost) || host == publicHost {
-		return misused("give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without",
-			"--admin %s is where --listen %s serves the public", f.admin.at, &f.listen)
+		return cli.UsageError("give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without",
+			"--admin %s is where --listen %s serves the public", f.admin.At, &f.listen)
 	}
 	return nil
 }
@@ -119,20 +72,20 @@ type adminSide struct {
 func openAdmin(ctx context.Context, f *serveFlags, given net.Listener, log *slog.Logger) (*adminSide, error) {
 	a := &adminSide{listener: given}
 	if err := sample.MakeDir(f.data); err != nil {
-		return nil, no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
+		return nil, cli.Fail(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
 	}
 	var err error
 	if a.audit, err = admin.OpenAudit(ctx, absolute(f.data), nil); err != nil {
-		return nil, no(err, dataHint)
+		return nil, cli.Fail(err, dataHint)
 	}
-	if given == nil && f.admin.at == "" {
+	if given == nil && f.admin.At == "" {
 		return a, nil
 	}
 	by := heldSocket
 	if given == nil {
 		by = "--admin"
 		if a.listener, err = listenAdmin(ctx, f); err != nil {
-			return nil, no(fmt.Errorf("listen on --admin %q: %w", f.admin.at, cause(err)),
+			return nil, cli.Fail(fmt.Errorf("listen on --admin %q: %w", f.admin.At, cause(err)),
 				listenHint(err, "--admin 127.0.0.1:0 takes any free port, --admin '' does without"))
 		}
 	}
@@ -147,7 +100,7 @@ func openAdmin(ctx context.Context, f *serveFlags, given net.Listener, log *slog
 	a.tokens = admin.OpenTokens(absolute(f.data), admin.TokensOptions{Audit: a.audit})
 	made, err := a.tokens.Begin(ctx)
 	if err != nil {
-		return nil, errors.Join(no(err, ""), a.listener.Close())
+		return nil, errors.Join(cli.Fail(err, ""), a.listener.Close())
 	}
 	a.line = fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())
 	if made != "" {
@@ -161,7 +114,7 @@ const mostHandOver = 40 * time.Second
 
 // listenAdmin opens the address. Where a service manager hands over from one server to the next it waits until the one before has ended.
 func listenAdmin(ctx context.Context, f *serveFlags) (net.Listener, error) {
-	listener, err := net.Listen("tcp", f.admin.at)
+	listener, err := net.Listen("tcp", f.admin.At)
 	if err == nil || f.handOver == nil {
 		return listener, err
 	}
@@ -174,7 +127,7 @@ func listenAdmin(ctx context.Context, f *serveFlags) (net.Listener, error) {
 		case <-ctx.Done():
 			return nil, err
 		case <-again.C:
-			if listener, err = net.Listen("tcp", f.admin.at); err == nil {
+			if listener, err = net.Listen("tcp", f.admin.At); err == nil {
 				return listener, nil
 			}
 		}
@@ -202,7 +155,7 @@ func (e *edge) serveAdmin(a *adminSide, f *serveFlags, policy *live.Policy, log 
 		Recorder:   e.recorder,
 		Denials:    e.denials.Open,
 		Sessions:   e.sessions,
-		IPv6Prefix: f.ipv6Prefix.value,
+		IPv6Prefix: f.ipv6Prefix.Value,
 		Version:    thisBuild().Version,
 		Demo:       bool(f.demo),
 		StoreKind:  e.storeLine,
@@ -216,7 +169,7 @@ func (e *edge) serveAdmin(a *adminSide, f *serveFlags, policy *live.Policy, log 
 		Log:     log,
 	})
 	if err != nil {
-		return nil, no(err, "")
+		return nil, cli.Fail(err, "")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup

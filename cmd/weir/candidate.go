@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/memstore"
 )
@@ -43,12 +44,12 @@ func (f *serveFlags) checkCandidate(cmd *cobra.Command) error {
 	if f.candidate == "" {
 		return nil
 	}
-	if least := size(candidateShare * memstore.MinMemory); f.memory < least {
-		return misused(fmt.Sprintf("such as --memory %v, or leave the candidate out", &least),
-			"%s counts in a tenth of %s, and %v leaves it too little: want %v or more", spelled(cmd, "candidate"), spelled(cmd, "memory"), &f.memory, &least)
+	if least := cli.Size(candidateShare * memstore.MinMemory); f.memory < least {
+		return cli.UsageError(fmt.Sprintf("such as --memory %v, or leave the candidate out", &least),
+			"%s counts in a tenth of %s, and %v leaves it too little: want %v or more", cli.GivenAs(cmd, "candidate"), cli.GivenAs(cmd, "memory"), &f.memory, &least)
 	}
 	if f.candidate == "-" {
-		return misused("put it in a file; it is read again when that changes", "%s wants a file, not standard input", spelled(cmd, "candidate"))
+		return cli.UsageError("put it in a file; it is read again when that changes", "%s wants a file, not standard input", cli.GivenAs(cmd, "candidate"))
 	}
 	return nil
 }
@@ -62,5 +63,5 @@ func candidateLine(p *live.Policy) string {
 	case state.Source == "":
 		return fmt.Sprintf("%s: cannot be read yet, see the log; it is looked at again when it changes", state.Path)
 	}
-	return fmt.Sprintf("%s, %s, evaluated on the same requests and never enforced", state.Path, count(len(state.Policy.Limiters), "limiter"))
+	return fmt.Sprintf("%s, %s, evaluated on the same requests and never enforced", state.Path, cli.Count(len(state.Policy.Limiters), "limiter"))
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/sample"
 	"github.com/weirlimit/weir/memstore"
 )
@@ -19,7 +20,7 @@ const countersFile = "counters"
 // cannot keep counts in a file they are in memory only.
 func (e *edge) openEmbedded(f *serveFlags, log *slog.Logger, now func() time.Time) (*memstore.Store, error) {
 	if err := sample.MakeDir(f.data); err != nil {
-		return nil, no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
+		return nil, cli.Fail(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
 	}
 	o := memstore.Options{
 		Memory: int64(f.memory),
@@ -83,11 +84,11 @@ func storeFailure(f *serveFlags, err error) error {
 	hint := dataHint
 	switch {
 	case errors.As(err, &held):
-		return no(held, "another server uses this data directory; give this one a --data of its own, or end that one first")
+		return cli.Fail(held, "another server uses this data directory; give this one a --data of its own, or end that one first")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		hint = "the disk is full: make room, or say with --data DIR where there is some"
 	case errors.Is(err, syscall.ENOMEM):
 		hint = "the system has not so much to give; say less with --memory, such as --memory 256MiB"
 	}
-	return no(fmt.Errorf("open the counts in the data directory %q: %w", f.data, err), hint)
+	return cli.Fail(fmt.Errorf("open the counts in the data directory %q: %w", f.data, err), hint)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/demo"
 )
 
@@ -20,10 +21,10 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 		return nil
 	}
 	if len(f.upstream) > 0 {
-		return misused("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
+		return cli.UsageError("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
 	}
 	if f.tlsCert != "" || bool(f.proxyProtocol) {
-		return misused("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo visits a listener in clear text that wants no PROXY protocol")
+		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo visits a listener in clear text that wants no PROXY protocol")
 	}
 	if !cmd.Flags().Changed("access-log") {
 		f.accessLog = false

@@ -19,6 +19,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
@@ -43,10 +44,10 @@ func (d *denials) open(f *serveFlags, p weir.Policy, log *slog.Logger, o *gatewa
 		key, err := keptKey(path, rand.Reader)
 		var wrong *wrongKeyError
 		if errors.As(err, &wrong) {
-			return no(err, "put the right file back, or remove this one: then a new key is made, and ids that were given before can no longer be opened")
+			return cli.Fail(err, "put the right file back, or remove this one: then a new key is made, and ids that were given before can no longer be opened")
 		}
 		if err != nil {
-			return no(fmt.Errorf("keep the key of denial ids: %w", err), dataHint)
+			return cli.Fail(fmt.Errorf("keep the key of denial ids: %w", err), dataHint)
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 			log.Warn("others can read the key of denial ids, and with it who was refused: chmod 600 it", "file", path, "mode", info.Mode().Perm())
@@ -57,7 +58,7 @@ func (d *denials) open(f *serveFlags, p weir.Policy, log *slog.Logger, o *gatewa
 	d.policy.Store(&version)
 	var err error
 	if d.Sealer, err = denial.New(secret, func() string { return *d.policy.Load() }, rand.Reader); err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	o.Denial = d.ID
 	o.AgentHash, err = d.agentHash(secret)

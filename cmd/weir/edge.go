@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/demo"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/sample"
@@ -53,7 +54,7 @@ type edge struct {
 // one, tells package log and nobody else of an upstream that answers more than it was asked.
 func newLogger(f *serveFlags, stderr io.Writer) *slog.Logger {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	if f.logFormat.value == "json" {
+	if f.logFormat.Value == "json" {
 		log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
 	if stderr == os.Stderr {
@@ -79,7 +80,7 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	who := identity.Options{
 		TrustedProxies: f.trustedProxies,
 		ClientIPHeader: f.clientIPHeader,
-		IPv6Prefix:     f.ipv6Prefix.value,
+		IPv6Prefix:     f.ipv6Prefix.Value,
 		Now:            now,
 	}
 	o := gateway.Options{
@@ -92,7 +93,7 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 		TrustedProxies: f.trustedProxies,
 		Degraded:       e.degraded,
 		Log:            log,
-		Engine:         engines[f.engine.value],
+		Engine:         engines[f.engine.Value],
 	}
 	o.Limits.Rate, o.Limits.Grace, o.Limits.Upload = int64(f.minRate), f.minRateGrace.Duration, time.Duration(f.maxUploadTime)
 	if f.handOver != nil {
@@ -112,11 +113,11 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	}
 	e.sessions = who.Sessions
 	if o.Identity, err = identity.New(who); err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	if f.accessLog {
 		format := gateway.LogText
-		if f.logFormat.value == "json" {
+		if f.logFormat.Value == "json" {
 			format = gateway.LogJSON
 		}
 		o.AccessLog = gateway.NewAccessLog(stderr, format, log)
@@ -129,9 +130,9 @@ func (e *edge) open(ctx context.Context, f *serveFlags, p weir.Policy, log *slog
 	if e.gateway, err = gateway.New(o); err != nil {
 		var bad *gateway.CertificateError
 		if errors.As(err, &bad) {
-			return no(err, fileHint(bad.Err, "--tls-cert and --tls-key want PEM files that belong together"))
+			return cli.Fail(err, fileHint(bad.Err, "--tls-cert and --tls-key want PEM files that belong together"))
 		}
-		return misused("see 'weir serve --help'", "%w", err)
+		return cli.UsageError("see 'weir serve --help'", "%w", err)
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, lo
 	o := weir.Options{Sources: identity.Sources(), Deadline: f.storeDeadline.Duration}
 	var store weir.Store
 	var err error
-	if f.store.shared == nil {
+	if f.store.Shared == nil {
 		store, err = e.openEmbedded(f, log, now)
 	} else {
 		store, err = e.openShared(ctx, f, p, log, now, &o)
@@ -157,9 +158,9 @@ func (e *edge) openDecider(ctx context.Context, f *serveFlags, p weir.Policy, lo
 	}
 	e.receivers.hearDecider(&o)
 	if e.decider, err = weir.New(p, store, o); err != nil {
-		return no(err, "see 'weir policy check FILE'")
+		return cli.Fail(err, "see 'weir policy check FILE'")
 	}
-	if f.store.shared != nil {
+	if f.store.Shared != nil {
 		e.closers = append(e.closers, func() error { return closeDecider(e.decider, log) }, keepProbing(e.decider))
 	}
 	return nil
@@ -184,13 +185,13 @@ const dataHint = "say with --data DIR where to keep what must last; Weir must be
 func (e *edge) openSample(ctx context.Context, f *serveFlags, log *slog.Logger, now func() time.Time, who *identity.Options, o *gateway.Options) error {
 	backend, err := sample.Open(ctx, sample.Options{Dir: f.data, Now: now, Log: log, MaxData: int64(f.maxData), Welcome: true, Callers: *who})
 	if errors.Is(err, sample.ErrMaxData) {
-		return no(fmt.Errorf("open the data directory %q: %w", f.data, err), "give it more with --max-data, such as --max-data 1GiB")
+		return cli.Fail(fmt.Errorf("open the data directory %q: %w", f.data, err), "give it more with --max-data, such as --max-data 1GiB")
 	}
 	if err != nil {
-		return no(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
+		return cli.Fail(fmt.Errorf("open the data directory %q: %w", f.data, err), dataHint)
 	}
 	e.closers = append(e.closers, backend.Close)
-	if f.store.shared != nil {
+	if f.store.Shared != nil {
 		log.Warn("the sample backend is this machine's: nodes that share a store do not share its sessions, tokens and rows; in front of several use --upstream")
 	}
 	who.Sessions, who.Tokens = backend.Sessions(), backend.Tokens()

@@ -17,7 +17,7 @@ func (e *edge) engineLine(f *serveFlags) string {
 		return "Weir's own for HTTP/1.1, net/http for HTTP/2"
 	case len(f.upstream) == 0:
 		return "net/http, as always for the sample backend"
-	case f.engine.value == engineStd:
+	case f.engine.Value == engineStd:
 		return "net/http, since --engine is std"
 	}
 	return "net/http, since traces are on"

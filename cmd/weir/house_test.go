@@ -24,7 +24,7 @@ var floors = map[string]int{
 	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
 	"internal/verify": 3, "internal/replay/report": 3,
 
-	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
+	"httplimit": 2, "internal/cli": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
 
 	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/terms": 1,
 	"internal/wire": 0, "internal/upstream": 1, "internal/poller": 1,

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // mostLookUp bounds how long start-up looks up the name of an upstream that has the port of a listener. A name that cannot be looked
@@ -43,7 +45,7 @@ func (f *serveFlags) occupy(ctx context.Context, l net.Listener, by string) erro
 		}
 		for _, to := range addressesOf(ctx, host) {
 			if err := f.avoid(netip.AddrPortFrom(to, uint16(n))); err != nil {
-				return misused("--upstream wants the address of your backend; --listen and --admin, or the sockets of a service manager, say where this server is",
+				return cli.UsageError("--upstream wants the address of your backend; --listen and --admin, or the sockets of a service manager, say where this server is",
 					"--upstream %s is no backend: %w", u.Redacted(), err)
 			}
 		}

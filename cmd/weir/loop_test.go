@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 func TestWhereAConnectionEnds(t *testing.T) {
@@ -134,7 +136,7 @@ func TestAnUpstreamThatIsASocketOfTheServiceManagerIsRefused(t *testing.T) {
 		}
 		out, _ := cmd.CombinedOutput()
 		want := `(?m)^error: --upstream http://localhost:` + port + ` is no backend: this server itself listens on 127\.0\.0\.1:` + port + ` \(a socket of the service manager\)\nhint: --upstream wants`
-		if !regexp.MustCompile(want).Match(out) || cmd.ProcessState.ExitCode() != exitUsage {
+		if !regexp.MustCompile(want).Match(out) || cmd.ProcessState.ExitCode() != cli.Misused {
 			t.Errorf("status %d, and it says\n%s\nwant %s", cmd.ProcessState.ExitCode(), out, want)
 		}
 		if strings.Contains(string(out), "#token=") {

@@ -14,6 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
 )
 
@@ -41,9 +42,9 @@ func (e *edge) statusOf(s live.State) string {
 	if s.Source == live.File {
 		from = s.Path
 	}
-	said := fmt.Sprintf("serving; policy %s (%s, %s)", from, s.Version, count(len(s.Policy.Limiters), "limiter"))
+	said := fmt.Sprintf("serving; policy %s (%s, %s)", from, s.Version, cli.Count(len(s.Policy.Limiters), "limiter"))
 	if !s.Last.OK {
-		said += fmt.Sprintf(", a newer one is refused (%s)", count(len(s.Last.Problems), "problem"))
+		said += fmt.Sprintf(", a newer one is refused (%s)", cli.Count(len(s.Last.Problems), "problem"))
 	}
 	return status("%s; store %s", said, e.storeLine)
 }

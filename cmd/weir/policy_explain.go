@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 func newPolicyExplain() *cobra.Command {
 	var file, ip string
-	var machine onOff
+	var machine cli.OnOff
 	who := caller{}
 	cmd := &cobra.Command{
 		Use:   "explain METHOD PATH",
@@ -29,16 +30,16 @@ you leave out is shown in angle brackets.`,
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
   weir policy explain POST /API//v1/widget/./Leads/
   weir policy explain GET /v1/wp/status --policy my-policy.yaml --json`,
-		Args: arguments("METHOD", "PATH"),
+		Args: cli.Arguments("METHOD", "PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := who.setIP(ip); err != nil {
-				return misused("for example --ip 203.0.113.7", "%s %q: %w", spelled(cmd, "ip"), ip, err)
+				return cli.UsageError("for example --ip 203.0.113.7", "%s %q: %w", cli.GivenAs(cmd, "ip"), ip, err)
 			}
 			if !methodToken(args[0]) {
-				return misused("for example: weir policy explain POST /api/v1/widget/leads", "method %q: want a name such as POST", args[0])
+				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "method %q: want a name such as POST", args[0])
 			}
 			if !strings.HasPrefix(args[1], "/") {
-				return misused("for example: weir policy explain POST /api/v1/widget/leads", "path %q: want one that begins with a slash", args[1])
+				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "path %q: want one that begins with a slash", args[1])
 			}
 			policy, err := readPolicy(cmd.InOrStdin(), file)
 			if err != nil {
@@ -46,10 +47,10 @@ you leave out is shown in angle brackets.`,
 			}
 			e, err := explain(policy.Policy, args[0], args[1], who)
 			if err != nil {
-				return no(err, "")
+				return cli.Fail(err, "")
 			}
 			if machine {
-				return writeJSON(cmd.OutOrStdout(), e)
+				return cli.WriteJSON(cmd.OutOrStdout(), e)
 			}
 			return e.print(cmd.OutOrStdout())
 		},
@@ -61,8 +62,8 @@ you leave out is shown in angle brackets.`,
 	flags.StringVar(&who.session, "session", "", "the `ID` of a verified visitor session")
 	flags.StringVar(&who.token, "token", "", "the `ID` of a verified API token")
 	flags.StringVar(&file, "policy", "", "`FILE` with the policy (default the contract)")
-	must(cmd.MarkFlagFilename("policy"))
-	jsonFlag(cmd, &machine)
+	cli.Must(cmd.MarkFlagFilename("policy"))
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 

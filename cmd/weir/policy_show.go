@@ -2,15 +2,17 @@ package main
 
 import (
 	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/policyfile"
 )
 
 func newPolicyShow() *cobra.Command {
-	var machine, exposed onOff
+	var machine, exposed cli.OnOff
 	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print a policy: the contract, or FILE as Weir reads it",
@@ -28,7 +30,7 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 			if len(args) == 0 {
 				return nil
 			}
-			return arguments("FILE")(cmd, args)
+			return cli.Arguments("FILE")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !bool(machine) && !bool(exposed) {
@@ -47,18 +49,18 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 			}
 			switch {
 			case bool(exposed) && bool(machine):
-				return writeJSON(cmd.OutOrStdout(), exposuresJSON(file.Policy))
+				return cli.WriteJSON(cmd.OutOrStdout(), exposuresJSON(file.Policy))
 			case bool(exposed):
 				return printExposure(cmd.OutOrStdout(), file.Policy)
 			case bool(machine):
-				return writeJSON(cmd.OutOrStdout(), map[string]any{"limiters": limitersJSON(file.Policy)})
+				return cli.WriteJSON(cmd.OutOrStdout(), map[string]any{"limiters": limitersJSON(file.Policy)})
 			}
 			_, err = cmd.OutOrStdout().Write(policyfile.Marshal(file.Policy))
 			return err
 		},
 	}
-	switchFlag(cmd, &exposed, "exposure", "print how many requests can pass")
-	jsonFlag(cmd, &machine)
+	cli.SwitchFlag(cmd, &exposed, "exposure", "print how many requests can pass")
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/cli"
+)
 
 const serveLong = `Run the edge.
 
@@ -37,14 +41,14 @@ const serveExample = `  weir serve
   WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000
   WEIR_LOG_FORMAT=json weir serve`
 
-func newServe(env environment) *cobra.Command {
+func newServe(env cli.Environment) *cobra.Command {
 	f := defaultServeFlags()
 	cmd := &cobra.Command{
 		Use:     "serve",
 		Short:   "Run the edge",
 		Long:    serveLong,
 		Example: serveExample,
-		Args:    arguments(),
+		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err

@@ -6,53 +6,54 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/memstore"
 )
 
 // serveFlags are the flags of weir serve, as given.
 type serveFlags struct {
-	listen          listenAddr
+	listen          cli.ListenAddr
 	tlsCert, tlsKey string
-	admin           adminAddr
+	admin           cli.AdminAddr
 	adminHosts      names
 
 	policy    string // empty: the contract
 	candidate string // empty: none
 	upstream  upstreams
-	engine    choice
+	engine    cli.Choice
 
-	store         store
+	store         cli.Store
 	data          string
-	maxData       size
-	memory        size
-	storeDeadline span
+	maxData       cli.Size
+	memory        cli.Size
+	storeDeadline cli.Span
 	keySecret     string
 
-	trustedProxies prefixes
+	trustedProxies cli.Prefixes
 	clientIPHeader string
-	proxyProtocol  onOff
-	ipv6Prefix     number
+	proxyProtocol  cli.OnOff
+	ipv6Prefix     cli.Number
 
-	jwtKeys     paths
-	jwks        endpoint
+	jwtKeys     cli.Paths
+	jwks        cli.Endpoint
 	jwtIssuer   string
 	jwtAudience string
-	jwtLeeway   span
+	jwtLeeway   cli.Span
 	tokenFile   string
 
-	minRate       leastRate
-	minRateGrace  span
-	maxUploadTime uploadTime
+	minRate       cli.MinRate
+	minRateGrace  cli.Span
+	maxUploadTime cli.UploadTime
 
-	corsOrigins origins
-	ietfHeaders onOff
-	logFormat   choice
-	accessLog   onOff
+	corsOrigins cli.Origins
+	ietfHeaders cli.OnOff
+	logFormat   cli.Choice
+	accessLog   cli.OnOff
 
-	demo onOff
+	demo cli.OnOff
 
-	traces     endpoint
+	traces     cli.Endpoint
 	traceRatio fraction
 	tracing    *telemetry.TraceOptions // what they and OpenTelemetry's variables come to; nil: no traces
 
@@ -67,19 +68,19 @@ type serveFlags struct {
 func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
-		admin:          adminAddr{at: defaultAdmin},
-		engine:         choice{value: engineAuto, of: []string{engineAuto, engineStd}},
+		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
+		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
-		storeDeadline:  span{Duration: 100 * time.Millisecond, min: time.Millisecond, max: time.Minute},
+		storeDeadline:  cli.Span{Duration: 100 * time.Millisecond, Min: time.Millisecond, Max: time.Minute},
 		clientIPHeader: "X-Forwarded-For",
-		ipv6Prefix:     number{value: 64, min: 1, max: 128},
-		jwtLeeway:      span{max: time.Hour},
+		ipv6Prefix:     cli.Number{Value: 64, Min: 1, Max: 128},
+		jwtLeeway:      cli.Span{Max: time.Hour},
 		minRate:        500,
-		minRateGrace:   span{Duration: 20 * time.Second, min: time.Second, max: 10 * time.Minute},
-		corsOrigins:    origins{"*"},
-		logFormat:      choice{value: "text", of: []string{"text", "json"}},
+		minRateGrace:   cli.Span{Duration: 20 * time.Second, Min: time.Second, Max: 10 * time.Minute},
+		corsOrigins:    cli.Origins{"*"},
+		logFormat:      cli.Choice{Value: "text", Of: []string{"text", "json"}},
 		accessLog:      true,
 		traceRatio:     1,
 	}
@@ -105,7 +106,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with 32 bytes or more that key what callers are counted by, the same on all nodes (default made by the first, on the store); only with a shared --store")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in: X-Forwarded-For, Forwarded or X-Real-IP")
-	switchFlag(cmd, &f.proxyProtocol, "proxy-protocol", "trusted proxies begin each connection with a PROXY protocol header")
+	cli.SwitchFlag(cmd, &f.proxyProtocol, "proxy-protocol", "trusted proxies begin each connection with a PROXY protocol header")
 	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address are one caller")
 	flags.Var(&f.jwtKeys, "jwt-key", "a key of visitor sessions minted elsewhere: a secret of 32 bytes or more, or a PEM public key; repeatable; only with --upstream")
 	flags.Var(&f.jwks, "jwks", "where such keys are published; only with --upstream")
@@ -117,40 +118,33 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.minRateGrace, "min-rate-grace", "for how long in all a client may be slower; time that rate above the least earns back")
 	flags.Var(&f.maxUploadTime, "max-upload-time", "for how long in all the body of one request is waited for, or off; it also ends an upload that is fast, if it is large")
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
-	switchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
+	cli.SwitchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
-	switchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query")
-	switchFlag(cmd, &f.demo, "demo", "visit itself, for a first look: some 45 requests a second to the sample backend, through the public listener like anybody")
+	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query")
+	cli.SwitchFlag(cmd, &f.demo, "demo", "visit itself, for a first look: some 45 requests a second to the sample backend, through the public listener like anybody")
 	flags.Var(&f.traces, "traces", "the collector that traces are posted to, by OTLP over HTTP: http://127.0.0.1:4318 (default what OTEL_EXPORTER_OTLP_ENDPOINT says, else none)")
 	flags.Var(&f.traceRatio, "trace-ratio", "the part of traces that begin here which is recorded; those of a caller are where it records them")
 
 	file := func(names ...string) {
 		for _, name := range names {
-			must(cmd.MarkFlagFilename(name))
+			cli.Must(cmd.MarkFlagFilename(name))
 		}
 	}
 	file("tls-cert", "tls-key", "policy", "candidate", "jwt-key", "token-file", "key-secret")
-	must(cmd.MarkFlagDirname("data"))
+	cli.Must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
-		must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
+		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
 	}
-	must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
+	cli.Must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
 		[]string{"memory", "redis://", "rediss://", "redis-sentinel://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
-	words("engine", f.engine.of...)
-	words("log-format", f.logFormat.of...)
+	words("engine", f.engine.Of...)
+	words("log-format", f.logFormat.Of...)
 	words("min-rate", "off")
 	words("max-upload-time", "off")
 	words("cors-origins", "*")
 	for _, name := range []string{"proxy-protocol", "ietf-headers", "access-log", "demo"} {
 		words(name, "on", "off")
-	}
-}
-
-// must panics on an error that only a misspelt flag of ours can cause.
-func must(err error) {
-	if err != nil {
-		panic(err)
 	}
 }
 
@@ -167,12 +161,12 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	}
 	hint := "see 'weir serve --help'"
 	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return misused("give both or neither", "--tls-cert and --tls-key go together")
+		return cli.UsageError("give both or neither", "--tls-cert and --tls-key go together")
 	}
 	if f.memory < memstore.MinMemory {
-		least := size(memstore.MinMemory)
-		return misused("such as --memory 256MiB, the default: room for ten million callers at a time",
-			"%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
+		least := cli.Size(memstore.MinMemory)
+		return cli.UsageError("such as --memory 256MiB, the default: room for ten million callers at a time",
+			"%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &least)
 	}
 	if err := f.checkCandidate(cmd); err != nil {
 		return err
@@ -180,40 +174,40 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if err := f.checkDemo(cmd); err != nil {
 		return err
 	}
-	if f.keySecret != "" && f.store.shared == nil {
-		return misused("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", spelled(cmd, "key-secret"))
+	if f.keySecret != "" && f.store.Shared == nil {
+		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", cli.GivenAs(cmd, "key-secret"))
 	}
 	if len(f.upstream) > 0 && given("max-data") {
-		return misused("what a backend of your own may store is its own affair; leave it out",
-			"%s is only for the sample backend, and --upstream replaces it", spelled(cmd, "max-data"))
+		return cli.UsageError("what a backend of your own may store is its own affair; leave it out",
+			"%s is only for the sample backend, and --upstream replaces it", cli.GivenAs(cmd, "max-data"))
 	}
 	if len(f.upstream) == 0 {
 		for _, name := range onlyWithUpstream {
 			if given(name) {
-				return misused("the sample backend mints its own sessions and tokens; give --upstream URL, or leave it out",
-					"%s is only for --upstream", spelled(cmd, name))
+				return cli.UsageError("the sample backend mints its own sessions and tokens; give --upstream URL, or leave it out",
+					"%s is only for --upstream", cli.GivenAs(cmd, name))
 			}
 		}
 	}
 	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
-		return misused(hint, "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", spelled(cmd, "client-ip-header"), f.clientIPHeader)
+		return cli.UsageError(hint, "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
 	}
 	if len(f.trustedProxies) == 0 {
 		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
 			if given(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
-				return misused("give --trusted-proxies too: nobody is believed by default", "%s means nothing without --trusted-proxies", spelled(cmd, name))
+				return cli.UsageError("give --trusted-proxies too: nobody is believed by default", "%s means nothing without --trusted-proxies", cli.GivenAs(cmd, name))
 			}
 		}
 	}
 	if f.jwks.URL == nil && len(f.jwtKeys) == 0 {
 		for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
 			if given(name) {
-				return misused("give --jwt-key FILE or --jwks URL too", "%s means nothing without a key to verify sessions with", spelled(cmd, name))
+				return cli.UsageError("give --jwt-key FILE or --jwks URL too", "%s means nothing without a key to verify sessions with", cli.GivenAs(cmd, name))
 			}
 		}
 	}
 	if f.data == "" {
-		return misused(hint, "--data must name a directory")
+		return cli.UsageError(hint, "--data must name a directory")
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
 )
 
@@ -116,7 +117,7 @@ func (s *service) follow(document *live.Document) (unfollow func(), err error) {
 		return nil, err
 	}
 	if s.policy, err = live.New(document, e.decider.Swap, following); err != nil {
-		return nil, no(err, "")
+		return nil, cli.Fail(err, "")
 	}
 	e.bindMetrics(s.policy)
 	e.watchPolicy(s.policy.State())
@@ -128,20 +129,20 @@ func (s *service) follow(document *live.Document) (unfollow func(), err error) {
 func (s *service) run(stdout io.Writer) error {
 	e, at := s.edge, s.front.public.Addr()
 	if err := e.announce(stdout, s.flags, s.front); err != nil {
-		return no(fmt.Errorf("say what was started: %w", err), "")
+		return cli.Fail(fmt.Errorf("say what was started: %w", err), "")
 	}
 	s.log.Info("serving", "address", at.String())
 	if s.flags.demo {
 		leave, err := e.visit(s.running, at, s.log)
 		if err != nil {
-			return no(err, "")
+			return cli.Fail(err, "")
 		}
 		defer leave()
 	}
 	s.manager.tell(daemon.SdNotifyReady, e.statusOf(s.policy.State()))
 	defer s.manager.feedWatchdog((&pulse{edge: e, at: at}).alive)()
 	if err := e.gateway.Serve(s.running, e.metrics.Listener("edge", s.front.public)); err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	<-s.told
 	s.log.Info("drained, good-bye")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
@@ -21,13 +22,13 @@ import (
 // openShared opens the store that other machines count in too, and beside it one in this process's memory, which counts while
 // the shared one does not answer and goes by its clock. Both are closed after the Decider, which o is for.
 func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log *slog.Logger, now func() time.Time, o *weir.Options) (weir.Store, error) {
-	at := *f.store.shared
+	at := *f.store.Shared
 	at.Now, at.Log = now, log
 	at.Timeout = max(2*time.Second, 2*f.storeDeadline.Duration)
 	if f.keySecret != "" {
 		secret, err := readSecret(f.keySecret)
 		if err != nil {
-			return nil, no(fmt.Errorf("read the secret of --key-secret: %w", err), fileHint(err, "all nodes have the same file, such as one made by: openssl rand -hex 32"))
+			return nil, cli.Fail(fmt.Errorf("read the secret of --key-secret: %w", err), fileHint(err, "all nodes have the same file, such as one made by: openssl rand -hex 32"))
 		}
 		at.Secret = secret
 	}
@@ -38,7 +39,7 @@ func (e *edge) openShared(ctx context.Context, f *serveFlags, p weir.Policy, log
 	e.closers = append(e.closers, store.Close)
 	e.countable = store.Check
 	if err := store.Check(p); err != nil {
-		return nil, no(fmt.Errorf("count in %s: %w", place(at), err), "'weir policy check FILE' says where; one server, without a cluster, counts such a policy too")
+		return nil, cli.Fail(fmt.Errorf("count in %s: %w", place(at), err), "'weir policy check FILE' says where; one server, without a cluster, counts such a policy too")
 	}
 	local, err := memstore.New(memstore.Options{Memory: int64(f.memory), Now: store.Now, Log: log})
 	if err != nil {
@@ -105,7 +106,7 @@ func sharedFailure(at redisstore.Options, err error) error {
 	case errors.Is(err, redisstore.ErrServer):
 		hint = "--store wants Redis 6.2, Valkey or later: one server, with a database that it has, or nodes of one cluster, or Sentinels"
 	}
-	return no(fmt.Errorf("open the store: %w", err), hint)
+	return cli.Fail(fmt.Errorf("open the store: %w", err), hint)
 }
 
 // place names a server as people do, without credentials.
@@ -118,7 +119,7 @@ func place(at redisstore.Options) string {
 }
 
 // sharedLine is what start-up says of a shared store.
-func sharedLine(at redisstore.Options, state redisstore.State, memory size) string {
+func sharedLine(at redisstore.Options, state redisstore.State, memory cli.Size) string {
 	var b strings.Builder
 	b.WriteString(place(at))
 	switch {
@@ -179,7 +180,7 @@ func meanwhile(p weir.Policy) string {
 		does     string
 	}{{local, "counted here (local)"}, {allow, "not limited (allow)"}, {deny, "refused (deny)"}} {
 		if mode.limiters > 0 {
-			said = append(said, fmt.Sprintf("requests of %s are %s", count(mode.limiters, "limiter"), mode.does))
+			said = append(said, fmt.Sprintf("requests of %s are %s", cli.Count(mode.limiters, "limiter"), mode.does))
 		}
 	}
 	return strings.Join(said, ", ")

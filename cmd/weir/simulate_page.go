@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // A pageFile is a file that is there whole, or not at all.
@@ -29,19 +31,19 @@ func createPage(path string) (*pageFile, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	} else if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return nil, no(fmt.Errorf("%s is a link to nothing that is there: it would be replaced", path), hint)
+		return nil, cli.Fail(fmt.Errorf("%s is a link to nothing that is there: it would be replaced", path), hint)
 	}
 	mode := fs.FileMode(0)
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
 		if !info.Mode().IsRegular() || info.Size() > 0 && !beginsAsPage(path) {
-			return nil, no(fmt.Errorf("%s is there, and no page: it would be replaced", path), hint)
+			return nil, cli.Fail(fmt.Errorf("%s is there, and no page: it would be replaced", path), hint)
 		}
 	}
 	// Unlike os.CreateTemp, which makes files for oneself, this leaves it to the umask who may read it.
 	file, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".weir-simulate-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, no(fmt.Errorf("write the page %q: %w", path, err), hint)
+		return nil, cli.Fail(fmt.Errorf("write the page %q: %w", path, err), hint)
 	}
 	return &pageFile{path: path, file: file, mode: mode}, nil
 }

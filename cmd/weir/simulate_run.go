@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/replay"
 	reports "github.com/weirlimit/weir/internal/replay/report"
 )
@@ -47,7 +48,7 @@ func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
 		return err
 	}
 	if s.replay, err = replay.New(options); err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	if f.html != "" && f.html != "-" {
 		if s.page, err = createPage(f.html); err != nil { // before hours are spent on what it is to hold
@@ -64,11 +65,11 @@ func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
 	}
 	s.show = newSimulateProgress(cmd.ErrOrStderr())
 	ended := s.read(ctx, reader)
-	s.show.end()
+	s.show.End()
 	ended = errors.Join(ended, reader.Close())
 	r, err := s.report(reader)
 	if err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	return s.conclude(cmd, r, ended)
 }
@@ -77,9 +78,9 @@ func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
 func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 	f := s.f
 	o := replay.Options{
-		TrustedProxies: f.trustedProxies, ClientIPHeader: f.clientIPHeader, IPv6Prefix: f.ipv6Prefix.value,
+		TrustedProxies: f.trustedProxies, ClientIPHeader: f.clientIPHeader, IPv6Prefix: f.ipv6Prefix.Value,
 		Keys: map[string]int{}, Forwarded: -1, Memory: int64(f.memory), Paced: bool(f.paced), Patience: f.patience.Duration,
-		Worst: f.worst.value,
+		Worst: f.worst.Value,
 	}
 	for i, key := range f.keys {
 		if key.source == identity.IP {
@@ -130,17 +131,17 @@ func (f *simulateFlags) checkConditions(o *replay.Options) error {
 	}
 	for _, c := range f.failIf {
 		if c.NeedsAgainst() && o.Against == nil {
-			return misused("give --against FILE too", "--fail-if %q: there is no second policy to compare with", c)
+			return cli.UsageError("give --against FILE too", "--fail-if %q: there is no second policy to compare with", c)
 		}
 		if c.NeedsPaced() && !o.Paced {
-			return misused("give --paced too", "--fail-if %q: callers wait only with --paced", c)
+			return cli.UsageError("give --paced too", "--fail-if %q: callers wait only with --paced", c)
 		}
 		if c.Limiter() != "" && !slices.ContainsFunc(judged.Limiters, func(l weir.Limiter) bool { return l.Name == c.Limiter() }) {
 			var all []string
 			for _, l := range judged.Limiters {
 				all = append(all, l.Name)
 			}
-			return misused(fmt.Sprintf("%s has %s", name, reports.Names(all)), "--fail-if %q: %s has no limiter %q", c, name, c.Limiter())
+			return cli.UsageError(fmt.Sprintf("%s has %s", name, reports.Names(all)), "--fail-if %q: %s has no limiter %q", c, name, c.Limiter())
 		}
 	}
 	return nil
@@ -154,20 +155,20 @@ func (s *simulation) open(ctx context.Context, stdin io.Reader) (*accesslog.Read
 	}
 	reader, err := accesslog.Open(o)
 	if errors.Is(err, accesslog.ErrStopped) {
-		return nil, no(errors.New("interrupted before a line was read"), "")
+		return nil, cli.Fail(errors.New("interrupted before a line was read"), "")
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, no(plainly(err), "name log files that are there; - is standard input")
+		return nil, cli.Fail(plainly(err), "name log files that are there; - is standard input")
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) {
-		return nil, no(plainly(err), "")
+		return nil, cli.Fail(plainly(err), "")
 	}
 	if err != nil && !strings.Contains(err.Error(), "format") {
-		return nil, no(plainly(err), "see 'weir simulate --help'")
+		return nil, cli.Fail(plainly(err), "see 'weir simulate --help'")
 	}
 	if err != nil {
-		return nil, no(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")
+		return nil, cli.Fail(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")
 	}
 	return reader, nil
 }
@@ -179,11 +180,11 @@ func plainly(err error) error {
 
 // harmless is what the command ends with, of which file and policy names are part, plainly.
 func harmless(err error) error {
-	var f *failure
+	var f *cli.Failure
 	if err == nil || !errors.As(err, &f) {
 		return err
 	}
-	return &failure{err: plainly(f.err), hint: reports.Shown(f.hint, 1000), exit: f.exit}
+	return &cli.Failure{Err: plainly(f.Err), Hint: reports.Shown(f.Hint, 1000), Exit: f.Exit}
 }
 
 // bad is told of a malformed line.
@@ -254,7 +255,7 @@ func (s *simulation) report(reader *accesslog.Reader) (*replay.Report, error) {
 
 // tableWidth is how wide the terminal is that w is; 100 where it is none.
 func tableWidth(w io.Writer) int {
-	if f := terminal(w); f != nil {
+	if f := cli.Terminal(w); f != nil {
 		if width, _, err := cwriter.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}
@@ -273,14 +274,14 @@ type simulationJSON struct {
 func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error) error {
 	if errors.Is(ended, errMalformed) {
 		bad := s.malformed[0]
-		return no(fmt.Errorf("%s:%d: %s: \"%s\"", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 200), reports.Shown(bad.Text, 200)),
+		return cli.Fail(fmt.Errorf("%s:%d: %s: \"%s\"", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 200), reports.Shown(bad.Text, 200)),
 			"correct it or cut it out; without --strict it would be counted, and passed over")
 	}
 	if ended == nil && r.Log.Requests == 0 {
 		return s.nothing(r)
 	}
 	if errors.Is(ended, accesslog.ErrNewestFirst) {
-		return no(ended, "reverse it first, such as: tac LOG | weir simulate - (zcat LOG | tac, if it is compressed)")
+		return cli.Fail(ended, "reverse it first, such as: tac LOG | weir simulate - (zcat LOG | tac, if it is compressed)")
 	}
 	if ended != nil {
 		r.Partial = ended.Error()
@@ -306,14 +307,14 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 		failAll(verdicts, "more than 0.1 % of the requests came out of order, and were counted at a wrong time")
 	}
 	if err := s.print(cmd.OutOrStdout(), r, verdicts, ended); err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	if ended != nil {
 		hint := "what was read until then is above"
 		if s.f.html != "" {
 			hint += "; no page was written"
 		}
-		return no(fmt.Errorf("the log was read in part: %w", ended), hint)
+		return cli.Fail(fmt.Errorf("the log was read in part: %w", ended), hint)
 	}
 	return judgeGates(cmd.ErrOrStderr(), r, verdicts, missing)
 }
@@ -350,7 +351,7 @@ func (s *simulation) nothing(r *replay.Report) error {
 	case r.Log.Lines > 0 && !(s.f.since.IsZero() && s.f.until.IsZero()):
 		hint = "--since and --until leave all of them out"
 	}
-	return no(fmt.Errorf("there is no request in %s", count(int(r.Log.Lines), "line")), hint)
+	return cli.Fail(fmt.Errorf("there is no request in %s", cli.Count(int(r.Log.Lines), "line")), hint)
 }
 
 // print prints the report, and writes the page where all was read.
@@ -363,7 +364,7 @@ func (s *simulation) print(out io.Writer, r *replay.Report, verdicts []reports.V
 	switch {
 	case bool(s.f.out):
 		y := simulationJSON{Report: r, Verdict: reports.Sentence(r), Gates: verdicts}
-		return printSafely(out, y)
+		return cli.WriteSafeJSON(out, y)
 	case s.f.html == "-" && ended == nil:
 		return reports.HTML(out, r, verdicts)
 	}
@@ -392,18 +393,18 @@ func judgeGates(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict, 
 	}
 	switch {
 	case len(verdicts) > 0 && !covered:
-		return no(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
+		return cli.Fail(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
 	case len(verdicts) > 0 && reports.Crowded(r):
-		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
+		return cli.Fail(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
 	case len(verdicts) > 0 && reports.Disordered(r):
-		return no(fmt.Errorf("no gate passes where more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
-			r.Log.OutOfOrder, count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
+		return cli.Fail(fmt.Errorf("no gate passes where more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
+			r.Log.OutOfOrder, cli.Count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
 	case len(verdicts) > 0 && r.Log.Dropped > 0:
-		return no(fmt.Errorf("no gate passes where requests are missing in the log: %d are, as it says itself", r.Log.Dropped), "replay a log that is whole: one that a faster disk took, or of another time")
+		return cli.Fail(fmt.Errorf("no gate passes where requests are missing in the log: %d are, as it says itself", r.Log.Dropped), "replay a log that is whole: one that a faster disk took, or of another time")
 	case len(verdicts) > 0 && len(missing) > 0:
-		return no(fmt.Errorf("no gate passes where no line has the field of --key %s=%s", missing[0].source, missing[0].field), "name a field that the log has, or leave it out")
+		return cli.Fail(fmt.Errorf("no gate passes where no line has the field of --key %s=%s", missing[0].source, missing[0].field), "name a field that the log has, or leave it out")
 	case failed > 0:
-		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
+		return cli.Fail(fmt.Errorf("%d of %s failed", failed, cli.Count(len(verdicts), "gate")), "")
 	}
 	return nil
 }

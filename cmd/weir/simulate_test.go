@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // later is lines of a log from so many seconds after its begin, ten a second.
@@ -58,7 +59,7 @@ func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
 		_, err = io.WriteString(in, later(n, 1000))
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitNo {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.Failed {
 		t.Fatalf("it ended with %v, want status 1:\n%s", err, &errs)
 	}
 	if said := errs.String(); !strings.Contains(said, "error: the log was read in part: interrupted\nhint: what was read until then is above; no page was written\n") || strings.Contains(said, "gate") {
@@ -118,7 +119,7 @@ func TestAReplayThatWaitsForAQuietPipeIsInterruptedAtOnce(t *testing.T) {
 			break
 		}
 		var exit *exec.ExitError
-		if !errors.As(status, &exit) || exit.ExitCode() != exitNo || !strings.Contains(errs.String(), want) {
+		if !errors.As(status, &exit) || exit.ExitCode() != cli.Failed || !strings.Contains(errs.String(), want) {
 			t.Errorf("%d lines: it ended with %v:\n%s", lines, status, &errs)
 		}
 		_ = errors.Join(in.Close(), from.Close())
@@ -276,11 +277,11 @@ func TestTheProgressOfAReplayTellsWhatIsLeft(t *testing.T) {
 	} {
 		said.Reset()
 		p.begun = time.Now().Add(-20 * time.Second)
-		p.said = p.begun
+		p.shown = p.begun
 		p.update(c.stats)
 		if !regexp.MustCompile(c.want).MatchString(said.String()) {
 			t.Errorf("of %+v it says %q, want %s", c.stats, &said, c.want)
 		}
 	}
-	p.end()
+	p.End()
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/weirlimit/weir/internal/cli"
+
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
@@ -29,7 +31,7 @@ func (f *serveFlags) openFront(ending <-chan struct{}) (*sockets, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.listen = listenAddr(s.public.Addr().String()) // where it really is, :0 or not
+	f.listen = cli.ListenAddr(s.public.Addr().String()) // where it really is, :0 or not
 	if s.held {
 		f.handOver = ending
 	}
@@ -45,14 +47,14 @@ func openSockets(address string) (*sockets, error) {
 		}
 		s, err := heldSockets(names, files)
 		if err != nil {
-			return nil, no(fmt.Errorf("take the sockets of the service manager: %w", err),
+			return nil, cli.Fail(fmt.Errorf("take the sockets of the service manager: %w", err),
 				"one ListenStream=PORT in weir.socket, with FileDescriptorName=http and without Accept=yes, and perhaps one in a unit of its own with FileDescriptorName=admin")
 		}
 		return s, nil
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, no(fmt.Errorf("listen on %q: %w", address, cause(err)), listenHint(err, "--listen :0 takes any free port"))
+		return nil, cli.Fail(fmt.Errorf("listen on %q: %w", address, cause(err)), listenHint(err, "--listen :0 takes any free port"))
 	}
 	return &sockets{public: frugal{listener}}, nil
 }
@@ -96,7 +98,7 @@ func heldSockets(names []string, files []*os.File) (_ *sockets, err error) {
 		case name == adminSocket:
 			place = &s.admin
 		case name != publicSocket && len(files) > 1:
-			return nil, fmt.Errorf("of %s one is named %q: want names %s and %s", count(len(files), "socket"), name, publicSocket, adminSocket)
+			return nil, fmt.Errorf("of %s one is named %q: want names %s and %s", cli.Count(len(files), "socket"), name, publicSocket, adminSocket)
 		}
 		if *place != nil {
 			return nil, fmt.Errorf("two sockets are named %q: want one of each name", name)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // announce prints what was started, and blocks to paste into a shell where it knows some that fit.
@@ -22,7 +24,7 @@ func (e *edge) announce(w io.Writer, f *serveFlags, front *sockets) error {
 	}
 	url := reachable(front.public.Addr(), f.tlsCert != "")
 	row("listening", "%s", front.line(url))
-	row("policy", "%s, %s", cmp.Or(f.policy, contractName), count(len(e.decider.Policy().Limiters), "limiter"))
+	row("policy", "%s, %s", cmp.Or(f.policy, contractName), cli.Count(len(e.decider.Policy().Limiters), "limiter"))
 	if e.candidateLine != "" {
 		row("candidate", "%s", e.candidateLine)
 	}

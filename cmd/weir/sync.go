@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/docsync"
 	"github.com/weirlimit/weir/internal/folder"
 	"github.com/weirlimit/weir/internal/plaintext"
@@ -50,14 +51,14 @@ const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)  
 
 // syncFlags are what weir sync is told.
 type syncFlags struct {
-	to, base         endpoint
+	to, base         cli.Endpoint
 	rebase           bool // --base-url was given
 	token            secret
 	state, share     string
 	exclude          excludes
-	prune, pruneMany onOff
-	all, dry, out    onOff
-	maxWait          span
+	prune, pruneMany cli.OnOff
+	all, dry, out    cli.OnOff
+	maxWait          cli.Span
 }
 
 // A secret is a flag's value that is never shown.
@@ -72,18 +73,18 @@ func (s *secret) Set(value string) error {
 	return nil
 }
 
-func (s *secret) String() string               { return "" }
-func (s *secret) Type() string                 { return "TOKEN" }
-func (s *secret) withoutSecrets(string) string { return "…" }
+func (s *secret) String() string       { return "" }
+func (s *secret) Type() string         { return "TOKEN" }
+func (s *secret) Redact(string) string { return "…" }
 
-func newSync(env environment) *cobra.Command {
-	f := &syncFlags{maxWait: span{Duration: 2 * time.Hour, max: 31 * 24 * time.Hour}}
+func newSync(env cli.Environment) *cobra.Command {
+	f := &syncFlags{maxWait: cli.Span{Duration: 2 * time.Hour, Max: 31 * 24 * time.Hour}}
 	cmd := &cobra.Command{
 		Use:     "sync DIR --to URL",
 		Short:   "Push a folder of documents, pacing itself",
 		Long:    syncLong,
 		Example: syncExample,
-		Args:    arguments("DIR"),
+		Args:    cli.Arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -99,11 +100,11 @@ func newSync(env environment) *cobra.Command {
 	flags.Var(&f.exclude, "exclude", "pass over what matches this `PATTERN`, such as drafts/, *.tmp.md or old/**/*.md; repeatable")
 	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share their view of its budget (default beside the state)")
 	flags.Var(&f.maxWait, "max-wait", "how long to wait for the next window at most; a longer one ends the sync, with when to come back")
-	switchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync, if that is not most of them")
-	switchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if that is most of them")
-	switchFlag(cmd, &f.all, "all", "send what has not changed, too")
-	switchFlag(cmd, &f.dry, "dry-run", "say what would be sent and deleted, and how long it would take")
-	switchFlag(cmd, &f.out, "json", "print a summary as JSON")
+	cli.SwitchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync, if that is not most of them")
+	cli.SwitchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if that is most of them")
+	cli.SwitchFlag(cmd, &f.all, "all", "send what has not changed, too")
+	cli.SwitchFlag(cmd, &f.dry, "dry-run", "say what would be sent and deleted, and how long it would take")
+	cli.SwitchFlag(cmd, &f.out, "json", "print a summary as JSON")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
@@ -113,7 +114,7 @@ func newSync(env environment) *cobra.Command {
 // check refuses what is missing or cannot be meant.
 func (f *syncFlags) check() error {
 	if f.to.URL == nil {
-		return misused("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: where is the server?")
+		return cli.UsageError("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: where is the server?")
 	}
 	f.rebase = f.base.URL != nil
 	if !f.rebase {
@@ -121,11 +122,11 @@ func (f *syncFlags) check() error {
 	}
 	for name, u := range map[string]*url.URL{"to": f.to.URL, "base-url": f.base.URL} {
 		if u.RawQuery != "" || u.ForceQuery {
-			return misused("leave out what begins with the question mark", "--%s %q: want a URL without a query", name, u)
+			return cli.UsageError("leave out what begins with the question mark", "--%s %q: want a URL without a query", name, u)
 		}
 	}
 	if f.token == "" {
-		return misused("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: want it in the variable WEIR_TOKEN")
+		return cli.UsageError("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: want it in the variable WEIR_TOKEN")
 	}
 	f.prune = f.prune || f.pruneMany
 	f.to.URL, f.base.URL = oneSpelling(f.to.URL), oneSpelling(f.base.URL)
@@ -166,7 +167,7 @@ type syncing struct {
 	refusals counter
 }
 
-func runSync(cmd *cobra.Command, env environment, f *syncFlags, dir string) error {
+func runSync(cmd *cobra.Command, env cli.Environment, f *syncFlags, dir string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := &syncing{f: f, started: time.Now(), show: newSyncProgress(cmd.ErrOrStderr())}
@@ -179,14 +180,14 @@ func runSync(cmd *cobra.Command, env environment, f *syncFlags, dir string) erro
 	return s.conclude(cmd, err)
 }
 
-func (s *syncing) run(ctx context.Context, env environment, dir string) (err error) {
+func (s *syncing) run(ctx context.Context, env cli.Environment, dir string) (err error) {
 	docs, err := folder.Open(dir, folder.Options{Base: s.f.base.URL, Skip: fromRoot(s.f.state, s.f.share), Exclude: s.f.exclude})
 	if err != nil {
-		return no(errors.New(plaintext.Line(err.Error(), 500)), "name a folder that is there, and that you may read")
+		return cli.Fail(errors.New(plaintext.Line(err.Error(), 500)), "name a folder that is there, and that you may read")
 	}
 	defer docs.Close()
 	if s.f.state == "" {
-		if s.f.state, err = env.syncState(dir, s.f.to.URL); err != nil {
+		if s.f.state, err = syncState(env, dir, s.f.to.URL); err != nil {
 			return err
 		}
 		if !s.f.dry {
@@ -259,7 +260,7 @@ func (s *syncing) connect(client *http.Client) (closeView func(), err error) {
 	if !s.f.dry { // which writes nothing, and sends nothing that would need to know
 		view, err := pacer.OpenFile(cmp.Or(s.f.share, s.f.state+".budget")) // what the last run has left of it, unless it is shared
 		if err != nil {
-			return nil, no(errors.New(plaintext.Line(err.Error(), 500)), "name with --share a file of your own, the same for all who use the token")
+			return nil, cli.Fail(errors.New(plaintext.Line(err.Error(), 500)), "name with --share a file of your own, the same for all who use the token")
 		}
 		closeView = func() { _ = view.Close() } // it was read or written, or it did not matter
 		o.Shared = view
@@ -277,7 +278,7 @@ func (t impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 	var w *pacer.WaitError
 	if errors.As(err, &w) && r.Context().Err() == nil {
 		err = &docsync.Failure{
-			Err:  fmt.Errorf("%s, next window in %s: longer than --max-wait allows", w.Reason, timeLeft(w.Wait)),
+			Err:  fmt.Errorf("%s, next window in %s: longer than --max-wait allows", w.Reason, cli.TimeLeft(w.Wait)),
 			Hint: fmt.Sprintf("run the same command again after %s to go on, or allow more with --max-wait", w.Until.Format(time.DateTime)),
 		}
 	}
@@ -329,9 +330,9 @@ func asFailure(err error) error {
 	var f *docsync.Failure
 	switch {
 	case errors.Is(err, docsync.ErrInterrupted):
-		return no(errors.New("interrupted; run the same command again to go on"), "")
+		return cli.Fail(errors.New("interrupted; run the same command again to go on"), "")
 	case errors.As(err, &f):
-		return no(f.Err, f.Hint)
+		return cli.Fail(f.Err, f.Hint)
 	}
 	return err
 }

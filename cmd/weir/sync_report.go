@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/docsync"
 	"github.com/weirlimit/weir/internal/folder"
 	"github.com/weirlimit/weir/internal/plaintext"
@@ -72,7 +70,7 @@ func (s *syncing) conclude(cmd *cobra.Command, err error) error {
 	summary := s.summary(err)
 	s.say(summary)
 	if s.f.out {
-		return errors.Join(printSafely(cmd.OutOrStdout(), summary), err)
+		return errors.Join(cli.WriteSafeJSON(cmd.OutOrStdout(), summary), err)
 	}
 	if summary.Would != nil {
 		for _, id := range summary.Would.Send {
@@ -100,7 +98,7 @@ func (s *syncing) leftOut(n int) error {
 	case s.plan.Found > n:
 		hint += "; the others are in step"
 	}
-	return no(fmt.Errorf(what, count(n, "file")), hint)
+	return cli.Fail(fmt.Errorf(what, cli.Count(n, "file")), hint)
 }
 
 // skipped are the files that were not sent.
@@ -156,26 +154,26 @@ func (s *syncing) duration(n int) time.Duration {
 func (s *syncing) say(y syncSummary) {
 	show := s.show
 	if n := y.Ignored; n > 0 {
-		show.say("passed over %s with other extensions", count(n, "file"))
+		show.say("passed over %s with other extensions", cli.Count(n, "file"))
 	}
 	if n := y.Excluded; n > 0 {
-		show.say("passed over %s that --exclude matches", count(n, "path"))
+		show.say("passed over %s that --exclude matches", cli.Count(n, "path"))
 	}
 	if n := y.Links; n > 0 {
-		show.say("passed over %s: they are not followed", count(n, "symbolic link"))
+		show.say("passed over %s: they are not followed", cli.Count(n, "symbolic link"))
 	}
 	switch would := y.Would; {
 	case would != nil:
-		show.say("would send %s and delete %d, %d unchanged, in %s: %s", count(len(would.Send), "document"), len(would.Delete), y.Unchanged,
-			count(would.Requests, "request"), atLeast(would.Seconds))
+		show.say("would send %s and delete %d, %d unchanged, in %s: %s", cli.Count(len(would.Send), "document"), len(would.Delete), y.Unchanged,
+			cli.Count(would.Requests, "request"), atLeast(would.Seconds))
 	case y.Requests == 0 && y.Error == "":
-		show.say("nothing to do: %s unchanged", count(y.Unchanged, "document"))
+		show.say("nothing to do: %s unchanged", cli.Count(y.Unchanged, "document"))
 	case s.plan.Found > 0 || y.Requests > 0:
 		show.say("sent %s, deleted %d, %d unchanged; %s, %d refused; %.1f s, %.1f s of them waiting",
-			count(y.Sent, "document"), y.Deleted, y.Unchanged, count(int(y.Requests), "request"), y.Refusals, y.Seconds, y.Waited)
+			cli.Count(y.Sent, "document"), y.Deleted, y.Unchanged, cli.Count(int(y.Requests), "request"), y.Refusals, y.Seconds, y.Waited)
 	}
 	if y.Vanished > 0 && !bool(s.f.prune) {
-		show.say("%s gone from the folder, or excluded, and still on the server; --prune deletes them", count(y.Vanished, "document"))
+		show.say("%s gone from the folder, or excluded, and still on the server; --prune deletes them", cli.Count(y.Vanished, "document"))
 	}
 }
 
@@ -184,22 +182,4 @@ func atLeast(seconds float64) string {
 		return "no waiting"
 	}
 	return "at least " + (time.Duration(seconds+0.5) * time.Second).String()
-}
-
-// printSafely prints JSON in which names cannot move a terminal's cursor or reverse its direction.
-func printSafely(w io.Writer, v any) error {
-	var b bytes.Buffer
-	if err := writeJSON(&b, v); err != nil {
-		return err
-	}
-	var safe strings.Builder
-	for _, r := range b.String() {
-		if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) && r <= 0xffff {
-			fmt.Fprintf(&safe, `\u%04x`, r)
-			continue
-		}
-		safe.WriteRune(r)
-	}
-	_, err := io.WriteString(w, safe.String())
-	return err
 }

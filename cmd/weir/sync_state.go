@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/folder"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
@@ -24,7 +25,7 @@ const stateHint = "give the path of the state with --state FILE"
 
 // stateHome returns the directory for the states of a user's programs: XDG_STATE_HOME if that is
 // set, whatever the system, or what the system has for it.
-func (e environment) stateHome(system string) (string, error) {
+func stateHome(e cli.Environment, system string) (string, error) {
 	if dir := e["XDG_STATE_HOME"]; filepath.IsAbs(dir) { // a relative one is to be ignored
 		return dir, nil
 	}
@@ -47,17 +48,17 @@ var plain = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 // syncState returns the file that remembers what of a folder a server has acknowledged. The folder
 // is known by its path without symbolic links, so that it has one state by whatever name it is
 // called; a folder that was moved has another.
-func (e environment) syncState(dir string, to *url.URL) (string, error) {
-	home, err := e.stateHome(runtime.GOOS)
+func syncState(e cli.Environment, dir string, to *url.URL) (string, error) {
+	home, err := stateHome(e, runtime.GOOS)
 	if err != nil {
-		return "", no(err, stateHint)
+		return "", cli.Fail(err, stateHint)
 	}
 	real, err := filepath.Abs(dir)
 	if err == nil {
 		real, err = filepath.EvalSymlinks(real)
 	}
 	if err != nil {
-		return "", no(errors.New(plaintext.Line(err.Error(), 500)), "name a folder that is there, and that you may read")
+		return "", cli.Fail(errors.New(plaintext.Line(err.Error(), 500)), "name a folder that is there, and that you may read")
 	}
 	sum := sha256.Sum256([]byte(real + "\x00" + to.String()))
 	name := cmp.Or(plain.ReplaceAllString(filepath.Base(real), ""), "folder")
@@ -67,7 +68,7 @@ func (e environment) syncState(dir string, to *url.URL) (string, error) {
 // makeStateHome makes the directory of a state that --state did not name, for its owner alone.
 func makeStateHome(state string) error {
 	if err := os.MkdirAll(filepath.Dir(state), 0o700); err != nil {
-		return no(errors.New(plaintext.Line(err.Error(), 500)), stateHint)
+		return cli.Fail(errors.New(plaintext.Line(err.Error(), 500)), stateHint)
 	}
 	return nil
 }
@@ -85,3 +86,4 @@ func (x *excludes) Set(value string) error {
 
 func (x *excludes) String() string { return "" }
 func (x *excludes) Type() string   { return "PATTERN" }
+func (x *excludes) Repeatable()    {}

@@ -11,25 +11,27 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 func TestAStateIsKeptWhereTheSystemKeepsThem(t *testing.T) {
 	for _, test := range []struct {
 		system string
-		env    environment
+		env    cli.Environment
 		want   string // empty: an error
 	}{
-		{"linux", environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
-		{"linux", environment{"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state"},
-		{"freebsd", environment{"HOME": "/h"}, "/h/.local/state"},
-		{"darwin", environment{"HOME": "/h"}, "/h/Library/Application Support"},
-		{"darwin", environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
-		{"windows", environment{"LOCALAPPDATA": "/l", "HOME": "/h"}, "/l"},
-		{"windows", environment{"HOME": "/h"}, ""},
-		{"linux", environment{"HOME": "."}, ""},
-		{"linux", environment{}, ""},
+		{"linux", cli.Environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
+		{"linux", cli.Environment{"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state"},
+		{"freebsd", cli.Environment{"HOME": "/h"}, "/h/.local/state"},
+		{"darwin", cli.Environment{"HOME": "/h"}, "/h/Library/Application Support"},
+		{"darwin", cli.Environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
+		{"windows", cli.Environment{"LOCALAPPDATA": "/l", "HOME": "/h"}, "/l"},
+		{"windows", cli.Environment{"HOME": "/h"}, ""},
+		{"linux", cli.Environment{"HOME": "."}, ""},
+		{"linux", cli.Environment{}, ""},
 	} {
-		got, err := test.env.stateHome(test.system)
+		got, err := stateHome(test.env, test.system)
 		if got != test.want || (err == nil) != (test.want != "") {
 			t.Errorf("%s, %v: %q, %v; want %q", test.system, test.env, got, err, test.want)
 		}
@@ -45,13 +47,13 @@ func TestAFolderHasOneStateForEachServer(t *testing.T) {
 	if err := os.Symlink(odd, link); err != nil {
 		t.Fatal(err)
 	}
-	env := environment{"XDG_STATE_HOME": dir}
+	env := cli.Environment{"XDG_STATE_HOME": dir}
 	state := func(folder, to string) string {
 		u, err := url.Parse(to)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := env.syncState(folder, u)
+		s, err := syncState(env, folder, u)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +85,7 @@ func acknowledged(t *testing.T, docs, to string, ids ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := environ(cleanEnv()).syncState(docs, u)
+	state, err := syncState(cli.ParseEnvironment(cleanEnv()), docs, u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestASyncThatIsKilledLeavesAStateAndNoLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := startSync(t, token, link, "--to", s.url)
-	if code, err := second.wait(); err != nil || code != exitNo || !strings.Contains(second.stderr.String(), "another sync uses the state") {
+	if code, err := second.wait(); err != nil || code != cli.Failed || !strings.Contains(second.stderr.String(), "another sync uses the state") {
 		t.Errorf("a second one ended with status %d, %v:\n%s", code, err, second.stderr)
 	}
 	if _, err := p.signal(syscall.SIGKILL); err != nil {
@@ -136,7 +138,7 @@ func TestASyncThatIsKilledLeavesAStateAndNoLock(t *testing.T) {
 	_, address, _ := strings.Cut(s.url, "://")
 	s = serveIn(t, data, "--listen", address) // the contract's limits
 	p = startSync(t, token, docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
-	if code, err := p.wait(); err != nil || code != exitDone || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
+	if code, err := p.wait(); err != nil || code != cli.Done || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
 		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
 	}
 }

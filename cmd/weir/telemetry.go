@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/telemetry"
@@ -127,7 +128,7 @@ func (e *edge) openTracer(f *serveFlags, o *gateway.Options) error {
 	t.Trusts = func(r *http.Request) bool { return peerIn(r.RemoteAddr, f.trustedProxies) }
 	tracer, err := telemetry.NewTracer(t)
 	if err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	e.closers = append(e.closers, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), mostFlush)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
 )
 
@@ -50,7 +51,7 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 		if err := cmd.ParseFlags(c.args); err != nil {
 			t.Fatal(err)
 		}
-		err := f.findTracing(cmd, environ(c.env))
+		err := f.findTracing(cmd, cli.ParseEnvironment(c.env))
 		said := ""
 		if err != nil {
 			said = err.Error()
@@ -70,12 +71,12 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 }
 
 func TestACollectorsKeysComeFromAVariable(t *testing.T) {
-	header, err := environment{"OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=a%20b=, other = c ,"}.tracesHeader()
+	header, err := otelVariables{"OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=a%20b=, other = c ,"}.tracesHeader()
 	if err != nil || len(header) != 2 || header.Get("X-Api-Key") != "a b=" || header.Get("Other") != "c" {
 		t.Errorf("%v, %v", header, err)
 	}
 	for _, bad := range []string{"a", "=b", "a=%zz", "a=%0d%0ab", "a b=c", "a:b=c"} {
-		if header, err := (environment{"OTEL_EXPORTER_OTLP_HEADERS": bad}).tracesHeader(); err == nil {
+		if header, err := (otelVariables{"OTEL_EXPORTER_OTLP_HEADERS": bad}).tracesHeader(); err == nil {
 			t.Errorf("%q is %v", bad, header)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/identity/jwks"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/sample"
 )
@@ -26,7 +27,7 @@ type upstreams []*url.URL
 func (u *upstreams) Set(value string) error {
 	all := slices.Clone(*u)
 	for _, element := range strings.Split(value, ",") {
-		var one endpoint
+		var one cli.Endpoint
 		if err := one.Set(strings.TrimSpace(element)); err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (e *edge) openSessions(ctx context.Context, f *serveFlags, log *slog.Logger
 	for _, path := range f.jwtKeys {
 		key, err := identity.LoadKey(path)
 		if err != nil {
-			return no(fmt.Errorf("read the key of --jwt-key %q: %w", path, err), fileHint(err, "it holds either a secret of 32 bytes or more, or a public key in PEM"))
+			return cli.Fail(fmt.Errorf("read the key of --jwt-key %q: %w", path, err), fileHint(err, "it holds either a secret of 32 bytes or more, or a public key in PEM"))
 		}
 		o.Keys = append(o.Keys, key)
 		by = append(by, filepath.Base(path))
@@ -124,7 +125,7 @@ func (e *edge) openSessions(ctx context.Context, f *serveFlags, log *slog.Logger
 		}})
 		if err != nil {
 			stop()
-			return no(fmt.Errorf("fetch the keys of --jwks %s: %w", f.jwks.String(), err), "want an https URL, or http to this machine itself")
+			return cli.Fail(fmt.Errorf("fetch the keys of --jwks %s: %w", f.jwks.String(), err), "want an https URL, or http to this machine itself")
 		}
 		e.closers = append(e.closers, func() error { stop(); set.Wait(); return nil })
 		o.Lookup = set.Lookup
@@ -132,7 +133,7 @@ func (e *edge) openSessions(ctx context.Context, f *serveFlags, log *slog.Logger
 	}
 	sessions, err := identity.NewSessions(o)
 	if err != nil {
-		return no(fmt.Errorf("verify sessions: %w", err), "")
+		return cli.Fail(fmt.Errorf("verify sessions: %w", err), "")
 	}
 	who.Sessions = sessions
 	e.sessionsLine = "verified by " + strings.Join(by, ", ") + refusing
@@ -145,23 +146,23 @@ func (e *edge) openTokens(ctx context.Context, f *serveFlags, log *slog.Logger, 
 			log.Error("the changed token file cannot be read, its last good tokens stay in force", "file", f.tokenFile, "error", err)
 		})
 		if err != nil {
-			return no(fmt.Errorf("read the tokens of --token-file %q: %w", f.tokenFile, err),
+			return cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", f.tokenFile, err),
 				fileHint(err, "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace"))
 		}
 		who.Tokens = tokens
-		e.tokensLine = fmt.Sprintf("verified by %s, %s", filepath.Base(f.tokenFile), count(tokens.Len(), "token")) + refusing
+		e.tokensLine = fmt.Sprintf("verified by %s, %s", filepath.Base(f.tokenFile), cli.Count(tokens.Len(), "token")) + refusing
 		return nil
 	}
 	// The tokens in the data directory are ours only if there are any: else whatever this backend's callers send would be
 	// refused.
 	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: f.data, Now: now, Log: log})
 	if err != nil {
-		return no(fmt.Errorf("open the tokens in %q: %w", f.data, err), dataHint)
+		return cli.Fail(fmt.Errorf("open the tokens in %q: %w", f.data, err), dataHint)
 	}
 	e.closers = append(e.closers, tokens.Close)
 	all, err := tokens.List(ctx)
 	if err != nil {
-		return no(fmt.Errorf("list the tokens in %q: %w", f.data, err), "")
+		return cli.Fail(fmt.Errorf("list the tokens in %q: %w", f.data, err), "")
 	}
 	if len(all) == 0 {
 		e.tokensLine = fmt.Sprintf(unverified, "--token-file, or 'weir token create' before the start, gives some")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
 )
@@ -75,8 +76,8 @@ func newVerifyJSON(r *verify.Report, outcome error) verifyJSON {
 type paint func(mark string, v verify.Verdict) string
 
 // painter returns what colours on w: nothing, where it is no terminal or its user wants no colours.
-func painter(w io.Writer, env environment) paint {
-	if terminal(w) == nil || env["NO_COLOR"] != "" || env["TERM"] == "dumb" {
+func painter(w io.Writer, env cli.Environment) paint {
+	if cli.Terminal(w) == nil || env["NO_COLOR"] != "" || env["TERM"] == "dumb" {
 		return func(mark string, _ verify.Verdict) string { return mark }
 	}
 	return func(mark string, v verify.Verdict) string {
@@ -117,7 +118,7 @@ func (p *reportPrinter) print(r *verify.Report) error {
 		p.line("", "\nnote: %s", plaintext.Line(note, 1000))
 	}
 	took := r.Ended.Sub(r.Started)
-	p.line("", "\n%s; %s of at most %d, in %s", tallyOf(r), count(r.Sent, "request"), r.Planned, timeLeft(max(took, time.Second)))
+	p.line("", "\n%s; %s of at most %d, in %s", tallyOf(r), cli.Count(r.Sent, "request"), r.Planned, cli.TimeLeft(max(took, time.Second)))
 	return p.err
 }
 
@@ -253,7 +254,7 @@ func (p *reportPrinter) exchange(mark, text string) {
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
 	for i, line := range lines {
 		if i == mostLines {
-			p.line("  "+mark, "… and %s more; --json has them", count(len(lines)-i, "line"))
+			p.line("  "+mark, "… and %s more; --json has them", cli.Count(len(lines)-i, "line"))
 			return
 		}
 		for n, part := range wrap(plaintext.Line(line, 1000), reportWidth-len(mark)-6) {

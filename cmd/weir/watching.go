@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/watch"
 )
@@ -11,7 +12,7 @@ import (
 func (e *edge) openRecorder() error {
 	recorder, err := watch.New(watch.Options{})
 	if err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	e.recorder = recorder
 	r := &e.receivers

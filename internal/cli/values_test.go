@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"testing"
@@ -14,8 +14,8 @@ func FuzzValuesPrintWhatSetsThem(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, pair := range [][2]pflag.Value{
-			{new(size), new(size)}, {new(prefixes), new(prefixes)}, {new(listenAddr), new(listenAddr)},
-			{new(endpoint), new(endpoint)}, {new(origins), new(origins)}, {new(onOff), new(onOff)}, {new(store), new(store)},
+			{new(Size), new(Size)}, {new(Prefixes), new(Prefixes)}, {new(ListenAddr), new(ListenAddr)},
+			{new(Endpoint), new(Endpoint)}, {new(Origins), new(Origins)}, {new(OnOff), new(OnOff)}, {new(Store), new(Store)},
 		} {
 			first, second := pair[0], pair[1]
 			if first.Set(text) != nil {
@@ -32,14 +32,14 @@ func FuzzValuesPrintWhatSetsThem(f *testing.F) {
 }
 
 func TestASizeIsAWholeNumberOfAUnit(t *testing.T) {
-	for text, want := range map[string]size{"1B": 1, "512KiB": 512 << 10, "256MiB": 256 << 20, "2GiB": 2 << 30, "8589934591GiB": 8589934591 << 30} {
-		var got size
+	for text, want := range map[string]Size{"1B": 1, "512KiB": 512 << 10, "256MiB": 256 << 20, "2GiB": 2 << 30, "8589934591GiB": 8589934591 << 30} {
+		var got Size
 		if err := got.Set(text); err != nil || got != want {
 			t.Errorf("%s is %d, %v; want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "B", "1", "1M", "1mib", "1 MiB", "+1MiB", "-1MiB", "0B", "1.5GiB", "0x10B", "1_000B", "8589934592GiB", "9223372036854775808B"} {
-		var got size
+		var got Size
 		if err := got.Set(text); err == nil {
 			t.Errorf("%q is taken for %d bytes", text, got)
 		}
