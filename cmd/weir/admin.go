@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/sample"
 )
@@ -73,7 +74,7 @@ func newAdminCreate() *cobra.Command {
 				return cli.UsageError("for example: weir admin create ada@example.com", "%w", err)
 			}
 			if err := sample.MakeDir(dir); err != nil {
-				return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), dataHint)
+				return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), edge.DataHint)
 			}
 			tokens, err := openAdminTokens(cmd, dir)
 			if err != nil {

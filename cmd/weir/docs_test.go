@@ -319,26 +319,17 @@ func checkExchange(t *testing.T, page, request string, times int, want string) {
 func stillEdge(t *testing.T) (handler http.Handler, token string) {
 	t.Helper()
 	f := defaultServeFlags()
-	f.data, f.accessLog = t.TempDir(), false
-	policy, err := readPolicy(nil, "")
+	policy, err := readDocument(nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
-	e, err := assemble(t.Context(), f, policy.Policy, slog.New(slog.DiscardHandler), io.Discard, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := openEdge(t, f, policy, slog.New(slog.DiscardHandler), now)
 	var out bytes.Buffer
 	if code := run([]string{"token", "create", "--workspace", "demo", "--data", f.data}, nil, strings.NewReader(""), &out, io.Discard); code != 0 {
 		t.Fatalf("weir token create: status %d", code)
 	}
-	return e.gateway.Handler(), strings.TrimSpace(out.String())
+	return e.Handler(), strings.TrimSpace(out.String())
 }
 
 // serveText sends a request that is written down, and writes the answer down: fields in the order of the alphabet,

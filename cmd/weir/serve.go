@@ -1,9 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 )
 
 const serveLong = `Run the edge.
@@ -61,4 +69,52 @@ func newServe(env cli.Environment) *cobra.Command {
 	}
 	f.register(cmd)
 	return cmd
+}
+
+// serve runs a server until ctx ends or the process is told to end, and drains it.
+func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	log := newLogger(f, stderr)
+	signals, forget := handleSignals(ctx, log)
+	defer forget()
+	document, err := readDocument(stdin, f.policy)
+	if err != nil {
+		return printProblems(stderr, err)
+	}
+	for _, w := range document.Warnings {
+		printProblem(stderr, "warning", w)
+	}
+	server, err := edge.Open(signals.running, f.config(document, log, stderr))
+	if errors.Is(err, edge.ErrStopped) {
+		<-signals.logged
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	defer signals.reloadOnHangUp(server.Reload)()
+	if err := printStart(stdout, f, server); err != nil {
+		return cli.Fail(fmt.Errorf("print what was started: %w", err), "")
+	}
+	log.Info("serving", "address", server.Addr().String())
+	if err := server.Run(signals.running); err != nil {
+		return cli.Fail(err, "")
+	}
+	<-signals.logged
+	log.Info("drained, good-bye")
+	return nil
+}
+
+// newLogger returns the log on standard error. If that is the process's own, the log also becomes the
+// default: net/http's transport, for one, reports an upstream's surplus answers to package log only.
+func newLogger(f *serveFlags, stderr io.Writer) *slog.Logger {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	if f.logFormat.Value == "json" {
+		log = slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	if stderr == os.Stderr {
+		slog.SetLogLoggerLevel(slog.LevelWarn)
+		slog.SetDefault(log)
+	}
+	return log
 }

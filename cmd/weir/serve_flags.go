@@ -1,14 +1,13 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/telemetry"
-	"github.com/weirlimit/weir/memstore"
 )
 
 // serveFlags are the flags of weir serve, as given.
@@ -23,7 +22,7 @@ type serveFlags struct {
 	upstream  upstreams
 	engine    cli.Choice
 
-	store         cli.Store
+	store         edge.Store
 	data          string
 	maxData       cli.Size
 	memory        cli.Size
@@ -56,12 +55,6 @@ type serveFlags struct {
 	traces     cli.Endpoint
 	traceRatio fraction
 	tracing    *telemetry.TraceOptions // what they and OpenTelemetry's variables come to; nil: no traces
-
-	// handOver, no flag, is not nil where a service manager holds the sockets: a process before this one may still be ending, and one
-	// after it takes over. It is closed when this one is to end.
-	handOver <-chan struct{}
-	own      []ownListener // where this server listens, by now
-	operated bool          // there is an admin listener, so that somebody may look
 }
 
 // defaultServeFlags is the contract, the embedded store, the sample backend and ./weir-data.
@@ -136,7 +129,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	cli.Must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
-		[]string{"memory", "redis://", "rediss://", "redis-sentinel://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
+		edge.StoreForms(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
 	words("engine", f.engine.Of...)
 	words("log-format", f.logFormat.Of...)
@@ -149,65 +142,3 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 }
 
 var clientIPHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
-
-// onlyWithUpstream are the flags about credentials minted elsewhere: the sample backend mints its own.
-var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file"}
-
-// check finds what the flags say together and should not.
-func (f *serveFlags) check(cmd *cobra.Command) error {
-	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := f.checkAdmin(); err != nil {
-		return err
-	}
-	hint := "see 'weir serve --help'"
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return cli.UsageError("give both or neither", "--tls-cert and --tls-key go together")
-	}
-	if f.memory < memstore.MinMemory {
-		least := cli.Size(memstore.MinMemory)
-		return cli.UsageError("such as --memory 256MiB, the default: room for ten million callers at a time",
-			"%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &least)
-	}
-	if err := f.checkCandidate(cmd); err != nil {
-		return err
-	}
-	if err := f.checkDemo(cmd); err != nil {
-		return err
-	}
-	if f.keySecret != "" && f.store.Shared == nil {
-		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", cli.GivenAs(cmd, "key-secret"))
-	}
-	if len(f.upstream) > 0 && given("max-data") {
-		return cli.UsageError("what a backend of your own may store is its own affair; leave it out",
-			"%s is only for the sample backend, and --upstream replaces it", cli.GivenAs(cmd, "max-data"))
-	}
-	if len(f.upstream) == 0 {
-		for _, name := range onlyWithUpstream {
-			if given(name) {
-				return cli.UsageError("the sample backend mints its own sessions and tokens; give --upstream URL, or leave it out",
-					"%s is only for --upstream", cli.GivenAs(cmd, name))
-			}
-		}
-	}
-	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
-		return cli.UsageError(hint, "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
-	}
-	if len(f.trustedProxies) == 0 {
-		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
-			if given(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
-				return cli.UsageError("give --trusted-proxies too: nobody is believed by default", "%s means nothing without --trusted-proxies", cli.GivenAs(cmd, name))
-			}
-		}
-	}
-	if f.jwks.URL == nil && len(f.jwtKeys) == 0 {
-		for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
-			if given(name) {
-				return cli.UsageError("give --jwt-key FILE or --jwks URL too", "%s means nothing without a key to verify sessions with", cli.GivenAs(cmd, name))
-			}
-		}
-	}
-	if f.data == "" {
-		return cli.UsageError(hint, "--data must name a directory")
-	}
-	return nil
-}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -315,7 +314,7 @@ func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 	const limit = 60
 	redis, clock := redistest.StartWithClock(t)
-	policy, err := readPolicy(strings.NewReader(fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per minute by ip]\n", limit)), "-")
+	policy, err := readDocument(strings.NewReader(fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per minute by ip]\n", limit)), "-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,23 +323,14 @@ func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 	onBothEngines(t.Name())
 	for i, skew := range []time.Duration{-7 * time.Minute, 7 * time.Minute} {
 		f := defaultServeFlags()
-		f.data, f.accessLog, f.storeDeadline.Duration, f.engine.Value = t.TempDir(), false, 10*time.Second, testEngine
+		f.storeDeadline.Duration, f.engine.Value = 10*time.Second, testEngine
 		for value, set := range map[string]func(string) error{redis.URL(): f.store.Set, upstream: f.upstream.Set} {
 			if err := set(value); err != nil {
 				t.Fatal(err)
 			}
 		}
 		now := func() time.Time { return clock.Now().Add(skew) }
-		e, err := assemble(t.Context(), f, policy.Policy, slog.New(slog.NewTextHandler(t.Output(), nil)), io.Discard, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := e.close(); err != nil {
-				t.Error(err)
-			}
-		})
-		edges[i] = e.listen(t)
+		edges[i] = runEdge(t, openEdge(t, f, policy, slog.New(slog.NewTextHandler(t.Output(), nil)), now))
 	}
 	// told is what both must say of the time.
 	type told struct{ status, date, reset, retryAfter string }

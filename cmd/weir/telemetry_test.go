@@ -2,18 +2,14 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/live"
 )
 
 func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
@@ -110,59 +106,5 @@ func TestAServerPostsItsTracesBeforeItEnds(t *testing.T) {
 		if bytes.Contains(posted, []byte(secret)) {
 			t.Errorf("the collector heard %q: %q", secret, posted)
 		}
-	}
-}
-
-func TestEveryReceiverIsToldAndTheLogFirst(t *testing.T) {
-	var heard []string
-	hear := func(who string) func(weir.StoreEvent) {
-		return func(weir.StoreEvent) { heard = append(heard, who) }
-	}
-	r := receivers{storeChanges: []func(weir.StoreEvent){hear("metrics"), hear("another")}}
-	o := weir.Options{OnStoreFailure: hear("log")}
-	r.hearDecider(&o)
-	o.OnStoreFailure(weir.StoreEvent{})
-	if !slices.Equal(heard, []string{"log", "metrics", "another"}) {
-		t.Errorf("told were %v", heard)
-	}
-	if o.OnShadow != nil || o.OnCandidate != nil || o.OnTake != nil {
-		t.Error("nobody listens, and somebody is told")
-	}
-}
-
-// What was put together is what a scrape tells of.
-func TestMetricsTellOfTheServerThatWasPutTogether(t *testing.T) {
-	f := defaultServeFlags()
-	f.data = t.TempDir()
-	document, err := readDocument(strings.NewReader(""), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := newLogger(f, io.Discard)
-	e, err := assemble(context.Background(), f, document.Policy, log, io.Discard, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.close()
-	policy, err := live.New(document, e.decider.Swap, live.Options{Reader: policyReader(), Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.bindMetrics(policy)
-	w := httptest.NewRecorder()
-	e.gateway.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/widget/typing", nil))
-	w = httptest.NewRecorder()
-	e.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for _, line := range []string{
-		`weir_decisions_total{limiter="widget-typing",outcome="admitted",window="60s by ip"} 1`, `weir_decisions_total{limiter="wp-plugin",outcome="refused",window="60s by token or ip"} 0`,
-		"weir_store_up 1", "weir_requests_in_flight 0", "weir_table_keys 1", "weir_table_bound_bytes 2.68435456e+08",
-		`weir_policy_info{source="contract",version="` + policy.State().Version + `"} 1`, "weir_policy_last_reload_successful 1", "weir_decision_duration_seconds_count 1",
-	} {
-		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
-			t.Errorf("%q is not among the metrics", line)
-		}
-	}
-	if strings.Contains(w.Body.String(), "weir_candidate_info") || strings.Contains(w.Body.String(), "weir_shared_store") {
-		t.Error("a candidate or a shared store is told that is not there")
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
 )
 
 // Options are the settings of Metrics; the zero value is useful.
@@ -51,7 +52,7 @@ type Sources struct {
 	Candidate func() (weir.Policy, bool) // the candidate policy; false if there is none
 	Health    func() weir.Health         // the health of the store
 	// of the embedded store, or of the fallback store behind a shared one
-	Table    func() Table
+	Table    func() memstore.Stats
 	Shared   func() Shared // of a shared store
 	InFlight func() int64  // requests under way
 

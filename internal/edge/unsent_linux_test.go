@@ -1,4 +1,4 @@
-package main
+package edge
 
 import (
 	"net"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheKernelTakesLittleOfAnAnswerAhead(t *testing.T) {
-	opened, err := openSockets("127.0.0.1:0")
+	opened, err := openListeners("127.0.0.1:0", new(parts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestTheKernelTakesLittleOfAnAnswerAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := heldSockets([]string{publicSocket}, []*os.File{file})
+	held, err := heldListeners([]string{publicSocket}, []*os.File{file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func TestTheKernelTakesLittleOfAnAnswerAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 0
-		if err := raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) }); err != nil || n != mostUnsent {
-			t.Errorf("a connection of the %s socket: %d bytes unsent, %v; want %d", name, n, err, mostUnsent)
+		if err := raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) }); err != nil || n != maxUnsent {
+			t.Errorf("a connection of the %s socket: %d bytes unsent, %v; want %d", name, n, err, maxUnsent)
 		}
 	}
 }
