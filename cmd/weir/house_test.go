@@ -22,7 +22,7 @@ var floors = map[string]int{
 
 	"internal/gateway": 3, "internal/sample": 3, "internal/admin": 3, "internal/telemetry": 3,
 	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
-	"internal/verify": 3, "internal/replay/report": 3,
+	"internal/explain": 3, 	"internal/verify": 3, "internal/replay/report": 3,
 
 	"httplimit": 2, "internal/cli": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
 

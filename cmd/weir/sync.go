@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -143,17 +140,6 @@ func oneSpelling(u *url.URL) *url.URL {
 	return &one
 }
 
-var publicID = regexp.MustCompile(`^wpt_([A-Za-z0-9]{1,64})_`)
-
-// tokenID is what a token is known by where it must not be seen: its public id, or a piece of its hash.
-func tokenID(token string) string {
-	if m := publicID.FindStringSubmatch(token); m != nil {
-		return m[1]
-	}
-	hash := sha256.Sum256([]byte(token))
-	return "sha256:" + hex.EncodeToString(hash[:4])
-}
-
 // A syncing is one run of weir sync, with all that it uses.
 type syncing struct {
 	f        *syncFlags
@@ -198,7 +184,7 @@ func (s *syncing) run(ctx context.Context, env cli.Environment, dir string) (err
 	}
 	client := &http.Client{}
 	o := docsync.Options{
-		Folder: docs, To: s.f.to.URL, Token: string(s.f.token), TokenID: tokenID(string(s.f.token)), Base: s.f.base.String(), NewBase: s.f.rebase,
+		Folder: docs, To: s.f.to.URL, Token: string(s.f.token), TokenID: cli.TokenID(string(s.f.token)), Base: s.f.base.String(), NewBase: s.f.rebase,
 		Client: client, State: s.f.state, All: bool(s.f.all), DryRun: bool(s.f.dry), Report: s.show.event,
 	}
 	switch {
