@@ -67,15 +67,15 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 
 // A limiterJSON is a limiter with every default filled in.
 type limiterJSON struct {
-	Name           string           `json:"name"`
-	Routes         []string         `json:"routes"`
+	Name           string                  `json:"name"`
+	Routes         []string                `json:"routes"`
 	Windows        []explain.SpelledWindow `json:"windows"`
-	Cost           int64            `json:"cost"`
-	Message        string           `json:"message"`
-	OnStoreFailure string           `json:"on_store_failure"`
-	Mode           string           `json:"mode"`
-	Exempt         []string         `json:"exempt"`
-	Overrides      []string         `json:"overrides"`
+	Cost           int64                   `json:"cost"`
+	Message        string                  `json:"message"`
+	OnStoreFailure string                  `json:"on_store_failure"`
+	Mode           string                  `json:"mode"`
+	Exempt         []string                `json:"exempt"`
+	Overrides      []string                `json:"overrides"`
 }
 
 func limitersJSON(p weir.Policy) []limiterJSON {
