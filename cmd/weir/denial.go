@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/admin/client"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
@@ -44,7 +45,7 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 		Limiter, Window, Kinds, Token, Policy, Line, Reads, Changed string
 		Limit, Count, At, Reset                                     int64
 	}
-	if err := readAnswer(b, &x); err != nil {
+	if err := client.Decode(b, &x); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

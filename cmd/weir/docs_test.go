@@ -18,9 +18,6 @@ import (
 	"testing"
 	"time"
 	"unicode"
-
-	"github.com/weirlimit/weir/identity"
-	"github.com/weirlimit/weir/policyfile"
 )
 
 // The documents are held to what they say: links lead somewhere, named tests exist, examples are what really happens.
@@ -214,7 +211,7 @@ func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
 // above it is policy.yaml, and prints what the page shows.
 func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 	pages := documents(t)
-	reader := policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
+	reader := policyReader()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(repository, "examples", "simulate"))); err != nil { // what docs/simulate.md replays
 		t.Fatal(err)

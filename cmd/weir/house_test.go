@@ -20,11 +20,11 @@ const module = "github.com/weirlimit/weir"
 var floors = map[string]int{
 	"cmd/weir": 5,
 
-	"internal/edge": 4, "internal/difference": 4,
+	"internal/edge": 4, "internal/difference": 4, "internal/admin/client": 4, "internal/docsync/paced": 4,
 
 	"internal/gateway": 3, "internal/sample": 3, "internal/admin": 3, "internal/telemetry": 3,
 	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
-	"internal/verify": 3, "internal/replay/report": 3,
+	"internal/explain": 3, "internal/verify": 3, "internal/replay/report": 3,
 
 	"httplimit": 2, "internal/cli": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/admin/client"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
@@ -252,7 +253,7 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		return printAnswer(cmd, b)
 	}
 	var k shownKeys
-	if err := readAnswer(b, &k); err != nil {
+	if err := client.Decode(b, &k); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
@@ -42,7 +43,7 @@ const contractName = "the contract (built in)"
 
 // policyReader reads policies with everything that this program knows.
 func policyReader() policyfile.Reader {
-	return policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
+	return policyfile.Reader{Sources: identity.Sources(), Messages: httplimit.Messages()}
 }
 
 // readPolicy is readDocument where only what it says matters.

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/explain"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -64,24 +65,17 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 	return cmd
 }
 
-// A limiterJSON is a limiter with its defaults said.
+// A limiterJSON is a limiter with every default filled in.
 type limiterJSON struct {
-	Name           string       `json:"name"`
-	Routes         []string     `json:"routes"`
-	Windows        []windowJSON `json:"windows"`
-	Cost           int64        `json:"cost"`
-	Message        string       `json:"message"`
-	OnStoreFailure string       `json:"on_store_failure"`
-	Mode           string       `json:"mode"`
-	Exempt         []string     `json:"exempt"`
-	Overrides      []string     `json:"overrides"`
-}
-
-type windowJSON struct {
-	Window     string     `json:"window"`
-	Limit      int64      `json:"limit"`
-	PerSeconds int64      `json:"per_seconds"`
-	Key        [][]string `json:"key"` // parts, each its alternatives in order
+	Name           string                  `json:"name"`
+	Routes         []string                `json:"routes"`
+	Windows        []explain.SpelledWindow `json:"windows"`
+	Cost           int64                   `json:"cost"`
+	Message        string                  `json:"message"`
+	OnStoreFailure string                  `json:"on_store_failure"`
+	Mode           string                  `json:"mode"`
+	Exempt         []string                `json:"exempt"`
+	Overrides      []string                `json:"overrides"`
 }
 
 func limitersJSON(p weir.Policy) []limiterJSON {
@@ -92,25 +86,17 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
 		}
 		for _, w := range l.Windows {
-			all[i].Windows = append(all[i].Windows, newWindowJSON(w))
+			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))
 		}
 	}
 	return all
 }
 
-// texts spells each item as a policy does; never nil, which JSON would write as null.
+// texts writes each item as a policy does. It is never nil, which JSON would write as null.
 func texts[T fmt.Stringer](items []T) []string {
 	all := make([]string, len(items))
 	for i, item := range items {
 		all[i] = item.String()
 	}
 	return all
-}
-
-func newWindowJSON(w weir.Window) windowJSON {
-	v := windowJSON{Window: w.String(), Limit: w.Limit, PerSeconds: int64(w.Per.Seconds())}
-	for _, part := range w.Key {
-		v.Key = append(v.Key, part)
-	}
-	return v
 }

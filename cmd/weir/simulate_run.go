@@ -8,10 +8,8 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/cwriter"
@@ -39,9 +37,8 @@ type simulation struct {
 }
 
 func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.Interruptible(cmd.Context(), nil)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)() // a second signal meets the default, which is to end at once
 	s := &simulation{f: f, logs: logs}
 	options, err := s.options(cmd)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// mostNamed is how many bad files are named individually.
-const mostNamed = 20
+// maxNamed is how many bad files are named individually.
+const maxNamed = 20
 
 // A syncProgress shows how far a sync is: by a bar with a line about it below on a terminal,
 // elsewhere by lines.
@@ -36,7 +36,6 @@ type syncProgress struct {
 	why      pacer.Reason
 	trouble  string
 	retry    time.Time // when what has failed is sent again
-	idle     time.Duration
 	said     time.Time // when a line last reported the position
 	told     time.Time // the wake that a line last reported
 }
@@ -88,7 +87,7 @@ func (p *syncProgress) event(e docsync.Event) {
 		case docsync.Read:
 			p.reading = e.Files
 		case docsync.SameURL:
-			if p.alike++; p.alike <= mostNamed {
+			if p.alike++; p.alike <= maxNamed {
 				p.line("warning: %s and %s have one link, %s; rename one, or give it a url in front matter",
 					plaintext.Line(e.First, 300), plaintext.Line(e.Second, 300), plaintext.Line(e.URL, 300))
 			}
@@ -109,7 +108,7 @@ func (p *syncProgress) event(e docsync.Event) {
 }
 
 func (p *syncProgress) skipped(e docsync.Skipped) {
-	if p.named++; p.named <= mostNamed {
+	if p.named++; p.named <= maxNamed {
 		p.line("bad file: %s: %s; %s", plaintext.Line(e.Problem.Path, 300), plaintext.Line(e.Problem.Reason, 500), e.Problem.Hint)
 	}
 	if p.total > 0 {
@@ -128,17 +127,12 @@ func (p *syncProgress) advance(documents int) {
 
 // wait takes the wait of a request.
 func (p *syncProgress) wait(w pacer.Wait) {
-	if w.Reason == pacer.Probing { // as short as a request
+	if w.Reason == pacer.Probing { // takes no longer than a request
 		return
 	}
 	p.update(func() {
 		now := time.Now()
-		begin := now
-		if p.wake.After(begin) {
-			begin = p.wake
-		}
-		if w.Until.After(begin) {
-			p.idle += w.Until.Sub(begin)
+		if w.Until.After(p.wake) && w.Until.After(now) {
 			p.wake, p.why = w.Until, w.Reason
 		}
 		if !p.OnTerminal() && w.Until.Sub(p.told) > time.Second {
@@ -146,13 +140,6 @@ func (p *syncProgress) wait(w pacer.Wait) {
 			p.line("%s, next window in %s", w.Reason, cli.TimeLeft(w.Until.Sub(now)))
 		}
 	})
-}
-
-// waited returns how long nothing was sent because a budget was used up.
-func (p *syncProgress) waited() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return max(p.idle-max(time.Until(p.wake), 0), 0) // an interruption ends a wait early
 }
 
 // interrupted reports that no new request will be sent.

@@ -13,70 +13,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/docsync/paced"
 )
-
-func TestAStateIsKeptWhereTheSystemKeepsThem(t *testing.T) {
-	for _, test := range []struct {
-		system string
-		env    cli.Environment
-		want   string // empty: an error
-	}{
-		{"linux", cli.Environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
-		{"linux", cli.Environment{"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state"},
-		{"freebsd", cli.Environment{"HOME": "/h"}, "/h/.local/state"},
-		{"darwin", cli.Environment{"HOME": "/h"}, "/h/Library/Application Support"},
-		{"darwin", cli.Environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
-		{"windows", cli.Environment{"LOCALAPPDATA": "/l", "HOME": "/h"}, "/l"},
-		{"windows", cli.Environment{"HOME": "/h"}, ""},
-		{"linux", cli.Environment{"HOME": "."}, ""},
-		{"linux", cli.Environment{}, ""},
-	} {
-		got, err := stateHome(test.env, test.system)
-		if got != test.want || (err == nil) != (test.want != "") {
-			t.Errorf("%s, %v: %q, %v; want %q", test.system, test.env, got, err, test.want)
-		}
-	}
-}
-
-func TestAFolderHasOneStateForEachServer(t *testing.T) {
-	dir := t.TempDir()
-	odd, link := filepath.Join(dir, "o d/d\x1b é"), filepath.Join(dir, "link")
-	if err := os.MkdirAll(odd, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(odd, link); err != nil {
-		t.Fatal(err)
-	}
-	env := cli.Environment{"XDG_STATE_HOME": dir}
-	state := func(folder, to string) string {
-		u, err := url.Parse(to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := syncState(env, folder, u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	one := state(odd, "http://a.example.com")
-	if !regexp.MustCompile(`^` + regexp.QuoteMeta(dir) + `/weir/sync/d-[0-9a-f]{16}$`).MatchString(one) {
-		t.Errorf("the state is %q", one)
-	}
-	if two := state(link+"/.", "http://a.example.com"); two != one {
-		t.Errorf("by another name it is %q, not %q", two, one)
-	}
-	if other := state(odd, "http://b.example.com"); other == one {
-		t.Errorf("for another server it is %q too", other)
-	}
-	if other := state(dir, "http://a.example.com"); other == one {
-		t.Errorf("of another folder it is %q too", other)
-	}
-	t.Chdir(odd)
-	if here := state(".", "http://a.example.com"); here != one {
-		t.Errorf("from within it is %q, not %q", here, one)
-	}
-}
 
 // acknowledged waits until the state of a folder holds these documents.
 func acknowledged(t *testing.T, docs, to string, ids ...string) {
@@ -85,7 +23,7 @@ func acknowledged(t *testing.T, docs, to string, ids ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := syncState(cli.ParseEnvironment(cleanEnv()), docs, u)
+	state, err := paced.StateFile(cli.ParseEnvironment(cleanEnv()), docs, u)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,9 +114,6 @@ stopping: what is in flight may finish; interrupt again to end at once
 `; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if w := p.waited(); w > time.Minute/60 {
-		t.Errorf("it has waited %v", w)
-	}
 }
 
 func TestTheLineBelowTheBarSaysWhyASyncWaits(t *testing.T) {
@@ -129,45 +123,6 @@ func TestTheLineBelowTheBarSaysWhyASyncWaits(t *testing.T) {
 	want := []string{"budget spent, next window in 42 s · done in 3 min 0 s or more"}
 	if got := p.below(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestAWaitThatIsTooLongEndsTheSync(t *testing.T) {
-	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
-	wait := &pacer.WaitError{Reason: pacer.BudgetSpent, Wait: 3 * time.Hour, Until: until}
-	client := &http.Client{Transport: impatient{failing{wait}}}
-	_, err := client.Get("http://weir.example")
-	var f *docsync.Failure
-	if !errors.As(err, &f) || f.Error() != "budget spent, next window in 3 h 0 min: longer than --max-wait allows" || !strings.Contains(f.Hint, "after 2026-01-02 03:04:05 ") {
-		t.Errorf("%v, %+v", err, f)
-	}
-	client.Transport = impatient{failing{io.ErrUnexpectedEOF}}
-	if _, err := client.Get("http://weir.example"); errors.As(err, &f) || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("another error became %v", err)
-	}
-}
-
-type failing struct{ err error }
-
-func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
-
-func TestAServerHasOneSpelling(t *testing.T) {
-	for s, want := range map[string]string{
-		"http://Weir.Example":            "http://weir.example",
-		"http://weir.example/":           "http://weir.example",
-		"http://weir.example/A/b//":      "http://weir.example/A/b",
-		"http://weir.example/a%2Fb/":     "http://weir.example/a%2Fb",
-		"http://weir.example/a%2F":       "http://weir.example/a%2F",
-		"http://weir.example/a b/%C3%BC": "http://weir.example/a%20b/%C3%BC",
-	} {
-		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		one := oneSpelling(u)
-		if one.String() != want || one.JoinPath("v1/wp").String() != want+"/v1/wp" || oneSpelling(one).String() != want {
-			t.Errorf("%q is spelled %q and %q, want %q", s, one, one.JoinPath("v1/wp"), want)
-		}
 	}
 }
 
@@ -182,9 +137,9 @@ func TestWhatOtherFilesAreIsSaidOnlyWhereItIsSo(t *testing.T) {
 		{true, 5, 1, "1 file cannot be sent", "named above, each with what to do"},
 		{false, 50, 30, "30 files could not be sent", "the first 20 are named above, --json names all; the others are in step"},
 	} {
-		s := &syncing{f: &syncFlags{dry: c.dry}, plan: docsync.Plan{Found: c.found}}
+		flags := &syncFlags{dry: c.dry}
 		var f *cli.Failure
-		if err := s.leftOut(c.bad); !errors.As(err, &f) || err.Error() != c.want || f.Hint != c.hint {
+		if err := flags.leftOut(c.bad, c.found); !errors.As(err, &f) || err.Error() != c.want || f.Hint != c.hint {
 			t.Errorf("%+v: %v, %+v", c, err, f)
 		}
 	}
