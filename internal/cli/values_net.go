@@ -9,10 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
-
-	"github.com/weirlimit/weir/redisstore"
 )
 
 // A ListenAddr is an address to listen on: a host, which may be empty, and a port.
@@ -141,53 +138,6 @@ func (e *Endpoint) String() string {
 }
 
 func (e *Endpoint) Type() string { return "URL" }
-
-// A Store is where counts are kept. The zero value means the memory of this process.
-type Store struct {
-	Shared *redisstore.Options // nil: not shared
-}
-
-func (s *Store) Set(value string) error {
-	if value == "memory" {
-		s.Shared = nil
-		return nil
-	}
-	o, err := redisstore.Parse(value)
-	if err != nil && !strings.Contains(value, "://") {
-		return errors.New("want memory or redis://HOST:PORT")
-	}
-	if err != nil {
-		return err
-	}
-	s.Shared = &o
-	return nil
-}
-
-// String returns the text that sets the store, without users and passwords.
-func (s *Store) String() string {
-	if s.Shared == nil {
-		return "memory"
-	}
-	return s.Shared.String()
-}
-
-// Redact returns the scheme of a text that was rejected. The text may hold a password anywhere, so
-// nothing else of it is shown.
-func (s *Store) Redact(value string) string {
-	scheme, _, ok := strings.Cut(value, "://")
-	if !ok {
-		scheme = value
-	}
-	if strings.ContainsFunc(scheme, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) }) {
-		return "…"
-	}
-	if ok {
-		scheme += "://…"
-	}
-	return scheme
-}
-
-func (s *Store) Type() string { return "STORE" }
 
 // An Origins value is a list of web origins, or * for any.
 type Origins []string
