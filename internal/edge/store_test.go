@@ -41,6 +41,23 @@ func TestAValueOfStoreMeansItsRow(t *testing.T) {
 	}
 }
 
+// A store prints a value that sets it again, so that help and start-up show what can be typed.
+func FuzzAStorePrintsWhatSetsIt(f *testing.F) {
+	for _, seed := range []string{"memory", "redis://h:1/2?prefix=edge", "rediss-sentinel://[::1]:7,h/m", "redis://u:p@h", "x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var first, second Store
+		if first.Set(text) != nil {
+			return
+		}
+		printed := first.String()
+		if err := second.Set(printed); err != nil || second.String() != printed {
+			t.Errorf("%q prints %q, which prints %q, %v", text, printed, second.String(), err)
+		}
+	})
+}
+
 // silent is a store outside this process that does not answer.
 type silent struct{}
 
