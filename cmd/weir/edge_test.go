@@ -12,9 +12,9 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 )
 
-// openEdge opens a server in this process until the test ends, with the flags, under a policy and by a
-// clock. It has a free port, a data directory of its own, and neither an admin listener nor an access
-// log.
+// openEdge opens a server in this process until the test ends, with the flags, under a policy and
+// by a clock. It has a free port, a data directory of its own, and neither an admin listener nor an
+// access log.
 func openEdge(t *testing.T, f *serveFlags, document *live.Document, log *slog.Logger, now func() time.Time) *edge.Server {
 	t.Helper()
 	f.listen, f.admin, f.data, f.accessLog = "127.0.0.1:0", cli.AdminAddr{}, t.TempDir(), false

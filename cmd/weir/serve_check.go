@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// onlyWithUpstream are the flags of credentials that another service issues: the sample backend issues its own.
+// onlyWithUpstream are the flags of credentials that another service issues: the sample backend
+// issues its own.
 var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file"}
 
 // check returns an error if the flags do not fit together.
@@ -48,7 +49,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if len(f.upstream) == 0 {
 		for _, name := range onlyWithUpstream {
 			if given(name) {
-				return cli.UsageError("the sample backend mints its own sessions and tokens; give --upstream URL, or leave it out",
+				return cli.UsageError("the sample backend issues its own sessions and tokens; give --upstream URL, or leave it out",
 					"%s is only for --upstream", cli.GivenAs(cmd, name))
 			}
 		}

@@ -19,8 +19,8 @@ const (
 
 var engines = map[string]gateway.Engine{engineAuto: gateway.EngineAuto, engineStd: gateway.EngineStd}
 
-// config returns the server that the flags describe, under a policy. Its logs go to log, its access log
-// to stderr.
+// config returns the server that the flags describe, under a policy. Its logs go to log, its access
+// log to stderr.
 func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io.Writer) edge.Config {
 	b := thisBuild()
 	c := edge.Config{

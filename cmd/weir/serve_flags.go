@@ -54,10 +54,12 @@ type serveFlags struct {
 
 	traces     cli.Endpoint
 	traceRatio fraction
-	tracing    *telemetry.TraceOptions // what they and OpenTelemetry's variables come to; nil: no traces
+	// tracing is what the flags or OpenTelemetry's variables describe; nil: no traces.
+	tracing *telemetry.TraceOptions
 }
 
-// defaultServeFlags is the contract, the embedded store, the sample backend and ./weir-data.
+// defaultServeFlags returns the flags of the contract, the embedded store, the sample backend and
+// ./weir-data.
 func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
@@ -82,41 +84,41 @@ func defaultServeFlags() *serveFlags {
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.listen, "listen", "where to listen")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain, PEM: serve TLS and HTTP/2")
-	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
-	flags.Var(&f.admin, "admin", "where operators are answered, with a token; empty or off: nowhere")
-	flags.Var(&f.adminHosts, "admin-hosts", "further names of this machine that may stand in Host there")
+	flags.Var(&f.listen, "listen", "the address to listen on")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain in PEM; switches on TLS and HTTP/2")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key in PEM")
+	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
+	flags.Var(&f.adminHosts, "admin-hosts", "further names of this machine that Host may have there")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
-	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy to evaluate on the same requests, and never enforce")
-	flags.Var(&f.upstream, "upstream", "the backend to protect, at one address or several, which share what comes; repeatable (default the built-in sample backend)")
-	flags.Var(&f.engine, "engine", "what speaks HTTP/1.1 before --upstream: auto is Weir's own engine, but net/http where traces are on; std is net/http. HTTP/2 and the sample backend are net/http's in any case")
-	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
-	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last, one server's; 'weir token' may use it beside that")
-	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, half of it for visitors, in B, KiB, MiB or GiB; not with --upstream")
-	flags.Var(&f.memory, "memory", "bound of the counters in this process, in B, KiB, MiB or GiB, 1MiB at least")
-	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
-	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with 32 bytes or more that key what callers are counted by, the same on all nodes (default made by the first, on the store); only with a shared --store")
-	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
-	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in: X-Forwarded-For, Forwarded or X-Real-IP")
+	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
+	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; repeatable (default the built-in sample backend)")
+	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
+	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is a mapped file in --data and survives a restart; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
+	flags.StringVar(&f.data, "data", f.data, "`DIR` of everything that must survive a restart; it belongs to one server, and 'weir token' may use it at the same time")
+	flags.Var(&f.maxData, "max-data", "how much the sample backend may store there, half of it for visitors, in B, KiB, MiB or GiB; not with --upstream")
+	flags.Var(&f.memory, "memory", "memory for the counts in this process, in B, KiB, MiB or GiB, at least 1MiB")
+	flags.Var(&f.storeDeadline, "store-deadline", "how long the store may take to answer before limiters follow their on_store_failure")
+	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with a secret of 32 bytes or more that hashes callers in the store, the same on all nodes (default: the first node makes one and keeps it in the store); only with a shared --store")
+	flags.Var(&f.trustedProxies, "trusted-proxies", "networks of proxies whose client address is trusted (default none)")
+	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the `HEADER` with that address: X-Forwarded-For, Forwarded or X-Real-IP")
 	cli.SwitchFlag(cmd, &f.proxyProtocol, "proxy-protocol", "trusted proxies begin each connection with a PROXY protocol header")
-	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address are one caller")
-	flags.Var(&f.jwtKeys, "jwt-key", "a key of visitor sessions minted elsewhere: a secret of 32 bytes or more, or a PEM public key; repeatable; only with --upstream")
-	flags.Var(&f.jwks, "jwks", "where such keys are published; only with --upstream")
-	flags.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `ISS` that sessions must name; only with --upstream")
-	flags.StringVar(&f.jwtAudience, "jwt-audience", "", "the `AUD` that sessions must name; only with --upstream")
-	flags.Var(&f.jwtLeeway, "jwt-leeway", "how far the clock that minted a session may be off; only with --upstream")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` of ids and hashes of API tokens minted elsewhere (default the tokens in --data); only with --upstream")
-	flags.Var(&f.minRate, "min-rate", "how much a second a client must send of a body, or take of an answer, while Weir waits for it, or off; a slower upload is answered 408")
-	flags.Var(&f.minRateGrace, "min-rate-grace", "for how long in all a client may be slower; time that rate above the least earns back")
-	flags.Var(&f.maxUploadTime, "max-upload-time", "for how long in all the body of one request is waited for, or off; it also ends an upload that is fast, if it is large")
+	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address identify a caller")
+	flags.Var(&f.jwtKeys, "jwt-key", "a key of sessions that another service issues: a secret of 32 bytes or more, or a public key in PEM; repeatable; only with --upstream")
+	flags.Var(&f.jwks, "jwks", "the URL of a key set (JWKS) with such keys; only with --upstream")
+	flags.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `ISS` that sessions must have; only with --upstream")
+	flags.StringVar(&f.jwtAudience, "jwt-audience", "", "the `AUD` that sessions must have; only with --upstream")
+	flags.Var(&f.jwtLeeway, "jwt-leeway", "how far the clock of the issuing service may be off; only with --upstream")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with ids and hashes of API tokens that another service issues (default the tokens in --data); only with --upstream")
+	flags.Var(&f.minRate, "min-rate", "how many bytes a second a client must send of a body, or read of an answer, or off; a slower upload is answered 408")
+	flags.Var(&f.minRateGrace, "min-rate-grace", "how long a client may be slower in total; a client that is faster earns time back")
+	flags.Var(&f.maxUploadTime, "max-upload-time", "how long the body of one request may take in total, or off; it also ends a fast upload if that is large")
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
 	cli.SwitchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
-	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
+	flags.Var(&f.logFormat, "log-format", "the format of log lines on standard error")
 	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query")
-	cli.SwitchFlag(cmd, &f.demo, "demo", "visit itself, for a first look: some 45 requests a second to the sample backend, through the public listener like anybody")
-	flags.Var(&f.traces, "traces", "the collector that traces are posted to, by OTLP over HTTP: http://127.0.0.1:4318 (default what OTEL_EXPORTER_OTLP_ENDPOINT says, else none)")
-	flags.Var(&f.traceRatio, "trace-ratio", "the part of traces that begin here which is recorded; those of a caller are where it records them")
+	cli.SwitchFlag(cmd, &f.demo, "demo", "send traffic to itself, for a first look: about 45 requests a second to the sample backend, through the public listener")
+	flags.Var(&f.traces, "traces", "the collector of traces, by OTLP over HTTP, such as http://127.0.0.1:4318 (default OTEL_EXPORTER_OTLP_ENDPOINT, if it is set)")
+	flags.Var(&f.traceRatio, "trace-ratio", "the part of the traces that begin here which is recorded; a trace of a trusted caller is recorded if that caller records it")
 
 	file := func(names ...string) {
 		for _, name := range names {

@@ -16,9 +16,9 @@ type signals struct {
 	hangUps <-chan os.Signal // SIGHUP
 }
 
-// handleSignals ends running when the process is told to end; a second such signal ends the process at
-// once. A SIGHUP does not end the process any more: one that comes before reloadOnHangUp is kept. The
-// caller calls forget at the end.
+// handleSignals ends running when the process is told to end; a second such signal ends the process
+// at once. A SIGHUP does not end the process any more: one that comes before reloadOnHangUp is
+// kept. The caller calls forget at the end.
 func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget func()) {
 	running, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	hangUps := make(chan os.Signal, 1)
@@ -35,8 +35,8 @@ func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget fu
 	}
 }
 
-// reloadOnHangUp calls reload for each SIGHUP until running ends or stop is called, which waits for the
-// last call.
+// reloadOnHangUp calls reload for each SIGHUP until running ends or stop is called, which waits for
+// the last call.
 func (s *signals) reloadOnHangUp(reload func(ctx context.Context, by string)) (stop func()) {
 	ctx, cancel := context.WithCancel(s.running)
 	var following sync.WaitGroup

@@ -36,8 +36,8 @@ func printStart(w io.Writer, f *serveFlags, s *edge.Server) error {
 // maxToPaste is how many requests a block to paste may send.
 const maxToPaste = 2000
 
-// printBlocks prints, for each surface of the sample backend, commands that end in a 429, unless the
-// policy makes that impossible or it takes too many requests.
+// printBlocks prints, for each surface of the sample backend, commands that end in a 429, unless
+// the policy makes that impossible or it takes too many requests.
 func printBlocks(b *strings.Builder, f *serveFlags, s *edge.Server) {
 	url, curl := s.URL(), "curl -sS"
 	if f.tlsCert != "" {
@@ -68,8 +68,8 @@ A workspace creates an API token and syncs; %[1]s admits %[2]d requests. Paste:
 	}
 }
 
-// admits returns how many requests a new caller has in the tightest window of the limiter that covers a
-// route; 0 if a block to paste cannot show that.
+// admits returns how many requests a new caller has in the tightest window of the limiter that
+// covers a route; 0 if a block to paste cannot show that.
 func admits(s *edge.Server, method, path string) (n int64, limiter string) {
 	l := s.Decider().Match(method, path).Limiter()
 	if l == nil {
@@ -100,7 +100,8 @@ func (f *serveFlags) trusts(url string) bool {
 	return false
 }
 
-// itself returns the shell's word for this program: its name if the shell finds it by that, or its path.
+// itself returns the shell's word for this program: its name if the shell finds it by that, or its
+// path.
 func itself() string {
 	path, err := os.Executable()
 	if err != nil {

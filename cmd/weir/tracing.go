@@ -32,9 +32,10 @@ func (f *fraction) Type() string   { return "PART" }
 // tracesPath is where a collector takes spans by OTLP over HTTP.
 const tracesPath = "/v1/traces"
 
-// findTracing finds out whether traces are wanted, from the flags or else the variables that OpenTelemetry has agreed on:
-// OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT, …_HEADERS and …_PROTOCOL, OTEL_TRACES_SAMPLER and its _ARG,
-// OTEL_SERVICE_NAME, OTEL_SDK_DISABLED. f.tracing is nil where they are not.
+// findTracing finds out whether traces are wanted, from the flags or else the variables that
+// OpenTelemetry has agreed on: OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT,
+// …_HEADERS and …_PROTOCOL, OTEL_TRACES_SAMPLER and its _ARG, OTEL_SERVICE_NAME, OTEL_SDK_DISABLED.
+// f.tracing is nil where they are not.
 func (f *serveFlags) findTracing(cmd *cobra.Command, env cli.Environment) error {
 	if f.traces.URL == nil && cmd.Flags().Changed("trace-ratio") && !otelVariables(env).wantsTraces() {
 		return cli.UsageError("give --traces URL too, or leave it out", "%s means nothing without --traces", cli.GivenAs(cmd, "trace-ratio"))
@@ -132,7 +133,8 @@ func (e otelVariables) tracesRatio() (float64, error) {
 	}
 }
 
-// tracesHeader reads name=value pairs between commas, as in W3C's baggage. What is wrong with them is said without them: they are keys.
+// tracesHeader reads name=value pairs between commas, as in W3C's baggage. What is wrong with them
+// is said without them: they are keys.
 func (e otelVariables) tracesHeader() (http.Header, error) {
 	name, value := e.otlp("HEADERS")
 	header := http.Header{}

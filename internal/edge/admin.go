@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/internal/sample"
 )
 
-// An adminSide is what operators need before the admin API can be opened: a listener, tokens, and the
-// audit log. A server without the listener has the log only.
+// An adminSide is what operators need before the admin API can be opened: a listener, tokens, and
+// the audit log. A server without the listener has the log only.
 type adminSide struct {
 	listener net.Listener // nil: there is none
 	tokens   *admin.Tokens

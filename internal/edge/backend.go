@@ -32,8 +32,8 @@ func (b *backend) rows() (itself Row, credentials []Row) {
 	return Row{"backend", b.lines[0]}, []Row{{"sessions", b.lines[1]}, {"API tokens", b.lines[2]}}
 }
 
-// openBackend opens the sample backend, or what the upstream's callers are verified by. self rejects
-// addresses of this server.
+// openBackend opens the sample backend, or what the upstream's callers are verified by. self
+// rejects addresses of this server.
 func openBackend(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
 	if len(c.Upstream) > 0 {
 		return openUpstream(ctx, c, self, own)
@@ -63,7 +63,7 @@ func openSample(ctx context.Context, c *Config, own *parts) (*backend, error) {
 		},
 		lines: [3]string{
 			fmt.Sprintf("the sample backend, up to %v in %s", size(c.MaxData), absolute(c.Data)),
-			"minted and verified here",
+			"issued and verified here",
 			"those of 'weir token create', in " + absolute(c.Data),
 		},
 	}

@@ -39,8 +39,8 @@ type Config struct {
 
 	Store         Store // the zero value is the memory of this process
 	StoreDeadline time.Duration
-	// KeySecret is the file of the secret that all nodes of a shared store have in common; empty: the
-	// store keeps one.
+	// KeySecret is the file of the secret that all nodes of a shared store have in common; empty:
+	// the store keeps one.
 	KeySecret string
 	Data      string // the data directory; required
 	MaxData   int64  // bytes that the sample backend may store
@@ -52,7 +52,8 @@ type Config struct {
 	// in Data.
 	TokenFile string
 
-	MinRate       int64         // bytes a second that a client must send or take; negative: no minimum
+	// MinRate is how many bytes a second a client must send or read; negative: no minimum.
+	MinRate       int64
 	MinRateGrace  time.Duration // how long a client may be slower
 	MaxUploadTime time.Duration // 0: no bound
 

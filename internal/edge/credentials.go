@@ -18,8 +18,8 @@ const (
 	verified   = "; without one, a request that a limiter counts by it is counted by IP address and answered 401"
 )
 
-// openSessions returns the verifier of sessions that another service issues, and its start-up line. It
-// returns nil if no key is configured.
+// openSessions returns the verifier of sessions that another service issues, and its start-up line.
+// It returns nil if no key is configured.
 func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Sessions, string, error) {
 	s := &c.Sessions
 	if len(s.KeyFiles) == 0 && s.JWKS == nil {
@@ -69,8 +69,8 @@ func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
 	return set, nil
 }
 
-// openTokens returns the verifier of an upstream's API tokens, and its start-up line. It returns nil if
-// there is no token: it would reject everything that this backend's callers send.
+// openTokens returns the verifier of an upstream's API tokens, and its start-up line. It returns
+// nil if there is no token: it would reject everything that this backend's callers send.
 func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, string, error) {
 	if c.TokenFile != "" {
 		tokens, err := identity.OpenTokenFile(c.TokenFile, func(err error) {

@@ -23,8 +23,8 @@ func (e *wrongKeyError) Error() string {
 	return fmt.Sprintf("read the key of denial ids: %s is %s, and a key is a file of %d bytes", e.path, e.is, denialKeySize)
 }
 
-// keptKey returns the key in a file. If there is no file it makes one; processes that start at once all
-// get the same key.
+// keptKey returns the key in a file. If there is no file it makes one; processes that start at once
+// all get the same key.
 func keptKey(path string, random io.Reader) ([]byte, error) {
 	key, err := readKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -54,9 +54,11 @@ func readKey(path string) ([]byte, error) {
 	return key, err
 }
 
-// makeKey makes the file, complete or not at all. It returns fs.ErrExist if another process was first.
+// makeKey makes the file, complete or not at all. It returns fs.ErrExist if another process was
+// first.
 func makeKey(path string, random io.Reader) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+denialKeyFile+"-*") // readable by its owner only
+	// CreateTemp makes a file that only its owner can read.
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+denialKeyFile+"-*")
 	if err != nil {
 		return err
 	}
@@ -66,13 +68,14 @@ func makeKey(path string, random io.Reader) error {
 		return err
 	}
 	if err = os.Link(temp.Name(), path); err == nil || errors.Is(err, fs.ErrExist) {
-		if dir, err := os.Open(filepath.Dir(path)); err == nil { // sync the name too, if the system can
+		// Sync the name too, if the system can.
+		if dir, err := os.Open(filepath.Dir(path)); err == nil {
 			_, _ = dir.Sync(), dir.Close()
 		}
 		return err
 	}
-	// The file system has no hard links. A process that reads the file before it is complete finds it too
-	// short, and reports that.
+	// The file system has no hard links. A process that reads the file before it is complete finds
+	// it too short, and reports that.
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -28,9 +28,9 @@ const (
 	agentLabel  = "agents in the access log"
 )
 
-// openDenials seals the facts of each refusal into the id that its 429 carries, and keys the hashes of
-// agents in the access log. The secrets are those that the nodes of a shared store have in common, or
-// derived from a key in the data directory.
+// openDenials seals the facts of each refusal into the id that its 429 carries, and keys the hashes
+// of agents in the access log. The secrets are those that the nodes of a shared store have in
+// common, or derived from a key in the data directory.
 func openDenials(o *observing) error {
 	var sealing, agents func() []byte
 	if o.store.secret != nil {
@@ -76,9 +76,9 @@ func (o *observing) denialKey() ([]byte, error) {
 	return key, nil
 }
 
-// agentHash returns the keyed hash of agents in the access log (D18: no caller is named in a log). It
-// is the same on all nodes that share a store, and otherwise as long as the data directory keeps its
-// key, so that a log can be replayed. secret returns fewer than 16 bytes while it is not known.
+// agentHash returns the keyed hash of agents in the access log (D18: no caller is named in a log).
+// It is the same on all nodes that share a store, and otherwise as long as the data directory keeps
+// its key, so that a log can be replayed. secret returns fewer than 16 bytes while it is not known.
 func agentHash(secret func() []byte) func(agent string) (hash uint64, ok bool) {
 	return func(agent string) (uint64, bool) {
 		key := secret()

@@ -43,8 +43,8 @@ func (n node) refused(t *testing.T) string {
 	return ""
 }
 
-// Nodes that share a store open each other's ids. A node that starts during an outage of the store does not know the
-// secret: it seals with one of its own, and the others can report that.
+// Nodes that share a store open each other's ids. A node that starts during an outage of the store
+// does not know the secret: it seals with one of its own, and the others can report that.
 func TestNodesOpenEachOthersIDs(t *testing.T) {
 	redis := redistest.Start(t)
 	one, other := newNode(t, redis.URL()), newNode(t, redis.URL())
@@ -82,7 +82,8 @@ func TestAnIDHasThePolicyInForce(t *testing.T) {
 	}
 }
 
-// The hash of an agent in the access log is the same after a restart, and differs in another data directory (D18).
+// The hash of an agent in the access log is the same after a restart, and differs in another data
+// directory (D18).
 func TestTheHashOfAnAgentLastsAsLongAsTheDataDirectory(t *testing.T) {
 	hashes := func(dir string) (all [3]uint64) {
 		t.Helper()

@@ -10,9 +10,9 @@ import (
 
 // A Door serves one protocol at one address.
 type Door interface {
-	// Serve accepts connections until ctx ends. Then it drains: it accepts no more, and returns when
-	// the requests in flight have ended or were cut off. The error is nil after a drain, and says why
-	// the door could not serve otherwise.
+	// Serve accepts connections until ctx ends. Then it drains: it accepts no more, and returns
+	// when the requests in flight have ended or were cut off. The error is nil after a drain, and
+	// says why the door could not serve otherwise.
 	Serve(ctx context.Context) error
 	// Addr returns the address at which clients connect.
 	Addr() net.Addr
@@ -20,8 +20,10 @@ type Door interface {
 
 // doors are the doors of a server.
 type doors struct {
-	callers   []Door // if one fails, all drain and the server ends
-	operators []Door // they drain after the others, so that operators can see that; one that fails is logged
+	// callers all drain if one of them fails, and the server ends.
+	callers []Door
+	// operators drain after the others, so that operators can watch those. One that fails is logged.
+	operators []Door
 	log       *slog.Logger
 }
 

@@ -1,5 +1,5 @@
-// Package edge puts a server together: what `weir serve` runs. A server is made of parts. Each has its
-// own file, is opened by one function, and is closed in the reverse order of opening:
+// Package edge puts a server together: what `weir serve` runs. A server is made of parts. Each has
+// its own file, is opened by one function, and is closed in the reverse order of opening:
 //
 //	listeners.go  the sockets: opened here, or passed by a service manager
 //	self.go       the addresses of this server, which must not be its own upstream
@@ -14,8 +14,8 @@
 //	manager.go    the service manager: its notifications and its watchdog
 //	demo.go       the traffic of --demo
 //
-// What is wrong with a Config is reported as a failure of package cli, with a hint that names flags of
-// `weir serve`.
+// What is wrong with a Config is reported as a failure of package cli, with a hint that names flags
+// of `weir serve`.
 package edge
 
 import (
@@ -37,11 +37,13 @@ type Server struct {
 	parts     parts
 }
 
-// ErrStopped is the error of Open if its context ended while it waited for the process before this one.
+// ErrStopped is the error of Open if its context ended while it waited for the process before this
+// one.
 var ErrStopped = errors.New("ended while the process before this one still runs")
 
-// Open opens all parts of a server. Connections wait at its listeners until Run. ctx ends the server;
-// what must outlive it, such as the backend, ends with Close. If Open fails, it has closed everything.
+// Open opens all parts of a server. Connections wait at its listeners until Run. ctx ends the
+// server; what must outlive it, such as the backend, ends with Close. If Open fails, it has closed
+// everything.
 func Open(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: &c}
 	if err := s.open(ctx, new(hooks)); err != nil {
@@ -115,8 +117,8 @@ func (s *Server) openCounting(ctx context.Context, operators *adminSide, h *hook
 	return err
 }
 
-// Run serves until ctx ends, and returns when all doors have drained. It returns an error if a door for
-// callers could not serve.
+// Run serves until ctx ends, and returns when all doors have drained. It returns an error if a door
+// for callers could not serve.
 func (s *Server) Run(ctx context.Context) error {
 	var while parts
 	defer func() { _ = while.close() }() // none of them fails

@@ -20,8 +20,8 @@ func noData(dir string, err error) error {
 	return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), DataHint)
 }
 
-// fileHint returns the hint for a file that could not be read; otherwise is the hint if its content is
-// wrong.
+// fileHint returns the hint for a file that could not be read; otherwise is the hint if its content
+// is wrong.
 func fileHint(err error, otherwise string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -32,8 +32,8 @@ func fileHint(err error, otherwise string) string {
 	return otherwise
 }
 
-// listenHint returns the hint for an address that cannot be listened on. free describes how to get a
-// free port.
+// listenHint returns the hint for an address that cannot be listened on. free describes how to get
+// a free port.
 func listenHint(err error, free string) string {
 	switch {
 	case errors.Is(err, os.ErrPermission):

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 )
 
-// An observer watches a server: it appends to the hooks that it needs, and adds what it has opened to
-// the parts.
+// An observer watches a server: it appends to the hooks that it needs, and adds what it has opened
+// to the parts.
 type observer func(*observing) error
 
 // An observing is what an observer may use when it is opened.
@@ -34,8 +34,8 @@ var observers = []observer{
 	openTracer,
 }
 
-// hooks are the points at which observers are called, in the order in which they were appended. Hooks
-// that are called for requests must not block, and must not keep their argument.
+// hooks are the points at which observers are called, in the order in which they were appended.
+// Hooks that are called for requests must not block, and must not keep their argument.
 type hooks struct {
 	decisions   []func(httplimit.Observation)
 	shadows     []func(weir.Shadowed)
@@ -43,7 +43,8 @@ type hooks struct {
 	takes       []func(time.Duration, error) // of a store outside this process
 	storeEvents []func(weir.StoreEvent)
 
-	policies        []func(live.State) // at the start, and after every attempt to replace the policy
+	// policies are called at the start, and after every attempt to replace the policy.
+	policies        []func(live.State)
 	candidateLoaded []func()
 
 	gateway   []func(*gateway.Options) // before the gateway is made

@@ -17,15 +17,15 @@ type listeners struct {
 	held   bool         // the service manager has passed them: they outlive this process
 }
 
-// The names of sockets that a service manager passes (FileDescriptorName=). A single socket may have
-// any name but the second.
+// The names of sockets that a service manager passes (FileDescriptorName=). A single socket may
+// have any name but the second.
 const (
 	publicSocket = "http"
 	adminSocket  = "admin"
 )
 
-// openListeners takes the sockets that a service manager has passed (LISTEN_FDS), or else listens on
-// the address.
+// openListeners takes the sockets that a service manager has passed (LISTEN_FDS), or else listens
+// on the address.
 func openListeners(address string, own *parts) (*listeners, error) {
 	if files := activation.Files(true); len(files) > 0 {
 		names := make([]string, len(files))
@@ -49,8 +49,8 @@ func openListeners(address string, own *parts) (*listeners, error) {
 	return s, nil
 }
 
-// heldListeners returns the listeners of passed sockets, which their names tell apart. It closes the
-// files.
+// heldListeners returns the listeners of passed sockets, which their names tell apart. It closes
+// the files.
 func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
 	s := &listeners{held: true}
 	defer func() {
@@ -89,9 +89,9 @@ func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
 }
 
 // boundedSend is a listener whose connections keep the kernel from taking megabytes of an answer at
-// once. The gateway detects a client that does not read by writes that do not return: with a buffer of
-// 4 MB, a write for a client that reads 40 KB a second may take half a minute, and the client would
-// count as stalled. Ten thousand such clients would also hold 40 GB.
+// once. The gateway detects a client that does not read by writes that do not return: with a buffer
+// of 4 MB, a write for a client that reads 40 KB a second may take half a minute, and the client
+// would count as stalled. Ten thousand such clients would also hold 40 GB.
 type boundedSend struct{ net.Listener }
 
 // maxUnsent is how many bytes of an answer the kernel takes beyond what the client's window admits.

@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 )
 
-// A manager is the service manager of this process, which is sent its state (sd_notify). Without one
-// (no NOTIFY_SOCKET) it does nothing. It is safe for concurrent use.
+// A manager is the service manager of this process, which is sent its state (sd_notify). Without
+// one (no NOTIFY_SOCKET) it does nothing. It is safe for concurrent use.
 type manager struct {
 	log  *slog.Logger
 	lost atomic.Bool // a failure to send has been logged
@@ -73,8 +73,8 @@ func (m *manager) reloading() (done func()) {
 	return func() { m.send(daemon.SdNotifyReady) }
 }
 
-// feedWatchdog sends the manager a sign of life, twice in the interval in which it expects one, as long
-// as alive returns nil. It ends when stop is called.
+// feedWatchdog sends the manager a sign of life, twice in the interval in which it expects one, as
+// long as alive returns nil. It ends when stop is called.
 func (m *manager) feedWatchdog(alive func(context.Context) error) (stop func() error) {
 	interval, err := daemon.SdWatchdogEnabled(true)
 	if err != nil {

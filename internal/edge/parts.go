@@ -2,8 +2,8 @@ package edge
 
 import "errors"
 
-// parts are the close functions of what a server has opened, in the order of opening. The zero value
-// owns nothing. It is not safe for concurrent use.
+// parts are the close functions of what a server has opened, in the order of opening. The zero
+// value owns nothing. It is not safe for concurrent use.
 type parts struct{ closers []func() error }
 
 // own adds a part that is open.

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// CandidateShare is the divisor of Config.Memory for the counts of a candidate policy, which are less
-// important than those of the policy in force.
+// CandidateShare is the divisor of Config.Memory for the counts of a candidate policy, which are
+// less important than those of the policy in force.
 const CandidateShare = 10
 
 // A policy is the policy in force, which follows its file, and the candidate beside it.
@@ -24,8 +24,8 @@ type policy struct {
 	manager *manager
 }
 
-// openPolicy calls the hooks for the policy at the start, and replaces it when its file changes until
-// ctx ends. audit logs each change before it is made.
+// openPolicy calls the hooks for the policy at the start, and replaces it when its file changes
+// until ctx ends. audit logs each change before it is made.
 func openPolicy(ctx context.Context, c *Config, k *counter, m *manager, audit *admin.Audit, h *hooks, own *parts) (*policy, error) {
 	o := live.Options{Reader: c.Reader, Check: k.store.check, Before: audit.PolicyChange, Told: h.policyChanged, Log: c.Log}
 	if err := openCandidate(c, k, &o, h, own); err != nil {

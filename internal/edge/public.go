@@ -18,8 +18,8 @@ type publicDoor struct {
 	listener net.Listener
 }
 
-// goodbye is how long a server that ends serves kept connections, to ask their clients to connect anew,
-// if the next process goes on with its socket.
+// goodbye is how long a server that ends serves kept connections, to ask their clients to connect
+// anew, if the next process goes on with its socket.
 const goodbye = 2 * time.Second
 
 // identityOptions returns the settings of finding callers, without a backend's sessions and tokens.
@@ -94,8 +94,8 @@ func (d *publicDoor) row(c *Config) Row {
 }
 
 // A pulse checks for the watchdog whether a server works: it counts, and it accepts connections. It
-// ignores a shared store or a backend that does not answer, because a restart would not help. A pulse
-// is for one goroutine.
+// ignores a shared store or a backend that does not answer, because a restart would not help. A
+// pulse is for one goroutine.
 type pulse struct {
 	counter  *counter
 	gateway  *gateway.Gateway
@@ -103,8 +103,8 @@ type pulse struct {
 	accepted int64 // at the last check
 }
 
-// alive returns nil if the server works. It waits until ctx ends at most, except for the counts, which
-// never wait if they work.
+// alive returns nil if the server works. It waits until ctx ends at most, except for the counts,
+// which never wait if they work.
 func (p *pulse) alive(ctx context.Context) error {
 	if err := p.counter.works(ctx); err != nil {
 		return err

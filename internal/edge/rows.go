@@ -11,8 +11,8 @@ import (
 // A Row is one line of what a server reports about itself at the start.
 type Row struct{ Name, Text string }
 
-// Rows returns what the server reports at the start: where it listens, and what it is made of. They may
-// contain the operator's token if this start has made it.
+// Rows returns what the server reports at the start: where it listens, and what it is made of. They
+// may contain the operator's token if this start has made it.
 func (s *Server) Rows() []Row { return s.rows }
 
 // describe returns the rows of all parts, in the order in which they are printed.

@@ -14,13 +14,13 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// maxLookUp bounds the time in which start-up looks up the name of an upstream that has the port of a
-// listener. A name that cannot be looked up then is checked again when it is connected to.
+// maxLookUp bounds the time in which start-up looks up the name of an upstream that has the port of
+// a listener. A name that cannot be looked up then is checked again when it is connected to.
 const maxLookUp = 2 * time.Second
 
-// ownListeners are the addresses at which this server listens. Its upstream must not be one of them:
-// the server would send requests to itself without end, or let the public reach the admin listener. A
-// loop through another machine is not detected.
+// ownListeners are the addresses at which this server listens. Its upstream must not be one of
+// them: the server would send requests to itself without end, or let the public reach the admin
+// listener. A loop through another machine is not detected.
 type ownListeners struct {
 	upstream []*url.URL
 	all      []ownListener
@@ -34,8 +34,8 @@ type ownListener struct {
 // byManager is what decided the address of a socket that a service manager has passed.
 const byManager = "a socket of the service manager"
 
-// claimListener adds a listener, and returns an error if an address of the upstream is known to lead
-// there.
+// claimListener adds a listener, and returns an error if an address of the upstream is known to
+// lead there.
 func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by string) error {
 	at, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
@@ -61,9 +61,9 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 	return nil
 }
 
-// checkSelfProxy returns an error if this server itself listens at an address. It is for every address
-// that a connection to the upstream is about to be made to, since a name can get another address while
-// the server runs. Goroutines may share it once all listeners are claimed.
+// checkSelfProxy returns an error if this server itself listens at an address. It is for every
+// address that a connection to the upstream is about to be made to, since a name can get another
+// address while the server runs. Goroutines may share it once all listeners are claimed.
 func (o *ownListeners) checkSelfProxy(to netip.AddrPort) error {
 	for _, l := range o.all {
 		if to.Port() == l.at.Port() && reaches(to.Addr(), l.at.Addr(), interfaceAddresses) {
@@ -82,8 +82,8 @@ func HostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// addressesOf returns the addresses of a host, which may be an address itself; none if a name cannot be
-// looked up.
+// addressesOf returns the addresses of a host, which may be an address itself; none if a name
+// cannot be looked up.
 func addressesOf(ctx context.Context, host string) []netip.Addr {
 	if one, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{one}
@@ -97,8 +97,8 @@ func addressesOf(ctx context.Context, host string) []netip.Addr {
 	return all
 }
 
-// interfaceAddresses returns the addresses of this machine's interfaces; none if the system does not
-// list them.
+// interfaceAddresses returns the addresses of this machine's interfaces; none if the system does
+// not list them.
 func interfaceAddresses() (all []netip.Addr) {
 	networks, err := net.InterfaceAddrs()
 	if err != nil {
@@ -112,9 +112,9 @@ func interfaceAddresses() (all []netip.Addr) {
 	return all
 }
 
-// reaches reports whether a connection to an address ends at a listener that is bound to another, given
-// that the ports are equal. own is called if that is bound to all addresses of the machine. A listener
-// that is bound to all of IPv6 counts as bound to all of IPv4 too, which is the default.
+// reaches reports whether a connection to an address ends at a listener that is bound to another,
+// given that the ports are equal. own is called if that is bound to all addresses of the machine. A
+// listener that is bound to all of IPv6 counts as bound to all of IPv4 too, which is the default.
 func reaches(to, bound netip.Addr, own func() []netip.Addr) bool {
 	to, bound = plainAddr(to), plainAddr(bound)
 	if to.IsUnspecified() { // such a connection goes to the machine itself

@@ -34,9 +34,10 @@ var stores = []storeRow{
 
 // A storeRow is one kind of store.
 type storeRow struct {
-	begins []string // how its values of --store begin; one that does not end in "://" is the whole value
-	form   string   // what a value looks like
-	shared bool     // whether the nodes of a service count in it together
+	// begins are how its values of --store begin. One that does not end in "://" is the whole value.
+	begins []string
+	form   string // what a value looks like
+	shared bool   // whether the nodes of a service count in it together
 	parse  func(value string) (target, error)
 }
 
@@ -134,7 +135,7 @@ type opening struct {
 	*Config
 	own    *parts
 	listen string          // the public address
-	giveUp <-chan struct{} // see listeners.handOver
+	giveUp <-chan struct{} // closed when the server ends; nil unless the sockets are held
 }
 
 // An openStore is a store, and what a server asks of it.
@@ -145,12 +146,18 @@ type openStore struct {
 
 	// Of a store outside this process; the others leave these nil.
 
-	fallback weir.Store                             // counts while the store does not answer
-	outage   func(p weir.Policy, e weir.StoreEvent) // logs the beginning and the end of an outage under a policy
-	check    func(weir.Policy) error                // why the store cannot count a policy
-	ready    func() bool                            // whether the store can count
-	secret   func(label string) func() []byte       // derives a secret that all nodes have in common
-	figures  func() telemetry.Shared
+	// fallback counts while the store does not answer.
+	fallback weir.Store
+	// outage logs the beginning and the end of an outage under a policy.
+	outage func(p weir.Policy, e weir.StoreEvent)
+	// check returns why the store cannot count a policy.
+	check func(weir.Policy) error
+	// ready reports whether the store can count.
+	ready func() bool
+	// secret derives a secret that all nodes have in common. It has no bytes while it is not known.
+	secret func(label string) func() []byte
+	// figures are the totals for metrics.
+	figures func() telemetry.Shared
 }
 
 // open opens the store.
@@ -171,8 +178,8 @@ type counter struct {
 	store *openStore
 }
 
-// openCounter makes the Decider of a store, and everything around the store for the time in which it
-// does not answer.
+// openCounter makes the Decider of a store, and everything around the store for the time in which
+// it does not answer.
 func openCounter(c *Config, s *openStore, h *hooks, own *parts) (*counter, error) {
 	k := &counter{store: s}
 	events := h.storeEvents
@@ -211,8 +218,8 @@ func (k *counter) degraded() error {
 	return nil
 }
 
-// works returns an error if counting in this process does not work; counting never waits if it does.
-// A store outside this process is not asked.
+// works returns an error if counting in this process does not work; counting never waits if it
+// does. A store outside this process is not asked.
 func (k *counter) works(ctx context.Context) error {
 	if k.store.fallback != nil {
 		return nil

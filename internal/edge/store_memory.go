@@ -24,8 +24,8 @@ func parseMemory(string) (inMemory, error) { return inMemory{}, nil }
 // countsFile is the name of the file of counts in the data directory.
 const countsFile = "counters"
 
-// openMemory opens the store in this process, with the counts that an earlier process left in the data
-// directory. If the system cannot map a file, the counts are in memory only.
+// openMemory opens the store in this process, with the counts that an earlier process left in the
+// data directory. If the system cannot map a file, the counts are in memory only.
 func openMemory(_ context.Context, at inMemory, o *opening) (*openStore, error) {
 	if err := sample.MakeDir(o.Data); err != nil {
 		return nil, noData(o.Data, err)
@@ -51,11 +51,12 @@ func openMemory(_ context.Context, at inMemory, o *opening) (*openStore, error) 
 	return &openStore{counts: store, line: line, table: store.Stats}, nil
 }
 
-// maxCountsWait bounds the wait for the counts of a process that ends: its drain, and what follows it.
+// maxCountsWait bounds the wait for the counts of a process that ends: its drain, and what follows
+// it.
 const maxCountsWait = 40 * time.Second
 
-// openCounts opens the counts. If giveUp is not nil and another process holds them, it waits until that
-// process has ended. If giveUp is closed while it waits, it returns ErrStopped.
+// openCounts opens the counts. If giveUp is not nil and another process holds them, it waits until
+// that process has ended. If giveUp is closed while it waits, it returns ErrStopped.
 func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*memstore.Store, error) {
 	store, err := memstore.New(o)
 	var held *memstore.InUseError

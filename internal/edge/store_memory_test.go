@@ -12,7 +12,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// The next process waits for the counts that the last one still holds, and no longer than it is to run itself.
+// The next process waits for the counts that the last one still holds, and no longer than it is to
+// run itself.
 func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
 	o := memstore.Options{Memory: memstore.MinMemory, File: filepath.Join(t.TempDir(), "counters"), Log: slog.New(slog.DiscardHandler)}
 	last, err := memstore.New(o)

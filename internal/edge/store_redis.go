@@ -19,8 +19,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// openRedis opens a store that other nodes count in too, and a store in this process, which counts by
-// the clock of the shared one while that does not answer.
+// openRedis opens a store that other nodes count in too, and a store in this process, which counts
+// by the clock of the shared one while that does not answer.
 func openRedis(ctx context.Context, at redisstore.Options, o *opening) (*openStore, error) {
 	at.Now, at.Log = o.Now, o.Log
 	at.Timeout = max(2*time.Second, 2*o.StoreDeadline)
@@ -69,7 +69,8 @@ const (
 	maxSecret = 64 << 10
 )
 
-// readSecret reads a secret from a file, as --jwt-key does: one newline at its end is not part of it.
+// readSecret reads a secret from a file, as --jwt-key does: one newline at its end is not part of
+// it.
 func readSecret(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -116,7 +117,8 @@ func place(at redisstore.Options) string {
 	return "redis " + hosts
 }
 
-// redisLine returns the start-up line of a shared store; memory is that of the counts in this process.
+// redisLine returns the start-up line of a shared store; memory is that of the counts in this
+// process.
 func redisLine(at redisstore.Options, state redisstore.State, memory int64) string {
 	var b strings.Builder
 	b.WriteString(place(at))
