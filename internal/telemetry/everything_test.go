@@ -30,7 +30,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 		Policy:    d.Policy,
 		Candidate: func() (weir.Policy, bool) { return policy(t, "5 per minute by ip"), true },
 		Health:    d.Health,
-		Table:     func() telemetry.Table { return telemetry.Table(s.Stats()) },
+		Table:     s.Stats,
 		Shared:    func() telemetry.Shared { return telemetry.Shared{Asked: 3, Remembered: 1} },
 		InFlight:  func() int64 { return 2 },
 
