@@ -14,7 +14,6 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -157,7 +156,7 @@ type openStore struct {
 	// secret derives a secret that all nodes have in common. It has no bytes while it is not known.
 	secret func(label string) func() []byte
 	// figures are the totals for metrics.
-	figures func() telemetry.Shared
+	figures func() redisstore.Stats
 }
 
 // open opens the store.

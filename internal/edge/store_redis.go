@@ -14,7 +14,6 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -59,7 +58,7 @@ func openRedis(ctx context.Context, at redisstore.Options, o *opening) (*openSto
 		check:    store.Check,
 		ready:    func() bool { return store.State().Ready },
 		secret:   store.Secret,
-		figures:  func() telemetry.Shared { return telemetry.Shared(store.Stats()) },
+		figures:  store.Stats,
 	}, nil
 }
 

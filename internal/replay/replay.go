@@ -12,6 +12,7 @@
 //
 // Memory is bounded, whatever the log's length: see callers.go for what is forgotten then, and how the report says so.
 //
+//	read.go        the lines of logs
 //	replay.go      one line after another         lane.go       one policy
 //	paths.go       what counts it                 callers.go    what is remembered of each
 //	caller.go      who sent it                    worst.go      those who are named

@@ -31,7 +31,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 		Candidate: func() (weir.Policy, bool) { return policy(t, "5 per minute by ip"), true },
 		Health:    d.Health,
 		Table:     s.Stats,
-		Shared:    func() telemetry.Shared { return telemetry.Shared{Asked: 3, Remembered: 1} },
+		Shared:    func() redisstore.Stats { return redisstore.Stats{Asked: 3, Remembered: 1} },
 		InFlight:  func() int64 { return 2 },
 
 		Malformed:  func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },

@@ -27,6 +27,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // Options are the settings of Metrics; the zero value is useful.
@@ -53,8 +54,8 @@ type Sources struct {
 	Health    func() weir.Health         // the health of the store
 	// of the embedded store, or of the fallback store behind a shared one
 	Table    func() memstore.Stats
-	Shared   func() Shared // of a shared store
-	InFlight func() int64  // requests under way
+	Shared   func() redisstore.Stats // of a shared store
+	InFlight func() int64            // requests under way
 
 	Malformed  func() map[int]int64 // total malformed requests, by the status of the answer
 	Unanswered func() map[int]int64 // total requests without an answer of the upstream, likewise

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"bufio"
@@ -14,19 +14,20 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// A pageFile is a file that is there whole, or not at all.
-type pageFile struct {
+// A PageFile is a file for a page, which is written whole or not at all.
+type PageFile struct {
 	path string
-	file *os.File    // nil: it is done with
-	mode fs.FileMode // of the page that is there; 0: none is
+	file *os.File    // nil: written or discarded
+	mode fs.FileMode // of the existing page; 0: there is none
 }
 
-// pageBegins is how every page of ours begins.
+// pageBegins is how every page of HTML begins.
 const pageBegins = "<!doctype html>"
 
-// createPage makes sure that a page can be written to path, and touches nothing that is there. What is there already is replaced
-// later only if it is a page, too: 'weir simulate --html *.log' must not cost a log.
-func createPage(path string) (*pageFile, error) {
+// CreatePage makes sure that a page can be written to path, and changes nothing there yet. Write
+// replaces an existing file, which must be a page: 'weir simulate --html *.log' must not cost a log. The
+// error has a hint (cli.Failure).
+func CreatePage(path string) (*PageFile, error) {
 	hint := "name a file of its own, in a directory that you may write to"
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -40,12 +41,12 @@ func createPage(path string) (*pageFile, error) {
 			return nil, cli.Fail(fmt.Errorf("%s is there, and no page: it would be replaced", path), hint)
 		}
 	}
-	// Unlike os.CreateTemp, which makes files for oneself, this leaves it to the umask who may read it.
+	// The umask decides who can read the file. os.CreateTemp would make it readable for its owner alone.
 	file, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".weir-simulate-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, cli.Fail(fmt.Errorf("write the page %q: %w", path, err), hint)
 	}
-	return &pageFile{path: path, file: file, mode: mode}, nil
+	return &PageFile{path: path, file: file, mode: mode}, nil
 }
 
 func beginsAsPage(path string) bool {
@@ -59,15 +60,15 @@ func beginsAsPage(path string) bool {
 	return err == nil && bytes.EqualFold(begin, []byte(pageBegins))
 }
 
-// write writes the page and puts it in its place.
-func (p *pageFile) write(content func(io.Writer) error) error {
+// Write writes the page and moves it to its path.
+func (p *PageFile) Write(content func(io.Writer) error) error {
 	b := bufio.NewWriter(p.file)
 	err := content(b)
 	if err == nil {
 		err = b.Flush()
 	}
 	if err == nil && p.mode != 0 {
-		err = p.file.Chmod(p.mode) // who may read it was decided when it was first written, or since
+		err = p.file.Chmod(p.mode) // keep what the owner of the existing page has decided
 	}
 	if err == nil {
 		err = p.file.Sync()
@@ -83,10 +84,10 @@ func (p *pageFile) write(content func(io.Writer) error) error {
 	return err
 }
 
-// discard removes what was not written.
-func (p *pageFile) discard() {
+// Discard removes what was not written. It does nothing after Write.
+func (p *PageFile) Discard() {
 	if p.file != nil {
-		_ = p.file.Close() // nothing in it matters
+		_ = p.file.Close() // its content is not needed
 		_ = os.Remove(p.file.Name())
 		p.file = nil
 	}
