@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/internal/telemetry"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // everything returns Metrics that export every family, and the Decider that they observe.
