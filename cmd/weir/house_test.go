@@ -29,7 +29,7 @@ var floors = map[string]int{
 	"httplimit": 2, "internal/cli": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
 
 	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/terms": 1,
-	"internal/wire": 0, "internal/upstream": 1, "internal/poller": 1,
+	"internal/wire": 0, "internal/unsent": 0, "internal/upstream": 1, "internal/poller": 1,
 	"internal/folder": 1, "internal/denial": 1, "internal/watch": 1, "internal/admin/page": 1, "internal/target": 1, "internal/accesslog": 1,
 
 	"": 0, "identity": 0, "headers": 0, "internal/uplot": 0, "internal/plaintext": 0,

@@ -8,6 +8,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/unsent"
 )
 
 // listeners are the sockets that a server begins with.
@@ -100,7 +101,7 @@ const maxUnsent = 256 << 10
 func (l boundedSend) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if conn, ok := c.(*net.TCPConn); ok {
-		limitUnsent(conn)
+		unsent.Limit(conn, maxUnsent)
 	}
 	return c, err
 }

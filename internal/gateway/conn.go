@@ -15,6 +15,7 @@ import (
 	proxyproto "github.com/pires/go-proxyproto"
 
 	"github.com/weirlimit/weir/internal/poller"
+	"github.com/weirlimit/weir/internal/unsent"
 )
 
 // A pacedConn gives every write a deadline of its own, so that a peer that stops reading, or a client that reads less than
@@ -59,7 +60,7 @@ func (c *pacedConn) goesOn() bool {
 		waited = c.patience - c.patience/4
 	}
 	r.looked = now
-	acknowledged := c.accepted.Load() - unacknowledged(c)
+	acknowledged := c.accepted.Load() - unsent.Unacknowledged(c)
 	progress := acknowledged - r.acknowledged
 	r.acknowledged = acknowledged
 	if r.stalled += waited; progress > 0 {

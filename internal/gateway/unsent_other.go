@@ -1,8 +1,0 @@
-//go:build !linux
-
-package gateway
-
-import "syscall"
-
-// unacknowledged cannot tell here.
-func unacknowledged(syscall.Conn) int64 { return 0 }
