@@ -32,10 +32,10 @@ func (f *fraction) Type() string   { return "PART" }
 // tracesPath is where a collector takes spans by OTLP over HTTP.
 const tracesPath = "/v1/traces"
 
-// findTracing finds out whether traces are wanted, from the flags or else the variables that
-// OpenTelemetry has agreed on: OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT,
-// …_HEADERS and …_PROTOCOL, OTEL_TRACES_SAMPLER and its _ARG, OTEL_SERVICE_NAME, OTEL_SDK_DISABLED.
-// f.tracing is nil where they are not.
+// findTracing sets f.tracing from the flags, or else from the variables that OpenTelemetry has
+// agreed on: OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT, …_HEADERS and …_PROTOCOL,
+// OTEL_TRACES_SAMPLER and its _ARG, OTEL_SERVICE_NAME, OTEL_SDK_DISABLED. It is nil if they ask for
+// no traces.
 func (f *serveFlags) findTracing(cmd *cobra.Command, env cli.Environment) error {
 	if f.traces.URL == nil && cmd.Flags().Changed("trace-ratio") && !otelVariables(env).wantsTraces() {
 		return cli.UsageError("give --traces URL too, or leave it out", "%s means nothing without --traces", cli.GivenAs(cmd, "trace-ratio"))
@@ -70,12 +70,12 @@ func (f *serveFlags) findTracing(cmd *cobra.Command, env cli.Environment) error 
 	return nil
 }
 
-const otelHint = "the variables are OpenTelemetry's; --traces URL beats them, and OTEL_TRACES_EXPORTER=none switches traces off"
+const otelHint = "the variables are OpenTelemetry's; --traces URL overrides them, and OTEL_TRACES_EXPORTER=none switches traces off"
 
 // otelVariables are the variables that OpenTelemetry defines for every program.
 type otelVariables cli.Environment
 
-// wantsTraces says whether the variables ask for traces.
+// wantsTraces reports whether the variables ask for traces.
 func (e otelVariables) wantsTraces() bool {
 	if strings.EqualFold(e["OTEL_SDK_DISABLED"], "true") || e["OTEL_TRACES_EXPORTER"] == "none" {
 		return false
@@ -83,7 +83,7 @@ func (e otelVariables) wantsTraces() bool {
 	return e["OTEL_TRACES_EXPORTER"] != "" || e["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] != "" || e["OTEL_EXPORTER_OTLP_ENDPOINT"] != ""
 }
 
-// otlp returns the variable of traces alone, or the one of all that is told.
+// otlp returns the variable for traces only if it is set, and otherwise the one for all signals.
 func (e otelVariables) otlp(what string) (name, value string) {
 	name = "OTEL_EXPORTER_OTLP_TRACES_" + what
 	if e[name] == "" {
@@ -107,13 +107,14 @@ func (e otelVariables) tracesEndpoint() (*url.URL, error) {
 	if err := at.Set(value); err != nil {
 		return nil, cli.UsageError(otelHint, "variable %s=%q: %w", name, cli.RedactURL(value), err)
 	}
-	if name != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" { // which is meant as it stands
+	if name != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" { // that one has the whole path
 		at.Path = strings.TrimSuffix(at.Path, "/") + tracesPath
 	}
 	return at.URL, nil
 }
 
-// tracesRatio is what a sampler comes to. All of them go by the caller's word where there is one.
+// tracesRatio returns the ratio of a sampler. With every sampler, the decision of a trusted caller
+// comes first.
 func (e otelVariables) tracesRatio() (float64, error) {
 	switch sampler := e["OTEL_TRACES_SAMPLER"]; sampler {
 	case "", "parentbased_always_on", "always_on":
@@ -133,8 +134,8 @@ func (e otelVariables) tracesRatio() (float64, error) {
 	}
 }
 
-// tracesHeader reads name=value pairs between commas, as in W3C's baggage. What is wrong with them
-// is said without them: they are keys.
+// tracesHeader reads name=value pairs between commas, as in W3C's baggage. Errors do not contain the
+// values, which are keys.
 func (e otelVariables) tracesHeader() (http.Header, error) {
 	name, value := e.otlp("HEADERS")
 	header := http.Header{}
