@@ -178,12 +178,12 @@ func (s *Store) Close() error {
 
 // Stats describes how full the store is.
 type Stats struct {
-	Keys     int64 // entries held, including ended ones whose slot has not been reused yet
-	Capacity int64 // about how many entries fit into Options.Memory
-	Bytes    int64 // bytes of memory that the table holds
-	Memory   int64 // Options.Memory, or the default
+	Keys     int64 `json:"keys"`     // entries held, including ended ones whose slot has not been reused yet
+	Capacity int64 `json:"capacity"` // about how many entries fit into Options.Memory
+	Bytes    int64 `json:"bytes"`    // bytes of memory that the table holds
+	Memory   int64 `json:"memory"`   // Options.Memory, or the default
 	// charges so far that were counted in a shared budget, because the table was full
-	Shared int64
+	Shared int64 `json:"shared"`
 }
 
 // Stats returns the current figures. It reads one segment after the other, so it is not a snapshot

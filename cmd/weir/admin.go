@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/sample"
 )
@@ -30,7 +32,7 @@ func newAdmin() *cobra.Command {
   weir admin list
   weir admin revoke ada@example.com`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: cli.Group,
 	}
 	cmd.AddCommand(newAdminCreate(), newAdminList(), newAdminRevoke())
 	return cmd
@@ -40,7 +42,7 @@ func newAdmin() *cobra.Command {
 func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
 	audit, err := admin.OpenAudit(cmd.Context(), dir, nil)
 	if err != nil {
-		return nil, no(err, "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
+		return nil, cli.Fail(err, "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
 	}
 	return admin.OpenTokens(dir, admin.TokensOptions{Audit: audit}), nil
 }
@@ -50,29 +52,29 @@ func noDataDir(dir string) error {
 	const hint = "say with --data DIR where 'weir serve' keeps its data"
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return no(fmt.Errorf("there is no data directory %q", dir), hint)
+		return cli.Fail(fmt.Errorf("there is no data directory %q", dir), hint)
 	}
 	if err == nil && !info.IsDir() {
-		return no(fmt.Errorf("%q is no directory", dir), hint)
+		return cli.Fail(fmt.Errorf("%q is no directory", dir), hint)
 	}
 	return nil
 }
 
 func newAdminCreate() *cobra.Command {
 	var dir string
-	var machine onOff
+	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Make a token for somebody and print it, once",
 		Long:    "Make a token for somebody. The token alone is printed on standard output, once: only its hash is kept.",
 		Example: "  weir admin create ada@example.com\n  WEIR_ADMIN_TOKEN=$(weir admin create deploy)",
-		Args:    arguments("NAME"),
+		Args:    cli.Arguments("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := admin.ValidName(args[0]); err != nil {
-				return misused("for example: weir admin create ada@example.com", "%w", err)
+				return cli.UsageError("for example: weir admin create ada@example.com", "%w", err)
 			}
 			if err := sample.MakeDir(dir); err != nil {
-				return no(fmt.Errorf("open the data directory %q: %w", dir, err), dataHint)
+				return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), edge.DataHint)
 			}
 			tokens, err := openAdminTokens(cmd, dir)
 			if err != nil {
@@ -80,21 +82,21 @@ func newAdminCreate() *cobra.Command {
 			}
 			token, err := tokens.Create(cmd.Context(), args[0])
 			if errors.Is(err, admin.ErrNameTaken) {
-				return no(err, "choose another name, or revoke that one first: weir admin revoke "+args[0])
+				return cli.Fail(err, "choose another name, or revoke that one first: weir admin revoke "+args[0])
 			}
 			if err != nil {
-				return no(err, "")
+				return cli.Fail(err, "")
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s; it is shown this once\n", args[0])
 			if machine {
-				return writeJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "token": token})
+				return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "token": token})
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
 			return err
 		},
 	}
 	dataFlag(cmd, &dir)
-	jsonFlag(cmd, &machine)
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
@@ -106,26 +108,26 @@ type adminRow struct {
 
 func newAdminList() *cobra.Command {
 	var dir string
-	var machine onOff
+	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List who has a token",
 		Example: "  weir admin list\n  weir admin list --json",
-		Args:    arguments(),
+		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := noDataDir(dir); err != nil {
 				return err
 			}
 			all, err := admin.OpenTokens(dir, admin.TokensOptions{}).List()
 			if err != nil {
-				return no(err, "")
+				return cli.Fail(err, "")
 			}
 			rows := make([]adminRow, len(all))
 			for i, t := range all {
 				rows[i] = adminRow{t.Name, t.Created.UTC()}
 			}
 			if machine {
-				return writeJSON(cmd.OutOrStdout(), rows)
+				return cli.WriteJSON(cmd.OutOrStdout(), rows)
 			}
 			if len(rows) == 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), "no admin tokens yet; the first 'weir serve' makes one")
@@ -140,7 +142,7 @@ func newAdminList() *cobra.Command {
 		},
 	}
 	dataFlag(cmd, &dir)
-	jsonFlag(cmd, &machine)
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
@@ -150,7 +152,7 @@ func newAdminRevoke() *cobra.Command {
 		Use:     "revoke NAME",
 		Short:   "End a token; servers refuse it within a second",
 		Example: "  weir admin list\n  weir admin revoke ada@example.com",
-		Args:    arguments("NAME"),
+		Args:    cli.Arguments("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := noDataDir(dir); err != nil {
 				return err
@@ -160,9 +162,9 @@ func newAdminRevoke() *cobra.Command {
 				return err
 			}
 			if err := tokens.Revoke(cmd.Context(), args[0]); errors.Is(err, admin.ErrNoToken) {
-				return no(fmt.Errorf("nobody named %q has an admin token", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
+				return cli.Fail(fmt.Errorf("nobody named %q has an admin token", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
 			} else if err != nil {
-				return no(err, "")
+				return cli.Fail(err, "")
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s is revoked\n", args[0])
 			return nil

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/nginxtest"
 )
 
@@ -169,7 +170,7 @@ func TestAnotherServerIsNamedAndGetsNoToken(t *testing.T) {
 			t.Run(row.name+"/"+strings.Join(command[:2], " "), func(t *testing.T) {
 				tp := newTap(t, row.server)
 				stdout, stderr, code := weirCommand(t.Context(), t, append(command, "--admin", tp.addr, "--data", own.data)...)
-				if code != exitNo || stdout != "" || !strings.Contains(stderr, row.want) || !strings.Contains(stderr, "hint: ") {
+				if code != cli.Failed || stdout != "" || !strings.Contains(stderr, row.want) || !strings.Contains(stderr, "hint: ") {
 					t.Errorf("status %d, %q, %s", code, stdout, stderr)
 				}
 				if said := tp.String(); said == "" || strings.Contains(said, "Authorization") || strings.Contains(said, token) || strings.Contains(said, "192.0.2.7") {
@@ -190,7 +191,7 @@ func TestTheProofHoldsForItsConnectionAlone(t *testing.T) {
 	defer s.Close()
 	tp := newTap(t, hostOf(t, s.URL))
 	_, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", tp.addr, "--admin-token", token)
-	if code != exitNo || !strings.Contains(stderr, "closed the connection") || strings.Contains(tp.String(), "Authorization") {
+	if code != cli.Failed || !strings.Contains(stderr, "closed the connection") || strings.Contains(tp.String(), "Authorization") {
 		t.Errorf("status %d: %s\n%s", code, stderr, tp)
 	}
 }
@@ -200,7 +201,7 @@ func TestAnOperatorIsAnsweredThroughATunnelAndByTLS(t *testing.T) {
 	plain := serveWeir(t, "--upstream", accepting(t))
 	tp := newTap(t, hostOf(t, plain.adminURL(t)))
 	stdout, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", tp.addr, "--data", plain.data, "--json")
-	if code != exitDone || !json.Valid([]byte(stdout)) || strings.Count(tp.String(), operatorToken(t, plain.data)) != 1 {
+	if code != cli.Done || !json.Valid([]byte(stdout)) || strings.Count(tp.String(), operatorToken(t, plain.data)) != 1 {
 		t.Errorf("status %d: %s %s\n%s", code, stdout, stderr, tp)
 	}
 	dir := t.TempDir()
@@ -210,14 +211,14 @@ func TestAnOperatorIsAnsweredThroughATunnelAndByTLS(t *testing.T) {
 	}
 	secure := serveWeir(t, "--upstream", accepting(t), "--tls-cert", cert, "--tls-key", key)
 	at := secure.adminURL(t)
-	if _, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data); code != exitNo || !strings.Contains(stderr, "SSL_CERT_FILE") {
+	if _, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data); code != cli.Failed || !strings.Contains(stderr, "SSL_CERT_FILE") {
 		t.Errorf("a certificate that nobody vouches for: status %d: %s", code, stderr)
 	}
-	if _, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", hostOf(t, at), "--data", secure.data); code != exitNo || !strings.Contains(stderr, "--admin https://") {
+	if _, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", hostOf(t, at), "--data", secure.data); code != cli.Failed || !strings.Contains(stderr, "--admin https://") {
 		t.Errorf("asked in clear text: status %d: %s", code, stderr)
 	}
 	t.Setenv("SSL_CERT_FILE", cert)
-	if stdout, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data, "--json"); code != exitDone || !json.Valid([]byte(stdout)) {
+	if stdout, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data, "--json"); code != cli.Done || !json.Valid([]byte(stdout)) {
 		t.Errorf("by TLS: status %d: %s %s", code, stdout, stderr)
 	}
 }

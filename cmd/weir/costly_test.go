@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -30,21 +29,12 @@ type costlyEdge struct {
 func newCostlyEdge(t *testing.T) *costlyEdge {
 	c := &costlyEdge{T: t, now: time.Unix(1_800_000_000, 0)}
 	f := defaultServeFlags()
-	f.data, f.accessLog = t.TempDir(), false
-	policy, err := readPolicy(nil, costly)
+	policy, err := readDocument(nil, costly)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := assemble(t.Context(), f, policy.Policy, slog.New(slog.DiscardHandler), io.Discard, c.clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c.handler = e.gateway.Handler()
+	e := openEdge(t, f, policy, slog.New(slog.DiscardHandler), c.clock)
+	c.handler = e.Handler()
 	return c
 }
 
@@ -163,7 +153,7 @@ func TestOneSessionCannotTakeWhatAllShare(t *testing.T) {
 
 // D4, D7: what does not fit is refused whole and told 0, though a cheaper request still gets what is left.
 func TestACheaperRequestGetsWhatADearerOneCannot(t *testing.T) {
-	policy, err := readPolicy(nil, costly)
+	policy, err := readDocument(nil, costly)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,13 +119,13 @@ var setAside = regexp.MustCompile(`level=ERROR .*set aside.* file=\S+/counters .
 // What is no file of counts is not believed and not lost: it is set aside, the log says so, and the server serves.
 func TestAForeignFileOfCountsIsSetAside(t *testing.T) {
 	data, foreign := t.TempDir(), "not a file of counts"
-	if err := os.WriteFile(filepath.Join(data, countersFile), []byte(foreign), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, "counters"), []byte(foreign), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := serveIn(t, data)
 	session(t, s.url)
 	s.end(t)
-	aside, err := filepath.Glob(filepath.Join(data, countersFile+".set-aside-*"))
+	aside, err := filepath.Glob(filepath.Join(data, "counters"+".set-aside-*"))
 	if err != nil || len(aside) != 1 {
 		t.Fatalf("%q are set aside, %v; it said:\n%s", aside, err, s.stderr)
 	}

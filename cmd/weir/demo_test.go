@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // The traffic of --demo comes through the public listener, where the access log sees it, and goes before the server does.
@@ -48,7 +50,7 @@ func TestADemoVisitsNobodyElse(t *testing.T) {
 		{"--proxy-protocol", "--trusted-proxies", "127.0.0.0/8"},
 	} {
 		_, said, code := weirCommand(t.Context(), t, append([]string{"serve", "--listen", "127.0.0.1:0", "--demo"}, args...)...)
-		if code != exitUsage || !strings.Contains(said, "error: --demo ") || !strings.Contains(said, "hint: leave ") {
+		if code != cli.Misused || !strings.Contains(said, "error: --demo ") || !strings.Contains(said, "hint: leave ") {
 			t.Errorf("serve --demo %v: status %d, %q; want 2, and why", args, code, said)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/admin/client"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
@@ -18,11 +20,11 @@ func newDenial() *cobra.Command {
 		Long: `Explain one refusal. ID is what stands in the field X-Weir-Denial of a 429: callers are shown it, and learn nothing from it.
 Any node that shares the store, or the data directory, can open it.`,
 		Example: "  weir denial AVs8RGzh…\n  weir key show --denial AVs8RGzh…",
-		Args:    arguments("ID"),
+		Args:    cli.Arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			const longest = 8 << 10
 			if args[0] == "" || len(args[0]) > longest {
-				return misused("copy it whole, as it stands in the X-Weir-Denial field", "an id of %d characters: 1 to %d are read", len(args[0]), longest)
+				return cli.UsageError("copy it whole, as it stands in the X-Weir-Denial field", "an id of %d characters: 1 to %d are read", len(args[0]), longest)
 			}
 			b, err := f.ask(cmd.Context(), "/denials/"+url.PathEscape(args[0]), nil)
 			if err != nil {
@@ -43,7 +45,7 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 		Limiter, Window, Kinds, Token, Policy, Line, Reads, Changed string
 		Limit, Count, At, Reset                                     int64
 	}
-	if err := readAnswer(b, &x); err != nil {
+	if err := client.Decode(b, &x); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

@@ -18,9 +18,6 @@ import (
 	"testing"
 	"time"
 	"unicode"
-
-	"github.com/weirlimit/weir/identity"
-	"github.com/weirlimit/weir/policyfile"
 )
 
 // The documents are held to what they say: links lead somewhere, named tests exist, examples are what really happens.
@@ -214,7 +211,7 @@ func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
 // above it is policy.yaml, and prints what the page shows.
 func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 	pages := documents(t)
-	reader := policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
+	reader := policyReader()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(repository, "examples", "simulate"))); err != nil { // what docs/simulate.md replays
 		t.Fatal(err)
@@ -319,26 +316,17 @@ func checkExchange(t *testing.T, page, request string, times int, want string) {
 func stillEdge(t *testing.T) (handler http.Handler, token string) {
 	t.Helper()
 	f := defaultServeFlags()
-	f.data, f.accessLog = t.TempDir(), false
-	policy, err := readPolicy(nil, "")
+	policy, err := readDocument(nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
-	e, err := assemble(t.Context(), f, policy.Policy, slog.New(slog.DiscardHandler), io.Discard, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := openEdge(t, f, policy, slog.New(slog.DiscardHandler), now)
 	var out bytes.Buffer
 	if code := run([]string{"token", "create", "--workspace", "demo", "--data", f.data}, nil, strings.NewReader(""), &out, io.Discard); code != 0 {
 		t.Fatalf("weir token create: status %d", code)
 	}
-	return e.gateway.Handler(), strings.TrimSpace(out.String())
+	return e.Handler(), strings.TrimSpace(out.String())
 }
 
 // serveText sends a request that is written down, and writes the answer down: fields in the order of the alphabet,

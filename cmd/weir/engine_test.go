@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -85,23 +83,4 @@ func (s *server) mustBeServedBy(t *testing.T, engine string) {
 func top(t *testing.T) string {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	return name
-}
-
-// listen serves an edge on a free port until the test ends.
-func (e *edge) listen(t *testing.T) (url string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- e.gateway.Serve(running, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return "http://" + l.Addr().String()
 }

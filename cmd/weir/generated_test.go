@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/openapitest"
 	"github.com/weirlimit/weir/policyfile"
 )
@@ -72,7 +74,7 @@ type harness struct {
 	*testing.T
 	*generator
 	document *openapitest.Document
-	edge     *edge
+	edge     *edge.Server
 	policy   weir.Policy
 	seen     map[string]map[int]int // by operation and status
 	kinds    map[string]int         // by operation, status and content type
@@ -88,15 +90,8 @@ func newHarness(t *testing.T, seed uint64) *harness {
 	k.limitEach(func(limit int64) int64 { return limit * 1000 })
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	f := defaultServeFlags()
-	f.data, f.accessLog = t.TempDir(), false
-	if k.edge, err = assemble(t.Context(), f, k.policy, slog.New(slog.DiscardHandler), io.Discard, func() time.Time { return now }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := k.edge.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	start := &live.Document{Source: live.Contract, Path: "the contract", File: &policyfile.File{Policy: k.policy}}
+	k.edge = openEdge(t, f, start, slog.New(slog.DiscardHandler), func() time.Time { return now })
 	k.generator = &generator{
 		Rand: rand.New(rand.NewPCG(seed, 0)), operations: operationsOf(document), now: now, tags: map[string]string{},
 		tokens: []string{apiToken(t, f.data, "demo"), apiToken(t, f.data, "acme")}, dead: []string{"x.y.z", apiToken(t, t.TempDir(), "demo")},
@@ -127,7 +122,7 @@ func (k *harness) limitEach(change func(int64) int64) {
 // exhaust lowers every limit to what is used already.
 func (k *harness) exhaust() {
 	k.limitEach(func(int64) int64 { return 1 })
-	if err := k.edge.decider.Swap(k.policy); err != nil {
+	if err := k.edge.Decider().Swap(k.policy); err != nil {
 		k.Fatal(err)
 	}
 }
@@ -143,7 +138,7 @@ func (k *harness) send(v *visitor, d draft) (status int) {
 	w := &streaming{ResponseRecorder: httptest.NewRecorder(), enough: cancel}
 	asked := r.Clone(ctx)
 	asked.Body = io.NopCloser(bytes.NewReader(d.body))
-	k.edge.gateway.Handler().ServeHTTP(w, asked)
+	k.edge.Handler().ServeHTTP(w, asked)
 
 	r.URL.Path, r.URL.RawPath = canonical(r.URL.Path), ""
 	answer, body := w.Result(), w.Body.Bytes()

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -19,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/weirlimit/weir/memstore"
 )
 
 // A manager does for weir serve what systemd does: it holds the socket, and hears how it goes.
@@ -218,129 +213,5 @@ func (c *tallyman) await(t *testing.T, answers int) {
 		case <-late:
 			t.Fatalf("%d requests were answered, want %d", c.answered(), answers)
 		}
-	}
-}
-
-func TestASocketIsTakenForWhatItsNameSays(t *testing.T) {
-	file := func(network string) *os.File {
-		t.Helper()
-		l, err := net.Listen(network, map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		f, err := l.(interface{ File() (*os.File, error) }).File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-	for _, test := range []struct {
-		names string
-		admin bool
-		err   string // empty: taken
-	}{
-		{"http", false, ""},
-		{"weir.socket", false, ""},
-		{"http admin", true, ""},
-		{"admin http", true, ""},
-		{"admin", false, `none is named "http"`},
-		{"http http", false, `two sockets are named "http"`},
-		{"http metrics", false, `of 2 sockets one is named "metrics": want names http and admin`},
-		{"unix:http", false, "want TCP"},
-	} {
-		names := strings.Fields(test.names)
-		var files []*os.File
-		for i, name := range names {
-			network := "tcp"
-			if unix, ok := strings.CutPrefix(name, "unix:"); ok {
-				names[i], network = unix, "unix"
-			}
-			files = append(files, file(network))
-		}
-		s, err := heldSockets(names, files)
-		switch {
-		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
-			t.Errorf("%s: %v, want %q", test.names, err, test.err)
-		case test.err == "" && (err != nil || s.public == nil || (s.admin != nil) != test.admin || !s.held):
-			t.Errorf("%s: %+v, %v", test.names, s, err)
-		}
-		if s != nil {
-			s.close()
-		}
-	}
-}
-
-// The next process waits for the counts that the last one still holds, and no longer than it is to run itself.
-func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
-	o := memstore.Options{Memory: memstore.MinMemory, File: filepath.Join(t.TempDir(), "counters"), Log: slog.New(slog.DiscardHandler)}
-	last, err := memstore.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var held *memstore.InUseError
-	if _, err := openCounts(o, nil, o.Log); !errors.As(err, &held) {
-		t.Errorf("without a hand-over: %v", err)
-	}
-	giveUp := make(chan struct{})
-	close(giveUp)
-	if _, err := openCounts(o, giveUp, o.Log); !errors.Is(err, errToldToEnd) {
-		t.Errorf("to be ended: %v", err)
-	}
-	said := newLines()
-	from, to := io.Pipe()
-	go said.read(from)
-	defer to.Close()
-	go func() {
-		if _, err := said.await(regexp.MustCompile("waiting for the process before")); err == nil {
-			_ = last.Close()
-		}
-	}()
-	next, err := openCounts(o, make(chan struct{}), slog.New(slog.NewTextHandler(to, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// The watchdog is fed by a server that accepts, and by none that does not.
-func TestThePulseIsThatOfTheAcceptLoop(t *testing.T) {
-	f := defaultServeFlags()
-	f.data, f.accessLog = t.TempDir(), false
-	policy, err := readPolicy(nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := assemble(t.Context(), f, policy.Policy, slog.New(slog.DiscardHandler), io.Discard, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &pulse{edge: e, at: l.Addr()}
-	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := p.alive(soon); err == nil {
-		t.Error("nobody accepts, and it is taken for alive")
-	}
-	running, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- e.gateway.Serve(running, l) }()
-	for range 3 {
-		if err := p.alive(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-	if err := p.alive(t.Context()); err != nil {
-		t.Errorf("drained: %v", err)
 	}
 }

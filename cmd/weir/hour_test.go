@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -51,22 +50,13 @@ func TestARefusalByTheHourLeavesTheMinuteUnspent(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	now := start
 	f := defaultServeFlags()
-	f.data, f.accessLog = t.TempDir(), false
 	log := slog.New(slog.DiscardHandler)
-	policy, err := readPolicy(nil, "")
+	policy, err := readDocument(nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := assemble(t.Context(), f, policy.Policy, log, io.Discard, func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	handler := e.gateway.Handler()
+	e := openEdge(t, f, policy, log, func() time.Time { return now })
+	handler := e.Handler()
 	send := func(agent string) reply {
 		r := httptest.NewRequest(http.MethodPost, "/api/v1/widget/init", strings.NewReader("{}"))
 		r.Header.Set("Content-Type", "application/json")

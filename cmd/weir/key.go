@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/admin/client"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
@@ -31,7 +33,7 @@ func newKey() *cobra.Command {
   weir key reset --session 7f3a --limiter widget-leads --why 'a form that sent everything twice'
   weir key grant --token 3fk2mq7a4c --limiter wp-plugin --times 2 --until 18:00 --why 'moving house'`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: cli.Group,
 	}
 	cmd.AddCommand(newKeyShow(), newKeyReset(), newKeyGrant())
 	return cmd
@@ -60,16 +62,16 @@ func (f *keyFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
 	flags.StringVar(&f.denial, "denial", "", "the `ID` that one of its 429s carries")
 	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
-	withoutVariables(cmd, "ip", "agent", "session", "issuer", "token", "denial", "limiter")
+	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "denial", "limiter")
 	f.operatorFlags.register(cmd)
 }
 
 func (f *keyFlags) check(cmd *cobra.Command) error {
 	if f.ip+f.agent+f.session+f.id+f.denial == "" {
-		return misused("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token or --denial")
+		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token or --denial")
 	}
 	if f.denial != "" && f.ip+f.agent+f.session+f.id != "" {
-		return misused("see '"+cmd.CommandPath()+" --help'", "--denial names a caller by itself: leave the others out")
+		return cli.UsageError("see '"+cmd.CommandPath()+" --help'", "--denial names a caller by itself: leave the others out")
 	}
 	return nil
 }
@@ -91,7 +93,7 @@ func newKeyShow() *cobra.Command {
 		Use:     "show",
 		Short:   "Show where one caller's windows stand",
 		Example: "  weir key show --ip 192.0.2.7\n  weir key show --session 7f3a --limiter widget-leads --json",
-		Args:    arguments(),
+		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -115,7 +117,7 @@ func newKeyReset() *cobra.Command {
 		Short:   "Give a caller its whole budget back",
 		Long:    "Give a caller its whole budget back: its windows are as if they had never been opened. Without --limiter, of every limiter\nthat counts by what names the caller.",
 		Example: "  weir key reset --ip 192.0.2.7 --limiter widget-leads --why 'a test that ran wild'\n  weir key reset --denial AVs8RGzh… --why 'our own crawler'",
-		Args:    arguments(),
+		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -130,13 +132,13 @@ func newKeyReset() *cobra.Command {
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log; required")
-	withoutVariables(cmd, "why")
+	cli.NoVariables(cmd, "why")
 	return cmd
 }
 
 // noWhy is the failure of a change without a reason.
 func noWhy() error {
-	return misused("such as --why 'moving house'", "--why is missing: it is an exception, the audit log keeps it, and somebody will ask")
+	return cli.UsageError("such as --why 'moving house'", "--why is missing: it is an exception, the audit log keeps it, and somebody will ask")
 }
 
 const grantLong = `Give a caller other limits until a time, in place of the policy's.
@@ -147,8 +149,8 @@ that stay; --limit none takes the caller's grants back. --until is a time of tod
 
 func newKeyGrant() *cobra.Command {
 	f := new(keyFlags)
-	var times number
-	times.min, times.max = 1, 1<<31-1
+	var times cli.Number
+	times.Min, times.Max = 1, 1<<31-1
 	var limits limitList
 	var until, why string
 	cmd := &cobra.Command{
@@ -158,7 +160,7 @@ func newKeyGrant() *cobra.Command {
 		Example: `  weir key grant --ip 192.0.2.7 --limiter widget-leads --times 2 --until 18:00 --why 'a launch'
   weir key grant --token 3fk2mq7a4c --limiter wp-plugin --limit 600 --until 2h --why 'moving house'
   weir key grant --token 3fk2mq7a4c --limiter wp-plugin --limit none --why 'moved'`,
-		Args: arguments(),
+		Args: cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -168,25 +170,25 @@ func newKeyGrant() *cobra.Command {
 			hint := "see 'weir key grant --help'"
 			switch given := cmd.Flags().Changed; {
 			case f.limiter == "" && f.denial == "":
-				return misused(hint, "--limiter is missing: a grant is for one limiter")
+				return cli.UsageError(hint, "--limiter is missing: a grant is for one limiter")
 			case strings.TrimSpace(why) == "":
 				return noWhy()
 			case len(limits) > 0 && !slices.ContainsFunc(limits, func(n int64) bool { return n != 0 }):
-				return misused("--limit none takes the caller's grants back", "--limit %v changes nothing", &limits)
+				return cli.UsageError("--limit none takes the caller's grants back", "--limit %v changes nothing", &limits)
 			case given("times") == given("limit"):
-				return misused(hint, "give either --times or --limit")
+				return cli.UsageError(hint, "give either --times or --limit")
 			case given("times"):
-				body["times"] = times.value
+				body["times"] = times.Value
 			default:
 				body["limits"] = []int64(limits)
 			}
 			if given := cmd.Flags().Changed; given("times") || len(limits) > 0 {
 				if until == "" {
-					return misused("such as --until 18:00 or --until 2h", "--until is missing: a grant ends by itself")
+					return cli.UsageError("such as --until 18:00 or --until 2h", "--until is missing: a grant ends by itself")
 				}
 				name, value, err := parseUntil(until, time.Now())
 				if err != nil {
-					return misused(hint, "--until %q: %w", until, err)
+					return cli.UsageError(hint, "--until %q: %w", until, err)
 				}
 				body[name] = value
 			}
@@ -198,7 +200,7 @@ func newKeyGrant() *cobra.Command {
 	cmd.Flags().Var(&limits, "limit", "the limit of each window, or none")
 	cmd.Flags().StringVar(&until, "until", "", "`WHEN` it ends: 18:00, 2006-01-02T15:04:05Z or 2h")
 	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log; required")
-	withoutVariables(cmd, "times", "limit", "until", "why")
+	cli.NoVariables(cmd, "times", "limit", "until", "why")
 	return cmd
 }
 
@@ -251,7 +253,7 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		return printAnswer(cmd, b)
 	}
 	var k shownKeys
-	if err := readAnswer(b, &k); err != nil {
+	if err := client.Decode(b, &k); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/redistest"
 )
 
@@ -21,7 +22,7 @@ func (s *server) operate(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	stdout, stderr, code := weirCommand(t.Context(), t, append(args, "--admin", m[1], "--data", s.data)...)
-	if code != exitDone {
+	if code != cli.Done {
 		t.Fatalf("%v: status %d:\n%s", args, code, stderr)
 	}
 	return stdout
@@ -145,7 +146,7 @@ func TestAnAdminAddressIsHostAndPortOrAURL(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"localhost", "ftp://a:1", "http://u:p@a:1", "http://a:1/x", "http://a:1?x", "a:99999", "http://", "a b:1"} {
-		var a adminAddr
+		var a cli.AdminAddr
 		if err := a.Set(value); err == nil {
 			t.Errorf("%q is %v", value, a.String())
 		}
@@ -163,7 +164,7 @@ func TestAnOperatorsTokenIsItsOwnersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "127.0.0.1", "--admin", m[1], "--data", s.data)
-	if code != exitNo || !strings.Contains(stderr, "chmod 600") {
+	if code != cli.Failed || !strings.Contains(stderr, "chmod 600") {
 		t.Errorf("status %d: %s", code, stderr)
 	}
 }

@@ -2,36 +2,13 @@ package main
 
 import (
 	"net"
-	"net/netip"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
-)
 
-func TestWhereAConnectionEnds(t *testing.T) {
-	own := func() []netip.Addr {
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("fe80::7")}
-	}
-	for _, c := range []struct {
-		bound, ends, passes string // by blanks
-	}{
-		{"127.0.0.1", "127.0.0.1 ::ffff:127.0.0.1 0.0.0.0 ::", "127.0.0.2 192.0.2.7 ::1 198.51.100.1"},
-		{"::1", "::1 ::", "127.0.0.1 0.0.0.0 2001:db8::7"},
-		{"192.0.2.7", "192.0.2.7", "127.0.0.1 0.0.0.0 :: 192.0.2.8"},
-		{"0.0.0.0", "127.0.0.1 127.8.9.1 192.0.2.7 0.0.0.0 :: ::ffff:192.0.2.7", "192.0.2.8 198.51.100.1 ::1 2001:db8::7"},
-		{"::", "127.0.0.1 127.8.9.1 192.0.2.7 0.0.0.0 :: ::1 2001:db8::7 fe80::7%eth0", "192.0.2.8 198.51.100.1 2001:db8::8 fe80::8%eth0"},
-		{"fe80::7%eth0", "fe80::7%eth0 fe80::7", "fe80::8%eth0 ::1 ::"},
-	} {
-		for want, all := range map[bool]string{true: c.ends, false: c.passes} {
-			for _, to := range strings.Fields(all) {
-				if got := endsAt(netip.MustParseAddr(to), netip.MustParseAddr(c.bound), own); got != want {
-					t.Errorf("to %s, where %s is listened on: ends there %v, want %v", to, c.bound, got, want)
-				}
-			}
-		}
-	}
-}
+	"github.com/weirlimit/weir/internal/cli"
+)
 
 // listenAt listens on a free port of an address, and returns that port.
 func listenAt(t *testing.T, address string) (l net.Listener, port string) {
@@ -43,74 +20,6 @@ func listenAt(t *testing.T, address string) (l net.Listener, port string) {
 	t.Cleanup(func() { l.Close() })
 	_, port, _ = net.SplitHostPort(l.Addr().String())
 	return l, port
-}
-
-func TestAnUpstreamThatIsTheServerItselfIsRefused(t *testing.T) {
-	_, other := listenAt(t, "127.0.0.1")
-	for bound, cases := range map[string]struct{ refused, taken []string }{
-		"127.0.0.1": {
-			[]string{"127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:0PORT", "0.0.0.0:PORT", "[::ffff:127.0.0.1]:PORT/base"},
-			[]string{"127.0.0.2:PORT", "127.0.0.1:" + other, "198.51.100.1:PORT", "127.0.0.1", "nowhere.invalid:PORT"},
-		},
-		"": {
-			append([]string{"127.0.0.1:PORT", "127.0.0.2:PORT", "localhost:PORT", "[::]:PORT"}, ownHosts(t)...),
-			[]string{"127.0.0.1:" + other, "198.51.100.1:PORT", "[2001:db8::1]:PORT", "nowhere.invalid:PORT"},
-		},
-	} {
-		l, port := listenAt(t, bound)
-		for wanted, hosts := range map[bool][]string{true: cases.refused, false: cases.taken} {
-			for _, host := range hosts {
-				f := defaultServeFlags()
-				if err := f.upstream.Set("http://" + strings.ReplaceAll(host, "PORT", port)); err != nil {
-					t.Fatal(err)
-				}
-				err := f.occupy(t.Context(), l, "--listen")
-				if (err != nil) != wanted {
-					t.Errorf("upstream %s, listening on %v: %v, want it refused: %v", host, l.Addr(), err, wanted)
-				}
-				if wanted && err != nil && !strings.Contains(err.Error(), " is no backend: this server itself listens on "+l.Addr().String()+" (--listen)") {
-					t.Errorf("upstream %s: it says %q", host, err)
-				}
-			}
-		}
-	}
-}
-
-// ownHosts are this machine's addresses, as hosts of a URL with a port to be filled in.
-func ownHosts(t *testing.T) (hosts []string) {
-	t.Helper()
-	own := ownAddresses()
-	if len(own) == 0 {
-		t.Fatal("this machine has no address, not even a loopback's")
-	}
-	for _, a := range own {
-		if !a.IsLinkLocalUnicast() { // these want a zone
-			hosts = append(hosts, net.JoinHostPort(a.String(), "PORT"))
-		}
-	}
-	return hosts
-}
-
-// A name may come to mean this machine while the server runs.
-func TestAServerThatRunsAvoidsItself(t *testing.T) {
-	public, port := listenAt(t, "127.0.0.1")
-	operators, adminPort := listenAt(t, "127.0.0.1")
-	f := defaultServeFlags()
-	for by, l := range map[string]net.Listener{"--listen": public, heldSocket: operators} {
-		if err := f.occupy(t.Context(), l, by); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for to, why := range map[string]string{
-		"127.0.0.1:" + port:      "--listen",
-		"127.0.0.1:" + adminPort: heldSocket,
-		"127.0.0.2:" + port:      "",
-		"127.0.0.1:1":            "",
-	} {
-		if err := f.avoid(netip.MustParseAddrPort(to)); (err != nil) != (why != "") || err != nil && !strings.Contains(err.Error(), "("+why+")") {
-			t.Errorf("%s: %v, want %q", to, err, why)
-		}
-	}
 }
 
 // The sockets of a service manager are this server's too, whatever --listen says.
@@ -134,7 +43,7 @@ func TestAnUpstreamThatIsASocketOfTheServiceManagerIsRefused(t *testing.T) {
 		}
 		out, _ := cmd.CombinedOutput()
 		want := `(?m)^error: --upstream http://localhost:` + port + ` is no backend: this server itself listens on 127\.0\.0\.1:` + port + ` \(a socket of the service manager\)\nhint: --upstream wants`
-		if !regexp.MustCompile(want).Match(out) || cmd.ProcessState.ExitCode() != exitUsage {
+		if !regexp.MustCompile(want).Match(out) || cmd.ProcessState.ExitCode() != cli.Misused {
 			t.Errorf("status %d, and it says\n%s\nwant %s", cmd.ProcessState.ExitCode(), out, want)
 		}
 		if strings.Contains(string(out), "#token=") {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/live"
 	reports "github.com/weirlimit/weir/internal/replay/report"
 	"github.com/weirlimit/weir/policyfile"
@@ -30,7 +32,7 @@ func newPolicy() *cobra.Command {
   weir policy check my-policy.yaml
   weir policy explain POST /api/v1/widget/leads --session abc`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: cli.Group,
 	}
 	cmd.AddCommand(newPolicyCheck(), newPolicyShow(), newPolicyExplain())
 	return cmd
@@ -41,7 +43,7 @@ const contractName = "the contract (built in)"
 
 // policyReader reads policies with everything that this program knows.
 func policyReader() policyfile.Reader {
-	return policyfile.Reader{Sources: identity.Sources(), Messages: messages()}
+	return policyfile.Reader{Sources: identity.Sources(), Messages: answer.Messages()}
 }
 
 // readPolicy is readDocument where only what it says matters.
@@ -61,20 +63,20 @@ func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 	case "-":
 		text, err := io.ReadAll(io.LimitReader(stdin, policyfile.MaxSize+1))
 		if err != nil {
-			return nil, no(fmt.Errorf("read the policy on standard input: %w", err), "")
+			return nil, cli.Fail(fmt.Errorf("read the policy on standard input: %w", err), "")
 		}
 		return live.Parse(policyReader(), live.Stream, "standard input", text)
 	}
 	d, err := live.Load(policyReader(), name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, no(fmt.Errorf("there is no policy file %q", name), "'weir policy show > FILE' makes one to start from")
+		return nil, cli.Fail(fmt.Errorf("there is no policy file %q", name), "'weir policy show > FILE' makes one to start from")
 	}
 	return d, err
 }
 
 // emptyName is the failure of a policy file without a name.
 func emptyName(cmd *cobra.Command) error {
-	return misused("usage: "+cmd.UseLine(), "%s: FILE is empty", cmd.CommandPath())
+	return cli.UsageError("usage: "+cmd.UseLine(), "%s: FILE is empty", cmd.CommandPath())
 }
 
 // printProblems prints what is wrong with a policy, each at its file and line, and returns the failure to end with. An
@@ -82,11 +84,11 @@ func emptyName(cmd *cobra.Command) error {
 func printProblems(w io.Writer, err error) error {
 	var invalid *policyfile.Error
 	if !errors.As(err, &invalid) {
-		var f *failure
+		var f *cli.Failure
 		if errors.As(err, &f) {
 			return err
 		}
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	for _, p := range invalid.Problems {
 		printProblem(w, "error", p)
@@ -95,7 +97,7 @@ func printProblems(w io.Writer, err error) error {
 	if len(invalid.Problems) > 0 {
 		name = invalid.Problems[0].File
 	}
-	return no(fmt.Errorf("%s: %s", name, count(len(invalid.Problems), "problem")), "")
+	return cli.Fail(fmt.Errorf("%s: %s", name, cli.Count(len(invalid.Problems), "problem")), "")
 }
 
 func printProblem(w io.Writer, kind string, p policyfile.Problem) {
@@ -103,12 +105,4 @@ func printProblem(w io.Writer, kind string, p policyfile.Problem) {
 	if p.Hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", p.Hint)
 	}
-}
-
-// count says how many there are of a thing, in words that fit one and many.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

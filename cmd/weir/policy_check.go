@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/policyfile"
 )
 
 func newPolicyCheck() *cobra.Command {
-	var machine onOff
+	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Say everything that is wrong with a policy file",
@@ -21,7 +22,7 @@ FILE may be - for standard input. Exit status 1: the policy is invalid.`,
 		Example: `  weir policy check my-policy.yaml
   weir policy show | weir policy check -
   weir policy check my-policy.yaml --json`,
-		Args: arguments("FILE"),
+		Args: cli.Arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return emptyName(cmd)
@@ -41,11 +42,11 @@ FILE may be - for standard input. Exit status 1: the policy is invalid.`,
 				windows += len(l.Windows)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, %s with %s\n",
-				args[0], count(len(file.Policy.Limiters), "limiter"), count(windows, "window"))
+				args[0], cli.Count(len(file.Policy.Limiters), "limiter"), cli.Count(windows, "window"))
 			return err
 		},
 	}
-	jsonFlag(cmd, &machine)
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
@@ -86,11 +87,11 @@ func printVerdict(cmd *cobra.Command, file *policyfile.File, err error) error {
 	default:
 		return printProblems(cmd.ErrOrStderr(), err)
 	}
-	if err := writeJSON(cmd.OutOrStdout(), v); err != nil {
+	if err := cli.WriteJSON(cmd.OutOrStdout(), v); err != nil {
 		return err
 	}
 	if !v.Valid {
-		return no(errSilent, "")
+		return cli.Fail(cli.ErrReported, "")
 	}
 	return nil
 }

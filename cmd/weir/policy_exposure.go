@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/explain"
 )
 
 const exposureLong = `With --exposure it is how many requests can pass: for each limiter the most in any 60 seconds and in any
@@ -33,9 +33,9 @@ type exposureJSON struct {
 }
 
 type passJSON struct {
-	Served bool  `json:"served"` // false: answered 401, since the limiter asks for another credential
-	Minute *most `json:"minute"` // in any 60 s
-	Hour   *most `json:"hour"`   // in any 3600 s
+	Served bool           `json:"served"` // false: answered 401, since the limiter asks for another credential
+	Minute *explain.Bound `json:"minute"` // in any 60 s
+	Hour   *explain.Bound `json:"hour"`   // in any 3600 s
 }
 
 func exposuresJSON(p weir.Policy) map[string]any {
@@ -45,9 +45,9 @@ func exposuresJSON(p weir.Policy) map[string]any {
 		for _, w := range l.Windows {
 			e.Windows = append(e.Windows, w.Window)
 		}
-		for _, g := range parties {
+		for _, g := range explain.Parties() {
 			limiter := &p.Limiters[i]
-			e.Passes[g.name] = passJSON{g.served(limiter), exposure(limiter, g, 60), exposure(limiter, g, 3600)}
+			e.Passes[g.Name] = passJSON{g.Served(limiter), explain.Exposure(limiter, g, 60), explain.Exposure(limiter, g, 3600)}
 		}
 		all[i] = e
 	}
@@ -64,22 +64,15 @@ func coversAll(p weir.Policy) bool {
 // A cell is what the table says of one party and limiter: two figures, or one word for both.
 type cell struct{ minute, hour, word string }
 
-func newCell(l *weir.Limiter, g party) cell {
-	minute, hour := exposure(l, g, 60), exposure(l, g, 3600)
+func newCell(l *weir.Limiter, p explain.Party) cell {
+	minute, hour := explain.Exposure(l, p, 60), explain.Exposure(l, p, 3600)
 	switch {
-	case !g.served(l):
+	case !p.Served(l):
 		return cell{word: "-"}
 	case minute == nil || hour == nil: // the same windows bound both
 		return cell{word: "unbounded"}
 	}
 	return cell{minute: minute.String(), hour: hour.String()}
-}
-
-func (m *most) String() string {
-	if m.Exact {
-		return strconv.FormatInt(m.Requests, 10)
-	}
-	return "≤" + strconv.FormatInt(m.Requests, 10)
 }
 
 // printExposure prints the table for people: a line of figures for each limiter, below it what they are made of.
@@ -88,12 +81,12 @@ func printExposure(out io.Writer, p weir.Policy) error {
 	rows := make([][]cell, len(p.Limiters))
 	for i := range p.Limiters {
 		names = max(names, len(p.Limiters[i].Name))
-		for _, g := range parties {
+		for _, g := range explain.Parties() {
 			rows[i] = append(rows[i], newCell(&p.Limiters[i], g))
 		}
 	}
-	widths := make([][2]int, len(parties))
-	for j := range parties {
+	widths := make([][2]int, len(explain.Parties()))
+	for j := range explain.Parties() {
 		for _, row := range append(rows, []cell{{"60 s", "3600 s", ""}, {"60 s", "3600 s", ""}, {"60 s", "3600 s", ""}, {"60 s", "3600 s", ""}}) {
 			widths[j][0] = max(widths[j][0], utf8.RuneCountInString(row[j].minute))
 			widths[j][1] = max(widths[j][1], utf8.RuneCountInString(row[j].hour))
@@ -102,11 +95,11 @@ func printExposure(out io.Writer, p weir.Policy) error {
 	var b strings.Builder
 	b.WriteString("The most requests that pass in any 60 s and any 3600 s, worst case. A limiter's routes share them.\n\n")
 	fmt.Fprintf(&b, "%-*s", names, "")
-	for j, g := range parties {
-		fmt.Fprintf(&b, "   %*s", widths[j][0]+2+widths[j][1], g.name)
+	for j, g := range explain.Parties() {
+		fmt.Fprintf(&b, "   %*s", widths[j][0]+2+widths[j][1], g.Name)
 	}
 	fmt.Fprintf(&b, "\n%-*s", names, "limiter")
-	for j := range parties {
+	for j := range explain.Parties() {
 		writeCell(&b, cell{"60 s", "3600 s", ""}, widths[j])
 	}
 	b.WriteByte('\n')

@@ -2,15 +2,18 @@ package main
 
 import (
 	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/explain"
 	"github.com/weirlimit/weir/policyfile"
 )
 
 func newPolicyShow() *cobra.Command {
-	var machine, exposed onOff
+	var machine, exposed cli.OnOff
 	cmd := &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print a policy: the contract, or FILE as Weir reads it",
@@ -28,7 +31,7 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 			if len(args) == 0 {
 				return nil
 			}
-			return arguments("FILE")(cmd, args)
+			return cli.Arguments("FILE")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !bool(machine) && !bool(exposed) {
@@ -47,39 +50,32 @@ With FILE it is what Weir reads there, in one spelling; --json says every defaul
 			}
 			switch {
 			case bool(exposed) && bool(machine):
-				return writeJSON(cmd.OutOrStdout(), exposuresJSON(file.Policy))
+				return cli.WriteJSON(cmd.OutOrStdout(), exposuresJSON(file.Policy))
 			case bool(exposed):
 				return printExposure(cmd.OutOrStdout(), file.Policy)
 			case bool(machine):
-				return writeJSON(cmd.OutOrStdout(), map[string]any{"limiters": limitersJSON(file.Policy)})
+				return cli.WriteJSON(cmd.OutOrStdout(), map[string]any{"limiters": limitersJSON(file.Policy)})
 			}
 			_, err = cmd.OutOrStdout().Write(policyfile.Marshal(file.Policy))
 			return err
 		},
 	}
-	switchFlag(cmd, &exposed, "exposure", "print how many requests can pass")
-	jsonFlag(cmd, &machine)
+	cli.SwitchFlag(cmd, &exposed, "exposure", "print how many requests can pass")
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
-// A limiterJSON is a limiter with its defaults said.
+// A limiterJSON is a limiter with every default filled in.
 type limiterJSON struct {
-	Name           string       `json:"name"`
-	Routes         []string     `json:"routes"`
-	Windows        []windowJSON `json:"windows"`
-	Cost           int64        `json:"cost"`
-	Message        string       `json:"message"`
-	OnStoreFailure string       `json:"on_store_failure"`
-	Mode           string       `json:"mode"`
-	Exempt         []string     `json:"exempt"`
-	Overrides      []string     `json:"overrides"`
-}
-
-type windowJSON struct {
-	Window     string     `json:"window"`
-	Limit      int64      `json:"limit"`
-	PerSeconds int64      `json:"per_seconds"`
-	Key        [][]string `json:"key"` // parts, each its alternatives in order
+	Name           string                  `json:"name"`
+	Routes         []string                `json:"routes"`
+	Windows        []explain.SpelledWindow `json:"windows"`
+	Cost           int64                   `json:"cost"`
+	Message        string                  `json:"message"`
+	OnStoreFailure string                  `json:"on_store_failure"`
+	Mode           string                  `json:"mode"`
+	Exempt         []string                `json:"exempt"`
+	Overrides      []string                `json:"overrides"`
 }
 
 func limitersJSON(p weir.Policy) []limiterJSON {
@@ -90,25 +86,17 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
 		}
 		for _, w := range l.Windows {
-			all[i].Windows = append(all[i].Windows, newWindowJSON(w))
+			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))
 		}
 	}
 	return all
 }
 
-// texts spells each item as a policy does; never nil, which JSON would write as null.
+// texts writes each item as a policy does. It is never nil, which JSON would write as null.
 func texts[T fmt.Stringer](items []T) []string {
 	all := make([]string, len(items))
 	for i, item := range items {
 		all[i] = item.String()
 	}
 	return all
-}
-
-func newWindowJSON(w weir.Window) windowJSON {
-	v := windowJSON{Window: w.String(), Limit: w.Limit, PerSeconds: int64(w.Per.Seconds())}
-	for _, part := range w.Key {
-		v.Key = append(v.Key, part)
-	}
-	return v
 }

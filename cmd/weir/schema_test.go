@@ -5,9 +5,6 @@ import (
 	"flag"
 	"os"
 	"testing"
-
-	"github.com/weirlimit/weir/identity"
-	"github.com/weirlimit/weir/policyfile"
 )
 
 var update = flag.Bool("update", false, "write docs/policy.schema.json anew")
@@ -15,7 +12,7 @@ var update = flag.Bool("update", false, "write docs/policy.schema.json anew")
 // Editors are given a file; it is the one that this version's types and messages make.
 func TestTheSchemaInTheDocsIsThisVersions(t *testing.T) {
 	const path = "../../docs/policy.schema.json"
-	want := policyfile.Reader{Sources: identity.Sources(), Messages: messages()}.Schema()
+	want := policyReader().Schema()
 	if *update {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
 			t.Fatal(err)

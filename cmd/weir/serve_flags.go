@@ -1,85 +1,81 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/telemetry"
-	"github.com/weirlimit/weir/memstore"
 )
 
 // serveFlags are the flags of weir serve, as given.
 type serveFlags struct {
-	listen          listenAddr
+	listen          cli.ListenAddr
 	tlsCert, tlsKey string
-	admin           adminAddr
+	admin           cli.AdminAddr
 	adminHosts      names
 
 	policy    string // empty: the contract
 	candidate string // empty: none
 	upstream  upstreams
-	engine    choice
+	engine    cli.Choice
 
-	store         store
+	store         edge.Store
 	data          string
-	maxData       size
-	memory        size
-	storeDeadline span
+	maxData       cli.Size
+	memory        cli.Size
+	storeDeadline cli.Span
 	keySecret     string
 
-	trustedProxies prefixes
+	trustedProxies cli.Prefixes
 	clientIPHeader string
-	proxyProtocol  onOff
-	ipv6Prefix     number
+	proxyProtocol  cli.OnOff
+	ipv6Prefix     cli.Number
 
-	jwtKeys     paths
-	jwks        endpoint
+	jwtKeys     cli.Paths
+	jwks        cli.Endpoint
 	jwtIssuer   string
 	jwtAudience string
-	jwtLeeway   span
+	jwtLeeway   cli.Span
 	tokenFile   string
 
-	minRate       leastRate
-	minRateGrace  span
-	maxUploadTime uploadTime
+	minRate       cli.MinRate
+	minRateGrace  cli.Span
+	maxUploadTime cli.UploadTime
 
-	corsOrigins origins
-	ietfHeaders onOff
-	logFormat   choice
-	accessLog   onOff
+	corsOrigins cli.Origins
+	ietfHeaders cli.OnOff
+	logFormat   cli.Choice
+	accessLog   cli.OnOff
 
-	demo onOff
+	demo cli.OnOff
 
-	traces     endpoint
+	traces     cli.Endpoint
 	traceRatio fraction
-	tracing    *telemetry.TraceOptions // what they and OpenTelemetry's variables come to; nil: no traces
-
-	// handOver, no flag, is not nil where a service manager holds the sockets: a process before this one may still be ending, and one
-	// after it takes over. It is closed when this one is to end.
-	handOver <-chan struct{}
-	own      []ownListener // where this server listens, by now
-	operated bool          // there is an admin listener, so that somebody may look
+	// tracing is what the flags or OpenTelemetry's variables describe; nil: no traces.
+	tracing *telemetry.TraceOptions
 }
 
-// defaultServeFlags is the contract, the embedded store, the sample backend and ./weir-data.
+// defaultServeFlags returns the flags of the contract, the embedded store, the sample backend and
+// ./weir-data.
 func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
-		admin:          adminAddr{at: defaultAdmin},
-		engine:         choice{value: engineAuto, of: []string{engineAuto, engineStd}},
+		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
+		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
-		storeDeadline:  span{Duration: 100 * time.Millisecond, min: time.Millisecond, max: time.Minute},
+		storeDeadline:  cli.Span{Duration: 100 * time.Millisecond, Min: time.Millisecond, Max: time.Minute},
 		clientIPHeader: "X-Forwarded-For",
-		ipv6Prefix:     number{value: 64, min: 1, max: 128},
-		jwtLeeway:      span{max: time.Hour},
+		ipv6Prefix:     cli.Number{Value: 64, Min: 1, Max: 128},
+		jwtLeeway:      cli.Span{Max: time.Hour},
 		minRate:        500,
-		minRateGrace:   span{Duration: 20 * time.Second, min: time.Second, max: 10 * time.Minute},
-		corsOrigins:    origins{"*"},
-		logFormat:      choice{value: "text", of: []string{"text", "json"}},
+		minRateGrace:   cli.Span{Duration: 20 * time.Second, Min: time.Second, Max: 10 * time.Minute},
+		corsOrigins:    cli.Origins{"*"},
+		logFormat:      cli.Choice{Value: "text", Of: []string{"text", "json"}},
 		accessLog:      true,
 		traceRatio:     1,
 	}
@@ -88,57 +84,57 @@ func defaultServeFlags() *serveFlags {
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.listen, "listen", "where to listen; HTTP/1.1, and HTTP/2 by prior knowledge or, with --tls-cert, by ALPN")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain, PEM: serve TLS and HTTP/2")
-	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key, PEM")
-	flags.Var(&f.admin, "admin", "where operators are answered, with a token; empty or off: nowhere")
-	flags.Var(&f.adminHosts, "admin-hosts", "further names of this machine that may stand in Host there")
+	flags.Var(&f.listen, "listen", "the address to listen on")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain in PEM; switches on TLS and HTTP/2")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key in PEM")
+	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
+	flags.Var(&f.adminHosts, "admin-hosts", "further names of this machine that Host may have there")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract, see 'weir policy show')")
-	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy to evaluate on the same requests, and never enforce")
-	flags.Var(&f.upstream, "upstream", "the backend to protect, at one address or several, which share what comes; repeatable (default the built-in sample backend)")
-	flags.Var(&f.engine, "engine", "what speaks HTTP/1.1 before --upstream: auto is Weir's own engine, but net/http where traces are on; std is net/http. HTTP/2 and the sample backend are net/http's in any case")
-	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is mapped from a file in --data and so outlives the process; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
-	flags.StringVar(&f.data, "data", f.data, "`DIR` of what must last: counts, rows, generated keys. It is one server's; 'weir token' may use it at the same time")
-	flags.Var(&f.maxData, "max-data", "how much the sample backend may store in it, half of it for visitors, in B, KiB, MiB or GiB; beyond that writes are answered 507, reads and deletes work; not with --upstream")
-	flags.Var(&f.memory, "memory", "bound of the counters in this process, in B, KiB, MiB or GiB, 1MiB at least; a window takes about 25 bytes. If it is reached, new callers share budgets: some are refused early, none gets more than its limit")
-	flags.Var(&f.storeDeadline, "store-deadline", "how long a store may take before its limiters' on_store_failure holds")
-	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with 32 bytes or more that key what callers are counted by, the same on all nodes (default made by the first, on the store); only with a shared --store")
-	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
-	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in: X-Forwarded-For, Forwarded or X-Real-IP")
-	switchFlag(cmd, &f.proxyProtocol, "proxy-protocol", "trusted proxies begin each connection with a PROXY protocol header")
-	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address are one caller")
-	flags.Var(&f.jwtKeys, "jwt-key", "a key of visitor sessions minted elsewhere: a secret of 32 bytes or more, or a PEM public key; repeatable; only with --upstream")
-	flags.Var(&f.jwks, "jwks", "where such keys are published; only with --upstream")
-	flags.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `ISS` that sessions must name; only with --upstream")
-	flags.StringVar(&f.jwtAudience, "jwt-audience", "", "the `AUD` that sessions must name; only with --upstream")
-	flags.Var(&f.jwtLeeway, "jwt-leeway", "how far the clock that minted a session may be off; only with --upstream")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` of ids and hashes of API tokens minted elsewhere (default the tokens in --data); only with --upstream")
-	flags.Var(&f.minRate, "min-rate", "how much a second a client must send of a body, or take of an answer, while Weir waits for it, or off; a slower upload is answered 408")
-	flags.Var(&f.minRateGrace, "min-rate-grace", "for how long in all a client may be slower; time that rate above the least earns back")
-	flags.Var(&f.maxUploadTime, "max-upload-time", "for how long in all the body of one request is waited for, or off; it also ends an upload that is fast, if it is large")
+	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
+	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; repeatable (default the built-in sample backend)")
+	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
+	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is a mapped file in --data and survives a restart; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
+	flags.StringVar(&f.data, "data", f.data, "`DIR` of everything that must survive a restart; it belongs to one server, and 'weir token' may use it at the same time")
+	flags.Var(&f.maxData, "max-data", "how much the sample backend may store there, half of it for visitors, in B, KiB, MiB or GiB. Beyond it, writes are answered 507, and reads and deletes still work; not with --upstream")
+	flags.Var(&f.memory, "memory", "memory for the counts in this process, in B, KiB, MiB or GiB, at least 1MiB; a window takes about 25 bytes. When it is full, new callers share budgets: some are refused early, and none gets more than its limit")
+	flags.Var(&f.storeDeadline, "store-deadline", "how long the store may take to answer before limiters follow their on_store_failure")
+	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with a secret of 32 bytes or more that hashes callers in the store, the same on all nodes (default: the first node makes one and keeps it in the store); only with a shared --store")
+	flags.Var(&f.trustedProxies, "trusted-proxies", "networks of proxies whose client address is trusted (default none)")
+	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the `HEADER` with that address: X-Forwarded-For, Forwarded or X-Real-IP")
+	cli.SwitchFlag(cmd, &f.proxyProtocol, "proxy-protocol", "trusted proxies begin each connection with a PROXY protocol header")
+	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address identify a caller")
+	flags.Var(&f.jwtKeys, "jwt-key", "a key of sessions that another service issues: a secret of 32 bytes or more, or a public key in PEM; repeatable; only with --upstream")
+	flags.Var(&f.jwks, "jwks", "the URL of a key set (JWKS) with such keys; only with --upstream")
+	flags.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `ISS` that sessions must have; only with --upstream")
+	flags.StringVar(&f.jwtAudience, "jwt-audience", "", "the `AUD` that sessions must have; only with --upstream")
+	flags.Var(&f.jwtLeeway, "jwt-leeway", "how far the clock of the issuing service may be off; only with --upstream")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with ids and hashes of API tokens that another service issues (default the tokens in --data); only with --upstream")
+	flags.Var(&f.minRate, "min-rate", "how many bytes a second a client must send of a body, or read of an answer, or off; a slower upload is answered 408")
+	flags.Var(&f.minRateGrace, "min-rate-grace", "how long a client may be slower in total; a client that is faster earns time back")
+	flags.Var(&f.maxUploadTime, "max-upload-time", "how long the body of one request may take in total, or off; it also ends a fast upload if that is large")
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
-	switchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
-	flags.Var(&f.logFormat, "log-format", "how log lines on standard error look")
-	switchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query; an agent that was counted by as a keyed hash")
-	switchFlag(cmd, &f.demo, "demo", "visit itself, for a first look: some 45 requests a second to the sample backend through the public listener, so that every limiter counts and some refuse")
-	flags.Var(&f.traces, "traces", "the collector that traces are posted to, by OTLP over HTTP: http://127.0.0.1:4318 (default what OTEL_EXPORTER_OTLP_ENDPOINT says, else none)")
-	flags.Var(&f.traceRatio, "trace-ratio", "the part of traces that begin here which is recorded; those of a caller are where it records them")
+	cli.SwitchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
+	flags.Var(&f.logFormat, "log-format", "the format of log lines on standard error")
+	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query; an agent that is counted by appears as a keyed hash")
+	cli.SwitchFlag(cmd, &f.demo, "demo", "send traffic to itself, for a first look: about 45 requests a second to the sample backend, through the public listener")
+	flags.Var(&f.traces, "traces", "the collector of traces, by OTLP over HTTP, such as http://127.0.0.1:4318 (default OTEL_EXPORTER_OTLP_ENDPOINT, if it is set)")
+	flags.Var(&f.traceRatio, "trace-ratio", "the part of the traces that begin here which is recorded; a trace of a trusted caller is recorded if that caller records it")
 
 	file := func(names ...string) {
 		for _, name := range names {
-			must(cmd.MarkFlagFilename(name))
+			cli.Must(cmd.MarkFlagFilename(name))
 		}
 	}
 	file("tls-cert", "tls-key", "policy", "candidate", "jwt-key", "token-file", "key-secret")
-	must(cmd.MarkFlagDirname("data"))
+	cli.Must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
-		must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
+		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
 	}
-	must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
-		[]string{"memory", "redis://", "rediss://", "redis-sentinel://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
+	cli.Must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
+		edge.StoreForms(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
-	words("engine", f.engine.of...)
-	words("log-format", f.logFormat.of...)
+	words("engine", f.engine.Of...)
+	words("log-format", f.logFormat.Of...)
 	words("min-rate", "off")
 	words("max-upload-time", "off")
 	words("cors-origins", "*")
@@ -147,73 +143,4 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	}
 }
 
-// must panics on an error that only a misspelt flag of ours can cause.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
 var clientIPHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
-
-// onlyWithUpstream are the flags about credentials minted elsewhere: the sample backend mints its own.
-var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file"}
-
-// check finds what the flags say together and should not.
-func (f *serveFlags) check(cmd *cobra.Command) error {
-	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := f.checkAdmin(); err != nil {
-		return err
-	}
-	hint := "see 'weir serve --help'"
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return misused("give both or neither", "--tls-cert and --tls-key go together")
-	}
-	if f.memory < memstore.MinMemory {
-		least := size(memstore.MinMemory)
-		return misused("such as --memory 256MiB, the default: room for ten million callers at a time",
-			"%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
-	}
-	if err := f.checkCandidate(cmd); err != nil {
-		return err
-	}
-	if err := f.checkDemo(cmd); err != nil {
-		return err
-	}
-	if f.keySecret != "" && f.store.shared == nil {
-		return misused("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", spelled(cmd, "key-secret"))
-	}
-	if len(f.upstream) > 0 && given("max-data") {
-		return misused("what a backend of your own may store is its own affair; leave it out",
-			"%s is only for the sample backend, and --upstream replaces it", spelled(cmd, "max-data"))
-	}
-	if len(f.upstream) == 0 {
-		for _, name := range onlyWithUpstream {
-			if given(name) {
-				return misused("the sample backend mints its own sessions and tokens; give --upstream URL, or leave it out",
-					"%s is only for --upstream", spelled(cmd, name))
-			}
-		}
-	}
-	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
-		return misused(hint, "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", spelled(cmd, "client-ip-header"), f.clientIPHeader)
-	}
-	if len(f.trustedProxies) == 0 {
-		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
-			if given(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
-				return misused("give --trusted-proxies too: nobody is believed by default", "%s means nothing without --trusted-proxies", spelled(cmd, name))
-			}
-		}
-	}
-	if f.jwks.URL == nil && len(f.jwtKeys) == 0 {
-		for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
-			if given(name) {
-				return misused("give --jwt-key FILE or --jwks URL too", "%s means nothing without a key to verify sessions with", spelled(cmd, name))
-			}
-		}
-	}
-	if f.data == "" {
-		return misused(hint, "--data must name a directory")
-	}
-	return nil
-}

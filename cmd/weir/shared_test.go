@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/redistest"
 )
 
@@ -97,11 +97,11 @@ func TestEveryKindOfStoreIsShared(t *testing.T) {
 	}
 	split := policyFile(t, "limiters:\n  - name: all\n    routes: [/*]\n    windows: [20 per day by ip, 2 per minute by agent]\n")
 	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--policy", split, "--store", "redis://"+nodes)
-	if code != exitNo || !strings.Contains(stderr, `limiter "all"`) || !strings.Contains(stderr, "\nhint: ") {
+	if code != cli.Failed || !strings.Contains(stderr, `limiter "all"`) || !strings.Contains(stderr, "\nhint: ") {
 		t.Errorf("a policy whose windows are on several nodes: status %d, it said:\n%s", code, stderr)
 	}
 	_, stderr, code = weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", tls.URL()+"?ca="+policyFile(t, "none"))
-	if code != exitNo || !strings.Contains(stderr, "holds none in PEM") {
+	if code != cli.Failed || !strings.Contains(stderr, "holds none in PEM") {
 		t.Errorf("an authority's file that is none: status %d, it said:\n%s", code, stderr)
 	}
 }
@@ -179,13 +179,13 @@ func TestAServerThatTheStoreDoesNotLetInDoesNotStart(t *testing.T) {
 	redis := redistest.Start(t, "--requirepass", "s3cret-of-the-server")
 	for name, store := range map[string]string{"another password": "redis://:hunter2@" + redis.Addr(), "none": "redis://" + redis.Addr()} {
 		_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", store)
-		if code != exitNo || !strings.Contains(stderr, "error: open the store: ") || !strings.Contains(stderr, "does not let us in") ||
+		if code != cli.Failed || !strings.Contains(stderr, "error: open the store: ") || !strings.Contains(stderr, "does not let us in") ||
 			!strings.Contains(stderr, "\nhint: is the password right?") || strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s: status %d, it said:\n%s", name, code, stderr)
 		}
 	}
 	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", "redis-sentinel://:hunter2@"+redis.Addr()+"/m")
-	if code != exitNo || !strings.Contains(stderr, "?sentinel_password= the Sentinels'") || strings.Contains(stderr, "hunter2") {
+	if code != cli.Failed || !strings.Contains(stderr, "?sentinel_password= the Sentinels'") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("a Sentinel that wants a password of its own: status %d, it said:\n%s", code, stderr)
 	}
 	s := serveWeir(t, "--store", redis.URL(), "--upstream", accepting(t))
@@ -202,7 +202,7 @@ func TestAServerWhoseStoreUserLacksARightDoesNotStart(t *testing.T) {
 	redis.Do(t, "ACL", "SETUSER", "weir", "on", ">hunter2", "~weir:*", "+@all", "-evalsha", "-decrby")
 	store := "redis://weir:hunter2@" + redis.Addr()
 	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", store)
-	if code != exitNo || !strings.Contains(stderr, "user weir may not run 'evalsha', 'decrby'\n") ||
+	if code != cli.Failed || !strings.Contains(stderr, "user weir may not run 'evalsha', 'decrby'\n") ||
 		!strings.Contains(stderr, "\nhint: on the server: ACL SETUSER weir ~weir:* +eval +evalsha ") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("status %d, it said:\n%s", code, stderr)
 	}
@@ -235,7 +235,7 @@ func TestServersWithDifferentSecretsDoNotShareAStore(t *testing.T) {
 	}
 	for name, other := range map[string][]string{"another": {"--key-secret", secret(text + "x")}, "none": nil} {
 		_, stderr, code := weirCommand(t.Context(), t, append(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, args...), other...)...)
-		if code != exitNo || !strings.Contains(stderr, "keyed with another secret") || !strings.Contains(stderr, "\nhint: all nodes have the same --key-secret") ||
+		if code != cli.Failed || !strings.Contains(stderr, "keyed with another secret") || !strings.Contains(stderr, "\nhint: all nodes have the same --key-secret") ||
 			strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s: status %d, it said:\n%s", name, code, stderr)
 		}
@@ -314,7 +314,7 @@ func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 	const limit = 60
 	redis, clock := redistest.StartWithClock(t)
-	policy, err := readPolicy(strings.NewReader(fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per minute by ip]\n", limit)), "-")
+	policy, err := readDocument(strings.NewReader(fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per minute by ip]\n", limit)), "-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,23 +323,14 @@ func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 	onBothEngines(t.Name())
 	for i, skew := range []time.Duration{-7 * time.Minute, 7 * time.Minute} {
 		f := defaultServeFlags()
-		f.data, f.accessLog, f.storeDeadline.Duration, f.engine.value = t.TempDir(), false, 10*time.Second, testEngine
+		f.storeDeadline.Duration, f.engine.Value = 10*time.Second, testEngine
 		for value, set := range map[string]func(string) error{redis.URL(): f.store.Set, upstream: f.upstream.Set} {
 			if err := set(value); err != nil {
 				t.Fatal(err)
 			}
 		}
 		now := func() time.Time { return clock.Now().Add(skew) }
-		e, err := assemble(t.Context(), f, policy.Policy, slog.New(slog.NewTextHandler(t.Output(), nil)), io.Discard, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := e.close(); err != nil {
-				t.Error(err)
-			}
-		})
-		edges[i] = e.listen(t)
+		edges[i] = runEdge(t, openEdge(t, f, policy, slog.New(slog.NewTextHandler(t.Output(), nil)), now))
 	}
 	// told is what both must say of the time.
 	type told struct{ status, date, reset, retryAfter string }

@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/replay"
 	reports "github.com/weirlimit/weir/internal/replay/report"
 )
@@ -48,32 +49,32 @@ type simulateFlags struct {
 	policy, against string
 	format          string
 	keys            keyFields
-	trustedProxies  prefixes
+	trustedProxies  cli.Prefixes
 	clientIPHeader  string
-	ipv6Prefix      number
-	memory          size
-	paced           onOff
-	patience        span
+	ipv6Prefix      cli.Number
+	memory          cli.Size
+	paced           cli.OnOff
+	patience        cli.Span
 	touch           portion
-	worst           number
+	worst           cli.Number
 	failIf          conditions
-	strict          onOff
-	reorder         span
+	strict          cli.OnOff
+	reorder         cli.Span
 	since, until    instant
 	html            string
-	out             onOff
+	out             cli.OnOff
 }
 
 func newSimulate() *cobra.Command {
 	f := &simulateFlags{
 		format:         "auto",
 		clientIPHeader: "X-Forwarded-For",
-		ipv6Prefix:     number{value: 64, min: 1, max: 128},
+		ipv6Prefix:     cli.Number{Value: 64, Min: 1, Max: 128},
 		memory:         256 << 20,
-		patience:       span{Duration: time.Hour, min: time.Second, max: 31 * 24 * time.Hour},
+		patience:       cli.Span{Duration: time.Hour, Min: time.Second, Max: 31 * 24 * time.Hour},
 		touch:          portion{Rat: big.NewRat(1, 1000)},
-		worst:          number{value: 5, min: 1, max: 100},
-		reorder:        span{max: time.Hour}, // none: as the format needs it
+		worst:          cli.Number{Value: 5, Min: 1, Max: 100},
+		reorder:        cli.Span{Max: time.Hour}, // none: as the format needs it
 	}
 	cmd := &cobra.Command{
 		Use:     "simulate LOG...",
@@ -82,7 +83,7 @@ func newSimulate() *cobra.Command {
 		Example: simulateExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return misused("usage: "+cmd.UseLine()+"; - is standard input", "%s: LOG is missing", cmd.CommandPath())
+				return cli.UsageError("usage: "+cmd.UseLine()+"; - is standard input", "%s: LOG is missing", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -109,24 +110,24 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in, which --key ip=FIELD finds: X-Forwarded-For, Forwarded or X-Real-IP")
 	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address are one caller")
 	flags.Var(&f.memory, "memory", "bound of all that is remembered of callers, in B, KiB, MiB or GiB, 16MiB at least")
-	switchFlag(cmd, &f.paced, "paced", "have callers wait for their window, as the contract asks, and tell how long")
+	cli.SwitchFlag(cmd, &f.paced, "paced", "have callers wait for their window, as the contract asks, and tell how long")
 	flags.Var(&f.patience, "patience", "how long they wait before they give up; only with --paced")
 	flags.Var(&f.touch, "touch", "recommend the lowest limit that touches at most this share of callers; off: none")
 	flags.Var(&f.worst, "worst", "how many of the callers that are refused most to name, by limiter")
 	flags.Var(&f.failIf, "fail-if", "exit with status 1 if this holds, such as 'newly-refused > 0.3%'; repeatable")
-	switchFlag(cmd, &f.strict, "strict", "end at the first line that is malformed")
+	cli.SwitchFlag(cmd, &f.strict, "strict", "end at the first line that is malformed")
 	flags.Var(&f.reorder, "reorder", "how much later in a file a line may stand than its time says; 0s: lines count as they stand (default 1s, or 30s where lines are written when requests end)")
 	flags.Lookup("reorder").DefValue = ""
 	flags.Var(&f.since, "since", "leave out what was before this `TIME`: 2027-01-15, 2027-01-15T08:00:00 (UTC) or with an offset")
 	flags.Var(&f.until, "until", "and what was at this `TIME` or later")
 	flags.StringVar(&f.html, "html", "", "`FILE` to write a page with charts to, whole and on its own; - is standard output")
-	jsonFlag(cmd, &f.out)
-	withoutVariables(cmd, "against", "since", "until", "fail-if")
+	cli.JSONFlag(cmd, &f.out)
+	cli.NoVariables(cmd, "against", "since", "until", "fail-if")
 	for _, name := range []string{"policy", "against", "html"} {
-		must(cmd.MarkFlagFilename(name))
+		cli.Must(cmd.MarkFlagFilename(name))
 	}
 	words := func(name string, of ...string) {
-		must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
+		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	words("format", accesslog.Formats()...)
 	words("client-ip-header", clientIPHeaders...)
@@ -138,14 +139,14 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if f.memory < replay.LeastMemory {
-		least := size(replay.LeastMemory)
-		return misused("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", spelled(cmd, "memory"), &f.memory, &least)
+		least := cli.Size(replay.LeastMemory)
+		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &least)
 	}
 	if err := f.checkFormat(cmd); err != nil {
 		return err
 	}
 	if f.out && f.html == "-" {
-		return misused("give --html a FILE, or leave one of them out", "--json and --html - both want standard output")
+		return cli.UsageError("give --html a FILE, or leave one of them out", "--json and --html - both want standard output")
 	}
 	stdin := 0
 	for _, name := range append([]string{f.policy, f.against}, logs...) {
@@ -154,13 +155,13 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 		}
 	}
 	if stdin > 1 {
-		return misused("put one of them into a file", "standard input can be read once, and - stands %d times", stdin)
+		return cli.UsageError("put one of them into a file", "standard input can be read once, and - stands %d times", stdin)
 	}
 	if given("patience") && !bool(f.paced) {
-		return misused("give --paced too, or leave it out", "%s means nothing without --paced", spelled(cmd, "patience"))
+		return cli.UsageError("give --paced too, or leave it out", "%s means nothing without --paced", cli.GivenAs(cmd, "patience"))
 	}
 	if !f.since.IsZero() && !f.until.IsZero() && !f.since.Before(f.until.Time) {
-		return misused("--until is the first moment that is left out", "between --since %v and --until %v there is nothing", &f.since, &f.until)
+		return cli.UsageError("--until is the first moment that is left out", "between --since %v and --until %v there is nothing", &f.since, &f.until)
 	}
 	return f.checkAddress(cmd)
 }
@@ -169,8 +170,8 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 func (f *simulateFlags) checkFormat(cmd *cobra.Command) error {
 	r, err := accesslog.Open(accesslog.Options{Stdin: strings.NewReader(""), Format: f.format})
 	if err != nil {
-		return misused("want one of "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it, with its $variables",
-			"%s %q: %w", spelled(cmd, "format"), f.format, err)
+		return cli.UsageError("want one of "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it, with its $variables",
+			"%s %q: %w", cli.GivenAs(cmd, "format"), f.format, err)
 	}
 	return r.Close()
 }
@@ -178,22 +179,18 @@ func (f *simulateFlags) checkFormat(cmd *cobra.Command) error {
 // checkAddress wants what says who the client is to be whole.
 func (f *simulateFlags) checkAddress(cmd *cobra.Command) error {
 	if !slices.Contains(clientIPHeaders, f.clientIPHeader) {
-		return misused("see 'weir simulate --help'", "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", spelled(cmd, "client-ip-header"), f.clientIPHeader)
+		return cli.UsageError("see 'weir simulate --help'", "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
 	}
 	field := f.keys.field(identity.IP)
-	meant := func(name string) bool { // not left by a variable that is for weir serve
-		flag := cmd.Flags().Lookup(name)
-		return flag.Changed && len(flag.Annotations[fromVariable]) == 0
-	}
 	if field != "" && len(f.trustedProxies) == 0 {
-		return misused("give --trusted-proxies too: nobody is believed by default", "--key ip=%s means nothing without --trusted-proxies", field)
+		return cli.UsageError("give --trusted-proxies too: nobody is believed by default", "--key ip=%s means nothing without --trusted-proxies", field)
 	}
-	if meant("trusted-proxies") && field == "" {
-		return misused("such as --key ip=http_x_forwarded_for; where the log has the client's own address already, leave --trusted-proxies out",
+	if cli.GivenItself(cmd, "trusted-proxies") && field == "" {
+		return cli.UsageError("such as --key ip=http_x_forwarded_for; where the log has the client's own address already, leave --trusted-proxies out",
 			"--trusted-proxies means nothing without --key ip=FIELD, which says where the log has %s", f.clientIPHeader)
 	}
-	if meant("client-ip-header") && field == "" {
-		return misused("such as --key ip=http_x_forwarded_for, and --trusted-proxies", "--client-ip-header means nothing without --key ip=FIELD")
+	if cli.GivenItself(cmd, "client-ip-header") && field == "" {
+		return cli.UsageError("such as --key ip=http_x_forwarded_for, and --trusted-proxies", "--client-ip-header means nothing without --key ip=FIELD")
 	}
 	return nil
 }
@@ -236,6 +233,7 @@ func (k *keyFields) String() string {
 }
 
 func (k *keyFields) Type() string { return "SOURCE=FIELD" }
+func (k *keyFields) Repeatable()  {}
 
 // conditions is a repeatable flag: what must not come out.
 type conditions []*reports.Condition

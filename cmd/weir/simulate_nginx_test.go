@@ -18,6 +18,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/nginxtest"
 	"github.com/weirlimit/weir/internal/replay"
 )
@@ -193,7 +194,7 @@ func requestLines(log string) string {
 func simulated(t *testing.T, policy, log string) *replay.Report {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := run([]string{"simulate", log, "--policy", policy, "--json"}, nil, strings.NewReader(""), &out, &errs); code != exitDone {
+	if code := run([]string{"simulate", log, "--policy", policy, "--json"}, nil, strings.NewReader(""), &out, &errs); code != cli.Done {
 		t.Fatalf("weir simulate %s: status %d\n%s", log, code, &errs)
 	}
 	r := &replay.Report{}

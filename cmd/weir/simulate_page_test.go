@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cli"
+
 	"github.com/chromedp/chromedp"
 )
 
@@ -76,7 +78,7 @@ func visitsPage(t *testing.T) string {
 	write("stricter.yaml", fmt.Sprintf(visitsPolicy, 12, 60))
 	var out, errs bytes.Buffer
 	args := []string{"simulate", log, "--policy", "policy.yaml", "--against", "stricter.yaml", "--html", path, "--fail-if", "newly-refused > 5%"}
-	if code := run(args, nil, strings.NewReader(""), &out, &errs); code != exitDone {
+	if code := run(args, nil, strings.NewReader(""), &out, &errs); code != cli.Done {
 		t.Fatalf("weir %v: status %d\n%s%s", args, code, &out, &errs)
 	}
 	return "file://" + path

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/cwriter"
@@ -19,67 +16,74 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/replay"
 	reports "github.com/weirlimit/weir/internal/replay/report"
 )
 
-// mostMalformed is how many malformed lines are shown.
-const mostMalformed = 10
-
-// A simulation is one run of weir simulate, with all that it uses.
+// A simulation is one run of weir simulate.
 type simulation struct {
-	f         *simulateFlags
-	logs      []string
-	show      *simulateProgress
-	replay    *replay.Replay
-	malformed []replay.BadLine // the first of them
-	page      *pageFile        // nil: none is written
-	found     []bool           // of the fields that --key names, those that a line had
+	f       *simulateFlags
+	reading *replay.Reading
+	page    *reports.PageFile // nil: none is written
 }
 
 func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.Interruptible(cmd.Context(), nil)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)() // a second signal meets the default, which is to end at once
-	s := &simulation{f: f, logs: logs}
+	s := &simulation{f: f}
 	options, err := s.options(cmd)
 	if err != nil {
 		return err
 	}
-	if s.replay, err = replay.New(options); err != nil {
-		return no(err, "")
+	engine, err := replay.New(options)
+	if err != nil {
+		return cli.Fail(err, "")
 	}
 	if f.html != "" && f.html != "-" {
-		if s.page, err = createPage(f.html); err != nil { // before hours are spent on what it is to hold
+		if s.page, err = reports.CreatePage(f.html); err != nil { // before hours are spent on its content
 			return err
 		}
-		defer s.page.discard()
+		defer s.page.Discard()
 	}
 	if cmd.Flags().Changed("reorder") && f.reorder.Duration == 0 {
-		f.reorder.Duration = -1 // lines as they stand
+		f.reorder.Duration = -1 // lines in the order of the file
 	}
-	reader, err := s.open(ctx, cmd.InOrStdin())
+	var show *simulateProgress
+	s.reading, err = engine.Read(ctx, f.reading(logs, cmd.InOrStdin(), func(stats accesslog.Stats) { show.update(stats) }))
 	if err != nil {
-		return err
+		return openFailure(err)
 	}
-	s.show = newSimulateProgress(cmd.ErrOrStderr())
-	ended := s.read(ctx, reader)
-	s.show.end()
-	ended = errors.Join(ended, reader.Close())
-	r, err := s.report(reader)
+	show = newSimulateProgress(cmd.ErrOrStderr())
+	ended := s.reading.Run(ctx)
+	show.End()
+	ended = errors.Join(ended, s.reading.Close())
+	r, err := s.reading.Report()
 	if err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	return s.conclude(cmd, r, ended)
 }
 
-// options reads the policies, and judges the conditions by them.
+// reading returns which lines of the logs are read.
+func (f *simulateFlags) reading(logs []string, stdin io.Reader, progress func(accesslog.Stats)) replay.ReadOptions {
+	o := replay.ReadOptions{
+		Log:   accesslog.Options{Files: logs, Stdin: stdin, Format: f.format, Reorder: f.reorder.Duration},
+		Since: f.since.Time, Until: f.until.Time, Strict: bool(f.strict), Progress: progress,
+	}
+	for _, key := range f.keys {
+		o.Log.Fields = append(o.Log.Fields, key.field)
+	}
+	return o
+}
+
+// options reads the policies and checks the conditions against them.
 func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 	f := s.f
 	o := replay.Options{
-		TrustedProxies: f.trustedProxies, ClientIPHeader: f.clientIPHeader, IPv6Prefix: f.ipv6Prefix.value,
+		TrustedProxies: f.trustedProxies, ClientIPHeader: f.clientIPHeader, IPv6Prefix: f.ipv6Prefix.Value,
 		Keys: map[string]int{}, Forwarded: -1, Memory: int64(f.memory), Paced: bool(f.paced), Patience: f.patience.Duration,
-		Worst: f.worst.value,
+		Worst: f.worst.Value,
 	}
 	for i, key := range f.keys {
 		if key.source == identity.IP {
@@ -90,7 +94,7 @@ func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 	}
 	if f.touch.Rat != nil {
 		o.Touch, _ = f.touch.Float64()
-		o.Touch = max(o.Touch, math.SmallestNonzeroFloat64) // nobody is no share, and yet a wish
+		o.Touch = max(o.Touch, math.SmallestNonzeroFloat64) // 0 % is a share, and 0 means none
 	}
 	first, err := readPolicy(cmd.InOrStdin(), f.policy)
 	if err != nil {
@@ -111,7 +115,7 @@ func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 	return o, f.checkConditions(&o)
 }
 
-// policyName is what a policy is called in a report, which is shown on terminals and in the title of a page.
+// policyName returns the name of a policy in a report, fit for terminals and the title of a page.
 func policyName(file string) string {
 	switch file {
 	case "":
@@ -122,7 +126,7 @@ func policyName(file string) string {
 	return reports.Shown(file, 200)
 }
 
-// checkConditions wants what each condition is about to be there, before the log is read.
+// checkConditions rejects conditions about something that the report will not have.
 func (f *simulateFlags) checkConditions(o *replay.Options) error {
 	judged, name := &o.Policy, o.Name
 	if o.Against != nil {
@@ -130,131 +134,55 @@ func (f *simulateFlags) checkConditions(o *replay.Options) error {
 	}
 	for _, c := range f.failIf {
 		if c.NeedsAgainst() && o.Against == nil {
-			return misused("give --against FILE too", "--fail-if %q: there is no second policy to compare with", c)
+			return cli.UsageError("give --against FILE too", "--fail-if %q: there is no second policy to compare with", c)
 		}
 		if c.NeedsPaced() && !o.Paced {
-			return misused("give --paced too", "--fail-if %q: callers wait only with --paced", c)
+			return cli.UsageError("give --paced too", "--fail-if %q: callers wait only with --paced", c)
 		}
 		if c.Limiter() != "" && !slices.ContainsFunc(judged.Limiters, func(l weir.Limiter) bool { return l.Name == c.Limiter() }) {
 			var all []string
 			for _, l := range judged.Limiters {
 				all = append(all, l.Name)
 			}
-			return misused(fmt.Sprintf("%s has %s", name, reports.Names(all)), "--fail-if %q: %s has no limiter %q", c, name, c.Limiter())
+			return cli.UsageError(fmt.Sprintf("%s has %s", name, reports.Names(all)), "--fail-if %q: %s has no limiter %q", c, name, c.Limiter())
 		}
 	}
 	return nil
 }
 
-// open opens the logs.
-func (s *simulation) open(ctx context.Context, stdin io.Reader) (*accesslog.Reader, error) {
-	o := accesslog.Options{Files: s.logs, Stdin: stdin, Format: s.f.format, Reorder: s.f.reorder.Duration, Malformed: s.bad, Stop: ctx.Done()}
-	for _, key := range s.f.keys {
-		o.Fields = append(o.Fields, key.field)
-	}
-	reader, err := accesslog.Open(o)
-	if errors.Is(err, accesslog.ErrStopped) {
-		return nil, no(errors.New("interrupted before a line was read"), "")
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, no(plainly(err), "name log files that are there; - is standard input")
-	}
+// openFailure returns the failure of logs that cannot be opened.
+func openFailure(err error) error {
 	var path *fs.PathError
-	if errors.As(err, &path) {
-		return nil, no(plainly(err), "")
+	switch {
+	case errors.Is(err, accesslog.ErrStopped):
+		return cli.Fail(errors.New("interrupted before a line was read"), "")
+	case errors.Is(err, os.ErrNotExist):
+		return cli.Fail(plainly(err), "name log files that are there; - is standard input")
+	case errors.As(err, &path):
+		return cli.Fail(plainly(err), "")
+	case !strings.Contains(err.Error(), "format"):
+		return cli.Fail(plainly(err), "see 'weir simulate --help'")
 	}
-	if err != nil && !strings.Contains(err.Error(), "format") {
-		return nil, no(plainly(err), "see 'weir simulate --help'")
-	}
-	if err != nil {
-		return nil, no(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")
-	}
-	return reader, nil
+	return cli.Fail(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")
 }
 
-// plainly is an error whose text may hold what a log or a file's name says, fit for a terminal.
+// plainly returns an error whose text may repeat a log or the name of a file, fit for a terminal.
 func plainly(err error) error {
 	return errors.New(reports.Shown(strings.ReplaceAll(err.Error(), "\n", "; "), 1000))
 }
 
-// harmless is what the command ends with, of which file and policy names are part, plainly.
+// harmless returns a failure of which the names of files and policies are part, fit for a terminal.
 func harmless(err error) error {
-	var f *failure
+	var f *cli.Failure
 	if err == nil || !errors.As(err, &f) {
 		return err
 	}
-	return &failure{err: plainly(f.err), hint: reports.Shown(f.hint, 1000), exit: f.exit}
+	return &cli.Failure{Err: plainly(f.Err), Hint: reports.Shown(f.Hint, 1000), Exit: f.Exit}
 }
 
-// bad is told of a malformed line.
-func (s *simulation) bad(m accesslog.Malformed) {
-	if len(s.malformed) < mostMalformed {
-		s.malformed = append(s.malformed, replay.BadLine{File: m.File, Line: m.Line, Text: string(m.Text), Reason: m.Reason})
-	}
-}
-
-// errMalformed ends a strict run.
-var errMalformed = errors.New("malformed")
-
-// read puts every line through the engine. The error says why not all were.
-func (s *simulation) read(ctx context.Context, reader *accesslog.Reader) error {
-	since, until := int64(math.MinInt64), int64(math.MaxInt64)
-	if !s.f.since.IsZero() {
-		since = s.f.since.UnixNano()
-	}
-	if !s.f.until.IsZero() {
-		until = s.f.until.UnixNano()
-	}
-	s.found = make([]bool, len(s.f.keys))
-	var line accesslog.Line
-	for n := 0; ; n++ {
-		if n%1024 == 0 {
-			s.show.update(reader.Stats())
-		}
-		err := reader.Next(&line)
-		if (n%1024 == 0 || err != nil) && ctx.Err() != nil { // who writes to a pipe may have ended by the same Ctrl-C
-			return errors.New("interrupted")
-		}
-		if bool(s.f.strict) && len(s.malformed) > 0 {
-			return errMalformed
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if errors.Is(err, accesslog.ErrNewestFirst) {
-			return err
-		}
-		if err != nil {
-			return plainly(err)
-		}
-		if line.Time < since || line.Time >= until {
-			continue
-		}
-		for i := range s.found {
-			s.found[i] = s.found[i] || line.Field(i) != nil
-		}
-		if err := s.replay.Add(&line); err != nil {
-			return plainly(err)
-		}
-	}
-}
-
-// report is what came out, with what the reader alone knows.
-func (s *simulation) report(reader *accesslog.Reader) (*replay.Report, error) {
-	r, err := s.replay.Report()
-	if err != nil {
-		return nil, err
-	}
-	stats := reader.Stats()
-	r.Log.Files, r.Log.Formats = s.logs, stats.Formats
-	r.Log.Lines, r.Log.Malformed, r.Log.Own, r.Log.Dropped = stats.Lines, stats.Malformed, stats.Own, stats.Dropped
-	r.Log.Examples = append([]replay.BadLine{}, s.malformed...)
-	return r, nil
-}
-
-// tableWidth is how wide the terminal is that w is; 100 where it is none.
+// tableWidth returns the width of the terminal that w is; 100 if it is none.
 func tableWidth(w io.Writer) int {
-	if f := terminal(w); f != nil {
+	if f := cli.Terminal(w); f != nil {
 		if width, _, err := cwriter.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}
@@ -269,79 +197,52 @@ type simulationJSON struct {
 	Gates   []reports.Verdict `json:"gates"`
 }
 
-// conclude prints what came out, and returns what the command ends with. ended says why not all was read; nil: it was.
+// conclude prints the report and returns the failure to end with. ended says why only a part was
+// read; nil: all was.
 func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error) error {
-	if errors.Is(ended, errMalformed) {
-		bad := s.malformed[0]
-		return no(fmt.Errorf("%s:%d: %s: \"%s\"", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 200), reports.Shown(bad.Text, 200)),
+	if strict, ok := errors.AsType[*replay.MalformedError](ended); ok {
+		return cli.Fail(fmt.Errorf("%s:%d: %s: \"%s\"", reports.Shown(reports.FileName(strict.File), 200), strict.Line, reports.Shown(strict.Reason, 200), reports.Shown(strict.Text, 200)),
 			"correct it or cut it out; without --strict it would be counted, and passed over")
 	}
 	if ended == nil && r.Log.Requests == 0 {
 		return s.nothing(r)
 	}
 	if errors.Is(ended, accesslog.ErrNewestFirst) {
-		return no(ended, "reverse it first, such as: tac LOG | weir simulate - (zcat LOG | tac, if it is compressed)")
+		return cli.Fail(ended, "reverse it first, such as: tac LOG | weir simulate - (zcat LOG | tac, if it is compressed)")
 	}
-	if ended != nil {
-		r.Partial = ended.Error()
-	}
-	missing := s.missing()
-	for _, key := range missing {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: no line has the field of --key %s=%s, so nothing was counted by it: is it spelled as in the log?\n",
-			key.source, reports.Shown(key.field, 200))
+	var unseen []string
+	for _, i := range s.reading.Unseen() {
+		key := s.f.keys[i].source + "=" + s.f.keys[i].field
+		unseen = append(unseen, key)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: no line has the field of --key %s, so nothing was counted by it: is it spelled as in the log?\n", reports.Shown(key, 200))
 	}
 	verdicts := []reports.Verdict{}
-	for _, c := range s.f.failIf {
-		if ended == nil { // of a part of the log there is no verdict
-			verdicts = append(verdicts, c.Judge(r))
-		}
-	}
-	if len(missing) > 0 {
-		failAll(verdicts, "no line has a field that --key names")
-	}
-	if r.Log.Dropped > 0 {
-		failAll(verdicts, "requests are missing in the log, as it says itself")
-	}
-	if reports.Disordered(r) {
-		failAll(verdicts, "more than 0.1 % of the requests came out of order, and were counted at a wrong time")
+	if ended != nil {
+		ended = plainly(ended)
+		r.Partial = ended.Error()
+	} else {
+		verdicts = reports.Judge(r, s.f.failIf, unseen)
 	}
 	if err := s.print(cmd.OutOrStdout(), r, verdicts, ended); err != nil {
-		return no(err, "")
+		return cli.Fail(err, "")
 	}
 	if ended != nil {
 		hint := "what was read until then is above"
 		if s.f.html != "" {
 			hint += "; no page was written"
 		}
-		return no(fmt.Errorf("the log was read in part: %w", ended), hint)
+		return cli.Fail(fmt.Errorf("the log was read in part: %w", ended), hint)
 	}
-	return judgeGates(cmd.ErrOrStderr(), r, verdicts, missing)
+	printGates(cmd.ErrOrStderr(), r, verdicts)
+	return reports.GateFailure(r, verdicts, unseen)
 }
 
-// failAll lets no gate pass, whatever was measured.
-func failAll(verdicts []reports.Verdict, why string) {
-	for i := range verdicts {
-		verdicts[i].Holds = true
-		verdicts[i].Measured += "; but " + why
-	}
-}
-
-// missing are the fields that no line has had.
-func (s *simulation) missing() (all []keyField) {
-	for i, found := range s.found {
-		if !found {
-			all = append(all, s.f.keys[i])
-		}
-	}
-	return all
-}
-
-// nothing is what a run without a request ends with: nothing was shown, so no gate may pass.
+// nothing returns the failure of a run without a request: it shows nothing, so no gate passes.
 func (s *simulation) nothing(r *replay.Report) error {
 	hint := "is it the right log?"
 	switch {
-	case len(s.malformed) > 0:
-		bad := s.malformed[0]
+	case len(r.Log.Examples) > 0:
+		bad := r.Log.Examples[0]
 		hint = fmt.Sprintf("--format says how its lines look; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
 	case r.Log.Own > 0:
 		hint = "the server was asked nothing while it was written"
@@ -350,60 +251,36 @@ func (s *simulation) nothing(r *replay.Report) error {
 	case r.Log.Lines > 0 && !(s.f.since.IsZero() && s.f.until.IsZero()):
 		hint = "--since and --until leave all of them out"
 	}
-	return no(fmt.Errorf("there is no request in %s", count(int(r.Log.Lines), "line")), hint)
+	return cli.Fail(fmt.Errorf("there is no request in %s", cli.Count(int(r.Log.Lines), "line")), hint)
 }
 
-// print prints the report, and writes the page where all was read.
+// print prints the report and, if all was read, writes the page.
 func (s *simulation) print(out io.Writer, r *replay.Report, verdicts []reports.Verdict, ended error) error {
 	if s.page != nil && ended == nil {
-		if err := s.page.write(func(w io.Writer) error { return reports.HTML(w, r, verdicts) }); err != nil {
+		if err := s.page.Write(func(w io.Writer) error { return reports.HTML(w, r, verdicts) }); err != nil {
 			return err
 		}
 	}
 	switch {
 	case bool(s.f.out):
 		y := simulationJSON{Report: r, Verdict: reports.Sentence(r), Gates: verdicts}
-		return printSafely(out, y)
+		return cli.WriteSafeJSON(out, y)
 	case s.f.html == "-" && ended == nil:
 		return reports.HTML(out, r, verdicts)
 	}
 	return reports.Table(out, r, tableWidth(out))
 }
 
-// judgeGates says how each condition came out, and returns an error where one holds, or cannot be judged: because a field of --key is
-// missing, say.
-func judgeGates(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict, missing []keyField) error {
-	last := &r.Policy
-	if r.Against != nil {
-		last = r.Against
-	}
-	covered := reports.Covers(last)
-	if !covered {
+// printGates prints how each gate came out.
+func printGates(stderr io.Writer, r *replay.Report, verdicts []reports.Verdict) {
+	if last := reports.Last(r); !reports.Covers(last) {
 		fmt.Fprintf(stderr, "warning: no limiter of %s covers any of these requests\n", reports.Shown(last.Name, 200))
 	}
-	failed := 0
 	for _, v := range verdicts {
 		how := "passed"
 		if v.Holds {
 			how = "failed"
-			failed++
 		}
 		fmt.Fprintf(stderr, "gate %s: %s: %s\n", how, reports.Shown(v.Condition, 200), reports.Shown(v.Measured, 500))
 	}
-	switch {
-	case len(verdicts) > 0 && !covered:
-		return no(errors.New("no gate passes where no limiter covers any request"), "are its routes those of the log's paths? 'weir policy explain METHOD PATH' tells")
-	case len(verdicts) > 0 && reports.Crowded(r):
-		return no(errors.New("no gate passes where there was too little memory for exact figures"), "give more --memory")
-	case len(verdicts) > 0 && reports.Disordered(r):
-		return no(fmt.Errorf("no gate passes where more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
-			r.Log.OutOfOrder, count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
-	case len(verdicts) > 0 && r.Log.Dropped > 0:
-		return no(fmt.Errorf("no gate passes where requests are missing in the log: %d are, as it says itself", r.Log.Dropped), "replay a log that is whole: one that a faster disk took, or of another time")
-	case len(verdicts) > 0 && len(missing) > 0:
-		return no(fmt.Errorf("no gate passes where no line has the field of --key %s=%s", missing[0].source, missing[0].field), "name a field that the log has, or leave it out")
-	case failed > 0:
-		return no(fmt.Errorf("%d of %s failed", failed, count(len(verdicts), "gate")), "")
-	}
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // later is lines of a log from so many seconds after its begin, ten a second.
@@ -58,7 +59,7 @@ func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
 		_, err = io.WriteString(in, later(n, 1000))
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitNo {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.Failed {
 		t.Fatalf("it ended with %v, want status 1:\n%s", err, &errs)
 	}
 	if said := errs.String(); !strings.Contains(said, "error: the log was read in part: interrupted\nhint: what was read until then is above; no page was written\n") || strings.Contains(said, "gate") {
@@ -118,59 +119,10 @@ func TestAReplayThatWaitsForAQuietPipeIsInterruptedAtOnce(t *testing.T) {
 			break
 		}
 		var exit *exec.ExitError
-		if !errors.As(status, &exit) || exit.ExitCode() != exitNo || !strings.Contains(errs.String(), want) {
+		if !errors.As(status, &exit) || exit.ExitCode() != cli.Failed || !strings.Contains(errs.String(), want) {
 			t.Errorf("%d lines: it ended with %v:\n%s", lines, status, &errs)
 		}
 		_ = errors.Join(in.Close(), from.Close())
-	}
-}
-
-// A page takes the place of a page, through links too, and of nothing else.
-func TestAPageReplacesOnlyAPage(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	for name, text := range map[string]string{"empty.html": "", "old.html": "<!DOCTYPE html><p>", "notes.html": "notes"} {
-		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for link, to := range map[string]string{"link.html": "old.html", "astray.html": "notes.html", "dangling.html": "nothing.html"} {
-		if err := os.Symlink(to, at(link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, allowed := range map[string]bool{"new.html": true, "empty.html": true, "link.html": true, "notes.html": false, "astray.html": false, "dangling.html": false, ".": false} {
-		page, err := createPage(at(name))
-		if (err == nil) != allowed {
-			t.Errorf("%s: %v, allowed is %v", name, err, allowed)
-		}
-		if err != nil {
-			continue
-		}
-		if err := page.write(func(w io.Writer) error { _, err := io.WriteString(w, "<!doctype html>new"); return err }); err != nil {
-			t.Error(err)
-		}
-		page.discard()
-		if text, err := os.ReadFile(at(name)); err != nil || string(text) != "<!doctype html>new" {
-			t.Errorf("%s holds %q, %v", name, text, err)
-		}
-	}
-	if link, err := os.Readlink(at("link.html")); err != nil || link != "old.html" {
-		t.Errorf("the link is %q, %v", link, err)
-	}
-	page, err := createPage(at("old.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	full := errors.New("the disk is full")
-	if err := page.write(func(w io.Writer) error { _, _ = io.WriteString(w, "half"); return full }); !errors.Is(err, full) {
-		t.Errorf("a page that cannot be written gives %v", err)
-	}
-	if text, _ := os.ReadFile(at("old.html")); string(text) != "<!doctype html>new" {
-		t.Errorf("half a page has taken the place of a page: %q", text)
-	}
-	if left, _ := filepath.Glob(at(".weir-simulate-*")); len(left) != 0 {
-		t.Errorf("%v are left", left)
 	}
 }
 
@@ -276,11 +228,11 @@ func TestTheProgressOfAReplayTellsWhatIsLeft(t *testing.T) {
 	} {
 		said.Reset()
 		p.begun = time.Now().Add(-20 * time.Second)
-		p.said = p.begun
+		p.shown = p.begun
 		p.update(c.stats)
 		if !regexp.MustCompile(c.want).MatchString(said.String()) {
 			t.Errorf("of %+v it says %q, want %s", c.stats, &said, c.want)
 		}
 	}
-	p.end()
+	p.End()
 }

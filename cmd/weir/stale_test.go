@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -82,7 +84,7 @@ func TestNoHelpPromisesAnotherDay(t *testing.T) {
 		}
 		var help bytes.Buffer
 		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
-		if code := run(args, nil, strings.NewReader(""), &help, &help); code != exitDone {
+		if code := run(args, nil, strings.NewReader(""), &help, &help); code != cli.Done {
 			t.Errorf("weir %v: status %d", args, code)
 		}
 		pages++
@@ -90,7 +92,7 @@ func TestNoHelpPromisesAnotherDay(t *testing.T) {
 			t.Errorf("weir %s says %q: write what is so, or make it so", strings.Join(args, " "), phrase)
 		}
 	}
-	look(newRoot(environ(nil)))
+	look(newRoot(cli.ParseEnvironment(nil)))
 	if pages < 20 {
 		t.Errorf("%d pages of help", pages)
 	}

@@ -1,29 +1,19 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/docsync"
+	"github.com/weirlimit/weir/internal/docsync/paced"
 	"github.com/weirlimit/weir/internal/folder"
 	"github.com/weirlimit/weir/internal/plaintext"
-	"github.com/weirlimit/weir/pacer"
 )
 
 const syncLong = `Push a folder of Markdown, HTML and text to the bulk-sync surface, as fast as its budget allows and no faster.
@@ -48,19 +38,19 @@ const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)  
   weir sync docs --to http://127.0.0.1:8080 --prune --exclude drafts/ --exclude '*.tmp.md'
   weir sync docs --to http://127.0.0.1:8080 --share ~/.cache/weir-budget --json`
 
-// syncFlags are what weir sync is told.
+// syncFlags are the flags of weir sync.
 type syncFlags struct {
-	to, base         endpoint
+	to, base         cli.Endpoint
 	rebase           bool // --base-url was given
 	token            secret
 	state, share     string
 	exclude          excludes
-	prune, pruneMany onOff
-	all, dry, out    onOff
-	maxWait          span
+	prune, pruneMany cli.OnOff
+	all, dry, out    cli.OnOff
+	maxWait          cli.Span
 }
 
-// A secret is a flag's value that is never shown.
+// A secret is the value of a flag that is never printed.
 type secret string
 
 func (s *secret) Set(value string) error {
@@ -72,18 +62,18 @@ func (s *secret) Set(value string) error {
 	return nil
 }
 
-func (s *secret) String() string               { return "" }
-func (s *secret) Type() string                 { return "TOKEN" }
-func (s *secret) withoutSecrets(string) string { return "…" }
+func (s *secret) String() string       { return "" }
+func (s *secret) Type() string         { return "TOKEN" }
+func (s *secret) Redact(string) string { return "…" }
 
-func newSync(env environment) *cobra.Command {
-	f := &syncFlags{maxWait: span{Duration: 2 * time.Hour, max: 31 * 24 * time.Hour}}
+func newSync(env cli.Environment) *cobra.Command {
+	f := &syncFlags{maxWait: cli.Span{Duration: 2 * time.Hour, Max: 31 * 24 * time.Hour}}
 	cmd := &cobra.Command{
 		Use:     "sync DIR --to URL",
 		Short:   "Push a folder of documents, pacing itself",
 		Long:    syncLong,
 		Example: syncExample,
-		Args:    arguments("DIR"),
+		Args:    cli.Arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -99,21 +89,21 @@ func newSync(env environment) *cobra.Command {
 	flags.Var(&f.exclude, "exclude", "pass over what matches this `PATTERN`, such as drafts/, *.tmp.md or old/**/*.md; repeatable")
 	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share their view of its budget (default beside the state)")
 	flags.Var(&f.maxWait, "max-wait", "how long to wait for the next window at most; a longer one ends the sync, with when to come back")
-	switchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync, if that is not most of them")
-	switchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if that is most of them")
-	switchFlag(cmd, &f.all, "all", "send what has not changed, too")
-	switchFlag(cmd, &f.dry, "dry-run", "say what would be sent and deleted, and how long it would take")
-	switchFlag(cmd, &f.out, "json", "print a summary as JSON")
+	cli.SwitchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync, if that is not most of them")
+	cli.SwitchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if that is most of them")
+	cli.SwitchFlag(cmd, &f.all, "all", "send what has not changed, too")
+	cli.SwitchFlag(cmd, &f.dry, "dry-run", "say what would be sent and deleted, and how long it would take")
+	cli.SwitchFlag(cmd, &f.out, "json", "print a summary as JSON")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 	return cmd
 }
 
-// check refuses what is missing or cannot be meant.
+// check rejects flags that are missing or contradict one another.
 func (f *syncFlags) check() error {
 	if f.to.URL == nil {
-		return misused("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: where is the server?")
+		return cli.UsageError("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: where is the server?")
 	}
 	f.rebase = f.base.URL != nil
 	if !f.rebase {
@@ -121,217 +111,160 @@ func (f *syncFlags) check() error {
 	}
 	for name, u := range map[string]*url.URL{"to": f.to.URL, "base-url": f.base.URL} {
 		if u.RawQuery != "" || u.ForceQuery {
-			return misused("leave out what begins with the question mark", "--%s %q: want a URL without a query", name, u)
+			return cli.UsageError("leave out what begins with the question mark", "--%s %q: want a URL without a query", name, u)
 		}
 	}
 	if f.token == "" {
-		return misused("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: want it in the variable WEIR_TOKEN")
+		return cli.UsageError("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: want it in the variable WEIR_TOKEN")
 	}
-	f.prune = f.prune || f.pruneMany
-	f.to.URL, f.base.URL = oneSpelling(f.to.URL), oneSpelling(f.base.URL)
+	f.to.URL, f.base.URL = paced.Normalize(f.to.URL), paced.Normalize(f.base.URL)
 	return nil
 }
 
-// oneSpelling returns a server's URL as it is remembered, so that it is known again. What is escaped in it stays so.
-func oneSpelling(u *url.URL) *url.URL {
-	one := *u
-	one.Host, one.RawPath = strings.ToLower(u.Host), strings.TrimRight(u.EscapedPath(), "/")
-	if path, err := url.PathUnescape(one.RawPath); err == nil {
-		one.Path = path
-	}
-	return &one
-}
-
-var publicID = regexp.MustCompile(`^wpt_([A-Za-z0-9]{1,64})_`)
-
-// tokenID is what a token is known by where it must not be seen: its public id, or a piece of its hash.
-func tokenID(token string) string {
-	if m := publicID.FindStringSubmatch(token); m != nil {
-		return m[1]
-	}
-	hash := sha256.Sum256([]byte(token))
-	return "sha256:" + hex.EncodeToString(hash[:4])
-}
-
-// A syncing is one run of weir sync, with all that it uses.
-type syncing struct {
-	f        *syncFlags
-	started  time.Time
-	show     *syncProgress
-	sender   *docsync.Sender
-	pacer    *pacer.Transport
-	sync     *docsync.Sync
-	plan     docsync.Plan
-	planned  bool // there is a plan
-	refusals counter
-}
-
-func runSync(cmd *cobra.Command, env environment, f *syncFlags, dir string) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	s := &syncing{f: f, started: time.Now(), show: newSyncProgress(cmd.ErrOrStderr())}
-	defer context.AfterFunc(ctx, func() {
-		stop() // a second signal meets the default, which is to end at once
-		s.show.interrupted()
-	})()
-	err := s.run(ctx, env, dir)
-	s.show.end()
-	return s.conclude(cmd, err)
-}
-
-func (s *syncing) run(ctx context.Context, env environment, dir string) (err error) {
-	docs, err := folder.Open(dir, folder.Options{Base: s.f.base.URL, Skip: fromRoot(s.f.state, s.f.share), Exclude: s.f.exclude})
-	if err != nil {
-		return no(errors.New(plaintext.Line(err.Error(), 500)), "name a folder that is there, and that you may read")
-	}
-	defer docs.Close()
-	if s.f.state == "" {
-		if s.f.state, err = env.syncState(dir, s.f.to.URL); err != nil {
-			return err
-		}
-		if !s.f.dry {
-			if err := makeStateHome(s.f.state); err != nil {
-				return err
-			}
-		}
-	}
-	client := &http.Client{}
-	o := docsync.Options{
-		Folder: docs, To: s.f.to.URL, Token: string(s.f.token), TokenID: tokenID(string(s.f.token)), Base: s.f.base.String(), NewBase: s.f.rebase,
-		Client: client, State: s.f.state, All: bool(s.f.all), DryRun: bool(s.f.dry), Report: s.show.event,
-	}
+// pruned returns which documents are deleted of those whose files are gone.
+func (f *syncFlags) pruned() docsync.Prune {
 	switch {
-	case bool(s.f.pruneMany):
-		o.Prune = docsync.PruneMany
-	case bool(s.f.prune):
-		o.Prune = docsync.PruneSome
+	case bool(f.pruneMany):
+		return docsync.PruneMany
+	case bool(f.prune):
+		return docsync.PruneSome
 	}
-	if s.sync, err = docsync.Open(o); err != nil {
-		s.sync = nil
-		return err
-	}
-	defer func() { err = errors.Join(err, s.sync.Close()) }()
-	closeView, err := s.connect(client)
-	if err != nil {
-		return err
-	}
-	defer closeView()
-	if s.sync.OtherToken() {
-		if err := s.sync.Confirm(ctx); err != nil {
-			return err
-		}
-	}
-	if s.plan, err = s.sync.Plan(ctx); err != nil {
-		return err
-	}
-	s.planned = true
-	return s.push(ctx)
+	return docsync.Keep
 }
 
-// fromRoot returns paths, such as they are meant here, from the root.
-func fromRoot(paths ...string) (all []string) {
-	for _, path := range paths {
-		if to, err := filepath.Abs(path); path != "" && err == nil {
-			all = append(all, to)
-		}
-	}
-	return all
-}
-
-// connect makes what the client sends with, paced.
-func (s *syncing) connect(client *http.Client) (closeView func(), err error) {
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.MaxIdleConnsPerHost = 8
-	s.sender = &docsync.Sender{Base: base}
-	var lost sync.Once
-	o := &pacer.Options{
-		Base:      s.sender,
-		MaxWait:   cmp.Or(s.f.maxWait.Duration, pacer.NoWait),
-		OnWait:    s.show.wait,
-		OnRefused: func(pacer.Refusal) { s.refusals.add() },
-		OnSharedFailure: func(err error) {
-			lost.Do(func() {
-				s.show.say("warning: what is known of the budget cannot be kept: %s", plaintext.Line(err.Error(), 300))
-			})
+func runSync(cmd *cobra.Command, env cli.Environment, f *syncFlags, dir string) error {
+	show := newSyncProgress(cmd.ErrOrStderr())
+	ctx, stop := cli.Interruptible(cmd.Context(), show.interrupted)
+	defer stop()
+	var run *paced.Run
+	run = paced.New(paced.Options{
+		Dir: dir, To: f.to.URL, Base: f.base.URL, NewBase: f.rebase, Token: string(f.token),
+		State: f.state, Env: env, Share: f.share, Exclude: f.exclude, Prune: f.pruned(), All: bool(f.all), DryRun: bool(f.dry),
+		MaxWait: f.maxWait.Duration, Event: show.event, Wait: show.wait,
+		Lost: func(err error) {
+			show.say("warning: what is known of the budget cannot be kept: %s", plaintext.Line(err.Error(), 300))
 		},
-	}
-	closeView = func() {}
-	if !s.f.dry { // which writes nothing, and sends nothing that would need to know
-		view, err := pacer.OpenFile(cmp.Or(s.f.share, s.f.state+".budget")) // what the last run has left of it, unless it is shared
-		if err != nil {
-			return nil, no(errors.New(plaintext.Line(err.Error(), 500)), "name with --share a file of your own, the same for all who use the token")
-		}
-		closeView = func() { _ = view.Close() } // it was read or written, or it did not matter
-		o.Shared = view
-	}
-	s.pacer = pacer.New(o)
-	client.Transport = impatient{s.pacer}
-	return closeView, nil
+		Planned: func(w paced.Work) { f.planned(show, run, w) },
+	})
+	err := run.Do(ctx)
+	show.end()
+	return f.conclude(cmd, show, run, err)
 }
 
-// An impatient transport ends the sync where the wait for a budget is too long.
-type impatient struct{ http.RoundTripper }
-
-func (t impatient) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(r)
-	var w *pacer.WaitError
-	if errors.As(err, &w) && r.Context().Err() == nil {
-		err = &docsync.Failure{
-			Err:  fmt.Errorf("%s, next window in %s: longer than --max-wait allows", w.Reason, timeLeft(w.Wait)),
-			Hint: fmt.Sprintf("run the same command again after %s to go on, or allow more with --max-wait", w.Until.Format(time.DateTime)),
-		}
+// planned says what is worth knowing before anything is sent, and begins to show it.
+func (f *syncFlags) planned(show *syncProgress, run *paced.Run, w paced.Work) {
+	if w.Derived > 0 && f.base.URL.Host == f.to.URL.Host && len(w.Send) > 0 {
+		show.say("links of documents begin with %s; --base-url says otherwise", plaintext.Line(f.base.String(), 200))
 	}
-	return response, err
+	if w.WasBase != "" && w.Derived > 0 {
+		show.say("links of documents have begun with %s so far: they are sent again", plaintext.Line(w.WasBase, 200))
+	}
+	if w.OtherToken {
+		show.say("the token is another one than the last time: whether it is for the same workspace is asked when something is sent")
+	}
+	if !bool(f.dry) && w.Documents > 0 {
+		show.begin(w.Documents, w.Requests, run.Estimate)
+	}
 }
 
-// push does what is planned, but for a dry run.
-func (s *syncing) push(ctx context.Context) error {
-	if s.plan.Derived > 0 && s.f.base.URL.Host == s.f.to.URL.Host && len(s.plan.Send) > 0 {
-		s.show.say("links of documents begin with %s; --base-url says otherwise", plaintext.Line(s.f.base.String(), 200))
+// conclude prints what was done and returns the failure to end with.
+func (f *syncFlags) conclude(cmd *cobra.Command, show *syncProgress, run *paced.Run, err error) error {
+	if err == nil {
+		err = f.leftOut(len(run.Skipped()), run.Found())
+	} else {
+		err = asFailure(err)
 	}
-	if s.plan.WasBase != "" && s.plan.Derived > 0 {
-		s.show.say("links of documents have begun with %s so far: they are sent again", plaintext.Line(s.plan.WasBase, 200))
+	summary := run.Summary(err)
+	f.say(show, summary, run.Found())
+	if f.out {
+		return errors.Join(cli.WriteSafeJSON(cmd.OutOrStdout(), summary), err)
 	}
-	if s.sync.OtherToken() && bool(s.f.dry) {
-		s.show.say("the token is another one than the last time: whether it is for the same workspace is asked when something is sent")
+	if would := summary.DryRun; would != nil {
+		for _, id := range would.Send {
+			fmt.Fprintf(cmd.OutOrStdout(), "send    %s\n", plaintext.Line(id, 500))
+		}
+		for _, id := range would.Delete {
+			fmt.Fprintf(cmd.OutOrStdout(), "delete  %s\n", plaintext.Line(id, 500))
+		}
 	}
-	todo, requests := len(s.plan.Send), s.plan.Requests
-	if s.f.prune {
-		todo, requests = todo+len(s.plan.Vanished), requests+s.plan.Deletions
-	}
-	if s.f.dry || todo == 0 {
+	return err
+}
+
+// leftOut returns the failure of a sync that has skipped bad files out of those found; nil if there
+// are none.
+func (f *syncFlags) leftOut(bad, found int) error {
+	if bad == 0 {
 		return nil
 	}
-	s.show.begin(todo, requests, func(n int) time.Duration { return s.estimate(n) })
-	return s.sync.Push(ctx)
-}
-
-// estimate is how long n more requests take for want of budget, 0 where nothing is known.
-func (s *syncing) estimate(n int) time.Duration {
-	r, err := s.request()
-	if err != nil {
-		return 0
+	what, hint := "%s could not be sent", "named above, each with what to do"
+	if bad > maxNamed {
+		hint = fmt.Sprintf("the first %d are named above, --json names all", maxNamed)
 	}
-	return s.pacer.Estimate(r, n)
-}
-
-// request is one as it will be sent, to ask about.
-func (s *syncing) request() (*http.Request, error) {
-	r, err := http.NewRequest(http.MethodPut, s.f.to.JoinPath("v1/wp/documents").String(), nil)
-	if err == nil {
-		r.Header.Set("Authorization", "Bearer "+string(s.f.token))
+	switch {
+	case bool(f.dry):
+		what = "%s cannot be sent"
+	case found > bad:
+		hint += "; the others are in step"
 	}
-	return r, err
+	return cli.Fail(fmt.Errorf(what, cli.Count(bad, "file")), hint)
 }
 
-// asFailure makes what docsync says an error with its hint.
+// say prints a summary for people, on standard error.
+func (f *syncFlags) say(show *syncProgress, y paced.Summary, found int) {
+	if n := y.Ignored; n > 0 {
+		show.say("passed over %s with other extensions", cli.Count(n, "file"))
+	}
+	if n := y.Excluded; n > 0 {
+		show.say("passed over %s that --exclude matches", cli.Count(n, "path"))
+	}
+	if n := y.Links; n > 0 {
+		show.say("passed over %s: they are not followed", cli.Count(n, "symbolic link"))
+	}
+	switch would := y.DryRun; {
+	case would != nil:
+		show.say("would send %s and delete %d, %d unchanged, in %s: %s", cli.Count(len(would.Send), "document"), len(would.Delete), y.Unchanged,
+			cli.Count(would.Requests, "request"), atLeast(would.Seconds))
+	case y.Requests == 0 && y.Error == "":
+		show.say("nothing to do: %s unchanged", cli.Count(y.Unchanged, "document"))
+	case found > 0 || y.Requests > 0:
+		show.say("sent %s, deleted %d, %d unchanged; %s, %d refused; %.1f s, %.1f s of them waiting",
+			cli.Count(y.Sent, "document"), y.Deleted, y.Unchanged, cli.Count(int(y.Requests), "request"), y.Refusals, y.Seconds, y.Waited)
+	}
+	if y.Vanished > 0 && f.pruned() == docsync.Keep {
+		show.say("%s gone from the folder, or excluded, and still on the server; --prune deletes them", cli.Count(y.Vanished, "document"))
+	}
+}
+
+func atLeast(seconds float64) string {
+	if seconds < 1 {
+		return "no waiting"
+	}
+	return "at least " + (time.Duration(seconds+0.5) * time.Second).String()
+}
+
+// asFailure returns an error of a sync as a failure with its hint.
 func asFailure(err error) error {
 	var f *docsync.Failure
 	switch {
 	case errors.Is(err, docsync.ErrInterrupted):
-		return no(errors.New("interrupted; run the same command again to go on"), "")
+		return cli.Fail(fmt.Errorf("%w; run the same command again to go on", docsync.ErrInterrupted), "")
 	case errors.As(err, &f):
-		return no(f.Err, f.Hint)
+		return cli.Fail(f.Err, f.Hint)
 	}
 	return err
 }
+
+// excludes is a repeatable flag: patterns of paths to leave out.
+type excludes []string
+
+func (x *excludes) Set(value string) error {
+	if err := folder.CheckPattern(value); err != nil {
+		return err
+	}
+	*x = append(*x, value)
+	return nil
+}
+
+func (x *excludes) String() string { return "" }
+func (x *excludes) Type() string   { return "PATTERN" }
+func (x *excludes) Repeatable()    {}

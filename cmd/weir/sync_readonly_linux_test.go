@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // A folder that whoever syncs it may not write to is synced, and gets no file. Root may write
@@ -45,7 +47,7 @@ func TestAFolderThatIsReadOnlyIsSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	if code, err := p.wait(); err != nil || code != exitDone || !strings.Contains(p.stderr.String(), "sent 1 document,") {
+	if code, err := p.wait(); err != nil || code != cli.Done || !strings.Contains(p.stderr.String(), "sent 1 document,") {
 		t.Fatalf("it ended with status %d, %v:\n%s", code, err, p.stderr)
 	}
 	found, err := os.ReadDir(docs)

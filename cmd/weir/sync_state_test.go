@@ -11,70 +11,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/docsync/paced"
 )
-
-func TestAStateIsKeptWhereTheSystemKeepsThem(t *testing.T) {
-	for _, test := range []struct {
-		system string
-		env    environment
-		want   string // empty: an error
-	}{
-		{"linux", environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
-		{"linux", environment{"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state"},
-		{"freebsd", environment{"HOME": "/h"}, "/h/.local/state"},
-		{"darwin", environment{"HOME": "/h"}, "/h/Library/Application Support"},
-		{"darwin", environment{"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x"},
-		{"windows", environment{"LOCALAPPDATA": "/l", "HOME": "/h"}, "/l"},
-		{"windows", environment{"HOME": "/h"}, ""},
-		{"linux", environment{"HOME": "."}, ""},
-		{"linux", environment{}, ""},
-	} {
-		got, err := test.env.stateHome(test.system)
-		if got != test.want || (err == nil) != (test.want != "") {
-			t.Errorf("%s, %v: %q, %v; want %q", test.system, test.env, got, err, test.want)
-		}
-	}
-}
-
-func TestAFolderHasOneStateForEachServer(t *testing.T) {
-	dir := t.TempDir()
-	odd, link := filepath.Join(dir, "o d/d\x1b é"), filepath.Join(dir, "link")
-	if err := os.MkdirAll(odd, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(odd, link); err != nil {
-		t.Fatal(err)
-	}
-	env := environment{"XDG_STATE_HOME": dir}
-	state := func(folder, to string) string {
-		u, err := url.Parse(to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := env.syncState(folder, u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	one := state(odd, "http://a.example.com")
-	if !regexp.MustCompile(`^` + regexp.QuoteMeta(dir) + `/weir/sync/d-[0-9a-f]{16}$`).MatchString(one) {
-		t.Errorf("the state is %q", one)
-	}
-	if two := state(link+"/.", "http://a.example.com"); two != one {
-		t.Errorf("by another name it is %q, not %q", two, one)
-	}
-	if other := state(odd, "http://b.example.com"); other == one {
-		t.Errorf("for another server it is %q too", other)
-	}
-	if other := state(dir, "http://a.example.com"); other == one {
-		t.Errorf("of another folder it is %q too", other)
-	}
-	t.Chdir(odd)
-	if here := state(".", "http://a.example.com"); here != one {
-		t.Errorf("from within it is %q, not %q", here, one)
-	}
-}
 
 // acknowledged waits until the state of a folder holds these documents.
 func acknowledged(t *testing.T, docs, to string, ids ...string) {
@@ -83,7 +23,7 @@ func acknowledged(t *testing.T, docs, to string, ids ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := environ(cleanEnv()).syncState(docs, u)
+	state, err := paced.StateFile(cli.ParseEnvironment(cleanEnv()), docs, u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +65,7 @@ func TestASyncThatIsKilledLeavesAStateAndNoLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := startSync(t, token, link, "--to", s.url)
-	if code, err := second.wait(); err != nil || code != exitNo || !strings.Contains(second.stderr.String(), "another sync uses the state") {
+	if code, err := second.wait(); err != nil || code != cli.Failed || !strings.Contains(second.stderr.String(), "another sync uses the state") {
 		t.Errorf("a second one ended with status %d, %v:\n%s", code, err, second.stderr)
 	}
 	if _, err := p.signal(syscall.SIGKILL); err != nil {
@@ -136,7 +76,7 @@ func TestASyncThatIsKilledLeavesAStateAndNoLock(t *testing.T) {
 	_, address, _ := strings.Cut(s.url, "://")
 	s = serveIn(t, data, "--listen", address) // the contract's limits
 	p = startSync(t, token, docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
-	if code, err := p.wait(); err != nil || code != exitDone || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
+	if code, err := p.wait(); err != nil || code != cli.Done || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
 		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
 	}
 }

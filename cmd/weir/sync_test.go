@@ -4,19 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/vbauerster/mpb/v8/decor"
-
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/docsync"
 	"github.com/weirlimit/weir/internal/folder"
 	"github.com/weirlimit/weir/pacer"
@@ -58,7 +55,7 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if code, err := p.signal(os.Interrupt); err != nil || code != exitNo {
+	if code, err := p.signal(os.Interrupt); err != nil || code != cli.Failed {
 		t.Fatalf("interrupted it ended with status %d, %v:\n%s", code, err, p.stderr)
 	}
 	if took := time.Since(start); took > patience/2 {
@@ -75,7 +72,7 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 	_, address, _ := strings.Cut(s.url, "://")
 	s = serveIn(t, data, "--listen", address) // the contract's limits
 	p = startSync(t, token, docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
-	if code, err := p.wait(); err != nil || code != exitDone || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
+	if code, err := p.wait(); err != nil || code != cli.Done || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
 		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
 	}
 }
@@ -84,7 +81,7 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 func mintToken(t *testing.T, data string) string {
 	t.Helper()
 	stdout, stderr, code := weirCommand(t.Context(), t, "token", "create", "--workspace", "demo", "--data", data)
-	if code != exitDone {
+	if code != cli.Done {
 		t.Fatalf("token create: status %d: %s", code, stderr)
 	}
 	return stdout
@@ -117,74 +114,21 @@ stopping: what is in flight may finish; interrupt again to end at once
 `; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if w := p.waited(); w > time.Minute/60 {
-		t.Errorf("it has waited %v", w)
-	}
 }
 
-func TestTheLineBelowTheBarFitsTheTerminal(t *testing.T) {
+func TestTheLineBelowTheBarSaysWhyASyncWaits(t *testing.T) {
 	p := newSyncProgress(&bytes.Buffer{})
 	p.begin(1000, 10, func(int) time.Duration { return 3 * time.Minute })
 	p.wait(pacer.Wait{Reason: pacer.BudgetSpent, Until: time.Now().Add(41500 * time.Millisecond)})
-	for width, want := range map[int]string{
-		200: "budget spent, next window in 42 s · done in 3 min 0 s or more\n",
-		30:  "budget spent, next window in…\n",
-		2:   "…\n", 0: "…\n",
-	} {
-		var b bytes.Buffer
-		if err := p.below(&b, decor.Statistics{AvailableWidth: width}); err != nil || b.String() != want {
-			t.Errorf("%d columns: %q, %v; want %q", width, b.String(), err, want)
-		}
-	}
-	for d, want := range map[time.Duration]string{0: "0 s", time.Millisecond: "1 s", 60 * time.Second: "1 min 0 s", 2*time.Hour + 3*time.Minute: "2 h 3 min"} {
-		if got := timeLeft(d); got != want {
-			t.Errorf("%v is %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestAWaitThatIsTooLongEndsTheSync(t *testing.T) {
-	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
-	wait := &pacer.WaitError{Reason: pacer.BudgetSpent, Wait: 3 * time.Hour, Until: until}
-	client := &http.Client{Transport: impatient{failing{wait}}}
-	_, err := client.Get("http://weir.example")
-	var f *docsync.Failure
-	if !errors.As(err, &f) || f.Error() != "budget spent, next window in 3 h 0 min: longer than --max-wait allows" || !strings.Contains(f.Hint, "after 2026-01-02 03:04:05 ") {
-		t.Errorf("%v, %+v", err, f)
-	}
-	client.Transport = impatient{failing{io.ErrUnexpectedEOF}}
-	if _, err := client.Get("http://weir.example"); errors.As(err, &f) || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("another error became %v", err)
-	}
-}
-
-type failing struct{ err error }
-
-func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
-
-func TestAServerHasOneSpelling(t *testing.T) {
-	for s, want := range map[string]string{
-		"http://Weir.Example":            "http://weir.example",
-		"http://weir.example/":           "http://weir.example",
-		"http://weir.example/A/b//":      "http://weir.example/A/b",
-		"http://weir.example/a%2Fb/":     "http://weir.example/a%2Fb",
-		"http://weir.example/a%2F":       "http://weir.example/a%2F",
-		"http://weir.example/a b/%C3%BC": "http://weir.example/a%20b/%C3%BC",
-	} {
-		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		one := oneSpelling(u)
-		if one.String() != want || one.JoinPath("v1/wp").String() != want+"/v1/wp" || oneSpelling(one).String() != want {
-			t.Errorf("%q is spelled %q and %q, want %q", s, one, one.JoinPath("v1/wp"), want)
-		}
+	want := []string{"budget spent, next window in 42 s · done in 3 min 0 s or more"}
+	if got := p.below(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestWhatOtherFilesAreIsSaidOnlyWhereItIsSo(t *testing.T) {
 	for _, c := range []struct {
-		dry        onOff
+		dry        cli.OnOff
 		found, bad int
 		want, hint string
 	}{
@@ -193,9 +137,9 @@ func TestWhatOtherFilesAreIsSaidOnlyWhereItIsSo(t *testing.T) {
 		{true, 5, 1, "1 file cannot be sent", "named above, each with what to do"},
 		{false, 50, 30, "30 files could not be sent", "the first 20 are named above, --json names all; the others are in step"},
 	} {
-		s := &syncing{f: &syncFlags{dry: c.dry}, plan: docsync.Plan{Found: c.found}}
-		var f *failure
-		if err := s.leftOut(c.bad); !errors.As(err, &f) || err.Error() != c.want || f.hint != c.hint {
+		flags := &syncFlags{dry: c.dry}
+		var f *cli.Failure
+		if err := flags.leftOut(c.bad, c.found); !errors.As(err, &f) || err.Error() != c.want || f.Hint != c.hint {
 			t.Errorf("%+v: %v, %+v", c, err, f)
 		}
 	}

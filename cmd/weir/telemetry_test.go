@@ -2,18 +2,14 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/failover"
-	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
@@ -51,7 +47,7 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 		if err := cmd.ParseFlags(c.args); err != nil {
 			t.Fatal(err)
 		}
-		err := f.findTracing(cmd, environ(c.env))
+		err := f.findTracing(cmd, cli.ParseEnvironment(c.env))
 		said := ""
 		if err != nil {
 			said = err.Error()
@@ -71,12 +67,12 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 }
 
 func TestACollectorsKeysComeFromAVariable(t *testing.T) {
-	header, err := environment{"OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=a%20b=, other = c ,"}.tracesHeader()
+	header, err := otelVariables{"OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=a%20b=, other = c ,"}.tracesHeader()
 	if err != nil || len(header) != 2 || header.Get("X-Api-Key") != "a b=" || header.Get("Other") != "c" {
 		t.Errorf("%v, %v", header, err)
 	}
 	for _, bad := range []string{"a", "=b", "a=%zz", "a=%0d%0ab", "a b=c", "a:b=c"} {
-		if header, err := (environment{"OTEL_EXPORTER_OTLP_HEADERS": bad}).tracesHeader(); err == nil {
+		if header, err := (otelVariables{"OTEL_EXPORTER_OTLP_HEADERS": bad}).tracesHeader(); err == nil {
 			t.Errorf("%q is %v", bad, header)
 		}
 	}
@@ -110,60 +106,5 @@ func TestAServerPostsItsTracesBeforeItEnds(t *testing.T) {
 		if bytes.Contains(posted, []byte(secret)) {
 			t.Errorf("the collector heard %q: %q", secret, posted)
 		}
-	}
-}
-
-func TestEveryReceiverIsToldAndTheLogFirst(t *testing.T) {
-	var heard []string
-	hear := func(who string) func(failover.Event) {
-		return func(failover.Event) { heard = append(heard, who) }
-	}
-	r := receivers{storeChanges: []func(failover.Event){hear("metrics"), hear("another")}}
-	o, d := failover.Options{OnEvent: hear("log")}, weir.Options{}
-	r.hearFailover(&o)
-	r.hearDecider(&d)
-	o.OnEvent(failover.Event{})
-	if !slices.Equal(heard, []string{"log", "metrics", "another"}) {
-		t.Errorf("told were %v", heard)
-	}
-	if d.OnShadow != nil || d.OnCandidate != nil || o.OnTake != nil {
-		t.Error("nobody listens, and somebody is told")
-	}
-}
-
-// What was put together is what a scrape tells of.
-func TestMetricsTellOfTheServerThatWasPutTogether(t *testing.T) {
-	f := defaultServeFlags()
-	f.data = t.TempDir()
-	document, err := readDocument(strings.NewReader(""), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := newLogger(f, io.Discard)
-	e, err := assemble(context.Background(), f, document.Policy, log, io.Discard, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.close()
-	policy, err := live.New(document, e.decider.Swap, live.Options{Reader: policyReader(), Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.bindMetrics(policy)
-	w := httptest.NewRecorder()
-	e.gateway.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/widget/typing", nil))
-	w = httptest.NewRecorder()
-	e.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for _, line := range []string{
-		`weir_decisions_total{limiter="widget-typing",outcome="admitted",window="60s by ip"} 1`, `weir_decisions_total{limiter="wp-plugin",outcome="refused",window="60s by token or ip"} 0`,
-		"weir_store_up 1", "weir_requests_in_flight 0", "weir_table_keys 1", "weir_table_bound_bytes 2.68435456e+08",
-		`weir_policy_info{source="contract",version="` + policy.State().Version + `"} 1`, "weir_policy_last_reload_successful 1", "weir_decision_duration_seconds_count 1",
-	} {
-		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
-			t.Errorf("%q is not among the metrics", line)
-		}
-	}
-	if strings.Contains(w.Body.String(), "weir_candidate_info") || strings.Contains(w.Body.String(), "weir_shared_store") {
-		t.Error("a candidate or a shared store is told that is not there")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/sample"
 )
 
@@ -29,7 +30,7 @@ func newToken() *cobra.Command {
   weir token list
   weir token revoke 3f9a…`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: cli.Group,
 	}
 	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
 	return cmd
@@ -38,14 +39,14 @@ func newToken() *cobra.Command {
 // dataFlag adds --data to a command about what is kept there.
 func dataFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "data", "weir-data", "`DIR` that the server was given as its --data")
-	must(cmd.MarkFlagDirname("data"))
+	cli.Must(cmd.MarkFlagDirname("data"))
 }
 
 // openTokens opens the tokens of a directory.
 func openTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
 	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: dir})
 	if err != nil {
-		return nil, no(fmt.Errorf("open the tokens in %q: %w", dir, err), "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
+		return nil, cli.Fail(fmt.Errorf("open the tokens in %q: %w", dir, err), "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
 	}
 	return tokens, nil
 }
@@ -55,7 +56,7 @@ func openOldTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, noDataDir(dir)
 	} else if errors.Is(err, fs.ErrNotExist) {
-		return nil, no(fmt.Errorf("there is no data directory %q", dir), "say with --data DIR where 'weir serve' keeps its data; 'weir token create' makes one too")
+		return nil, cli.Fail(fmt.Errorf("there is no data directory %q", dir), "say with --data DIR where 'weir serve' keeps its data; 'weir token create' makes one too")
 	}
 	return openTokens(ctx, dir)
 }
@@ -65,7 +66,7 @@ var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func newTokenCreate() *cobra.Command {
 	var dir, workspace string
-	var machine onOff
+	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:   "create --workspace NAME",
 		Short: "Mint a token and print it, once",
@@ -75,10 +76,10 @@ The token alone is printed on standard output, once: only its hash is kept.`,
 		Example: `  weir token create --workspace demo
   TOKEN=$(weir token create --workspace demo)
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/wp/status`,
-		Args: arguments(),
+		Args: cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !workspaceName.MatchString(workspace) {
-				return misused("for example: weir token create --workspace demo",
+				return cli.UsageError("for example: weir token create --workspace demo",
 					"--workspace %q: want 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit", workspace)
 			}
 			return createToken(cmd, dir, workspace, bool(machine))
@@ -86,7 +87,7 @@ The token alone is printed on standard output, once: only its hash is kept.`,
 	}
 	cmd.Flags().StringVar(&workspace, "workspace", "", "`NAME` of the workspace, its widgets' agent_id")
 	dataFlag(cmd, &dir)
-	jsonFlag(cmd, &machine)
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
@@ -98,14 +99,14 @@ func createToken(cmd *cobra.Command, dir, workspace string, machine bool) error 
 	defer tokens.Close()
 	made, err := tokens.Create(cmd.Context(), workspace)
 	if err != nil {
-		return no(fmt.Errorf("create a token for workspace %q: %w", workspace, err), "")
+		return cli.Fail(fmt.Errorf("create a token for workspace %q: %w", workspace, err), "")
 	}
 	if made.NewWorkspace {
 		fmt.Fprintf(cmd.ErrOrStderr(), "workspace %q is new\n", workspace)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of workspace %q; it is shown this once\n", made.ID, workspace)
 	if machine {
-		return writeJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace})
+		return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace})
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
 	return err
@@ -113,12 +114,12 @@ func createToken(cmd *cobra.Command, dir, workspace string, machine bool) error 
 
 func newTokenList() *cobra.Command {
 	var dir string
-	var machine onOff
+	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the tokens, without their secrets",
 		Example: "  weir token list\n  weir token list --json",
-		Args:    arguments(),
+		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tokens, err := openOldTokens(cmd.Context(), dir)
 			if err != nil {
@@ -127,16 +128,16 @@ func newTokenList() *cobra.Command {
 			defer tokens.Close()
 			all, err := tokens.List(cmd.Context())
 			if err != nil {
-				return no(fmt.Errorf("list the tokens in %q: %w", dir, err), "")
+				return cli.Fail(fmt.Errorf("list the tokens in %q: %w", dir, err), "")
 			}
 			if machine {
-				return writeJSON(cmd.OutOrStdout(), tokenRows(all))
+				return cli.WriteJSON(cmd.OutOrStdout(), tokenRows(all))
 			}
 			return printTokens(cmd, all)
 		},
 	}
 	dataFlag(cmd, &dir)
-	jsonFlag(cmd, &machine)
+	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
@@ -183,7 +184,7 @@ func newTokenRevoke() *cobra.Command {
 		Use:     "revoke ID",
 		Short:   "End a token; servers refuse it within a second",
 		Example: "  weir token list\n  weir token revoke 3f9a…",
-		Args:    arguments("ID"),
+		Args:    cli.Arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			tokens, err := openOldTokens(cmd.Context(), dir)
 			if err != nil {
@@ -192,9 +193,9 @@ func newTokenRevoke() *cobra.Command {
 			defer tokens.Close()
 			switch err := tokens.Revoke(cmd.Context(), args[0]); {
 			case errors.Is(err, sample.ErrNoToken):
-				return no(fmt.Errorf("no token has the id %q", redactToken(args[0])), "'weir token list' shows the ids")
+				return cli.Fail(fmt.Errorf("no token has the id %q", redactToken(args[0])), "'weir token list' shows the ids")
 			case err != nil:
-				return no(fmt.Errorf("revoke token %q: %w", args[0], err), "")
+				return cli.Fail(fmt.Errorf("revoke token %q: %w", args[0], err), "")
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "token %s is revoked\n", args[0])
 			return nil

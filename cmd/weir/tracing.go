@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
@@ -31,12 +32,13 @@ func (f *fraction) Type() string   { return "PART" }
 // tracesPath is where a collector takes spans by OTLP over HTTP.
 const tracesPath = "/v1/traces"
 
-// findTracing finds out whether traces are wanted, from the flags or else the variables that OpenTelemetry has agreed on:
-// OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT, …_HEADERS and …_PROTOCOL, OTEL_TRACES_SAMPLER and its _ARG,
-// OTEL_SERVICE_NAME, OTEL_SDK_DISABLED. f.tracing is nil where they are not.
-func (f *serveFlags) findTracing(cmd *cobra.Command, env environment) error {
-	if f.traces.URL == nil && cmd.Flags().Changed("trace-ratio") && !env.wantsTraces() {
-		return misused("give --traces URL too, or leave it out", "%s means nothing without --traces", spelled(cmd, "trace-ratio"))
+// findTracing sets f.tracing from the flags, or else from the variables that OpenTelemetry has
+// agreed on: OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT, …_HEADERS and …_PROTOCOL,
+// OTEL_TRACES_SAMPLER and its _ARG, OTEL_SERVICE_NAME, OTEL_SDK_DISABLED. It is nil if they ask for
+// no traces.
+func (f *serveFlags) findTracing(cmd *cobra.Command, env cli.Environment) error {
+	if f.traces.URL == nil && cmd.Flags().Changed("trace-ratio") && !otelVariables(env).wantsTraces() {
+		return cli.UsageError("give --traces URL too, or leave it out", "%s means nothing without --traces", cli.GivenAs(cmd, "trace-ratio"))
 	}
 	ratio := float64(f.traceRatio)
 	var endpoint *url.URL
@@ -46,13 +48,13 @@ func (f *serveFlags) findTracing(cmd *cobra.Command, env environment) error {
 			at.Path = tracesPath
 		}
 		endpoint = &at
-	} else if env.wantsTraces() {
+	} else if otelVariables(env).wantsTraces() {
 		var err error
-		if endpoint, err = env.tracesEndpoint(); err != nil {
+		if endpoint, err = otelVariables(env).tracesEndpoint(); err != nil {
 			return err
 		}
 		if !cmd.Flags().Changed("trace-ratio") {
-			if ratio, err = env.tracesRatio(); err != nil {
+			if ratio, err = otelVariables(env).tracesRatio(); err != nil {
 				return err
 			}
 		}
@@ -60,7 +62,7 @@ func (f *serveFlags) findTracing(cmd *cobra.Command, env environment) error {
 	if endpoint == nil {
 		return nil
 	}
-	header, err := env.tracesHeader()
+	header, err := otelVariables(env).tracesHeader()
 	if err != nil {
 		return err
 	}
@@ -68,18 +70,21 @@ func (f *serveFlags) findTracing(cmd *cobra.Command, env environment) error {
 	return nil
 }
 
-const otelHint = "the variables are OpenTelemetry's; --traces URL beats them, and OTEL_TRACES_EXPORTER=none switches traces off"
+const otelHint = "the variables are OpenTelemetry's; --traces URL overrides them, and OTEL_TRACES_EXPORTER=none switches traces off"
 
-// wantsTraces says whether the variables ask for traces.
-func (e environment) wantsTraces() bool {
+// otelVariables are the variables that OpenTelemetry defines for every program.
+type otelVariables cli.Environment
+
+// wantsTraces reports whether the variables ask for traces.
+func (e otelVariables) wantsTraces() bool {
 	if strings.EqualFold(e["OTEL_SDK_DISABLED"], "true") || e["OTEL_TRACES_EXPORTER"] == "none" {
 		return false
 	}
 	return e["OTEL_TRACES_EXPORTER"] != "" || e["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] != "" || e["OTEL_EXPORTER_OTLP_ENDPOINT"] != ""
 }
 
-// otlp returns the variable of traces alone, or the one of all that is told.
-func (e environment) otlp(what string) (name, value string) {
+// otlp returns the variable for traces only if it is set, and otherwise the one for all signals.
+func (e otelVariables) otlp(what string) (name, value string) {
 	name = "OTEL_EXPORTER_OTLP_TRACES_" + what
 	if e[name] == "" {
 		name = "OTEL_EXPORTER_OTLP_" + what
@@ -87,29 +92,30 @@ func (e environment) otlp(what string) (name, value string) {
 	return name, e[name]
 }
 
-func (e environment) tracesEndpoint() (*url.URL, error) {
+func (e otelVariables) tracesEndpoint() (*url.URL, error) {
 	if exporter := e["OTEL_TRACES_EXPORTER"]; exporter != "" && exporter != "otlp" {
-		return nil, misused(otelHint, "variable OTEL_TRACES_EXPORTER=%q: want otlp or none", exporter)
+		return nil, cli.UsageError(otelHint, "variable OTEL_TRACES_EXPORTER=%q: want otlp or none", exporter)
 	}
 	if name, protocol := e.otlp("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		return nil, misused(otelHint, "variable %s=%q: want http/protobuf", name, protocol)
+		return nil, cli.UsageError(otelHint, "variable %s=%q: want http/protobuf", name, protocol)
 	}
 	name, value := e.otlp("ENDPOINT")
 	if value == "" {
 		value = "http://localhost:4318"
 	}
-	var at endpoint
+	var at cli.Endpoint
 	if err := at.Set(value); err != nil {
-		return nil, misused(otelHint, "variable %s=%q: %w", name, redacted(value), err)
+		return nil, cli.UsageError(otelHint, "variable %s=%q: %w", name, cli.RedactURL(value), err)
 	}
-	if name != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" { // which is meant as it stands
+	if name != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" { // that one has the whole path
 		at.Path = strings.TrimSuffix(at.Path, "/") + tracesPath
 	}
 	return at.URL, nil
 }
 
-// tracesRatio is what a sampler comes to. All of them go by the caller's word where there is one.
-func (e environment) tracesRatio() (float64, error) {
+// tracesRatio returns the ratio of a sampler. With every sampler, the decision of a trusted caller
+// comes first.
+func (e otelVariables) tracesRatio() (float64, error) {
 	switch sampler := e["OTEL_TRACES_SAMPLER"]; sampler {
 	case "", "parentbased_always_on", "always_on":
 		return 1, nil
@@ -119,17 +125,18 @@ func (e environment) tracesRatio() (float64, error) {
 		ratio := fraction(1)
 		if value := e["OTEL_TRACES_SAMPLER_ARG"]; value != "" {
 			if err := ratio.Set(value); err != nil {
-				return 0, misused(otelHint, "variable OTEL_TRACES_SAMPLER_ARG=%q: %w", value, err)
+				return 0, cli.UsageError(otelHint, "variable OTEL_TRACES_SAMPLER_ARG=%q: %w", value, err)
 			}
 		}
 		return float64(ratio), nil
 	default:
-		return 0, misused(otelHint, "variable OTEL_TRACES_SAMPLER=%q: want parentbased_always_on, parentbased_always_off or parentbased_traceidratio", sampler)
+		return 0, cli.UsageError(otelHint, "variable OTEL_TRACES_SAMPLER=%q: want parentbased_always_on, parentbased_always_off or parentbased_traceidratio", sampler)
 	}
 }
 
-// tracesHeader reads name=value pairs between commas, as in W3C's baggage. What is wrong with them is said without them: they are keys.
-func (e environment) tracesHeader() (http.Header, error) {
+// tracesHeader reads name=value pairs between commas, as in W3C's baggage. Errors do not contain the
+// values, which are keys.
+func (e otelVariables) tracesHeader() (http.Header, error) {
 	name, value := e.otlp("HEADERS")
 	header := http.Header{}
 	for pair := range strings.SplitSeq(value, ",") {
@@ -140,7 +147,7 @@ func (e environment) tracesHeader() (http.Header, error) {
 		text, err := url.PathUnescape(strings.TrimSpace(text))
 		field = strings.TrimSpace(field)
 		if !ok || err != nil || field == "" || strings.ContainsAny(field, " \t:\r\n") || strings.ContainsAny(text, "\r\n\x00") {
-			return nil, misused(otelHint, "variable %s: want name=value pairs between commas, values escaped as in URLs", name)
+			return nil, cli.UsageError(otelHint, "variable %s: want name=value pairs between commas, values escaped as in URLs", name)
 		}
 		header.Set(field, text)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
 	reports "github.com/weirlimit/weir/internal/verify/report"
@@ -63,33 +64,33 @@ type verifyFlags struct {
 	tokens       secrets
 	header       fields
 	ca           string
-	budget       number
-	workers      number
-	maxWait      span
-	real, quick  onOff
-	yes, machine onOff
-	failUntested onOff
+	budget       cli.Number
+	workers      cli.Number
+	maxWait      cli.Span
+	real, quick  cli.OnOff
+	yes, machine cli.OnOff
+	failUntested cli.OnOff
 }
 
-func newVerify(env environment) *cobra.Command {
+func newVerify(env cli.Environment) *cobra.Command {
 	f := &verifyFlags{
-		budget:  number{value: verify.DefaultBudget, min: 1, max: 10_000_000},
-		workers: number{value: verify.DefaultWorkers, min: 2, max: 256},
-		maxWait: span{Duration: verify.DefaultMaxWait, min: time.Second, max: 31 * 24 * time.Hour},
+		budget:  cli.Number{Value: verify.DefaultBudget, Min: 1, Max: 10_000_000},
+		workers: cli.Number{Value: verify.DefaultWorkers, Min: 2, Max: 256},
+		maxWait: cli.Span{Duration: verify.DefaultMaxWait, Min: time.Second, Max: 31 * 24 * time.Hour},
 	}
 	cmd := &cobra.Command{
 		Use:     "verify URL",
 		Short:   "Verify from outside that an API keeps its limits, clause by clause",
 		Long:    verifyLong,
 		Example: verifyExample,
-		Args:    arguments("URL"),
+		Args:    cli.Arguments("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var to endpoint
+			var to cli.Endpoint
 			if err := to.Set(args[0]); err != nil {
-				return misused("for example: weir verify http://127.0.0.1:8080", "URL %q: %w", redacted(args[0]), err)
+				return cli.UsageError("for example: weir verify http://127.0.0.1:8080", "URL %q: %w", cli.RedactURL(args[0]), err)
 			}
 			if to.RawQuery != "" || to.ForceQuery {
-				return misused("leave out what begins with the question mark", "URL %q: want one without a query", to.String())
+				return cli.UsageError("leave out what begins with the question mark", "URL %q: want one without a query", to.String())
 			}
 			return runVerify(cmd, f, to.URL, env)
 		},
@@ -104,17 +105,17 @@ func newVerify(env environment) *cobra.Command {
 	flags.Var(&f.tokens, "token", "API token; a second one shows that budgets are separate; repeatable; use the variable")
 	flags.Var(&f.header, "header", "field to send with every request; repeatable")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificates in PEM to trust instead of the system's")
-	switchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of such as validation refuses")
-	switchFlag(cmd, &f.quick, "quick", "wait for no window: less can be tested, in seconds")
+	cli.SwitchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of such as validation refuses")
+	cli.SwitchFlag(cmd, &f.quick, "quick", "wait for no window: less can be tested, in seconds")
 	flags.Var(&f.budget, "budget", "how many requests to send at most")
 	flags.Var(&f.maxWait, "max-wait", "how long to wait for one window at most; what is about longer ones is not tested")
 	flags.Var(&f.workers, "workers", "how many connections to use at a time")
-	switchFlag(cmd, &f.yes, "yes", "verify an API that is not on this machine: its owner knows, and its callers may be refused meanwhile")
-	withoutVariables(cmd, "real", "yes")
-	switchFlag(cmd, &f.failUntested, "fail-untested", "exit with status 1 also if a clause could not be tested that applies to its limiter")
-	switchFlag(cmd, &f.machine, "json", "print the report as JSON")
-	must(cmd.MarkFlagFilename("policy"))
-	must(cmd.MarkFlagFilename("ca"))
+	cli.SwitchFlag(cmd, &f.yes, "yes", "verify an API that is not on this machine: its owner knows, and its callers may be refused meanwhile")
+	cli.NoVariables(cmd, "real", "yes")
+	cli.SwitchFlag(cmd, &f.failUntested, "fail-untested", "exit with status 1 also if a clause could not be tested that applies to its limiter")
+	cli.SwitchFlag(cmd, &f.machine, "json", "print the report as JSON")
+	cli.Must(cmd.MarkFlagFilename("policy"))
+	cli.Must(cmd.MarkFlagFilename("ca"))
 	return cmd
 }
 
@@ -124,7 +125,7 @@ func (f *verifyFlags) options(cmd *cobra.Command, to *url.URL) (verify.Options, 
 	if err != nil {
 		return verify.Options{}, printProblems(cmd.ErrOrStderr(), err)
 	}
-	if err := f.checkLimiters(file.Policy, spelled(cmd, "limiter")); err != nil {
+	if err := f.checkLimiters(file.Policy, cli.GivenAs(cmd, "limiter")); err != nil {
 		return verify.Options{}, err
 	}
 	roots, err := readRoots(f.ca)
@@ -133,8 +134,8 @@ func (f *verifyFlags) options(cmd *cobra.Command, to *url.URL) (verify.Options, 
 	}
 	return verify.Options{
 		URL: to, Policy: file.Policy, Limiters: f.limiters, Agent: f.agent, Sessions: f.sessions, SessionAt: f.sessionAt,
-		Tokens: f.tokens, Real: bool(f.real), Quick: bool(f.quick), Budget: f.budget.value, MaxWait: f.maxWait.Duration,
-		Workers: f.workers.value, Header: http.Header(f.header), TLS: roots,
+		Tokens: f.tokens, Real: bool(f.real), Quick: bool(f.quick), Budget: f.budget.Value, MaxWait: f.maxWait.Duration,
+		Workers: f.workers.Value, Header: http.Header(f.header), TLS: roots,
 	}, nil
 }
 
@@ -146,7 +147,7 @@ func (f *verifyFlags) checkLimiters(p weir.Policy, flag string) error {
 	}
 	for _, name := range f.limiters {
 		if !slices.Contains(all, name) {
-			return misused("it has "+strings.Join(all, ", "), "%s %q: %s has no such limiter", flag, name, cmp.Or(f.policy, contractName))
+			return cli.UsageError("it has "+strings.Join(all, ", "), "%s %q: %s has no such limiter", flag, name, cmp.Or(f.policy, contractName))
 		}
 	}
 	return nil
@@ -159,16 +160,16 @@ func readRoots(name string) (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, no(fmt.Errorf("read the certificates to trust: %w", err), "name a file with --ca that is there, and that you may read")
+		return nil, cli.Fail(fmt.Errorf("read the certificates to trust: %w", err), "name a file with --ca that is there, and that you may read")
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, no(fmt.Errorf("read the certificates to trust: %s holds none in PEM", name), "it should have a line -----BEGIN CERTIFICATE-----")
+		return nil, cli.Fail(fmt.Errorf("read the certificates to trust: %s holds none in PEM", name), "it should have a line -----BEGIN CERTIFICATE-----")
 	}
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
-func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment) error {
+func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env cli.Environment) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o, err := f.options(cmd, to)
@@ -183,16 +184,16 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 	o.Dial, o.Progress = host.dial, show.update
 	plan, err := verify.NewPlan(o)
 	if err != nil {
-		return misused("see 'weir verify --help'", "plan what to send to %s: %s", to, plaintext.Line(err.Error(), 1000))
+		return cli.UsageError("see 'weir verify --help'", "plan what to send to %s: %s", to, plaintext.Line(err.Error(), 1000))
 	}
 	if err := announce(cmd.ErrOrStderr(), to, host, plan); err != nil {
-		return no(fmt.Errorf("print the plan: %w", err), "")
+		return cli.Fail(fmt.Errorf("print the plan: %w", err), "")
 	}
 	if plan.Requests == 0 {
-		return misused("the reasons are above; see 'weir verify --help'", "nothing can be sent to %s that would show anything", to)
+		return cli.UsageError("the reasons are above; see 'weir verify --help'", "nothing can be sent to %s that would show anything", to)
 	}
 	if !bool(f.yes) && !host.loopback() {
-		return misused("add --yes if its owner agrees, and its other callers can bear to be refused meanwhile",
+		return cli.UsageError("add --yes if its owner agrees, and its other callers can bear to be refused meanwhile",
 			"%s is not a loopback address, and nothing was sent", host.name)
 	}
 	show.begin(plan.Requests)
@@ -207,7 +208,7 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env environment)
 
 // conclude prints the report and returns the command's error. interrupted is nil unless the command
 // was interrupted.
-func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interrupted, err error, env environment) error {
+func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interrupted, err error, env cli.Environment) error {
 	if report == nil {
 		report = &verify.Report{}
 	}
@@ -216,11 +217,11 @@ func (f *verifyFlags) conclude(cmd *cobra.Command, report *verify.Report, interr
 		outcome = untestedOutcome(report)
 	}
 	if f.machine {
-		return errors.Join(printSafely(cmd.OutOrStdout(), reports.NewDocument(report, outcome)), outcome)
+		return errors.Join(cli.WriteSafeJSON(cmd.OutOrStdout(), reports.NewDocument(report, outcome)), outcome)
 	}
 	if len(report.Results) > 0 {
 		if err := reports.Print(cmd.OutOrStdout(), report, wantsColour(cmd.OutOrStdout(), env)); err != nil {
-			return no(fmt.Errorf("print the report: %w", err), "")
+			return cli.Fail(fmt.Errorf("print the report: %w", err), "")
 		}
 	}
 	return outcome
@@ -231,15 +232,15 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 	tally := reports.TallyOf(report)
 	switch {
 	case interrupted != nil:
-		return no(fmt.Errorf("interrupted after %s; %s", count(report.Sent, "request"), tally), "")
+		return cli.Fail(fmt.Errorf("interrupted after %s; %s", cli.Count(report.Sent, "request"), tally), "")
 	case isCredential(err):
-		return no(errors.New(plaintext.Line(err.Error(), 1000)), "give one that is in force, in WEIR_SESSION or WEIR_TOKEN, or none: then the budget of the address is verified")
+		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "give one that is in force, in WEIR_SESSION or WEIR_TOKEN, or none: then the budget of the address is verified")
 	case err != nil:
-		return no(errors.New(plaintext.Line(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
+		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
 	case tally.Broken > 0:
-		return no(fmt.Errorf("not all is kept: %s", tally), "")
+		return cli.Fail(fmt.Errorf("not all is kept: %s", tally), "")
 	case tally.Kept == 0:
-		return no(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' says what it needs")
+		return cli.Fail(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' says what it needs")
 	}
 	return nil
 }
@@ -257,10 +258,10 @@ func untestedOutcome(report *verify.Report) error {
 	if missed == "" {
 		return nil
 	}
-	return no(fmt.Errorf("not all could be tested: %s", missed), "leave out --fail-untested if the reasons above may stand")
+	return cli.Fail(fmt.Errorf("not all could be tested: %s", missed), "leave out --fail-untested if the reasons above may stand")
 }
 
 // wantsColour reports whether w is a terminal whose user wants colours.
-func wantsColour(w io.Writer, env environment) bool {
-	return terminal(w) != nil && env["NO_COLOR"] == "" && env["TERM"] != "dumb"
+func wantsColour(w io.Writer, env cli.Environment) bool {
+	return cli.Terminal(w) != nil && env["NO_COLOR"] == "" && env["TERM"] != "dumb"
 }

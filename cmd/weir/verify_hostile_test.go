@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // onlyThings is a policy of one limiter.
@@ -35,7 +37,7 @@ func TestAVerifiedServerCannotDriveTheTerminal(t *testing.T) {
 	defer server.Close()
 	for _, args := range [][]string{nil, {"--json"}} {
 		stdout, stderr, code := verifyHere(t, server.URL, append(args, "--quick")...)
-		if code != exitNo {
+		if code != cli.Failed {
 			t.Errorf("%v: status %d", args, code)
 		}
 		for _, said := range []string{stdout, stderr} {

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/verify"
 	reports "github.com/weirlimit/weir/internal/verify/report"
 )
@@ -36,11 +37,11 @@ func TestWhatAVerificationEndsWith(t *testing.T) {
 		if got := fmt.Sprint(err); got != c.want && (err != nil || c.want != "") {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-		var f *failure
-		if err != nil && (!errors.As(err, &f) || f.exit != exitNo) {
-			t.Errorf("%s: %+v, want status %d", c.name, f, exitNo)
+		var f *cli.Failure
+		if err != nil && (!errors.As(err, &f) || f.Exit != cli.Failed) {
+			t.Errorf("%s: %+v, want status %d", c.name, f, cli.Failed)
 		}
-		for _, machine := range []onOff{false, true} {
+		for _, machine := range []cli.OnOff{false, true} {
 			var out bytes.Buffer
 			cmd := &cobra.Command{}
 			cmd.SetOut(&out)
@@ -103,24 +104,20 @@ stopping; interrupt again to end at once
 func TestTheLinesBelowTheBarSayWhatIsUnderWay(t *testing.T) {
 	p := newVerifyProgress(&bytes.Buffer{})
 	doing := []string{"leads: \x1b[2J all of the budget at once"}
-	for i := range mostUnderWay {
+	for i := range maxUnderWay {
 		doing = append(doing, fmt.Sprint("limiter ", i))
 	}
 	p.update(verify.Progress{Doing: doing, Waiting: 41500 * time.Millisecond})
-	var b bytes.Buffer
-	if err := p.below(&b, decor.Statistics{AvailableWidth: 20}); err != nil {
-		t.Fatal(err)
+	want := []string{`leads: \x1b[2J all of the budget at once`}
+	for i := range maxUnderWay - 1 {
+		want = append(want, fmt.Sprint("limiter ", i))
 	}
-	want := `leads: \x1b[2J all…` + "\n"
-	for i := range mostUnderWay - 1 {
-		want += fmt.Sprintf("limiter %d\n", i)
-	}
-	if want += "… and 1 more\nnext window in 42 s\n"; b.String() != want {
-		t.Errorf("got\n%swant\n%s", b.String(), want)
+	want = append(want, "… and 1 more", "next window in 42 s")
+	if got := p.below(); !slices.Equal(got, want) {
+		t.Errorf("got\n%q, want\n%q", got, want)
 	}
 	p.interrupted()
-	b.Reset()
-	if err := p.below(&b, decor.Statistics{AvailableWidth: 80}); err != nil || b.String() != "stopping; interrupt again to end at once\n" {
-		t.Errorf("%q, %v", b.String(), err)
+	if got, want := p.below(), []string{"stopping; interrupt again to end at once"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/verify"
 	reports "github.com/weirlimit/weir/internal/verify/report"
 )
@@ -30,7 +31,7 @@ func resolve(ctx context.Context, u *url.URL) (*pinned, error) {
 	}
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", p.name)
 	if err != nil {
-		return nil, no(fmt.Errorf("find the address of %q: %w", p.name, err), "is the URL spelled as it should be?")
+		return nil, cli.Fail(fmt.Errorf("find the address of %q: %w", p.name, err), "is the URL spelled as it should be?")
 	}
 	for _, addr := range addrs {
 		p.addrs = append(p.addrs, addr.Unmap())

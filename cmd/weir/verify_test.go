@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/nginxtest"
 	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/internal/verify"
@@ -81,7 +82,7 @@ type exception struct{ clause, limiters, why string }
 // wantKept wants every clause kept for every limiter, but for the exceptions, which are untested and nothing else.
 func wantKept(t *testing.T, v verification, code int, exceptions []exception) {
 	t.Helper()
-	if code != exitDone || !v.Done || v.Error != "" {
+	if code != cli.Done || !v.Done || v.Error != "" {
 		t.Errorf("status %d, done %v: %s", code, v.Done, v.Error)
 	}
 	seen := map[string]bool{}
@@ -248,7 +249,7 @@ func TestAnInterruptedVerificationSaysWhatItHasFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, err := p.signal(os.Interrupt)
-	if err != nil || code != exitNo {
+	if err != nil || code != cli.Failed {
 		t.Fatalf("status %d, %v:\n%s", code, err, p.stderr)
 	}
 	var v verification

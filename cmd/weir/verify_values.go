@@ -49,9 +49,9 @@ func (s *secrets) Set(value string) error {
 	return nil
 }
 
-func (s *secrets) String() string               { return "" }
-func (s *secrets) Type() string                 { return "TOKEN" }
-func (s *secrets) withoutSecrets(string) string { return "…" }
+func (s *secrets) String() string       { return "" }
+func (s *secrets) Type() string         { return "TOKEN" }
+func (s *secrets) Redact(string) string { return "…" }
 
 // A fields value is a list of header fields, one per line. Its flag is repeatable. The fields' values
 // may be secret, so they are never shown.
@@ -82,8 +82,8 @@ func (f *fields) Set(value string) error {
 func (f *fields) String() string { return "" }
 func (f *fields) Type() string   { return "'NAME: VALUE'" }
 
-// withoutSecrets returns only the field's name.
-func (f *fields) withoutSecrets(value string) string {
+// Redact returns only the field's name.
+func (f *fields) Redact(value string) string {
 	name, _, found := strings.Cut(value, ":")
 	if !found || !httpguts.ValidHeaderFieldName(name) {
 		return "…"

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/weirlimit/weir/internal/cli"
 
 	"github.com/spf13/cobra"
 )
@@ -53,38 +53,20 @@ func (b build) String() string {
 }
 
 func newVersion() *cobra.Command {
-	var machine onOff
+	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Say which Weir this is",
 		Example: "  weir version\n  weir version --json",
-		Args:    arguments(),
+		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if machine {
-				return writeJSON(cmd.OutOrStdout(), thisBuild())
+				return cli.WriteJSON(cmd.OutOrStdout(), thisBuild())
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), thisBuild())
 			return err
 		},
 	}
-	jsonFlag(cmd, &machine)
+	cli.JSONFlag(cmd, &machine)
 	return cmd
-}
-
-// jsonFlag adds --json, for what machines may read.
-func jsonFlag(cmd *cobra.Command, machine *onOff) {
-	switchFlag(cmd, machine, "json", "print JSON")
-}
-
-// switchFlag adds a flag that is on when given without a value.
-func switchFlag(cmd *cobra.Command, o *onOff, name, usage string) {
-	cmd.Flags().Var(o, name, usage)
-	cmd.Flags().Lookup(name).NoOptDefVal = "on"
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

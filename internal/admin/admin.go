@@ -55,11 +55,11 @@ type Options struct {
 	// IPv6Prefix is the number of bits of an IPv6 address that count as one caller; 0 means 64.
 	IPv6Prefix int
 
-	Version   string       // the version of this program
-	Demo      bool         // whether the traffic is simulated
-	StoreKind string       // a description of the store, without secrets
-	Table     func() Table // how full the table of counts is; nil: left out
-	InFlight  func() int64 // public requests in flight; nil: left out
+	Version   string                // the version of this program
+	Demo      bool                  // whether the traffic is simulated
+	StoreKind string                // a description of the store, without secrets
+	Table     func() memstore.Stats // how full the table of counts is; nil: left out
+	InFlight  func() int64          // public requests in flight; nil: left out
 
 	// Health reports whether the store answers; nil means that it is in this process and always does.
 	Health func() failover.Health

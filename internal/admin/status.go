@@ -7,16 +7,8 @@ import (
 
 	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/watch"
+	"github.com/weirlimit/weir/memstore"
 )
-
-// A Table is the size and load of the table of counts in this process.
-type Table struct {
-	Keys     int64 `json:"keys"`
-	Capacity int64 `json:"capacity"`
-	Bytes    int64 `json:"bytes"`
-	Memory   int64 `json:"memory"`
-	Shared   int64 `json:"shared"` // charges so far to budgets that new callers share
-}
 
 // A status is the data that the dashboard reads once a second. Times are Unix seconds.
 type status struct {
@@ -29,7 +21,7 @@ type status struct {
 	Policy    policyState     `json:"policy"`
 	Candidate *policyState    `json:"candidate"` // null: there is none
 	Store     storeState      `json:"store"`
-	Table     *Table          `json:"table"`
+	Table     *memstore.Stats `json:"table"`
 	Watch     *watch.Snapshot `json:"watch"`
 }
 

@@ -13,6 +13,7 @@
 // Memory is bounded for any log: callers.go describes what is forgotten then, and how the report
 // shows it.
 //
+//	read.go        the lines of logs
 //	replay.go      one line after another           lane.go       one policy
 //	paths.go       the limiter of a request         callers.go    what is remembered of callers
 //	caller.go      the sender of a request          worst.go      callers that are named

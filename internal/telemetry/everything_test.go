@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/telemetry"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // everything returns Metrics that export every family, and the Decider that they observe.
@@ -31,8 +32,8 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 		Policy:    d.Policy,
 		Candidate: func() (weir.Policy, bool) { return policy(t, "5 per minute by ip"), true },
 		Health:    func() failover.Health { return failover.Health{} },
-		Table:     func() telemetry.Table { return telemetry.Table(s.Stats()) },
-		Shared:    func() telemetry.Shared { return telemetry.Shared{Asked: 3, Remembered: 1} },
+		Table:     s.Stats,
+		Shared:    func() redisstore.Stats { return redisstore.Stats{Asked: 3, Remembered: 1} },
 		InFlight:  func() int64 { return 2 },
 
 		Malformed:  func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },

@@ -6,22 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Table describes how full the embedded store is: see memstore.Stats.
-type Table struct {
-	Keys     int64 // entries held
-	Capacity int64 // entries that fit
-	Bytes    int64 // memory held
-	Memory   int64 // its bound
-	Shared   int64 // total charges that were counted in a shared budget, because the table was full
-}
-
-// Shared holds the totals of a shared store: see redisstore.Stats.
-type Shared struct {
-	Asked      int64 // takes sent to the store
-	Remembered int64 // takes refused without a request to the store
-	Emptied    int64 // number of times that the store was found to have lost its counters
-}
-
 // A PolicyState describes the origin of a policy, and the result of the last attempt to replace it.
 type PolicyState struct {
 	Version string // the version of its text

@@ -27,6 +27,8 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/failover"
+	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // Options are the settings of Metrics; the zero value is useful.
@@ -52,9 +54,9 @@ type Sources struct {
 	Candidate func() (weir.Policy, bool) // the candidate policy; false if there is none
 	Health    func() failover.Health     // the health of the store
 	// of the embedded store, or of the fallback store behind a shared one
-	Table    func() Table
-	Shared   func() Shared // of a shared store
-	InFlight func() int64  // requests under way
+	Table    func() memstore.Stats
+	Shared   func() redisstore.Stats // of a shared store
+	InFlight func() int64            // requests under way
 
 	Malformed  func() map[int]int64 // total malformed requests, by the status of the answer
 	Unanswered func() map[int]int64 // total requests without an answer of the upstream, likewise

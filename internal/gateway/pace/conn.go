@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/weirlimit/weir/internal/unsent"
 )
 
 // A Conn gives every write a deadline of its own. A peer that stops reading, or a client that reads
@@ -96,7 +98,7 @@ func (c *Conn) mayWait() bool {
 		waited = c.patience - c.patience/4
 	}
 	r.looked = now
-	acknowledged := c.accepted.Load() - unacknowledged(c)
+	acknowledged := c.accepted.Load() - unsent.Unacknowledged(c)
 	progress := acknowledged - r.acknowledged
 	r.acknowledged = acknowledged
 	if r.stalled += waited; progress > 0 {

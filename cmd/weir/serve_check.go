@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// onlyWithUpstream are the flags of credentials that another service issues: the sample backend
+// issues its own.
+var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file"}
+
+// check returns an error if the flags do not fit together.
+func (f *serveFlags) check(cmd *cobra.Command) error {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	if err := f.checkAdmin(); err != nil {
+		return err
+	}
+	hint := "see 'weir serve --help'"
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		return cli.UsageError("give both or neither", "--tls-cert and --tls-key go together")
+	}
+	if f.memory < memstore.MinMemory {
+		minimum := cli.Size(memstore.MinMemory)
+		return cli.UsageError("such as --memory 256MiB, the default: room for ten million callers at a time",
+			"%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
+	}
+	if err := f.checkCandidate(cmd); err != nil {
+		return err
+	}
+	if err := f.checkDemo(cmd); err != nil {
+		return err
+	}
+	if f.keySecret != "" && !f.store.Shared() {
+		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", cli.GivenAs(cmd, "key-secret"))
+	}
+	if len(f.upstream) > 0 && given("max-data") {
+		return cli.UsageError("leave it out: Weir does not bound what your own backend stores",
+			"%s is only for the sample backend, and --upstream replaces it", cli.GivenAs(cmd, "max-data"))
+	}
+	if len(f.upstream) == 0 {
+		for _, name := range onlyWithUpstream {
+			if given(name) {
+				return cli.UsageError("the sample backend issues its own sessions and tokens; give --upstream URL, or leave it out",
+					"%s is only for --upstream", cli.GivenAs(cmd, name))
+			}
+		}
+	}
+	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
+		return cli.UsageError(hint, "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
+	}
+	if len(f.trustedProxies) == 0 {
+		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
+			if given(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
+				return cli.UsageError("give --trusted-proxies too: by default no peer is trusted", "%s means nothing without --trusted-proxies", cli.GivenAs(cmd, name))
+			}
+		}
+	}
+	if f.jwks.URL == nil && len(f.jwtKeys) == 0 {
+		for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
+			if given(name) {
+				return cli.UsageError("give --jwt-key FILE or --jwks URL too", "%s means nothing without a key to verify sessions with", cli.GivenAs(cmd, name))
+			}
+		}
+	}
+	if f.data == "" {
+		return cli.UsageError(hint, "--data must name a directory")
+	}
+	return nil
+}
+
+// checkAdmin rejects an admin listener at the address of the public one.
+func (f *serveFlags) checkAdmin() error {
+	host, port, _ := net.SplitHostPort(f.admin.At)
+	publicHost, publicPort, _ := net.SplitHostPort(string(f.listen))
+	number := func(port string) uint64 { n, _ := strconv.ParseUint(port, 10, 16); return n }
+	if f.admin.At == "" || number(port) == 0 || number(port) != number(publicPort) {
+		return nil
+	}
+	if everywhere(host) || everywhere(publicHost) || host == publicHost {
+		return cli.UsageError("give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without",
+			"--admin %s is where --listen %s serves the public", f.admin.At, &f.listen)
+	}
+	return nil
+}
+
+// everywhere reports whether a host means all addresses of this machine.
+func everywhere(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "" || err == nil && addr.IsUnspecified()
+}
+
+// checkCandidate rejects a candidate that could not be counted, or not be read again.
+func (f *serveFlags) checkCandidate(cmd *cobra.Command) error {
+	if f.candidate == "" {
+		return nil
+	}
+	if minimum := cli.Size(edge.CandidateShare * memstore.MinMemory); f.memory < minimum {
+		return cli.UsageError(fmt.Sprintf("such as --memory %v, or leave the candidate out", &minimum),
+			"%s counts in a tenth of %s, and %v leaves it too little: want %v or more", cli.GivenAs(cmd, "candidate"), cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
+	}
+	if f.candidate == "-" {
+		return cli.UsageError("put it in a file; it is read again when that changes", "%s wants a file, not standard input", cli.GivenAs(cmd, "candidate"))
+	}
+	return nil
+}
+
+// checkDemo rejects what does not fit with --demo. It switches the access log off unless a flag has
+// set it: 45 lines a second hide all others.
+func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
+	if !bool(f.demo) {
+		return nil
+	}
+	if len(f.upstream) > 0 {
+		return cli.UsageError("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
+	}
+	if f.tlsCert != "" || bool(f.proxyProtocol) {
+		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo visits a listener in clear text that wants no PROXY protocol")
+	}
+	if !cmd.Flags().Changed("access-log") {
+		f.accessLog = false
+	}
+	return nil
+}

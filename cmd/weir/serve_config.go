@@ -1,0 +1,81 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/telemetry"
+)
+
+// The values of --engine.
+const (
+	engineAuto = "auto"
+	engineStd  = "std"
+)
+
+var engines = map[string]gateway.Engine{engineAuto: gateway.EngineAuto, engineStd: gateway.EngineStd}
+
+// config returns the server that the flags describe, under a policy. Its logs go to log, its access
+// log to stderr.
+func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io.Writer) edge.Config {
+	b := thisBuild()
+	c := edge.Config{
+		Listen:      string(f.listen),
+		CertFile:    f.tlsCert,
+		KeyFile:     f.tlsKey,
+		AdminListen: f.admin.At,
+		AdminHosts:  f.adminHosts,
+
+		Policy:    document,
+		Reader:    policyReader(),
+		Candidate: f.candidate,
+
+		Upstream: f.upstream,
+		Engine:   engines[f.engine.Value],
+
+		Store:         f.store,
+		StoreDeadline: f.storeDeadline.Duration,
+		KeySecret:     f.keySecret,
+		Data:          f.data,
+		MaxData:       int64(f.maxData),
+		Memory:        int64(f.memory),
+
+		Callers: edge.Callers{
+			TrustedProxies: f.trustedProxies,
+			ClientIPHeader: f.clientIPHeader,
+			ProxyProtocol:  bool(f.proxyProtocol),
+			IPv6Prefix:     f.ipv6Prefix.Value,
+		},
+		Sessions: edge.Sessions{
+			KeyFiles: f.jwtKeys,
+			JWKS:     f.jwks.URL,
+			Issuer:   f.jwtIssuer,
+			Audience: f.jwtAudience,
+			Leeway:   f.jwtLeeway.Duration,
+		},
+		TokenFile: f.tokenFile,
+
+		MinRate:       int64(f.minRate),
+		MinRateGrace:  f.minRateGrace.Duration,
+		MaxUploadTime: time.Duration(f.maxUploadTime),
+
+		CORSOrigins: f.corsOrigins,
+		IETFHeaders: bool(f.ietfHeaders),
+		Demo:        bool(f.demo),
+		Traces:      f.tracing,
+
+		Build: telemetry.Build{Version: b.Version, Revision: b.Revision, Go: b.Go},
+		Log:   log,
+	}
+	if f.accessLog {
+		c.AccessLog = stderr
+	}
+	if f.logFormat.Value == "json" {
+		c.AccessLogFormat = gateway.LogJSON
+	}
+	return c
+}

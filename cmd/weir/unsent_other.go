@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "net"
-
-// limitUnsent leaves to the system how much of an answer it takes ahead.
-func limitUnsent(*net.TCPConn) {}

@@ -1,0 +1,230 @@
+// Package client asks the admin listener of a running server on an operator's behalf. What it returns
+// as an error has a hint for the operator (cli.Failure).
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weirlimit/weir/headers"
+	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/plaintext"
+)
+
+// A Client asks one admin listener. It is safe for concurrent use.
+type Client struct {
+	URL   string // http://HOST:PORT or https://HOST:PORT
+	Token string // the operator's
+}
+
+// timeout bounds one question.
+const timeout = 15 * time.Second
+
+// maxAnswer bounds how many bytes of an answer are read.
+const maxAnswer = 8 << 20
+
+// Ask asks for a path and returns the answer. change is nil for a question that changes nothing;
+// otherwise it is posted as JSON. The token is sent only over a connection whose server has proved
+// that it knows the token, and never after a redirect.
+func (c Client) Ask(ctx context.Context, path string, change any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	one, hangUp := oneConnection()
+	defer hangUp()
+	if err := prove(ctx, one, c.URL, c.Token); err != nil {
+		return nil, err
+	}
+	r, err := c.request(ctx, path, change)
+	if err != nil {
+		return nil, err
+	}
+	answer, b, err := exchange(one, r, c.URL)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, refused(c.URL, answer.StatusCode, b)
+	}
+	return b, nil
+}
+
+func (c Client) request(ctx context.Context, path string, change any) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+path, nil)
+	if err != nil {
+		return nil, cli.Fail(fmt.Errorf("ask %s: %w", c.URL, err), "")
+	}
+	r.Header.Set("Authorization", "Bearer "+c.Token)
+	if change == nil {
+		return r, nil
+	}
+	b, err := json.Marshal(change)
+	if err != nil {
+		return nil, cli.Fail(err, "")
+	}
+	r.Method, r.Body, r.ContentLength = http.MethodPost, io.NopCloser(bytes.NewReader(b)), int64(len(b))
+	r.Header.Set("Content-Type", "application/json")
+	return r, nil
+}
+
+// errHungUp is the error of a second connection: the proof was for the first one.
+var errHungUp = errors.New("it closed the connection after it had proved that it knows the token, and no other connection gets the token")
+
+// oneConnection returns a client that makes one connection and follows no redirect. It uses no proxy,
+// which would see the token. hangUp closes the connection.
+func oneConnection() (client *http.Client, hangUp func()) {
+	var made atomic.Bool
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if made.Swap(true) {
+				return nil, errHungUp
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, transport.CloseIdleConnections
+}
+
+// exchange sends a request and reads the whole answer.
+func exchange(client *http.Client, r *http.Request, base string) (*http.Response, []byte, error) {
+	answer, err := client.Do(r)
+	if err != nil {
+		var at *url.Error
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return nil, nil, cli.Fail(fmt.Errorf("ask the server at %s: %w", base, err), unansweredHint(err))
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return nil, nil, cli.Fail(fmt.Errorf("read the answer of the server at %s: %w", base, err), "")
+	}
+	return answer, b, nil
+}
+
+// unansweredHint returns the hint for a question without an answer.
+func unansweredHint(err error) string {
+	switch {
+	case errors.Is(err, errHungUp):
+		return "ask the server itself, or through a proxy that keeps connections"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "the server speaks clear text: use --admin http://HOST:PORT"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "name the server as its certificate does; SSL_CERT_FILE=FILE trusts the certificates in FILE"
+	}
+	return adminHint
+}
+
+const adminHint = "is 'weir serve' running, and is --admin what its start says in the line admin?"
+
+// prove asks the server at base to prove that it knows the token, without sending the token. If it
+// returns nil, the token may be sent over the client's connection.
+func prove(ctx context.Context, client *http.Client, base, token string) error {
+	challenge := admin.NewChallenge(token)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+challenge.Path(), nil)
+	if err != nil {
+		return cli.Fail(fmt.Errorf("ask %s: %w", base, err), "")
+	}
+	answer, b, err := exchange(client, r, base)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK && strings.Contains(answer.Header.Get("WWW-Authenticate"), admin.Realm) {
+		return unproven(base, answer)
+	}
+	err = admin.ErrNoProof
+	if answer.StatusCode == http.StatusOK {
+		err = challenge.Check(r.URL.Host, b)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, admin.ErrOtherHost):
+		return cli.Fail(fmt.Errorf("the server at %s passes requests on to the admin listener under another name, so no token was sent: %s", base, plaintext.Line(err.Error(), 500)),
+			"ask the server itself; a proxy before it must pass Host on as it came, with its port (nginx: proxy_set_header Host $http_host)")
+	}
+	hint := "--admin is what the start of 'weir serve' says in the line admin, by default 127.0.0.1:8081; the public listener is another port"
+	if answer.TLS == nil && answer.StatusCode == http.StatusBadRequest && bytes.Contains(b, []byte("HTTPS")) {
+		hint = "the server speaks TLS: use --admin https://HOST:PORT"
+	}
+	return cli.Fail(fmt.Errorf("the server at %s is not the admin listener of a Weir server that knows this token, so no token was sent: it answers %d",
+		base, answer.StatusCode), hint)
+}
+
+// unproven returns the failure of a challenge that an admin listener has rejected. Any server can
+// answer like one, so nothing of what it sends is repeated.
+func unproven(base string, answer *http.Response) error {
+	switch answer.StatusCode {
+	case http.StatusUnauthorized:
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, so it was not sent", base), unknownToken)
+	case http.StatusMisdirectedRequest:
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not answer to that name", base), unknownName)
+	case http.StatusTooManyRequests:
+		hint := "wait a minute"
+		if seconds, err := strconv.ParseUint(answer.Header.Get(headers.RetryAfter), 10, 16); err == nil {
+			hint = fmt.Sprintf("wait %d seconds; a right token is answered at once", seconds)
+		}
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, and had too many wrong ones from this address", base), hint)
+	}
+	return cli.Fail(fmt.Errorf("the admin listener at %s answers %d, so no token was sent", base, answer.StatusCode), "the log of that server says why")
+}
+
+const (
+	unknownToken = "the token is that of another server, or was revoked; --data DIR has the operator's, 'weir admin create NAME' makes others"
+	unknownName  = "use the address that the server listens on, or start it with --admin-hosts and this name"
+)
+
+// refused returns the failure of a question that was answered with an error. The server's text may
+// repeat what callers have chosen, so it is made fit for a terminal.
+func refused(base string, status int, body []byte) error {
+	var answer struct {
+		Error struct{ Code, Message string }
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Error.Message == "" {
+		return cli.Fail(fmt.Errorf("the server at %s answers %d, and not as the admin listener of 'weir serve' does", base, status), adminHint)
+	}
+	hint := ""
+	switch {
+	case status == http.StatusUnauthorized:
+		hint = unknownToken
+	case answer.Error.Code == "misdirected":
+		hint = unknownName
+	}
+	return cli.Fail(errors.New(plaintext.Line(asError(answer.Error.Message), 2000)), hint)
+}
+
+// asError writes a sentence of the server's as an error of this program.
+func asError(message string) string {
+	first, size := utf8.DecodeRuneInString(message)
+	if second, _ := utf8.DecodeRuneInString(message[size:]); unicode.IsUpper(first) && unicode.IsLower(second) {
+		message = string(unicode.ToLower(first)) + message[size:]
+	}
+	return strings.TrimSuffix(message, ".")
+}
+
+// Decode decodes an answer into v.
+func Decode(b []byte, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return cli.Fail(fmt.Errorf("the server's answer cannot be read: %w", err), "are this program and the server of the same version?")
+	}
+	return nil
+}

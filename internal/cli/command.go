@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Group runs a command that only holds other commands: it prints the help. An argument is the name
+// of a command that does not exist.
+func Group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	hint := seeHelp(cmd)
+	cmd.SuggestionsMinimumDistance = 2 // letters that may be wrong
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf("did you mean '%s %s'?", cmd.CommandPath(), near[0])
+	}
+	return UsageError(hint, "%q has no command %q", cmd.CommandPath(), args[0])
+}
+
+// NewHelp returns cobra's help command with one difference: it rejects a command that does not
+// exist.
+func NewHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return Group(cmd, rest)
+			}
+			return cmd.Help()
+		},
+	}
+}
+
+// Arguments returns a check that a command was given exactly the named arguments.
+func Arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		hint := fmt.Sprintf("usage: %s", cmd.UseLine())
+		if len(args) < len(names) {
+			is := "is"
+			if len(names)-len(args) > 1 {
+				is = "are"
+			}
+			return UsageError(hint, "%s: %s %s missing", cmd.CommandPath(), strings.Join(names[len(args):], " and "), is)
+		}
+		if len(args) > len(names) {
+			switch args[len(names)] {
+			case "on", "off", "true", "false":
+				hint = "a switch takes its value with an equals sign: --access-log=off"
+			}
+			return UsageError(hint, "%s: do not know what to do with %q", cmd.CommandPath(), args[len(names)])
+		}
+		return nil
+	}
+}
+
+// FlagError returns the failure of flags that cobra could not parse. It never repeats a secret.
+func FlagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		f := invalid.GetFlag()
+		return UsageError(seeHelp(cmd), "--%s %q: %w", f.Name, shown(f, invalid.GetValue()), invalid.Unwrap())
+	}
+	return UsageError(seeHelp(cmd), "%w", err)
+}
+
+// RejectEmptyFile rejects a flag that names a file if the name is empty, as a shell variable that is
+// not set leaves it. If it counted as a flag that is left out, a server could start without checking
+// any credentials.
+func RejectEmptyFile(cmd *cobra.Command) (bad error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, file := f.Annotations[cobra.BashCompFilenameExt]; file && f.Value.String() == "" && f.Value.Type() == "string" && bad == nil {
+			bad = UsageError("leave --"+f.Name+" out to do without one", "--%s \"\": want the name of a file", f.Name)
+		}
+	})
+	return bad
+}
+
+// JSONFlag adds --json.
+func JSONFlag(cmd *cobra.Command, machine *OnOff) {
+	SwitchFlag(cmd, machine, "json", "print JSON")
+}
+
+// SwitchFlag adds a flag that means on if it has no value.
+func SwitchFlag(cmd *cobra.Command, o *OnOff, name, usage string) {
+	cmd.Flags().Var(o, name, usage)
+	cmd.Flags().Lookup(name).NoOptDefVal = "on"
+}
+
+// Must panics on an error that only a misspelt flag name in this program can cause.
+func Must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

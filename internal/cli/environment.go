@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// An Environment holds the process's variables by name.
+type Environment map[string]string
+
+// ParseEnvironment parses variables in the form of os.Environ.
+func ParseEnvironment(env []string) Environment {
+	e := make(Environment, len(env))
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		e[name] = value
+	}
+	return e
+}
+
+// prefix is how the variables of flags begin.
+const prefix = "WEIR_"
+
+// variable returns the name of a flag's variable; false for a flag that has none.
+func variable(f *pflag.Flag) (string, bool) {
+	_, without := f.Annotations[noVariable]
+	if without || f.Name == "help" || f.Name == "version" {
+		return "", false
+	}
+	return prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), true
+}
+
+// noVariable annotates a flag that has no variable.
+const noVariable = "weir_no_variable"
+
+// NoVariables marks flags of cmd that have no variable: what one call does to one caller must
+// not be left over from another shell.
+func NoVariables(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		Must(cmd.Flags().SetAnnotation(name, noVariable, []string{}))
+	}
+}
+
+// fromVariable annotates a flag that its variable has set; its value is the variable's name.
+const fromVariable = "weir_variable"
+
+// GivenAs returns the name of a flag as the user gave it: "--policy", or "variable WEIR_POLICY".
+func GivenAs(cmd *cobra.Command, flag string) string {
+	if from := cmd.Flags().Lookup(flag).Annotations[fromVariable]; len(from) > 0 {
+		return "variable " + from[0]
+	}
+	return "--" + flag
+}
+
+// GivenItself reports whether a flag was given on the command line, not by its variable.
+func GivenItself(cmd *cobra.Command, flag string) bool {
+	f := cmd.Flags().Lookup(flag)
+	return f.Changed && len(f.Annotations[fromVariable]) == 0
+}
+
+// Apply sets every flag of cmd that was not given from its variable, if that is not empty.
+func (e Environment) Apply(cmd *cobra.Command) error {
+	var bad error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		name, ok := variable(f)
+		value := e[name]
+		if !ok || f.Changed || value == "" || bad != nil {
+			return
+		}
+		if err := setAll(f.Value, value); err != nil {
+			bad = UsageError(
+				fmt.Sprintf("correct or unset %s; it stands for --%s, see '%s --help'", name, f.Name, cmd.CommandPath()),
+				"variable %s=%q: %w", name, shown(f, value), err)
+			return
+		}
+		f.Changed = true
+		f.Annotations = map[string][]string{fromVariable: {name}}
+	})
+	return bad
+}
+
+// Unknown returns the variables that begin like those of flags and belong to no flag of any
+// command, sorted.
+func (e Environment) Unknown(root *cobra.Command) []string {
+	known := map[string]bool{}
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			name, _ := variable(f)
+			known[name] = true
+		})
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+	}
+	visit(root)
+	var unknown []string
+	for name := range e {
+		if strings.HasPrefix(name, prefix) && !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
+}
+
+// A Repeatable value is that of a flag that may be given several times, each time with one element.
+// Its variable holds the elements with commas between them.
+type Repeatable interface {
+	pflag.Value
+	Repeatable()
+}
+
+// setAll sets a value from a variable.
+func setAll(v pflag.Value, value string) error {
+	if _, ok := v.(Repeatable); !ok {
+		return v.Set(value)
+	}
+	for _, element := range strings.Split(value, ",") {
+		if err := v.Set(element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DocumentVariables adds each flag's variable to its help, for cmd and every command below it.
+func DocumentVariables(cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if name, ok := variable(f); ok {
+			f.Usage += " [$" + name + "]"
+		}
+	})
+	for _, c := range cmd.Commands() {
+		DocumentVariables(c)
+	}
+}
+
+// A Redacter is a flag value that may hold a secret. Redact returns what an error may show of a
+// text that Set has rejected.
+type Redacter interface {
+	Redact(rejected string) string
+}
+
+// shown returns what an error may show of a value that a flag has rejected.
+func shown(f *pflag.Flag, rejected string) string {
+	if v, ok := f.Value.(Redacter); ok {
+		return v.Redact(rejected)
+	}
+	return RedactURL(rejected)
+}
+
+// RedactURL returns a URL without its user and password; any other text as it is.
+func RedactURL(value string) string {
+	scheme, rest, ok := strings.Cut(value, "://")
+	at := strings.LastIndexByte(rest, '@')
+	if !ok || at < 0 {
+		return value
+	}
+	return scheme + "://…" + rest[at:]
+}

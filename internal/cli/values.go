@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Flag values: each parses its text once and then holds what the text means. All are pflag.Values,
+// and what String returns sets the same value again.
+
+// A Size is a number of bytes, written as a whole number with a unit: 512KiB, 256MiB, 2GiB.
+type Size int64
+
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+func (s *Size) Set(value string) error {
+	digits := strings.TrimRight(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	for _, unit := range sizeUnits {
+		if value[len(digits):] != unit.name {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 63)
+		if err != nil || n == 0 || int64(n) > math.MaxInt64/unit.bytes {
+			break
+		}
+		*s = Size(int64(n) * unit.bytes)
+		return nil
+	}
+	return errors.New("want a whole number of B, KiB, MiB or GiB, more than zero and with its unit, such as 256MiB")
+}
+
+func (s *Size) String() string {
+	for _, unit := range sizeUnits {
+		if *s != 0 && int64(*s)%unit.bytes == 0 {
+			return strconv.FormatInt(int64(*s)/unit.bytes, 10) + unit.name
+		}
+	}
+	return "0B"
+}
+
+func (s *Size) Type() string { return "SIZE" }
+
+// A MinRate is a minimum number of bytes a second. A negative one means that there is no minimum.
+type MinRate int64
+
+func (r *MinRate) Set(value string) error {
+	if value == "off" {
+		*r = -1
+		return nil
+	}
+	var s Size
+	if err := s.Set(value); err != nil {
+		return errors.New("want off, or a whole number of B, KiB, MiB or GiB a second, more than zero, such as 500B")
+	}
+	*r = MinRate(s)
+	return nil
+}
+
+func (r *MinRate) String() string {
+	if *r < 0 {
+		return "off"
+	}
+	s := Size(*r)
+	return s.String()
+}
+
+func (r *MinRate) Type() string { return "SIZE" }
+
+// A Span is a length of time within bounds, both inclusive.
+type Span struct {
+	time.Duration
+	Min, Max time.Duration
+}
+
+func (s *Span) Set(value string) error {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < s.Min || d > s.Max {
+		return fmt.Errorf("want a duration from %v to %v, such as 100ms", s.Min, s.Max)
+	}
+	s.Duration = d
+	return nil
+}
+
+func (s *Span) Type() string { return "DURATION" }
+
+// An UploadTime bounds how long a request's body may take. Zero means no bound.
+type UploadTime time.Duration
+
+func (u *UploadTime) Set(value string) error {
+	if value == "off" {
+		*u = 0
+		return nil
+	}
+	s := Span{Min: time.Second, Max: 30 * 24 * time.Hour}
+	if err := s.Set(value); err != nil {
+		return fmt.Errorf("want off, or a duration from %v to %v, such as 10m", s.Min, s.Max)
+	}
+	*u = UploadTime(s.Duration)
+	return nil
+}
+
+func (u *UploadTime) String() string {
+	if *u == 0 {
+		return "off"
+	}
+	return time.Duration(*u).String()
+}
+
+func (u *UploadTime) Type() string { return "DURATION" }
+
+// A Choice is one of a few words. The zero value accepts none.
+type Choice struct {
+	Value string
+	Of    []string
+}
+
+func (c *Choice) Set(value string) error {
+	if !slices.Contains(c.Of, value) {
+		return fmt.Errorf("want %s", strings.Join(c.Of, " or "))
+	}
+	c.Value = value
+	return nil
+}
+
+func (c *Choice) String() string { return c.Value }
+func (c *Choice) Type() string   { return strings.Join(c.Of, "|") }
+
+// A Number is a whole number within bounds, both inclusive.
+type Number struct {
+	Value, Min, Max int
+}
+
+func (n *Number) Set(value string) error {
+	i, err := strconv.Atoi(value)
+	if err != nil || i < n.Min || i > n.Max {
+		return fmt.Errorf("want a whole number from %d to %d", n.Min, n.Max)
+	}
+	n.Value = i
+	return nil
+}
+
+func (n *Number) String() string { return strconv.Itoa(n.Value) }
+func (n *Number) Type() string   { return "N" }
+
+// An OnOff is a switch. A flag that SwitchFlag has added means on if it has no value.
+type OnOff bool
+
+func (o *OnOff) Set(value string) error {
+	switch value {
+	case "on", "true", "1":
+		*o = true
+	case "off", "false", "0":
+		*o = false
+	default:
+		return errors.New("want on or off")
+	}
+	return nil
+}
+
+func (o *OnOff) String() string {
+	if *o {
+		return "on"
+	}
+	return "off"
+}
+
+func (o *OnOff) Type() string { return "on|off" }
+
+// A Paths value is a list of files; its flag is repeatable.
+type Paths []string
+
+func (p *Paths) Set(value string) error {
+	if value == "" {
+		return errors.New("want the name of a file")
+	}
+	*p = append(*p, value)
+	return nil
+}
+
+func (p *Paths) String() string { return strings.Join(*p, ",") }
+func (p *Paths) Type() string   { return "FILE" }
+func (p *Paths) Repeatable()    {}

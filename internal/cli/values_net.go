@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A ListenAddr is an address to listen on: a host, which may be empty, and a port.
+type ListenAddr string
+
+func (a *ListenAddr) Set(value string) error {
+	host, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil || strings.ContainsAny(host, " /@?#") {
+		return errors.New("want [HOST]:PORT, such as :8080, 127.0.0.1:8080 or [::1]:0 (0: any free port)")
+	}
+	*a = ListenAddr(value)
+	return nil
+}
+
+func (a *ListenAddr) String() string { return string(*a) }
+func (a *ListenAddr) Type() string   { return "[HOST]:PORT" }
+
+// An AdminAddr is the address of the admin listener: HOST:PORT, for the server and for the commands
+// that talk to it. The commands also accept a URL. The zero value means that there is no listener.
+type AdminAddr struct {
+	Scheme string // "http" or "https"; empty if the text was no URL
+	At     string // HOST:PORT
+}
+
+// DefaultAdmin is the default address of the admin listener.
+const DefaultAdmin = "127.0.0.1:8081"
+
+func (a *AdminAddr) Set(value string) error {
+	if value == "" || value == "off" {
+		*a = AdminAddr{}
+		return nil
+	}
+	at := value
+	scheme, _, isURL := strings.Cut(value, "://")
+	if !isURL {
+		scheme = ""
+	} else {
+		u, err := url.Parse(value)
+		if err != nil || scheme != "http" && scheme != "https" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.Hostname() == "" {
+			return errAdminAddr
+		}
+		if at = u.Host; u.Port() == "" {
+			at = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[scheme])
+		}
+	}
+	var l ListenAddr
+	if l.Set(at) != nil {
+		return errAdminAddr
+	}
+	*a = AdminAddr{scheme, at}
+	return nil
+}
+
+var errAdminAddr = errors.New("want [HOST]:PORT or http://HOST:PORT, such as 127.0.0.1:8081; empty or off means none")
+
+func (a *AdminAddr) String() string {
+	if a.Scheme != "" {
+		return a.Scheme + "://" + a.At
+	}
+	return a.At
+}
+
+func (a *AdminAddr) Type() string { return "[HOST]:PORT" }
+
+// A Prefixes value is a list of networks. An address without a length is a network of one.
+type Prefixes []netip.Prefix
+
+func (p *Prefixes) Set(value string) error {
+	var all []netip.Prefix
+	for _, element := range strings.Split(value, ",") {
+		element = strings.TrimSpace(element)
+		one, err := netip.ParsePrefix(element)
+		if addr, addrErr := netip.ParseAddr(element); err != nil && addrErr == nil && addr.Zone() == "" {
+			one, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return fmt.Errorf("%q is neither a network nor an address; want a list such as 10.0.0.0/8,192.0.2.1,2001:db8::/32", element)
+		}
+		if one != one.Masked() {
+			return fmt.Errorf("%q has bits set outside the network; did you mean %v?", element, one.Masked())
+		}
+		all = append(all, one)
+	}
+	*p = all
+	return nil
+}
+
+func (p *Prefixes) String() string {
+	all := make([]string, len(*p))
+	for i, one := range *p {
+		all[i] = one.String()
+	}
+	return strings.Join(all, ",")
+}
+
+func (p *Prefixes) Type() string { return "CIDR,..." }
+
+// An Endpoint is the http or https URL of a server.
+type Endpoint struct{ *url.URL }
+
+func (e *Endpoint) Set(value string) error {
+	u, err := url.Parse(value)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return errors.New("want http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
+	}
+	if !utf8.ValidString(u.Host) { // metrics have it as a label, requests as Host
+		return fmt.Errorf("host %q is no text", u.Host)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("port %s is none: want 1 to 65535", port)
+		}
+	}
+	e.URL = u
+	return nil
+}
+
+func (e *Endpoint) String() string {
+	if e.URL == nil {
+		return ""
+	}
+	return e.URL.String()
+}
+
+func (e *Endpoint) Type() string { return "URL" }
+
+// An Origins value is a list of web origins, or * for any.
+type Origins []string
+
+func (o *Origins) Set(value string) error {
+	var all []string
+	for _, element := range strings.Split(value, ",") {
+		element = strings.TrimSpace(element)
+		u, err := url.Parse(element)
+		if element != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != element) {
+			return fmt.Errorf("%q is no origin; want a list such as https://example.com,http://localhost:3000, or *", element)
+		}
+		all = append(all, element)
+	}
+	if len(all) > 1 && slices.Contains(all, "*") {
+		return errors.New("* already means any origin; want it alone or a list without it")
+	}
+	*o = all
+	return nil
+}
+
+func (o *Origins) String() string { return strings.Join(*o, ",") }
+func (o *Origins) Type() string   { return "ORIGIN,..." }

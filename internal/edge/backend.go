@@ -1,0 +1,97 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/demo"
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/sample"
+)
+
+// A backend receives the requests that are admitted.
+type backend struct {
+	sessions *identity.Sessions // nil: none are verified
+	tokens   identity.Tokens    // nil: none are verified
+	attach   func(*gateway.Options)
+	lines    [3]string // for Server.Rows: the backend, its sessions, its API tokens
+
+	// Of the sample backend.
+
+	workspace string         // one that exists; empty: not the sample backend
+	issued    *sample.Tokens // nil: likewise
+}
+
+// rows returns the rows of the backend itself, and of its credentials.
+func (b *backend) rows() (itself Row, credentials []Row) {
+	return Row{"backend", b.lines[0]}, []Row{{"sessions", b.lines[1]}, {"API tokens", b.lines[2]}}
+}
+
+// openBackend opens the sample backend, or what the upstream's callers are verified by. self
+// rejects addresses of this server.
+func openBackend(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
+	if len(c.Upstream) > 0 {
+		return openUpstream(ctx, c, self, own)
+	}
+	return openSample(ctx, c, own)
+}
+
+func openSample(ctx context.Context, c *Config, own *parts) (*backend, error) {
+	s, err := sample.Open(ctx, sample.Options{Dir: c.Data, Now: c.Now, Log: c.Log, MaxData: c.MaxData, Welcome: true, Callers: c.identityOptions()})
+	if errors.Is(err, sample.ErrMaxData) {
+		return nil, cli.Fail(fmt.Errorf("open the data directory %q: %w", c.Data, err), "give it more with --max-data, such as --max-data 1GiB")
+	}
+	if err != nil {
+		return nil, noData(c.Data, err)
+	}
+	own.own(s.Close)
+	if c.Store.Shared() {
+		c.Log.Warn("the sample backend belongs to this machine: nodes that share a store do not share its sessions, tokens and rows; for several nodes use --upstream")
+	}
+	b := &backend{
+		sessions:  s.Sessions(),
+		tokens:    s.Tokens(),
+		issued:    s.Tokens(),
+		workspace: "demo",
+		attach: func(o *gateway.Options) {
+			o.Backend, o.Ready, o.OnDrain = s.Handler(), s.Ready, s.Drain
+		},
+		lines: [3]string{
+			fmt.Sprintf("the sample backend, up to %v in %s", size(c.MaxData), absolute(c.Data)),
+			"issued and verified here",
+			"those of 'weir token create', in " + absolute(c.Data),
+		},
+	}
+	if all, err := b.issued.List(ctx); err == nil {
+		if i := slices.IndexFunc(all, func(t sample.TokenInfo) bool { return t.Workspace != demo.Workspace }); i >= 0 {
+			b.workspace = all[i].Workspace
+		}
+	}
+	return b, nil
+}
+
+func openUpstream(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
+	addresses := make([]string, len(c.Upstream))
+	for i, u := range c.Upstream {
+		addresses[i] = u.String()
+	}
+	b := &backend{attach: func(o *gateway.Options) {
+		o.Upstream, o.MoreUpstreams, o.Avoid = c.Upstream[0], c.Upstream[1:], self.checkSelfProxy
+		o.Credentials = map[string]string{
+			identity.Session: "Begin a session with the service behind this address; send its token as Authorization: Bearer <token>.",
+			identity.Token:   "The operator of this service issues them; send yours as Authorization: Bearer <token>.",
+		}
+	}}
+	b.lines[0] = strings.Join(addresses, ", ")
+	var err error
+	if b.sessions, b.lines[1], err = openSessions(ctx, c, own); err != nil {
+		return nil, err
+	}
+	b.tokens, b.lines[2], err = openTokens(ctx, c, own)
+	return b, err
+}

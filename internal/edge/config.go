@@ -1,0 +1,93 @@
+package edge
+
+import (
+	"io"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/telemetry"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// A Config describes one server. Each field belongs to the flag of `weir serve` with its name, and
+// errors name that flag.
+type Config struct {
+	// Listen is the address of the public listener, HOST:PORT. If a service manager has passed
+	// sockets to the process (LISTEN_FDS), they are used instead.
+	Listen string
+	// CertFile and KeyFile, in PEM, switch on TLS at every listener.
+	CertFile, KeyFile string
+	// AdminListen is the address of the admin listener; empty: none, unless a service manager has
+	// passed a socket for it.
+	AdminListen string
+	// AdminHosts are further names of this machine that are allowed in Host at the admin listener.
+	AdminHosts []string
+
+	Policy *live.Document    // required: the policy at the start
+	Reader policyfile.Reader // of later policies
+	// Candidate is the file of a policy that is evaluated and never enforced; empty: none.
+	Candidate string
+
+	// Upstream are the addresses of the backend, which differ in host and port only; none: the
+	// sample backend.
+	Upstream []*url.URL
+	Engine   gateway.Engine
+
+	Store         Store // the zero value is the memory of this process
+	StoreDeadline time.Duration
+	// KeySecret is the file of the secret that all nodes of a shared store have in common; empty:
+	// the store keeps one.
+	KeySecret string
+	Data      string // the data directory; required
+	MaxData   int64  // bytes that the sample backend may store
+	Memory    int64  // bytes for the counts in this process
+
+	Callers  Callers
+	Sessions Sessions
+	// TokenFile has the ids and hashes of API tokens that another service issues; empty: the tokens
+	// in Data.
+	TokenFile string
+
+	// MinRate is how many bytes a second a client must send or read; negative: no minimum.
+	MinRate       int64
+	MinRateGrace  time.Duration // how long a client may be slower
+	MaxUploadTime time.Duration // 0: no bound
+
+	CORSOrigins []string
+	IETFHeaders bool
+
+	AccessLog       io.Writer // nil: none
+	AccessLogFormat gateway.LogFormat
+	Demo            bool // send traffic to the sample backend
+
+	// Traces are the settings of traces, without Version, Log and Trusts; nil: no traces.
+	Traces *telemetry.TraceOptions
+
+	Build telemetry.Build
+	Log   *slog.Logger     // required
+	Now   func() time.Time // nil means the machine's clock
+}
+
+// Callers are the settings of finding a request's client address.
+type Callers struct {
+	TrustedProxies []netip.Prefix
+	ClientIPHeader string
+	ProxyProtocol  bool
+	IPv6Prefix     int
+}
+
+// Sessions are the settings of verifying sessions that another service issues. Without a key, none
+// is verified.
+type Sessions struct {
+	KeyFiles         []string
+	JWKS             *url.URL // nil: none
+	Issuer, Audience string
+	Leeway           time.Duration
+}
+
+// secure reports whether the listeners have TLS.
+func (c *Config) secure() bool { return c.CertFile != "" }

@@ -1,0 +1,91 @@
+package edge
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/dchest/siphash"
+
+	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/denial"
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/live"
+)
+
+// The labels by which secrets are derived from that of a shared store.
+const (
+	denialLabel = "denial ids"
+	agentLabel  = "agents in the access log"
+)
+
+// openDenials seals the facts of each refusal into the id that its 429 carries, and keys the hashes
+// of agents in the access log. The secrets are those that the nodes of a shared store have in
+// common, or derived from a key in the data directory.
+func openDenials(o *observing) error {
+	var sealing, agents func() []byte
+	if o.store.secret != nil {
+		sealing, agents = o.store.secret(denialLabel), o.store.secret(agentLabel)
+	} else {
+		key, err := o.denialKey()
+		if err != nil {
+			return err
+		}
+		agentKey, err := hkdf.Key(sha256.New, key, nil, "weir "+agentLabel, 16)
+		if err != nil {
+			return fmt.Errorf("derive the key of agents in the access log: %w", err)
+		}
+		sealing, agents = func() []byte { return key }, func() []byte { return agentKey }
+	}
+	version := new(atomic.Pointer[string]) // of the policy in force
+	version.Store(new(string))
+	sealer, err := denial.New(sealing, func() string { return *version.Load() }, rand.Reader)
+	if err != nil {
+		return cli.Fail(err, "")
+	}
+	h := o.hooks
+	h.policies = append(h.policies, func(s live.State) { version.Store(&s.Version) })
+	h.gateway = append(h.gateway, func(g *gateway.Options) { g.Denial, g.AgentHash = sealer.ID, agentHash(agents) })
+	h.admin = append(h.admin, func(a *admin.Options) { a.Denials = sealer.Open })
+	return nil
+}
+
+// denialKey returns the key in the data directory. It makes one if there is none.
+func (o *observing) denialKey() ([]byte, error) {
+	path := filepath.Join(absolute(o.Data), denialKeyFile)
+	key, err := keptKey(path, rand.Reader)
+	var wrong *wrongKeyError
+	if errors.As(err, &wrong) {
+		return nil, cli.Fail(err, "put the right file back, or remove this one: then a new key is made, and ids that were given before can no longer be opened")
+	}
+	if err != nil {
+		return nil, cli.Fail(fmt.Errorf("keep the key of denial ids: %w", err), DataHint)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		o.Log.Warn("other users can read the key of denial ids, and so who was refused: chmod 600 it", "file", path, "mode", info.Mode().Perm())
+	}
+	return key, nil
+}
+
+// agentHash returns the keyed hash of agents in the access log (D18: no caller is named in a log).
+// It is the same on all nodes that share a store, and otherwise as long as the data directory keeps
+// its key, so that a log can be replayed. secret returns fewer than 16 bytes while it is not known.
+func agentHash(secret func() []byte) func(agent string) (hash uint64, ok bool) {
+	return func(agent string) (uint64, bool) {
+		key := secret()
+		if len(key) < 16 {
+			return 0, false
+		}
+		bytes := unsafe.Slice(unsafe.StringData(agent), len(agent)) // read only
+		return siphash.Hash(binary.LittleEndian.Uint64(key), binary.LittleEndian.Uint64(key[8:]), bytes), true
+	}
+}

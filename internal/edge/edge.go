@@ -1,0 +1,139 @@
+// Package edge puts a server together: what `weir serve` runs. A server is made of parts. Each has
+// its own file, is opened by one function, and is closed in the reverse order of opening:
+//
+//	listeners.go  the sockets: opened here, or passed by a service manager
+//	self.go       the addresses of this server, which must not be its own upstream
+//	store.go      the table of stores, and the Decider that counts in one
+//	store_*.go    one file per store
+//	hooks.go      the list of observers, and the points at which they are called
+//	metrics.go recorder.go denials.go accesslog.go tracer.go    one file per observer
+//	backend.go credentials.go    the sample backend, or an upstream and what verifies its callers
+//	policy.go     the policy in force, which follows its file, and the candidate
+//	doors.go      what is served: the set of doors that a server waits for
+//	public.go admin.go    one file per door
+//	manager.go    the service manager: its notifications and its watchdog
+//	demo.go       the traffic of --demo
+//
+// What is wrong with a Config is reported as a failure of package cli, with a hint that names flags
+// of `weir serve`.
+package edge
+
+import (
+	"context"
+	"errors"
+)
+
+// A Server is one run of `weir serve`. Open makes one; Run may be called once.
+type Server struct {
+	config    *Config
+	listeners *listeners
+	counter   *counter
+	backend   *backend
+	public    *publicDoor
+	policy    *policy
+	doors     doors
+	manager   *manager
+	rows      []Row
+	parts     parts
+}
+
+// ErrStopped is the error of Open if its context ended while it waited for the process before this
+// one.
+var ErrStopped = errors.New("ended while the process before this one still runs")
+
+// Open opens all parts of a server. Connections wait at its listeners until Run. ctx ends the
+// server; what must outlive it, such as the backend, ends with Close. If Open fails, it has closed
+// everything.
+func Open(ctx context.Context, c Config) (*Server, error) {
+	s := &Server{config: &c}
+	if err := s.open(ctx, new(hooks)); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open opens all parts, each after those that it uses.
+func (s *Server) open(ctx context.Context, h *hooks) (err error) {
+	c, own := s.config, &s.parts
+	s.manager = openManager(ctx, c.Log, own)
+	if s.listeners, err = openListeners(c.Listen, own); err != nil {
+		return err
+	}
+	self := &ownListeners{upstream: c.Upstream}
+	if err := self.claimListener(ctx, s.listeners.public, s.listeners.by()); err != nil {
+		return err
+	}
+	operators, err := openAdminSide(ctx, c, s.listeners, self, own)
+	if err != nil && ctx.Err() != nil {
+		return ErrStopped
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.openCounting(ctx, operators, h); err != nil {
+		return err
+	}
+	if s.backend, err = openBackend(context.WithoutCancel(ctx), c, self, own); err != nil {
+		return err
+	}
+	if s.public, err = openPublic(c, s.listeners, s.counter, s.backend, h); err != nil {
+		return err
+	}
+	if s.policy, err = openPolicy(ctx, c, s.counter, s.manager, operators.audit, h, own); err != nil {
+		return err
+	}
+	s.doors = doors{callers: []Door{s.public}, log: c.Log}
+	if operators.listener != nil {
+		door, err := openAdminDoor(operators, s, h)
+		if err != nil {
+			return err
+		}
+		s.doors.operators = []Door{door}
+	}
+	for _, call := range h.opened {
+		call(s)
+	}
+	s.rows = s.describe(operators, h)
+	return nil
+}
+
+// openCounting opens the store, the observers, and the Decider that calls them.
+func (s *Server) openCounting(ctx context.Context, operators *adminSide, h *hooks) error {
+	o := &opening{Config: s.config, own: &s.parts, listen: s.Addr().String()}
+	if s.listeners.held {
+		o.giveUp = ctx.Done()
+	}
+	store, err := s.config.Store.open(context.WithoutCancel(ctx), o)
+	if err != nil {
+		return err
+	}
+	s.manager.line = store.line
+	for _, observe := range observers {
+		if err := observe(&observing{s.config, store, operators.listener != nil, h, &s.parts}); err != nil {
+			return err
+		}
+	}
+	s.counter, err = openCounter(s.config, store, h, &s.parts)
+	return err
+}
+
+// Run serves until ctx ends, and returns when all doors have drained. It returns an error if a door
+// for callers could not serve.
+func (s *Server) Run(ctx context.Context) error {
+	var while parts
+	defer func() { _ = while.close() }() // none of them fails
+	if s.config.Demo {
+		if err := startDemo(ctx, s.config, s.backend, s.Addr(), &while); err != nil {
+			return err
+		}
+	}
+	s.manager.notifyReady(s.policy.State())
+	while.own(s.manager.feedWatchdog((&pulse{counter: s.counter, gateway: s.public.gateway, at: s.Addr()}).alive))
+	return s.doors.serve(ctx)
+}
+
+// Close closes all parts, the last opened first. It must be called after Run has returned.
+func (s *Server) Close() error { return s.parts.close() }
+
+// Reload reads the policy's file again. by is who asked, such as "SIGHUP"; the result is logged.
+func (s *Server) Reload(ctx context.Context, by string) { s.policy.reload(ctx, by) }

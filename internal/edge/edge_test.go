@@ -1,0 +1,141 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+var policies = policyfile.Reader{Sources: identity.Sources(), Messages: answer.Messages()}
+
+// twoPolicy has a limit that two requests use up.
+const twoPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [2 per minute by session or ip, 1000 per hour by agent]\n"
+
+// testConfig returns a server on a free port before an upstream that accepts everything.
+func testConfig(t *testing.T, policy string) Config {
+	t.Helper()
+	document, err := live.Parse(policies, live.Stream, "policy", []byte(policy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+	t.Cleanup(backend.Close)
+	upstream, err := url.Parse(backend.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Listen: "127.0.0.1:0", Policy: document, Reader: policies, Upstream: []*url.URL{upstream},
+		StoreDeadline: time.Second, Data: t.TempDir(), Memory: memstore.MinMemory,
+		Callers: Callers{ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64},
+		Log:     slog.New(slog.DiscardHandler),
+	}
+}
+
+// opened opens a server until the test ends, and returns it with its hooks.
+func opened(t *testing.T, c Config) (*Server, *hooks) {
+	t.Helper()
+	s, h := &Server{config: &c}, new(hooks)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.open(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	return s, h
+}
+
+// operators returns what the observers have put into the admin API.
+func (h *hooks) operators() (o admin.Options) {
+	for _, attach := range h.admin {
+		attach(&o)
+	}
+	return o
+}
+
+// get sends a request to the handler of a server.
+func (s *Server) get(path string) *http.Response {
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Result()
+}
+
+func TestPartsAreClosedInTheReverseOrder(t *testing.T) {
+	var closed strings.Builder
+	var own parts
+	for i := range 3 {
+		own.own(func() error { fmt.Fprint(&closed, i); return fmt.Errorf("part %d", i) })
+	}
+	if err := own.close(); closed.String() != "210" || err == nil || err.Error() != "part 2\npart 1\npart 0" {
+		t.Errorf("closed in the order %s: %v", &closed, err)
+	}
+	if err := own.close(); err != nil || closed.Len() != 3 {
+		t.Errorf("closed again: %s, %v", &closed, err)
+	}
+}
+
+// What a failed start has opened is closed: the next start finds its address and its counts free.
+func TestAFailedStartClosesWhatItHasOpened(t *testing.T) {
+	c := testConfig(t, twoPolicy)
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Listen = s.Addr().String()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	bad := c
+	bad.CertFile, bad.KeyFile = "nowhere.pem", "nowhere.key"
+	if _, err := Open(t.Context(), bad); err == nil {
+		t.Fatal("a server without its certificate is open")
+	}
+	s, err = Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	response, err := http.Get(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Body.Close(); response.StatusCode != http.StatusCreated {
+		t.Errorf("status %d", response.StatusCode)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	end()
+	if err := errors.Join(<-ran, s.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheRowsDescribeTheServer(t *testing.T) {
+	s, _ := opened(t, testConfig(t, twoPolicy))
+	var names []string
+	for _, row := range s.Rows() {
+		if names = append(names, row.Name); row.Text == "" {
+			t.Errorf("the row %q is empty", row.Name)
+		}
+	}
+	if got := strings.Join(names, ", "); got != "listening, policy, store, backend, engine, sessions, API tokens" {
+		t.Errorf("rows %s", got)
+	}
+}

@@ -1,0 +1,68 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/weirlimit/weir/internal/cli"
+)
+
+// DataHint is the hint for a data directory that cannot be used.
+const DataHint = "say with --data DIR where to keep what must last; Weir must be allowed to write there"
+
+// noData returns the failure of opening a data directory.
+func noData(dir string, err error) error {
+	return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), DataHint)
+}
+
+// fileHint returns the hint for a file that could not be read; otherwise is the hint if its content
+// is wrong.
+func fileHint(err error, otherwise string) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "name a file that exists; a name that does not begin with a slash is looked up in the directory of the command"
+	case errors.Is(err, fs.ErrPermission):
+		return "let the user that runs this command read the file"
+	}
+	return otherwise
+}
+
+// listenHint returns the hint for an address that cannot be listened on. free describes how to get
+// a free port.
+func listenHint(err error, free string) string {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return "ports below 1024 are for privileged users; --listen :8080 is for everybody"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "this machine has no such address; without a host, as in :8080, all that it has are listened on"
+	case errors.As(err, new(*net.DNSError)):
+		return "is the name right? without a host, as in :8080, all addresses of this machine are listened on"
+	}
+	return "is another server running? " + free
+}
+
+// cause returns the cause of a network error, without the address.
+func cause(err error) error {
+	var at *net.OpError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// size formats bytes as flags do.
+func size(bytes int64) *cli.Size { return (*cli.Size)(&bytes) }
+
+// absolute returns the absolute path of a file, or path if the working directory is unknown.
+func absolute(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	return abs
+}

@@ -1,0 +1,133 @@
+package edge
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/coreos/go-systemd/v22/activation"
+
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/unsent"
+)
+
+// listeners are the sockets that a server begins with.
+type listeners struct {
+	public net.Listener
+	admin  net.Listener // nil: the service manager has passed none
+	held   bool         // the service manager has passed them: they outlive this process
+}
+
+// The names of sockets that a service manager passes (FileDescriptorName=). A single socket may
+// have any name but the second.
+const (
+	publicSocket = "http"
+	adminSocket  = "admin"
+)
+
+// openListeners takes the sockets that a service manager has passed (LISTEN_FDS), or else listens
+// on the address.
+func openListeners(address string, own *parts) (*listeners, error) {
+	if files := activation.Files(true); len(files) > 0 {
+		names := make([]string, len(files))
+		for i, f := range files {
+			names[i] = f.Name()
+		}
+		s, err := heldListeners(names, files)
+		if err != nil {
+			return nil, cli.Fail(fmt.Errorf("take the sockets of the service manager: %w", err),
+				"one ListenStream=PORT in weir.socket, with FileDescriptorName=http and without Accept=yes, and perhaps one in a unit of its own with FileDescriptorName=admin")
+		}
+		own.own(s.close)
+		return s, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, cli.Fail(fmt.Errorf("listen on %q: %w", address, cause(err)), listenHint(err, "--listen :0 takes any free port"))
+	}
+	s := &listeners{public: boundedSend{listener}}
+	own.own(s.close)
+	return s, nil
+}
+
+// heldListeners returns the listeners of passed sockets, which their names tell apart. It closes
+// the files.
+func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
+	s := &listeners{held: true}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	for i, f := range files {
+		name, slot := names[i], &s.public
+		switch {
+		case name == adminSocket:
+			slot = &s.admin
+		case name != publicSocket && len(files) > 1:
+			return nil, fmt.Errorf("of %s one is named %q: want names %s and %s", cli.Count(len(files), "socket"), name, publicSocket, adminSocket)
+		}
+		if *slot != nil {
+			return nil, fmt.Errorf("two sockets are named %q: want one of each name", name)
+		}
+		l, err := net.FileListener(f)
+		if err != nil {
+			return nil, fmt.Errorf("the socket %q: %w", name, err)
+		}
+		*slot = l
+		if l.Addr().Network() != "tcp" {
+			return nil, fmt.Errorf("the socket %q listens on %s %s: want TCP, since callers are counted by address", name, l.Addr().Network(), l.Addr())
+		}
+	}
+	if s.public == nil {
+		return nil, fmt.Errorf("none is named %q", publicSocket)
+	}
+	s.public = boundedSend{s.public}
+	return s, nil
+}
+
+// boundedSend is a listener whose connections keep the kernel from taking megabytes of an answer at
+// once. The gateway detects a client that does not read by writes that do not return: with a buffer
+// of 4 MB, a write for a client that reads 40 KB a second may take half a minute, and the client
+// would count as stalled. Ten thousand such clients would also hold 40 GB.
+type boundedSend struct{ net.Listener }
+
+// maxUnsent is how many bytes of an answer the kernel takes beyond what the client's window admits.
+const maxUnsent = 256 << 10
+
+func (l boundedSend) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if conn, ok := c.(*net.TCPConn); ok {
+		unsent.Limit(conn, maxUnsent)
+	}
+	return c, err
+}
+
+// by returns what decided the address of the public listener.
+func (s *listeners) by() string {
+	if s.held {
+		return byManager
+	}
+	return "--listen"
+}
+
+// row returns the row of the public listener, which url reaches.
+func (s *listeners) row(url string) Row {
+	if s.held {
+		url += " (held by the service manager; --listen is not opened)"
+	}
+	return Row{"listening", url}
+}
+
+// close closes this process's copies of the sockets.
+func (s *listeners) close() error {
+	for _, l := range []net.Listener{s.public, s.admin} {
+		if l != nil {
+			_ = l.Close() // it may be closed already
+		}
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package edge
+
+import "errors"
+
+// parts are the close functions of what a server has opened, in the order of opening. The zero
+// value owns nothing. It is not safe for concurrent use.
+type parts struct{ closers []func() error }
+
+// own adds a part that is open.
+func (p *parts) own(close func() error) { p.closers = append(p.closers, close) }
+
+// close closes every part, the last opened first, and returns their errors. A second call does
+// nothing.
+func (p *parts) close() error {
+	var err error
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, p.closers[i]())
+	}
+	p.closers = nil
+	return err
+}

@@ -1,0 +1,136 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/gateway"
+)
+
+// A publicDoor serves HTTP to callers.
+type publicDoor struct {
+	gateway  *gateway.Gateway
+	listener net.Listener
+}
+
+// goodbye is how long a server that ends serves kept connections, to ask their clients to connect
+// anew, if the next process goes on with its socket.
+const goodbye = 2 * time.Second
+
+// identityOptions returns the settings of finding callers, without a backend's sessions and tokens.
+func (c *Config) identityOptions() identity.Options {
+	return identity.Options{
+		TrustedProxies: c.Callers.TrustedProxies,
+		ClientIPHeader: c.Callers.ClientIPHeader,
+		IPv6Prefix:     c.Callers.IPv6Prefix,
+		Now:            c.Now,
+	}
+}
+
+// openPublic makes the gateway between callers and the backend.
+func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*publicDoor, error) {
+	who := c.identityOptions()
+	who.Sessions, who.Tokens = b.sessions, b.tokens
+	resolver, err := identity.New(who)
+	if err != nil {
+		return nil, cli.Fail(err, "")
+	}
+	o := gateway.Options{
+		Decider:        k.Decider,
+		Identity:       resolver,
+		CORSOrigins:    c.CORSOrigins,
+		IETF:           c.IETFHeaders,
+		CertFile:       c.CertFile,
+		KeyFile:        c.KeyFile,
+		ProxyProtocol:  c.Callers.ProxyProtocol,
+		TrustedProxies: c.Callers.TrustedProxies,
+		Degraded:       k.degraded,
+		Observe:        each(h.decisions),
+		Log:            c.Log,
+		Engine:         c.Engine,
+	}
+	o.Limits.Rate, o.Limits.Grace, o.Limits.Upload = c.MinRate, c.MinRateGrace, c.MaxUploadTime
+	if l.held {
+		o.Limits.Linger = goodbye
+	}
+	b.attach(&o)
+	for _, attach := range h.gateway {
+		attach(&o)
+	}
+	g, err := gateway.New(o)
+	var bad *gateway.CertificateError
+	if errors.As(err, &bad) {
+		return nil, cli.Fail(err, fileHint(bad.Err, "--tls-cert and --tls-key want PEM files that belong together"))
+	}
+	if err != nil {
+		return nil, cli.UsageError("see 'weir serve --help'", "%w", err)
+	}
+	return &publicDoor{g, h.listener("edge", l.public)}, nil
+}
+
+// Serve implements Door.
+func (d *publicDoor) Serve(ctx context.Context) error { return d.gateway.Serve(ctx, d.listener) }
+
+// Addr implements Door.
+func (d *publicDoor) Addr() net.Addr { return d.listener.Addr() }
+
+// row returns the row of what speaks HTTP with callers, and why that is net/http alone if it is.
+func (d *publicDoor) row(c *Config) Row {
+	text := "net/http, since traces are on"
+	switch {
+	case d.gateway.Fast():
+		text = "Weir's own for HTTP/1.1, net/http for HTTP/2"
+	case len(c.Upstream) == 0:
+		text = "net/http, as always for the sample backend"
+	case c.Engine == gateway.EngineStd:
+		text = "net/http, since --engine is std"
+	}
+	return Row{"engine", text}
+}
+
+// A pulse checks for the watchdog whether a server works: it counts, and it accepts connections. It
+// ignores a shared store or a backend that does not answer, because a restart would not help. A
+// pulse is for one goroutine.
+type pulse struct {
+	counter  *counter
+	gateway  *gateway.Gateway
+	at       net.Addr
+	accepted int64 // at the last check
+}
+
+// alive returns nil if the server works. It waits until ctx ends at most, except for the counts,
+// which never wait if they work.
+func (p *pulse) alive(ctx context.Context) error {
+	if err := p.counter.works(ctx); err != nil {
+		return err
+	}
+	if p.gateway.Draining() {
+		return nil // it accepts nothing any more
+	}
+	last := p.accepted
+	if p.accepted = p.gateway.Accepted(); p.accepted != last {
+		return nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, p.at.Network(), p.at.String())
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil // it cannot be reached from here, which proves nothing
+	}
+	if err == nil {
+		defer conn.Close()
+	}
+	retry := time.NewTicker(10 * time.Millisecond)
+	defer retry.Stop()
+	for p.gateway.Accepted() == last && !p.gateway.Draining() {
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return errors.New("no connection is accepted")
+		}
+	}
+	return nil
+}

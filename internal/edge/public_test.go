@@ -1,0 +1,33 @@
+package edge
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// The watchdog is fed by a server that accepts connections, and not by one that does not.
+func TestThePulseIsThatOfTheAcceptLoop(t *testing.T) {
+	s, _ := opened(t, testConfig(t, twoPolicy))
+	p := &pulse{counter: s.counter, gateway: s.public.gateway, at: s.Addr()}
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.alive(soon); err == nil {
+		t.Error("no connection is accepted, and it counts as alive")
+	}
+	running, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Run(running) }()
+	for range 3 {
+		if err := p.alive(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if err := p.alive(t.Context()); err != nil {
+		t.Errorf("drained: %v", err)
+	}
+}

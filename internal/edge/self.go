@@ -1,0 +1,138 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/internal/cli"
+)
+
+// maxLookUp bounds the time in which start-up looks up the name of an upstream that has the port of
+// a listener. A name that cannot be looked up then is checked again when it is connected to.
+const maxLookUp = 2 * time.Second
+
+// ownListeners are the addresses at which this server listens. Its upstream must not be one of
+// them: the server would send requests to itself without end, or let the public reach the admin
+// listener. A loop through another machine is not detected.
+type ownListeners struct {
+	upstream []*url.URL
+	all      []ownListener
+}
+
+type ownListener struct {
+	at netip.AddrPort
+	by string // "--listen", "--admin", or byManager
+}
+
+// byManager is what decided the address of a socket that a service manager has passed.
+const byManager = "a socket of the service manager"
+
+// claimListener adds a listener, and returns an error if an address of the upstream is known to
+// lead there.
+func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by string) error {
+	at, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	o.all = append(o.all, ownListener{at.AddrPort(), by})
+	for _, u := range o.upstream {
+		host, port, err := net.SplitHostPort(HostPort(u))
+		if err != nil {
+			continue // the gateway reports it
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || int(n) != at.Port {
+			continue
+		}
+		for _, to := range addressesOf(ctx, host) {
+			if err := o.checkSelfProxy(netip.AddrPortFrom(to, uint16(n))); err != nil {
+				return cli.UsageError("--upstream wants the address of your backend; --listen and --admin, or the sockets of a service manager, say where this server is",
+					"--upstream %s is no backend: %w", u.Redacted(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkSelfProxy returns an error if this server itself listens at an address. It is for every
+// address that a connection to the upstream is about to be made to, since a name can get another
+// address while the server runs. Goroutines may share it once all listeners are claimed.
+func (o *ownListeners) checkSelfProxy(to netip.AddrPort) error {
+	for _, l := range o.all {
+		if to.Port() == l.at.Port() && reaches(to.Addr(), l.at.Addr(), interfaceAddresses) {
+			return fmt.Errorf("this server itself listens on %v (%s)", l.at, l.by)
+		}
+	}
+	return nil
+}
+
+// HostPort returns the host and port that a URL leads to.
+func HostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// addressesOf returns the addresses of a host, which may be an address itself; none if a name
+// cannot be looked up.
+func addressesOf(ctx context.Context, host string) []netip.Addr {
+	if one, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{one}
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxLookUp)
+	defer cancel()
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil
+	}
+	return all
+}
+
+// interfaceAddresses returns the addresses of this machine's interfaces; none if the system does
+// not list them.
+func interfaceAddresses() (all []netip.Addr) {
+	networks, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, n := range networks {
+		if prefix, err := netip.ParsePrefix(n.String()); err == nil {
+			all = append(all, plainAddr(prefix.Addr()))
+		}
+	}
+	return all
+}
+
+// reaches reports whether a connection to an address ends at a listener that is bound to another,
+// given that the ports are equal. own is called if that is bound to all addresses of the machine. A
+// listener that is bound to all of IPv6 counts as bound to all of IPv4 too, which is the default.
+func reaches(to, bound netip.Addr, own func() []netip.Addr) bool {
+	to, bound = plainAddr(to), plainAddr(bound)
+	if to.IsUnspecified() { // such a connection goes to the machine itself
+		for _, loopback := range [...]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+			if (to.Is6() || loopback.Is4()) && reaches(loopback, bound, own) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case !bound.IsUnspecified():
+		return to == bound
+	case bound.Is4() && to.Is6():
+		return false
+	}
+	return to.IsLoopback() || slices.Contains(own(), to)
+}
+
+// plainAddr returns an address without a zone, and IPv4 in IPv6 as IPv4.
+func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

@@ -1,0 +1,100 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/sample"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// inMemory is the value "memory" of --store.
+type inMemory struct{}
+
+func (inMemory) String() string { return "memory" }
+
+func parseMemory(string) (inMemory, error) { return inMemory{}, nil }
+
+// countsFile is the name of the file of counts in the data directory.
+const countsFile = "counters"
+
+// openMemory opens the store in this process, with the counts that an earlier process left in the
+// data directory. If the system cannot map a file, the counts are in memory only.
+func openMemory(_ context.Context, at inMemory, o *opening) (*openStore, error) {
+	if err := sample.MakeDir(o.Data); err != nil {
+		return nil, noData(o.Data, err)
+	}
+	options := memstore.Options{
+		Memory: o.Memory,
+		Now:    o.Now,
+		File:   filepath.Join(absolute(o.Data), countsFile),
+		Name:   "weir serve on " + o.listen,
+		Log:    o.Log,
+	}
+	line := fmt.Sprintf("%v, %v, kept in %s", at, size(o.Memory), options.File)
+	store, err := openCounts(options, o.giveUp, o.Log)
+	if errors.Is(err, memstore.ErrNoMapping) {
+		options.File = ""
+		line = fmt.Sprintf("%v, %v; a restart begins new windows: %v", at, size(o.Memory), memstore.ErrNoMapping)
+		store, err = memstore.New(options)
+	}
+	if err != nil {
+		return nil, noCounts(o.Data, err)
+	}
+	o.own.own(store.Close)
+	return &openStore{counts: store, line: line, table: store.Stats}, nil
+}
+
+// maxCountsWait bounds the wait for the counts of a process that ends: its drain, and what follows
+// it.
+const maxCountsWait = 40 * time.Second
+
+// openCounts opens the counts. If giveUp is not nil and another process holds them, it waits until
+// that process has ended. If giveUp is closed while it waits, it returns ErrStopped.
+func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*memstore.Store, error) {
+	store, err := memstore.New(o)
+	var held *memstore.InUseError
+	if giveUp == nil || !errors.As(err, &held) {
+		return store, err
+	}
+	log.Info("waiting for the process before this one to release the counts", "held", held.Error(), "max", maxCountsWait)
+	timeout := time.NewTimer(maxCountsWait)
+	defer timeout.Stop()
+	retry := time.NewTicker(20 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		select {
+		case <-retry.C:
+			if store, err = memstore.New(o); !errors.As(err, &held) {
+				return store, err
+			}
+		case <-timeout.C:
+			return nil, err
+		case <-giveUp:
+			return nil, ErrStopped
+		}
+	}
+}
+
+// noCounts returns the failure of opening the counts of a data directory.
+func noCounts(data string, err error) error {
+	var held *memstore.InUseError
+	hint := DataHint
+	switch {
+	case errors.Is(err, ErrStopped):
+		return err
+	case errors.As(err, &held):
+		return cli.Fail(held, "another server uses this data directory; give this one a --data of its own, or end that one first")
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		hint = "the disk is full: make room, or give another directory with --data DIR"
+	case errors.Is(err, syscall.ENOMEM):
+		hint = "the system does not have that much memory; give less with --memory, such as --memory 256MiB"
+	}
+	return cli.Fail(fmt.Errorf("open the counts in the data directory %q: %w", data, err), hint)
+}

@@ -1,0 +1,48 @@
+package edge
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/memstore"
+)
+
+// The next process waits for the counts that the last one still holds, and no longer than it is to
+// run itself.
+func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
+	o := memstore.Options{Memory: memstore.MinMemory, File: filepath.Join(t.TempDir(), "counters"), Log: slog.New(slog.DiscardHandler)}
+	last, err := memstore.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held *memstore.InUseError
+	if _, err := openCounts(o, nil, o.Log); !errors.As(err, &held) {
+		t.Errorf("without a hand-over: %v", err)
+	}
+	giveUp := make(chan struct{})
+	close(giveUp)
+	if _, err := openCounts(o, giveUp, o.Log); !errors.Is(err, ErrStopped) {
+		t.Errorf("to be ended: %v", err)
+	}
+	from, to := io.Pipe()
+	defer to.Close()
+	go func() {
+		for lines := bufio.NewScanner(from); lines.Scan(); {
+			if strings.Contains(lines.Text(), "waiting for the process before") {
+				_ = last.Close()
+			}
+		}
+	}()
+	next, err := openCounts(o, make(chan struct{}), slog.New(slog.NewTextHandler(to, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,246 @@
+// Package explain answers questions about a policy without counting anything: which limiter covers
+// a request, what it counts the request by, and why (Request); and how many requests a limiter lets
+// pass at most (Exposure).
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/target"
+)
+
+// An Explanation is what becomes of one request.
+type Explanation struct {
+	Method    string          `json:"method"`
+	Path      string          `json:"path"`                // as sent
+	Canonical string          `json:"canonical,omitempty"` // empty: the path has no canonical form
+	Limiter   string          `json:"limiter,omitempty"`   // empty: none covers the request
+	Route     string          `json:"route,omitempty"`
+	Cost      int64           `json:"cost,omitempty"`
+	Message   *Message        `json:"message,omitempty"` // of the limiter's 429
+	Windows   []CountedWindow `json:"windows"`
+	Why       []string        `json:"why"` // the rules that led there, a sentence each
+}
+
+// A Message is a text of the 429.
+type Message struct {
+	Name string `json:"name"`
+	Text string `json:"text"` // in English
+}
+
+// A SpelledWindow is a window with its parts spelled out.
+type SpelledWindow struct {
+	Window     string     `json:"window"` // as a policy writes it
+	Limit      int64      `json:"limit"`
+	PerSeconds int64      `json:"per_seconds"`
+	Key        [][]string `json:"key"` // parts, each its alternatives in order
+}
+
+// SpellOut returns a window with its parts spelled out.
+func SpellOut(w weir.Window) SpelledWindow {
+	v := SpelledWindow{Window: w.String(), Limit: w.Limit, PerSeconds: seconds(w)}
+	for _, part := range w.Key {
+		v.Key = append(v.Key, part)
+	}
+	return v
+}
+
+// A CountedWindow is a window and what it counts one caller by, for each part of its key.
+type CountedWindow struct {
+	SpelledWindow
+	Counted []Counted `json:"counted"`
+}
+
+// A Counted value is what one part of a key counts a caller by.
+type Counted struct {
+	Source string `json:"source"`
+	Value  string `json:"value"`
+	Note   string `json:"note,omitempty"` // which credentials the caller lacks
+}
+
+// Request explains a request under a policy without problems. sent is the path as a client sends
+// it, with its escapes and perhaps a query.
+func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, error) {
+	d, err := weir.New(p, uncounted{}, weir.Options{Sources: identity.Sources()})
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Method: method, Path: sent, Windows: []CountedWindow{}}
+	escaped, query, hasQuery := strings.Cut(sent, "?")
+	path, err := target.Canonical(escaped)
+	if err != nil { // a path without a canonical form is rejected, and still counted (D10)
+		e.because("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err)
+		var unreadable target.Choice
+		target.Choose(d, &target.Request{Method: method, Raw: escaped}, &unreadable)
+		e.fill(unreadable.Match, who)
+		return e, nil
+	}
+	e.Canonical = path
+	decoded, err := url.PathUnescape(path)
+	if err != nil {
+		return nil, fmt.Errorf("decode the canonical path %q: %w", path, err)
+	}
+	if path != escaped {
+		e.because("%s is another spelling of %s: dot segments are resolved, empty segments folded, needless escapes undone; the backend receives this form", escaped, path)
+	}
+	var choice target.Choice
+	target.Choose(d, &target.Request{Method: method, Path: decoded, Ambiguous: identity.AgentIsAmbiguous(query)}, &choice)
+	switch choice.Kind {
+	case target.Health:
+		e.because("the gateway answers health checks itself, outside all limits")
+		return e, nil
+	case target.AmbiguousAgent:
+		e.because("readers differ about the agent that the query names: without X-Agent-Id it is answered 400 invalid_request, and charged to the surface's fallback")
+		e.fill(choice.Match, who)
+		return e, nil
+	}
+	if hasQuery {
+		e.because("the query plays no part in the choice")
+	}
+	e.fill(choice.Match, who)
+	return e, e.explainRoutes(p, decoded, choice.Match, d.CatchAll(decoded))
+}
+
+// uncounted is a store for a Decider that only chooses limiters.
+type uncounted struct{}
+
+func (uncounted) Take(context.Context, []weir.Charge, *weir.Receipt) error {
+	return errors.New("an explanation counts nothing")
+}
+
+func (e *Explanation) because(format string, args ...any) {
+	e.Why = append(e.Why, fmt.Sprintf(format, args...))
+}
+
+// fill adds what the limiter of a match does, if there is one.
+func (e *Explanation) fill(m weir.Match, who Caller) {
+	l := m.Limiter()
+	if l == nil {
+		return
+	}
+	name := answer.MessageOf(l)
+	text, _ := answer.Text(name)
+	e.Limiter, e.Route, e.Cost = l.Name, m.Route().String(), max(l.Cost, 1)
+	e.Message = &Message{name, text}
+	for _, w := range l.Windows {
+		counted := CountedWindow{SpelledWindow: SpellOut(w)}
+		for _, part := range w.Key {
+			counted.Counted = append(counted.Counted, who.count(part))
+		}
+		e.Windows = append(e.Windows, counted)
+	}
+	for _, x := range l.Exempt {
+		if who.is(x) {
+			e.because("%s is exempt: counted, and never refused", x)
+		}
+	}
+	for _, o := range l.Overrides {
+		if who.is(o.For) {
+			e.because("an override fits the caller: %s; of several the closest holds", o)
+		}
+	}
+}
+
+// explainRoutes adds why the route of m was chosen for a decoded path, and what the others do.
+func (e *Explanation) explainRoutes(p weir.Policy, path string, m, fallback weir.Match) error {
+	routes, err := weir.NewRoutes(p)
+	if err != nil {
+		return err
+	}
+	covering := map[owned]bool{}
+	for _, c := range routes.Covering(e.Method, path) {
+		covering[owned{c.Limiter().Name, c.Route()}] = true
+	}
+	e.explainRoute(p, path, m, covering)
+	if m.HasTrials() {
+		e.explainShadows(p, m, covering)
+	}
+	e.explainMethod(fallback.Limiter())
+	return nil
+}
+
+// An owned route is one with the name of its limiter: a limiter in shadow mode may have a route that
+// another has too.
+type owned struct {
+	limiter string
+	route   weir.Route
+}
+
+// explainRoute adds why the route of m covers the path, and why it beats the others that do (D8, D9).
+func (e *Explanation) explainRoute(p weir.Policy, path string, m weir.Match, covering map[owned]bool) {
+	if m.Limiter() == nil {
+		e.because("no route covers it")
+		return
+	}
+	won := m.Route()
+	switch {
+	case won.Path != path && !won.Prefix:
+		e.because("%s also covers what follows it after / or . or ;, in letters of any case: a backend may take that for the same endpoint", won)
+	case won.Prefix:
+		e.because("%s covers every path that begins with %s, and the bare prefix", won, won.Path)
+	}
+	for _, l := range p.Limiters {
+		for _, r := range l.Routes {
+			if r != won && l.Mode == weir.Enforce && covering[owned{l.Name, r}] {
+				e.because("%s beats %s (%s): %s", won, r, l.Name, advantage(won, r))
+			}
+		}
+	}
+}
+
+// advantage names the rule by which won is the more specific of two routes that cover a path.
+func advantage(won, lost weir.Route) string {
+	switch {
+	case !won.Prefix && lost.Prefix:
+		return "a literal path beats a prefix"
+	case len(won.Path) > len(lost.Path):
+		return "the longer path beats the shorter one"
+	default:
+		return "a route with a method beats one without"
+	}
+}
+
+// explainShadows adds the limiters in shadow mode that judge the request beside the one that is
+// enforced.
+func (e *Explanation) explainShadows(p weir.Policy, m weir.Match, covering map[owned]bool) {
+	for _, l := range p.Limiters {
+		if l.Mode != weir.Shadow {
+			continue
+		}
+		for _, r := range l.Routes {
+			if covering[owned{l.Name, r}] && (m.Limiter() == nil || !moreSpecific(m.Route(), r)) {
+				e.because("%s (%s, mode shadow) judges it too, and refuses nothing", r, l.Name)
+				break
+			}
+		}
+	}
+}
+
+// moreSpecific reports whether a beats b (D8).
+func moreSpecific(a, b weir.Route) bool {
+	switch {
+	case len(a.Path) != len(b.Path):
+		return len(a.Path) > len(b.Path)
+	case a.Prefix != b.Prefix:
+		return b.Prefix
+	}
+	return a.Method != "" && b.Method == ""
+}
+
+// explainMethod adds what becomes of a method that is special (D9, D10). fallback may be nil.
+func (e *Explanation) explainMethod(fallback *weir.Limiter) {
+	switch upper := strings.ToUpper(e.Method); {
+	case e.Method == http.MethodOptions && fallback != nil:
+		e.because("with Origin and Access-Control-Request-Method it is a CORS preflight: answered by the gateway itself, and charged to %s", fallback.Name)
+	case e.Method != upper:
+		e.because("methods are case-sensitive: %s is not %s, and is answered 405", e.Method, upper)
+	}
+}

@@ -1,0 +1,199 @@
+package explain
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// How many requests a policy lets pass at most: what a backend has to sustain, or a bill can reach.
+
+// A Party is a group of callers whose requests are added up: all requests that have the same value
+// of a key source in common, and may differ in everything else.
+type Party struct {
+	Name   string
+	Source string // empty: the requests have nothing in common
+}
+
+// Parties returns the groups that exposure is reported for. One address is what a server counts as
+// one: a network of IPv6 (D12).
+func Parties() []Party {
+	return []Party{
+		{"one address", identity.IP},
+		{"one session", identity.Session},
+		{"one token", identity.Token},
+		{"everybody", ""},
+	}
+}
+
+// bounds reports whether a key counts all requests of the party together.
+func (p Party) bounds(k weir.Key) bool {
+	return !slices.ContainsFunc(k, func(part weir.Part) bool { return !p.fixes(part) })
+}
+
+// fixes reports whether a part of a key has one value for all requests of the party: it counts by
+// what they have in common, or by what all callers share. It does not if it could count by anything
+// else, because a caller can change its address, make up agents, and have any number of sessions and
+// tokens. A request carries one credential, so a caller with a session sends no token.
+func (p Party) fixes(part weir.Part) bool {
+	for _, source := range part {
+		switch {
+		case source == p.Source || source == identity.Everyone:
+			return true
+		case credential(source) && credential(p.Source):
+			continue
+		default:
+			return false
+		}
+	}
+	return p.Source == identity.IP // the address is counted instead of a missing credential (D16)
+}
+
+// Served reports whether a limiter admits requests of the party at all, if credentials are verified:
+// a limiter that counts by another credential answers them 401.
+func (p Party) Served(l *weir.Limiter) bool {
+	if !credential(p.Source) {
+		return true
+	}
+	for _, w := range l.Windows {
+		for _, part := range w.Key {
+			if slices.ContainsFunc(part, credential) && !slices.Contains(part, p.Source) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func credential(source string) bool { return source == identity.Session || source == identity.Token }
+
+// A Bound is the maximum number of requests that pass in some span.
+type Bound struct {
+	Requests int64 `json:"requests"`
+	Exact    bool  `json:"exact"` // a caller can reach it; otherwise the maximum may be lower
+}
+
+// String returns the number, behind "≤" if it is not exact.
+func (b *Bound) String() string {
+	if b.Exact {
+		return strconv.FormatInt(b.Requests, 10)
+	}
+	return "≤" + strconv.FormatInt(b.Requests, 10)
+}
+
+// Exposure returns the maximum number of the party's requests that pass in any span of that many
+// seconds, on the clock that counts. It is nil if no window bounds them.
+func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
+	if !p.Served(l) {
+		return &Bound{0, true}
+	}
+	if l.Mode == weir.Shadow || len(l.Exempt) > 0 {
+		return nil
+	}
+	var bounding []weir.Window
+	var tightest weir.Window
+	lowest := int64(-1)
+	raised := false
+	for _, w := range l.Windows {
+		if !p.bounds(w.Key) {
+			continue
+		}
+		if limit := maxOverride(l, w); limit > w.Limit {
+			w.Limit, raised = limit, true
+		}
+		bounding = append(bounding, w)
+		if n := maxIn(w, max(l.Cost, 1), span); lowest < 0 || n < lowest {
+			lowest, tightest = n, w
+		}
+	}
+	if lowest < 0 {
+		return nil
+	}
+	return &Bound{lowest, !raised && attained(bounding, tightest, max(l.Cost, 1), span)}
+}
+
+// maxOverride returns the highest limit that an override gives any caller in a window; 0 if there is
+// no override.
+func maxOverride(l *weir.Limiter, w weir.Window) (limit int64) {
+	for _, o := range l.Overrides {
+		if o.Changes(&w) {
+			limit = max(limit, o.Limit)
+		}
+	}
+	return limit
+}
+
+// maxIn returns the maximum number of requests of that cost that one window lets pass in any span of
+// that many seconds.
+//
+// A window admits n = limit/cost requests, starts at the whole second of its first request and ends
+// P seconds later. A real span of T seconds touches T+1 whole seconds. So if P divides T, T/P+1
+// windows can be used up in it: the first one late in its first second, the last one early in the
+// T-th second after. If P does not divide T, the span can touch one window more than can begin in
+// it. A request before the span must have opened that window.
+func maxIn(w weir.Window, cost, span int64) int64 {
+	n, per := w.Limit/cost, seconds(w)
+	if span%per == 0 {
+		return n * (span/per + 1)
+	}
+	return n*(span/per+2) - 1
+}
+
+func seconds(w weir.Window) int64 { return int64(w.Per.Seconds()) }
+
+// A burst is a number of requests in one second.
+type burst struct{ at, requests int64 }
+
+// pattern returns bursts that reach the maximum of one window in a span of that many seconds,
+// preceded by a request before the span if that has to open the first window.
+func pattern(w weir.Window, cost, span int64) []burst {
+	n, per := w.Limit/cost, seconds(w)
+	start := 2 * int64(weir.MaxPer.Seconds()) // any second with enough seconds before it
+	var all []burst
+	first := start
+	if span%per != 0 {
+		all = append(all, burst{start + 1 - per, 1}, burst{start, n - 1})
+		first = start + 1
+	}
+	for at := first; at <= start+span; at += per {
+		all = append(all, burst{at, n})
+	}
+	return all
+}
+
+// attained reports whether the pattern that reaches the maximum of the tightest window passes all
+// windows, which proves that a caller can reach it. A longer window that is opened well before the
+// span ends within it, which helps: this is tried at up to about a hundred points for each window. If
+// it all fails, another pattern might still pass.
+func attained(windows []weir.Window, tightest weir.Window, cost, span int64) bool {
+	bursts := pattern(tightest, cost, span)
+	if pass(windows, cost, bursts) {
+		return true
+	}
+	for _, w := range windows {
+		for i := 0; i < len(bursts); i += 1 + len(bursts)/100 {
+			opener := burst{bursts[i].at - seconds(w), 1}
+			if opener.at < bursts[0].at && pass(windows, cost, append([]burst{opener}, bursts...)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pass reports whether fresh windows admit all bursts.
+func pass(windows []weir.Window, cost int64, bursts []burst) bool {
+	var used [weir.MaxWindows]weir.Used
+	for _, b := range bursts {
+		for i, w := range windows {
+			u := used[i].At(b.at, seconds(w))
+			if !u.Fits(b.requests*cost, w.Limit) {
+				return false
+			}
+			used[i] = u.Spend(b.requests*cost, b.at, seconds(w))
+		}
+	}
+	return true
+}
