@@ -88,7 +88,7 @@ func (p *syncProgress) event(e docsync.Event) {
 			p.reading = e.Files
 		case docsync.SameURL:
 			if p.alike++; p.alike <= maxNamed {
-				p.line("warning: %s and %s have one link, %s; rename one, or give it a url in front matter",
+				p.line("warning: %s and %s have the same link, %s; rename one, or give it a url in front matter",
 					plaintext.Line(e.First, 300), plaintext.Line(e.Second, 300), plaintext.Line(e.URL, 300))
 			}
 		case docsync.Skipped:
@@ -146,7 +146,7 @@ func (p *syncProgress) wait(w pacer.Wait) {
 func (p *syncProgress) interrupted() {
 	p.update(func() {
 		if p.stopping = true; !p.ended {
-			p.line("stopping: what is in flight may finish; interrupt again to end at once")
+			p.line("stopping: requests in flight may finish; interrupt again to end at once")
 		}
 	})
 }
@@ -207,13 +207,13 @@ func (p *syncProgress) status() string {
 	now := time.Now()
 	switch {
 	case p.stopping:
-		return "stopping: what is in flight may finish"
+		return "stopping: requests in flight may finish"
 	case p.wake.After(now):
 		return fmt.Sprintf("%s, next window in %s", p.why, cli.TimeLeft(p.wake.Sub(now)))
 	case p.trouble != "" && p.retry.After(now):
 		return fmt.Sprintf("again in %s: %s", cli.TimeLeft(p.retry.Sub(now)), p.trouble)
 	case p.total == 0:
-		return "looking for what has changed"
+		return "looking for changes"
 	}
 	return "sending"
 }
