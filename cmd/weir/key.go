@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/admin/client"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
@@ -226,18 +227,6 @@ func parseUntil(s string, now time.Time) (field string, value any, err error) {
 	return "", nil, fmt.Errorf("want a time of today such as 18:00, a time such as %s, or a duration such as 2h", now.Add(2*time.Hour).Format(time.RFC3339))
 }
 
-// shownKeys are the windows of a caller in the server's answer.
-type shownKeys struct {
-	Kinds   string
-	Now     int64
-	Windows []struct {
-		Limiter, Window, Lacks                   string
-		Limit, Declared, Count, Remaining, Reset int64
-		Override, Exempt, Shared                 bool
-		Grant                                    *struct{ Limit, Until int64 }
-	}
-}
-
 // askAndPrint asks the server and prints its answer.
 func (f *keyFlags) askAndPrint(cmd *cobra.Command, path string, body any) error {
 	b, err := f.ask(cmd.Context(), path, body)
@@ -252,7 +241,7 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 	if f.json {
 		return printAnswer(cmd, b)
 	}
-	var k shownKeys
+	var k admin.CallerWindows
 	if err := client.Decode(b, &k); err != nil {
 		return err
 	}
@@ -278,7 +267,7 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		if x.Reset > k.Now {
 			resets = "in " + (time.Duration(x.Reset-k.Now) * time.Second).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", name, window, x.Count, x.Limit, x.Remaining, resets, note)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", name, window, x.Count, x.Limit, x.Remain, resets, note)
 	}
 	return w.Flush()
 }
