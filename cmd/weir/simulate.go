@@ -138,8 +138,8 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if f.memory < replay.LeastMemory {
-		least := cli.Size(replay.LeastMemory)
-		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &least)
+		minimum := cli.Size(replay.LeastMemory)
+		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
 	if err := f.checkFormat(cmd); err != nil {
 		return err

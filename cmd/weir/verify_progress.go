@@ -25,8 +25,8 @@ type verifyProgress struct {
 	ended    bool
 }
 
-// mostInLine is how many of the things under way a line names.
-const mostInLine = 2
+// maxInLine is how many of the things under way a line names.
+const maxInLine = 2
 
 func newVerifyProgress(w io.Writer) *verifyProgress {
 	return &verifyProgress{Progress: cli.NewProgress(w)}
@@ -73,7 +73,7 @@ func (p *verifyProgress) line() string {
 		text += ", next window in " + cli.TimeLeft(p.wake.Sub(now))
 	}
 	for i, doing := range p.now.Doing {
-		if i == mostInLine {
+		if i == maxInLine {
 			return text + fmt.Sprintf("; and %d more", len(p.now.Doing)-i)
 		}
 		text += "; " + plaintext.Line(doing, 200)
@@ -116,8 +116,8 @@ func (p *verifyProgress) below() []string {
 	return lines
 }
 
-// mostUnderWay is how many lines name what is under way.
-const mostUnderWay = 8
+// maxUnderWay is how many lines name what is under way.
+const maxUnderWay = 8
 
 // status returns the lines below the bar. The caller holds mu.
 func (p *verifyProgress) status() (lines []string) {
@@ -125,7 +125,7 @@ func (p *verifyProgress) status() (lines []string) {
 		return []string{"stopping; interrupt again to end at once"}
 	}
 	for i, doing := range p.now.Doing {
-		if i == mostUnderWay {
+		if i == maxUnderWay {
 			lines = append(lines, fmt.Sprintf("… and %d more", len(p.now.Doing)-i))
 			break
 		}
