@@ -20,7 +20,8 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// operatorFlags are the flags of a command that asks a running server: which one, and with which token.
+// operatorFlags are the flags of a command that asks a running server: which one, and with which
+// token.
 type operatorFlags struct {
 	admin cli.AdminAddr
 	token string

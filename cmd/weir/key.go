@@ -205,7 +205,8 @@ func newKeyGrant() *cobra.Command {
 	return cmd
 }
 
-// parseUntil returns the end of a grant as a field of the body and its value. A duration counts from the store's clock.
+// parseUntil returns the end of a grant as a field of the body and its value. A duration counts
+// from the store's clock.
 func parseUntil(s string, now time.Time) (field string, value any, err error) {
 	if d, err := time.ParseDuration(s); err == nil && d > 0 {
 		return "for", s, nil

@@ -55,7 +55,8 @@ func readPolicy(stdin io.Reader, name string) (*policyfile.File, error) {
 	return d.File, nil
 }
 
-// readDocument reads the policy in the named file. "-" means standard input; an empty name, the contract.
+// readDocument reads the policy in the named file. "-" means standard input; an empty name, the
+// contract.
 func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 	switch name {
 	case "":
@@ -79,8 +80,8 @@ func emptyName(cmd *cobra.Command) error {
 	return cli.UsageError("usage: "+cmd.UseLine(), "%s: FILE is empty", cmd.CommandPath())
 }
 
-// printProblems prints each problem of a policy with its file and line, and returns the failure to end with. It returns an
-// error about anything else as it is.
+// printProblems prints each problem of a policy with its file and line, and returns the failure to
+// end with. It returns an error about anything else as it is.
 func printProblems(w io.Writer, err error) error {
 	var invalid *policyfile.Error
 	if !errors.As(err, &invalid) {

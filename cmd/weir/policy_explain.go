@@ -74,8 +74,8 @@ func methodToken(s string) bool {
 	})
 }
 
-// sessionID returns the id that --session names. A whole token is replaced by a hash: WEIR_SESSION also
-// holds the token of weir verify.
+// sessionID returns the id that --session names. A whole token is replaced by a hash: WEIR_SESSION
+// also holds the token of weir verify.
 func sessionID(session string) string {
 	if strings.Count(session, ".") == 2 && strings.HasPrefix(session, "eyJ") {
 		return cli.TokenID(session)
@@ -83,8 +83,8 @@ func sessionID(session string) string {
 	return session
 }
 
-// apiTokenID returns the id that --token names. A whole token is replaced by its id: WEIR_TOKEN also
-// holds the token of weir sync.
+// apiTokenID returns the id that --token names. A whole token is replaced by its id: WEIR_TOKEN
+// also holds the token of weir sync.
 func apiTokenID(token string) string {
 	if cli.IsAPIToken(token) {
 		return cli.TokenID(token)

@@ -75,7 +75,8 @@ func newCell(l *weir.Limiter, p explain.Party) cell {
 	return cell{minute: minute.String(), hour: hour.String()}
 }
 
-// printExposure prints the table for people: a line of figures for each limiter, and below it what they follow from.
+// printExposure prints the table for people: a line of figures for each limiter, and below it what
+// they follow from.
 func printExposure(out io.Writer, p weir.Policy) error {
 	names := len("limiter")
 	rows := make([][]cell, len(p.Limiters))

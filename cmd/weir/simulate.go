@@ -91,7 +91,7 @@ func newSimulate() *cobra.Command {
 			if err == nil {
 				err = runSimulate(cmd, f, logs)
 			}
-			return harmless(err)
+			return fitForTerminal(err)
 		},
 	}
 	f.register(cmd)

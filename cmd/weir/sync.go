@@ -142,7 +142,7 @@ func runSync(cmd *cobra.Command, env cli.Environment, f *syncFlags, dir string) 
 		State: f.state, Env: env, Share: f.share, Exclude: f.exclude, Prune: f.pruned(), All: bool(f.all), DryRun: bool(f.dry),
 		MaxWait: f.maxWait.Duration, Event: show.event, Wait: show.wait,
 		Lost: func(err error) {
-			show.say("warning: what is known of the budget cannot be kept: %s", plaintext.Line(err.Error(), 300))
+			show.printf("warning: what is known of the budget cannot be kept: %s", plaintext.Line(err.Error(), 300))
 		},
 		Planned: func(w paced.Work) { f.planned(show, run, w) },
 	})
@@ -151,16 +151,17 @@ func runSync(cmd *cobra.Command, env cli.Environment, f *syncFlags, dir string) 
 	return f.conclude(cmd, show, run, err)
 }
 
-// planned prints what the user should know before anything is sent, and shows the progress from then on.
+// planned prints what the user should know before anything is sent, and shows the progress from
+// then on.
 func (f *syncFlags) planned(show *syncProgress, run *paced.Run, w paced.Work) {
 	if w.Derived > 0 && f.base.URL.Host == f.to.URL.Host && len(w.Send) > 0 {
-		show.say("links of documents begin with %s; --base-url changes that", plaintext.Line(f.base.String(), 200))
+		show.printf("links of documents begin with %s; --base-url changes that", plaintext.Line(f.base.String(), 200))
 	}
 	if w.WasBase != "" && w.Derived > 0 {
-		show.say("links of documents began with %s so far: they are sent again", plaintext.Line(w.WasBase, 200))
+		show.printf("links of documents began with %s so far: they are sent again", plaintext.Line(w.WasBase, 200))
 	}
 	if w.OtherToken {
-		show.say("the token is not that of the last run: the next sync asks the server whether it is for the same workspace")
+		show.printf("the token is not that of the last run: the next sync asks the server whether it is for the same workspace")
 	}
 	if !bool(f.dry) && w.Documents > 0 {
 		show.begin(w.Documents, w.Requests, run.Estimate)
@@ -175,7 +176,7 @@ func (f *syncFlags) conclude(cmd *cobra.Command, show *syncProgress, run *paced.
 		err = asFailure(err)
 	}
 	summary := run.Summary(err)
-	f.say(show, summary, run.Found())
+	f.printSummary(show, summary, run.Found())
 	if f.out {
 		return errors.Join(cli.WriteSafeJSON(cmd.OutOrStdout(), summary), err)
 	}
@@ -209,29 +210,29 @@ func (f *syncFlags) leftOut(bad, found int) error {
 	return cli.Fail(fmt.Errorf(what, cli.Count(bad, "file")), hint)
 }
 
-// say prints a summary for people, on standard error.
-func (f *syncFlags) say(show *syncProgress, y paced.Summary, found int) {
+// printSummary prints a summary for people, on standard error.
+func (f *syncFlags) printSummary(show *syncProgress, y paced.Summary, found int) {
 	if n := y.Ignored; n > 0 {
-		show.say("left out %s with other extensions", cli.Count(n, "file"))
+		show.printf("left out %s with other extensions", cli.Count(n, "file"))
 	}
 	if n := y.Excluded; n > 0 {
-		show.say("left out %s that --exclude matches", cli.Count(n, "path"))
+		show.printf("left out %s that --exclude matches", cli.Count(n, "path"))
 	}
 	if n := y.Links; n > 0 {
-		show.say("left out %s: they are not followed", cli.Count(n, "symbolic link"))
+		show.printf("left out %s: they are not followed", cli.Count(n, "symbolic link"))
 	}
 	switch would := y.DryRun; {
 	case would != nil:
-		show.say("would send %s and delete %d, %d unchanged, in %s: %s", cli.Count(len(would.Send), "document"), len(would.Delete), y.Unchanged,
+		show.printf("would send %s and delete %d, %d unchanged, in %s: %s", cli.Count(len(would.Send), "document"), len(would.Delete), y.Unchanged,
 			cli.Count(would.Requests, "request"), atLeast(would.Seconds))
 	case y.Requests == 0 && y.Error == "":
-		show.say("nothing to do: %s unchanged", cli.Count(y.Unchanged, "document"))
+		show.printf("nothing to do: %s unchanged", cli.Count(y.Unchanged, "document"))
 	case found > 0 || y.Requests > 0:
-		show.say("sent %s, deleted %d, %d unchanged; %s, %d refused; %.1f s, %.1f s of them waiting",
+		show.printf("sent %s, deleted %d, %d unchanged; %s, %d refused; %.1f s, %.1f s of them waiting",
 			cli.Count(y.Sent, "document"), y.Deleted, y.Unchanged, cli.Count(int(y.Requests), "request"), y.Refusals, y.Seconds, y.Waited)
 	}
 	if y.Vanished > 0 && f.pruned() == docsync.Keep {
-		show.say("%s gone from the folder, or excluded, but still on the server; --prune deletes them", cli.Count(y.Vanished, "document"))
+		show.printf("%s gone from the folder, or excluded, but still on the server; --prune deletes them", cli.Count(y.Vanished, "document"))
 	}
 }
 

@@ -167,14 +167,15 @@ func (e *Explanation) explainRoutes(p weir.Policy, path string, m, fallback weir
 	return nil
 }
 
-// An owned route is one with the name of its limiter: a limiter in shadow mode may have a route that
-// another has too.
+// An owned route is one with the name of its limiter: a limiter in shadow mode may have a route
+// that another has too.
 type owned struct {
 	limiter string
 	route   weir.Route
 }
 
-// explainRoute adds why the route of m covers the path, and why it beats the others that do (D8, D9).
+// explainRoute adds why the route of m covers the path, and why it beats the others that do (D8,
+// D9).
 func (e *Explanation) explainRoute(p weir.Policy, path string, m weir.Match, covering map[owned]bool) {
 	if m.Limiter() == nil {
 		e.because("no route covers it")
