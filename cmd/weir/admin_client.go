@@ -41,7 +41,7 @@ func (f *operatorFlags) register(cmd *cobra.Command) {
 func (f *operatorFlags) base() (string, error) {
 	host, port, _ := net.SplitHostPort(f.admin.At)
 	if f.admin.At == "" || strings.Trim(port, "0") == "" {
-		return "", cli.UsageError("give the address of the admin listener with --admin HOST:PORT; 'weir serve' prints it in the line admin", "--admin %q is no address to ask", f.admin.String())
+		return "", cli.UsageError("give the address of the admin listener with --admin HOST:PORT; 'weir serve' prints it in the line admin", "--admin %q has no port to connect to", f.admin.String())
 	}
 	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
 		host = "127.0.0.1"

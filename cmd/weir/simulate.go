@@ -157,7 +157,7 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 		return cli.UsageError("put one of them into a file", "standard input can be read once, and - is given %d times", stdin)
 	}
 	if given("patience") && !bool(f.paced) {
-		return cli.UsageError("give --paced too, or leave it out", "%s means nothing without --paced", cli.GivenAs(cmd, "patience"))
+		return cli.UsageError("give --paced too, or leave it out", "%s has no effect without --paced", cli.GivenAs(cmd, "patience"))
 	}
 	if !f.since.IsZero() && !f.until.IsZero() && !f.since.Before(f.until.Time) {
 		return cli.UsageError("--until is the first moment that is left out", "between --since %v and --until %v there is nothing", &f.since, &f.until)
@@ -182,14 +182,14 @@ func (f *simulateFlags) checkAddress(cmd *cobra.Command) error {
 	}
 	field := f.keys.field(identity.IP)
 	if field != "" && len(f.trustedProxies) == 0 {
-		return cli.UsageError("give --trusted-proxies too: no peer is trusted by default", "--key ip=%s means nothing without --trusted-proxies", field)
+		return cli.UsageError("give --trusted-proxies too: no peer is trusted by default", "--key ip=%s has no effect without --trusted-proxies", field)
 	}
 	if cli.GivenItself(cmd, "trusted-proxies") && field == "" {
 		return cli.UsageError("such as --key ip=http_x_forwarded_for; if the log already has the client's own address, leave --trusted-proxies out",
-			"--trusted-proxies means nothing without --key ip=FIELD, which names the field of the log with %s", f.clientIPHeader)
+			"--trusted-proxies has no effect without --key ip=FIELD, which names the field of the log with %s", f.clientIPHeader)
 	}
 	if cli.GivenItself(cmd, "client-ip-header") && field == "" {
-		return cli.UsageError("such as --key ip=http_x_forwarded_for, and --trusted-proxies", "--client-ip-header means nothing without --key ip=FIELD")
+		return cli.UsageError("such as --key ip=http_x_forwarded_for, and --trusted-proxies", "--client-ip-header has no effect without --key ip=FIELD")
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 			case "on", "off", "true", "false":
 				hint = "a switch takes its value with an equals sign: --access-log=off"
 			}
-			return UsageError(hint, "%s: do not know what to do with %q", cmd.CommandPath(), args[len(names)])
+			return UsageError(hint, "%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
 		}
 		return nil
 	}
