@@ -19,8 +19,8 @@ const module = "github.com/weirlimit/weir"
 // floors is the building: a package may import packages of lower floors only, so never one of its own floor.
 var floors = map[string]int{
 	"cmd/weir": 8, "internal/difference": 8,
-	"internal/edge": 7,
-	"internal/gateway": 6,
+	"internal/edge":         7,
+	"internal/gateway":      6,
 	"internal/gateway/fast": 5, "internal/gateway/std": 5, "internal/admin/client": 5,
 	"internal/gateway/rules": 4, "internal/admin": 4, "internal/sample": 4, "internal/replay/report": 4,
 
