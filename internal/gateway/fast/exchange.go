@@ -48,7 +48,7 @@ type exchange struct {
 func (x *exchange) serve(c *conn, head string) (more bool) {
 	x.begin(c)
 	x.answerAndLog(head)
-	return x.isReusable()
+	return x.settle()
 }
 
 // begin prepares for a request on c.
@@ -99,9 +99,9 @@ func (x *exchange) answerPanic() {
 	x.reply(&rules.Panicked)
 }
 
-// isReusable reports whether another request may follow on the connection. It reads what is left of
-// the request's body, or lingers.
-func (x *exchange) isReusable() bool {
+// settle reads what is left of the request's body, or lingers, and reports whether another request
+// may follow on the connection.
+func (x *exchange) settle() (more bool) {
 	switch {
 	case x.tunnelled, x.Aborted, x.Gone:
 		return false

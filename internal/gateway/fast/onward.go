@@ -9,24 +9,24 @@ import (
 )
 
 // appendRequest appends the head that the upstream receives: the target that was counted, the
-// fields that are forwarded, and what rules.Onward tells it.
+// fields that are forwarded, and what rules.Onward adds.
 func (x *exchange) appendRequest(b []byte) []byte {
 	head := &x.head
-	told := x.c.engine.Onward(&rules.Head{
+	onward := x.c.engine.Onward(&rules.Head{
 		Method: head.Method, Minor: head.Minor, Host: head.Host, Length: head.Length, Peer: x.c.peer, Secure: x.c.engine.secure != nil,
 		Proto: head.Values(rules.ForwardedProto), Upgrade: x.upgrade(),
 	})
-	x.websocket, x.alone = told.Websocket, told.Alone
+	x.websocket, x.alone = onward.Websocket, onward.Alone
 
 	b = append(append(append(b, head.Method...), ' '), x.onward...)
-	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", told.Host)
+	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", onward.Host)
 	b, announced := x.appendForwarded(b)
 	b = append(x.caller.AppendChain(append(b, rules.ForwardedFor+": "...)), "\r\n"...)
-	b = wire.AppendField(b, rules.ForwardedProto, told.ForwardedProto)
-	if told.ForwardedHost != "" {
-		b = wire.AppendField(b, rules.ForwardedHost, told.ForwardedHost)
+	b = wire.AppendField(b, rules.ForwardedProto, onward.ForwardedProto)
+	if onward.ForwardedHost != "" {
+		b = wire.AppendField(b, rules.ForwardedHost, onward.ForwardedHost)
 	}
-	if told.Websocket {
+	if onward.Websocket {
 		b = wire.AppendField(append(b, "Connection: Upgrade\r\n"...), "Upgrade", x.upgrade()[0])
 	}
 	switch {
@@ -41,7 +41,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	if x.body.expects {
 		b = append(b, "Expect: 100-continue\r\n"...)
 	}
-	if told.Alone {
+	if onward.Alone {
 		b = append(b, "Connection: close\r\n"...)
 	}
 	return append(b, "\r\n"...)

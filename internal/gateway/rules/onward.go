@@ -28,7 +28,7 @@ type Head struct {
 	Upgrade []string // the lines of Upgrade; nil also if Connection does not name it
 }
 
-// Onward is what an upstream is told of a request, beside its method, its target, the fields that
+// Onward is what an upstream receives of a request, beside its method, its target, the fields that
 // are forwarded (IsForwarded) and ForwardedFor, which identity.Caller makes.
 type Onward struct {
 	Host           string
@@ -38,7 +38,7 @@ type Onward struct {
 	Alone          bool   // Connection: close is sent, and the connection ends with this exchange
 }
 
-// Onward returns what the upstream is told of a request.
+// Onward returns what the upstream receives of a request.
 func (r *Rules) Onward(h *Head) Onward {
 	o := Onward{Host: h.Host, ForwardedProto: r.proto(h), ForwardedHost: h.Host, Websocket: h.IsWebsocket(), Alone: isAlone(h.Method, h.Length)}
 	if o.Host == "" {

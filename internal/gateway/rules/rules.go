@@ -9,7 +9,7 @@
 //	answers.go    the answers of our own: one table
 //	withheld.go   the fields of a request that a backend never gets: one table
 //	fields.go     the fields of one hop, the limiter's own fields, lists of names
-//	onward.go     what an upstream is told of a request, and which of its answers make no sense
+//	onward.go     what an upstream receives of a request, and which of its answers make no sense
 //	cors.go       browsers on other origins
 //	health.go     what load balancers ask
 //	counts.go     what is under way, and what went wrong

@@ -92,12 +92,12 @@ func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
 	stripWithheld(out.Header)
 	passTrailers(p)
 	head := headOf(in)
-	told := e.Onward(&head)
-	out.Host, out.Close = told.Host, told.Alone
-	values := [2]string{told.ForwardedProto, told.ForwardedHost}
+	onward := e.Onward(&head)
+	out.Host, out.Close = onward.Host, onward.Alone
+	values := [2]string{onward.ForwardedProto, onward.ForwardedHost}
 	out.Header[rules.ForwardedFor] = in.Header[rules.ForwardedFor] // serveUpstream's
 	out.Header[rules.ForwardedProto] = values[0:1:1]
-	if told.ForwardedHost != "" {
+	if onward.ForwardedHost != "" {
 		out.Header[rules.ForwardedHost] = values[1:2:2]
 	}
 }
