@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// leastRights are the rights that the example for operators gives Weir's user.
+// leastRights returns the rights that the example for operators gives Weir's user.
 func leastRights(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "examples", "scale", "store.acl"))
@@ -28,7 +28,7 @@ func leastRights(t *testing.T) []string {
 	return strings.Fields(rights)
 }
 
-// A user with the rights of the example is enough, and one who lacks any is told at once.
+// The example's rights are enough. If one is missing, New fails and names it.
 func TestTheLeastRightsAreEnough(t *testing.T) {
 	server := redistest.Start(t)
 	rights := leastRights(t)
@@ -56,7 +56,7 @@ func TestTheLeastRightsAreEnough(t *testing.T) {
 	}
 	for _, right := range rights {
 		if !strings.HasPrefix(right, "+") || strings.Contains(right, "|") || right == "+hello" || right == "+ping" {
-			continue // the client does without
+			continue // optional for the client
 		}
 		server.Do(t, "ACL", "SETUSER", "app", "-"+right[1:])
 		s, err := redisstore.New(t.Context(), o)
@@ -75,7 +75,7 @@ func TestTheLeastRightsAreEnough(t *testing.T) {
 	}
 }
 
-// What an operator is told to set is what the example sets, and is enough.
+// Rule returns the rights that the example sets.
 func TestTheRuleIsTheExamples(t *testing.T) {
 	server := redistest.Start(t)
 	rule := strings.Fields(redisstore.Rule("shop"))
@@ -83,7 +83,8 @@ func TestTheRuleIsTheExamples(t *testing.T) {
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret", Prefix: "shop"})
 	take(t, s, charge("a", 2, 3600, 1))
 	example, own := leastRights(t), strings.Fields(redisstore.Rule(""))
-	example = slices.DeleteFunc(example, func(right string) bool { return right == "-@all" }) // a new user has no right anyway
+	// a new user has no rights anyway
+	example = slices.DeleteFunc(example, func(right string) bool { return right == "-@all" })
 	slices.Sort(example)
 	slices.Sort(own)
 	if !slices.Equal(example, own) {
@@ -91,8 +92,8 @@ func TestTheRuleIsTheExamples(t *testing.T) {
 	}
 }
 
-// Trap 57: whatever a right is taken from the user while it counts, the node says that it counts no
-// longer, why, and goes on by itself when the right is back.
+// Trap 57: the user loses a right while the node counts. The node reports that the store fails and
+// why, and counts there again when the right is back.
 func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
 	for _, right := range []string{"evalsha", "incrby"} {
 		t.Run(right, func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
 			server.Do(t, "ACL", "SETUSER", "app", "-"+right)
 			eventually(t, "the node is not ready", func() bool { return !s.State().Ready })
 			eventually(t, "the log names the right", func() bool { return log.with("user app may not run '"+right+"'") == 1 })
-			n := newNode(t, s, deadline, hourly(10)) // nobody has asked until now
+			n := newNode(t, s, deadline, hourly(10)) // no request so far
 			if d := n.decide("a"); d.Outcome != weir.CountedLocally {
 				t.Errorf("without the right to %s the outcome is %d", right, d.Outcome)
 			}

@@ -16,42 +16,43 @@ import (
 )
 
 const (
-	// mostAsked is how many questions may be under way: fewer than fit into the client's queue (ringScale is its logarithm), where
-	// a question waits without a look at its deadline.
-	mostAsked = 3 << (ringScale - 2)
-	ringScale = 12
-	// mostAside is how many may be under way in goroutines of their own.
-	mostAside = 1 << 10
-	// troubled is how long after a failure of the connection questions are asked aside.
-	troubled = 10 * time.Second
-	// tryAgain is how long a question waits while the keys it is about move to another machine.
-	tryAgain = time.Millisecond
+	// maxInFlight bounds the commands in flight on the shared connection. It is below the capacity
+	// of the client's ring (2^ringScale): a full ring blocks without regard to the deadline.
+	maxInFlight = 3 << (ringScale - 2)
+	ringScale   = 12
+	// maxDetached bounds the commands that run in goroutines of their own.
+	maxDetached = 1 << 10
+	// troubleLasts is how long commands are detached after the connection has failed.
+	troubleLasts = 10 * time.Second
+	// tryAgainDelay is the pause before a command is repeated while its keys move to another
+	// machine.
+	tryAgainDelay = time.Millisecond
 )
 
-// A room holds so many at a time.
-type room struct {
+// slots is a semaphore with a size that errors can name.
+type slots struct {
 	*semaphore.Weighted
 	size int64
 }
 
-func newRoom(size int64) room { return room{semaphore.NewWeighted(size), size} }
+func newSlots(size int64) slots { return slots{semaphore.NewWeighted(size), size} }
 
-func (r room) enter(ctx context.Context) error {
-	if err := r.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("%d questions are under way already: %w", r.size, err)
+func (s slots) acquire(ctx context.Context) error {
+	if err := s.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%d commands are already in flight: %w", s.size, err)
 	}
 	return nil
 }
 
-func (r room) leave() { r.Release(1) }
+func (s slots) release() { s.Release(1) }
 
-// empty waits until everybody has left.
-func (r room) empty() {
-	_ = r.Acquire(context.Background(), r.size) // errs only where the context ends
-	r.Release(r.size)
+// waitEmpty waits until every slot is released.
+func (s slots) waitEmpty() {
+	_ = s.Acquire(context.Background(), s.size) // fails only if the context ends
+	s.Release(s.size)
 }
 
-// A script is known to the server by its SHA-1, and sent whole where it is not.
+// A script is run by its SHA-1, or by its text if the server does not have it.
 type script struct{ text, sha string }
 
 func (sc *script) command(l *link, whole bool, keys, args []string) rueidis.Completed {
@@ -61,7 +62,7 @@ func (sc *script) command(l *link, whole bool, keys, args []string) rueidis.Comp
 	return l.client.B().Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// run runs a script on windows, and notes whether the server counts.
+// run runs a script on windows and records whether the server answered.
 func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []string) (rueidis.RedisResult, error) {
 	reply, err := s.send(ctx, l, sc, keys, args)
 	if err != nil {
@@ -72,7 +73,8 @@ func (s *Store) run(ctx context.Context, l *link, sc *script, keys, args []strin
 	return reply, nil
 }
 
-// send runs a script, once: it is sent again only after an answer that says that it was not run.
+// send runs a script at most once. It repeats the command only after a reply that says that the
+// script has not run.
 func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []string) (rueidis.RedisResult, error) {
 	whole := false
 	for {
@@ -83,57 +85,57 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 		if err == nil {
 			return reply, nil
 		}
-		told, ok := rueidis.IsRedisErr(err)
+		redisErr, ok := rueidis.IsRedisErr(err)
 		switch {
-		case ok && told.IsNoScript() && !whole:
+		case ok && redisErr.IsNoScript() && !whole:
 			whole = true
 			continue
-		case ok && told.IsTryAgain() && wait(ctx, tryAgain):
+		case ok && redisErr.IsTryAgain() && sleep(ctx, tryAgainDelay):
 			continue
 		}
 		s.lookForMaster(err)
-		return reply, explained(err)
+		return reply, classified(err)
 	}
 }
 
-// pings is how many windows Ping counts in on a cluster. They are in as many slots, so that some of
-// them are on machines that answer as long as a few machines do.
+// probes is the number of windows that Ping counts in on a cluster. They are in different slots, so
+// that some of them are on machines that answer even if few machines do.
 const pings = 16
 
-// Ping implements weir.Shared: it counts units that nobody asks for, in a window of a second,
-// exactly as takes would. On a cluster it does so in several slots, and the first answer is enough.
+// Ping implements weir.Shared: it charges a window of one second that belongs to no caller, in the
+// same way as a take. On a cluster it does so in several slots, and one answer is enough.
 func (s *Store) Ping(ctx context.Context) error {
 	l := s.link.Load()
 	if l == nil {
-		return s.unready()
+		return s.notConnected()
 	}
-	if err := s.tryTake(ctx, l); err != nil {
-		err = explained(err)
+	if err := s.probe(ctx, l); err != nil {
+		err = classified(err)
 		s.state.failed(err)
-		return fmt.Errorf("redis %s: %w", s.where, err)
+		return fmt.Errorf("redis %s: %w", s.addresses, err)
 	}
 	s.state.answered()
 	return nil
 }
 
-// Reach implements weir.Shared, with units that nobody asks for in windows beside those of spent.
+// Reach implements weir.Shared: it probes windows in the same slots as those of spent.
 func (s *Store) Reach(ctx context.Context, spent []weir.Spent, reached []bool) error {
 	l := s.link.Load()
 	if l == nil {
-		return s.unready()
+		return s.notConnected()
 	}
-	of := make(map[string][]int) // which of spent a trial is for
+	of := make(map[string][]int) // indexes into spent, by the name of the probe
 	for i := range spent {
-		name := s.trialName(0)
+		name := s.probeName(0)
 		if l.cluster {
 			g := &spent[i]
 			c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
-			name = tagOf(l.hasher.name(&c, hash{})) + "}" + trialName
+			name = tagOf(l.hasher.name(&c, hash{})) + "}" + probeSuffix
 		}
 		of[name] = append(of[name], i)
 	}
 	var bad error
-	for name, err := range s.trials(ctx, l, slices.Collect(maps.Keys(of))) {
+	for name, err := range s.probeAll(ctx, l, slices.Collect(maps.Keys(of))) {
 		if err != nil {
 			bad = err
 			continue
@@ -143,19 +145,19 @@ func (s *Store) Reach(ctx context.Context, spent []weir.Spent, reached []bool) e
 		}
 	}
 	if bad != nil {
-		return fmt.Errorf("redis %s: %w", s.where, explained(bad))
+		return fmt.Errorf("redis %s: %w", s.addresses, classified(bad))
 	}
 	return nil
 }
 
-// lookForMaster connects anew where what was the master is one no more.
+// lookForMaster reconnects if err says that the server is no longer the master.
 func (s *Store) lookForMaster(err error) {
-	if told, ok := rueidis.IsRedisErr(err); ok && (strings.Contains(told.Error(), "READONLY") || strings.HasPrefix(told.Error(), "MASTERDOWN")) {
+	if redisErr, ok := rueidis.IsRedisErr(err); ok && (strings.Contains(redisErr.Error(), "READONLY") || strings.HasPrefix(redisErr.Error(), "MASTERDOWN")) {
 		s.reconnect()
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -166,24 +168,24 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// do asks one question. The client waits without regard to ctx in some places: where its queue is full, which room prevents,
-// while somebody else connects, and while it looks for the machine that took over from another. So from when the connection
-// failed, or is made anew, until a while later questions are asked by goroutines of their own, which may wait as long as
-// they must.
+// do runs one command. In some places the client ignores ctx: while its ring is full (which
+// inFlight prevents), while another goroutine connects, and while it looks for a replacement of a
+// failed machine. So commands run detached from the moment the connection fails or is replaced,
+// until troubleLasts later.
 func (s *Store) do(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
 	if s.troubled() {
-		return s.doAside(ctx, l, cmd)
+		return s.doDetached(ctx, l, cmd)
 	}
-	if err := s.room.enter(ctx); err != nil {
+	if err := s.inFlight.acquire(ctx); err != nil {
 		return rueidis.RedisResult{}, err
 	}
-	if s.trouble.Load() != 0 { // who was in the room before may have left its question in the queue
-		s.room.leave()
-		return s.doAside(ctx, l, cmd)
+	if s.trouble.Load() != 0 { // an earlier command may still be in the ring
+		s.inFlight.release()
+		return s.doDetached(ctx, l, cmd)
 	}
 	reply := l.client.Do(ctx, cmd)
 	err := s.transport(reply)
-	s.room.leave()
+	s.inFlight.release()
 	return reply, err
 }
 
@@ -192,25 +194,25 @@ func (s *Store) troubled() bool {
 	return until != 0 && (s.local() < until || !s.trouble.CompareAndSwap(until, 0))
 }
 
-func (s *Store) doAside(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
-	if err := s.aside.enter(ctx); err != nil {
+func (s *Store) doDetached(ctx context.Context, l *link, cmd rueidis.Completed) (rueidis.RedisResult, error) {
+	if err := s.detached.acquire(ctx); err != nil {
 		return rueidis.RedisResult{}, err
 	}
-	reply, err := aside(ctx, s.aside, func() rueidis.RedisResult { return l.client.Do(ctx, cmd) })
+	reply, err := detach(ctx, s.detached, func() rueidis.RedisResult { return l.client.Do(ctx, cmd) })
 	if err != nil {
-		s.inTroubleBy(err)
+		s.noteTroubleBy(err)
 		return reply, err
 	}
 	return reply, s.transport(reply)
 }
 
-// aside asks in a goroutine of its own, which leaves the room when it has the answer: Close waits for that. Whoever asks has entered
-// the room, and waits until ctx ends.
-func aside[T any](ctx context.Context, r room, ask func() T) (T, error) {
+// detach runs a command in a goroutine of its own, which releases the slot when the command has
+// ended; Close waits for that. The caller has acquired the slot, and waits until ctx ends.
+func detach[T any](ctx context.Context, s slots, run func() T) (T, error) {
 	answer := make(chan T, 1)
 	go func() {
-		defer r.leave()
-		answer <- ask()
+		defer s.release()
+		answer <- run()
 	}()
 	select {
 	case reply := <-answer:
@@ -221,26 +223,28 @@ func aside[T any](ctx context.Context, r room, ask func() T) (T, error) {
 	}
 }
 
-// transport notes where no answer came.
+// transport records that a command got no reply.
 func (s *Store) transport(reply rueidis.RedisResult) error {
 	err := reply.NonRedisError()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		s.inTroubleBy(err)
+		s.noteTroubleBy(err)
 		return err
 	}
 	return nil
 }
 
-// inTroubleBy is inTrouble, unless err only says that whoever asked has given up: that tells nothing of the server.
-func (s *Store) inTroubleBy(err error) {
+// noteTroubleBy is noteTrouble unless err only says that the caller has given up, which says
+// nothing about the server.
+func (s *Store) noteTroubleBy(err error) {
 	if !errors.Is(err, context.Canceled) {
-		s.inTrouble()
+		s.noteTrouble()
 	}
 }
 
-func (s *Store) inTrouble() { s.trouble.Store(s.local() + int64(troubled)) }
+func (s *Store) noteTrouble() { s.trouble.Store(s.local() + int64(troubleLasts)) }
 
-// doMulti asks many questions aside. When ctx ends before all are answered, all have its error.
+// doMulti runs many commands detached. If ctx ends before every reply is there, each result is
+// ctx's error.
 func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Completed) []error {
 	all := make([]error, len(commands))
 	fail := func(err error) []error {
@@ -249,10 +253,10 @@ func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Complet
 		}
 		return all
 	}
-	if err := s.aside.enter(ctx); err != nil {
+	if err := s.detached.acquire(ctx); err != nil {
 		return fail(err)
 	}
-	replies, err := aside(ctx, s.aside, func() []rueidis.RedisResult { return l.client.DoMulti(ctx, commands...) })
+	replies, err := detach(ctx, s.detached, func() []rueidis.RedisResult { return l.client.DoMulti(ctx, commands...) })
 	if err != nil {
 		return fail(err)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// speaker starts a server that says a text at once, or for each line that it is sent, and returns
-// its address.
+// speaker starts a server that sends one text on connect, and another for each line that it
+// receives. It returns the server's address.
 func speaker(t *testing.T, atOnce, eachLine string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,9 +49,8 @@ func speaker(t *testing.T, atOnce, eachLine string) string {
 	return l.Addr().String()
 }
 
-// A server that is no Redis, or speaks otherwise than the URL says, is called what it is at the
-// start, and is an error: to wait does not make it one. A server that only may be such a one is
-// none.
+// New reports a server that is no Redis, or whose protocol does not match the URL, as an error:
+// waiting does not help. If that is only likely, New does not fail.
 func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
@@ -92,8 +91,8 @@ func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
 	}
 }
 
-// Something else that takes the place of a Redis is called what it is in the log, harms nobody, and
-// is left when Redis is back.
+// If something else takes the place of a Redis, the log names it, no caller is harmed, and the
+// store goes back when Redis is back.
 func TestGarbageOnTheWireIsCalledWhatItIs(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -113,7 +112,7 @@ func TestGarbageOnTheWireIsCalledWhatItIs(t *testing.T) {
 	n.until("a", weir.Counted)
 }
 
-// A replica is called one, and counted in when it becomes a master.
+// A replica is reported as one, and used once it is a master.
 func TestAReplicaIsCalledOne(t *testing.T) {
 	master := redistest.Start(t)
 	_, port, _ := strings.Cut(master.Addr(), ":")
@@ -135,8 +134,8 @@ func TestAReplicaIsCalledOne(t *testing.T) {
 	})
 }
 
-// A server that lost its counters is said to, with the reason, once by each process, and counted;
-// one that kept them is not.
+// If a server loses its counters, each process logs it once with the reason, and counts it. A
+// server that keeps them causes no log line.
 func TestCountersThatAreLostAreCalledSo(t *testing.T) {
 	const flushed, restarted = "its keys were deleted, as by FLUSHALL, or evicted", "it was started without its data, or another server has taken its place"
 	cluster := func(t *testing.T) (*redistest.Server, redisstore.Options) {
@@ -178,7 +177,7 @@ func TestCountersThatAreLostAreCalledSo(t *testing.T) {
 					eventually(t, "it is looked at again", asked)
 				}
 				o.Log = nil
-				open(t, o) // which takes longer than a look
+				open(t, o) // takes longer than a check
 			}
 			for i := range stores {
 				if c.reason != "" {

@@ -21,7 +21,7 @@ func TestAClusterReplacesAMasterThatDied(t *testing.T) {
 	c.through(old, func() *redistest.Server { return cluster.Crash(t, old) })
 }
 
-// A master that hands over in an orderly way loses nothing.
+// An orderly failover loses no units.
 func TestAClusterHandsAMastersSlotsOver(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
@@ -32,7 +32,7 @@ func TestAClusterHandsAMastersSlotsOver(t *testing.T) {
 	}
 }
 
-// masterOf is the master that has the only keys there are.
+// masterOf returns the master that has all the keys.
 func masterOf(t *testing.T, c *redistest.Cluster, n *node) *redistest.Server {
 	t.Helper()
 	for _, s := range c.Nodes[:3] {
@@ -44,7 +44,7 @@ func masterOf(t *testing.T, c *redistest.Cluster, n *node) *redistest.Server {
 	return nil
 }
 
-// Slots that move while callers are counted (MOVED, ASK, TRYAGAIN) cost nobody a unit and give nobody one.
+// While slots move (MOVED, ASK, TRYAGAIN), no caller loses or gains a unit.
 func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -66,14 +66,14 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 			for _, w := range who {
 				nodes[0].until(w, weir.Counted)
 			}
-			slots := make(map[int]string) // by one of their keys
+			slots := make(map[int]string) // slot to one of its keys
 			for _, k := range counters(t, cluster.Nodes...) {
 				slots[cluster.Slot(t, k.name)] = k.name
 			}
 			if len(slots) != len(who) {
 				t.Fatalf("%d callers are counted in %d slots", len(who), len(slots))
 			}
-			moves, idle := 0, 0 // idle: when nobody was admitted any more
+			moves, idle := 0, 0 // idle: moves when no more requests were admitted
 			flood(nodes, 2*len(nodes)*len(who), func() {
 				eventually(t, "all limits are reached", func() bool {
 					for slot, key := range slots {
@@ -106,8 +106,9 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 	}
 }
 
-// While a slot moves, two windows can be on two machines for a moment, or one of them not be open: a cluster counts them
-// together when they are together again (TRYAGAIN). Nobody waits past the deadline for that.
+// While a slot moves, two windows can be on two machines for a moment, or one of them may be
+// missing: a cluster counts them together when they are together again (TRYAGAIN). No request waits
+// past the deadline for that.
 func TestWindowsThatAreApartForAMoment(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2, 0)
@@ -153,7 +154,8 @@ func TestWindowsThatAreApartForAMoment(t *testing.T) {
 	}
 }
 
-// move moves a slot from one master to the next; in between its keys are there already, and callers are sent after them.
+// move moves a slot from one master to the next. Meanwhile its keys have moved already, and clients
+// are redirected.
 func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*node) {
 	t.Helper()
 	from := slices.Index(c.Nodes, c.MasterOf(t, key))
@@ -163,12 +165,12 @@ func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*nod
 	finish()
 }
 
-// A machine of a cluster that dies with nobody to replace it takes the callers along whom it counts, and no others.
+// A master without a replica dies: the callers that it counts are affected, and no others.
 func TestAMasterThatDiesAloneLeavesTheOthersCounted(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	n := newNode(t, open(t, redisstore.Options{Addresses: cluster.Addrs()}), deadline, hourly(1e6))
-	of := make(map[*redistest.Server]string) // somebody whom it counts
+	of := make(map[*redistest.Server]string) // a caller that it counts
 	for i := 0; len(of) < 3; i++ {
 		who := fmt.Sprint("user-", i)
 		n.until(who, weir.Counted)
@@ -198,11 +200,13 @@ func TestAMasterThatDiesAloneLeavesTheOthersCounted(t *testing.T) {
 	})
 }
 
-// Trap 33: windows that a cluster cannot count together are told of before anybody asks; who asks all the same gets an error.
+// Trap 33: Check reports windows that a cluster cannot count together before any request; a take of
+// such windows fails.
 func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	s := open(t, redisstore.Options{Addresses: cluster.Addrs()[:1]}) // which is enough to find it out
+	// one address is enough to detect a cluster
+	s := open(t, redisstore.Options{Addresses: cluster.Addrs()[:1]})
 	if st := s.State(); st.Mode != "cluster" {
 		t.Errorf("the state is %+v", st)
 	}

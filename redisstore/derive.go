@@ -6,10 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Secret returns a function that tells what the secret of all processes that count here makes of a label: 32 bytes, the same in
-// each of them, another for each label, from which nobody learns the secret. It is nil while the secret is not known, which is
-// where it was not given and the server was not reached yet; after a server was emptied it may be another one. What it returns
-// must not be changed. It asks nobody, does not block, and may be called by many goroutines.
+// Secret returns a function that derives 32 bytes for a label from the secret of the processes that
+// count here. Every process derives the same bytes, each label gives others, and they do not reveal
+// the secret. The function returns nil while the secret is unknown: Options.Secret is nil, and the
+// server has not been reached yet. If the server loses its data the secret may change. Do not
+// modify the returned bytes. The function does no I/O, does not block, and is safe for concurrent
+// use.
 func (s *Store) Secret(label string) func() []byte {
 	type derived struct {
 		of     *hasher
@@ -37,7 +39,7 @@ func (s *Store) Secret(label string) func() []byte {
 func derive(secret []byte, label string) []byte {
 	key, err := hkdf.Key(sha256.New, secret, nil, "weir derived 1: "+label, 32)
 	if err != nil {
-		panic(err) // only a longer key than HKDF can make, which 32 bytes are not
+		panic(err) // impossible: HKDF makes up to 8,160 bytes
 	}
 	return key
 }

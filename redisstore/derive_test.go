@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// What all processes share beside their counts: each makes the same of a label, whether the secret was made up or given.
+// Every process derives the same bytes for a label, whether the secret was generated or given.
 func TestAllProcessesDeriveTheSame(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -31,7 +31,7 @@ func TestAllProcessesDeriveTheSame(t *testing.T) {
 	}
 }
 
-// A secret that the server has is known from when it was reached, for as long as the process lives.
+// A secret from the server is known once the server has been reached, for the life of the process.
 func TestNothingIsDerivedOfASecretThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

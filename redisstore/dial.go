@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// dial is the client's way to a server; it ends with the store.
+// dial connects the client to a server. Close cancels it.
 func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-	s.inTrouble() // whoever asks meanwhile would wait for it
+	s.noteTrouble() // commands would wait for the new connection
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
@@ -39,10 +39,10 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 		c.Close()
 		return nil, err
 	}
-	return patient{c}, nil
+	return yieldingConn{c}, nil
 }
 
-// notTLS says what a failed handshake means.
+// notTLS explains a failed handshake.
 func notTLS(address string, err error) error {
 	var record tls.RecordHeaderError
 	switch {
@@ -54,8 +54,8 @@ func notTLS(address string, err error) error {
 	return fmt.Errorf("speak TLS with %s: %w", address, err)
 }
 
-// greet asks whether a Redis answers. The client takes whatever it reads for answers to its
-// questions, and an answer too many ends the process.
+// greet checks that a Redis answers. The client would take any bytes for replies, and one reply too
+// many ends the process with a panic.
 func greet(ctx context.Context, c net.Conn, address string, secured bool) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := c.SetDeadline(deadline); err != nil {
@@ -69,7 +69,8 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 	}
 	answer, err := firstLine(c)
 	switch {
-	case bytes.HasPrefix(answer, []byte("-DENIED")): // protected mode: it closes the connection after it
+	// protected mode: the server closes the connection after it
+	case bytes.HasPrefix(answer, []byte("-DENIED")):
 		return fmt.Errorf("%w: %s", ErrDenied, bytes.TrimSpace(answer[1:]))
 	case bytes.Equal(answer, []byte("+PONG\r\n")), bytes.HasPrefix(answer, []byte("-")) && bytes.HasSuffix(answer, []byte("\r\n")):
 		if !stop() {
@@ -86,13 +87,13 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 	return fmt.Errorf("greet %s: %w", address, err)
 }
 
-// firstLine reads up to the end of a line, and of what is no line the first bytes. Nothing follows
-// the answer to one command, but an error can be told to a connection before it has asked.
+// firstLine reads one line, or the first bytes of anything else. Nothing follows the reply to one
+// command, but a server can send an error before it has read the command.
 func firstLine(c net.Conn) ([]byte, error) {
-	const most = 4096 // of an error: the one of protected mode has about 1,000
-	line := make([]byte, 0, most)
-	for len(line) < most {
-		n, err := c.Read(line[len(line):most])
+	const maxLine = 4096 // bytes of an error; the one of protected mode has about 1,000
+	line := make([]byte, 0, maxLine)
+	for len(line) < maxLine {
+		n, err := c.Read(line[len(line):maxLine])
 		line = line[:len(line)+n]
 		if end := bytes.IndexByte(line, '\n'); end == len(line)-1 && end > 0 {
 			return line, nil
@@ -103,12 +104,12 @@ func firstLine(c net.Conn) ([]byte, error) {
 	return line[:40], nil
 }
 
-// A patient connection lets whoever is about to ask go first, so that more is sent at once: under
-// load a packet each costs both sides more than the decision. It waits for nobody: if nothing else
-// runs it writes at once.
-type patient struct{ net.Conn }
+// A yieldingConn yields the processor before each write, so that goroutines that are about to send
+// share the packet: under load a packet each costs both sides more than the decision. If nothing
+// else is runnable the write happens at once.
+type yieldingConn struct{ net.Conn }
 
-func (p patient) Write(b []byte) (int, error) {
+func (c yieldingConn) Write(b []byte) (int, error) {
 	runtime.Gosched()
-	return p.Conn.Write(b)
+	return c.Conn.Write(b)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A crowd is two nodes under two policies: one whose limit is never reached shows what is lost, one with a small limit what
-// that admits.
+// A crowd is two nodes under two policies: one has a limit that is never reached and shows how many
+// units are lost; the other has a small limit and shows how many more requests that admits.
 type crowd struct {
 	t          *testing.T
 	big, small []*node
@@ -33,8 +33,8 @@ func newCrowd(t *testing.T, o redisstore.Options) *crowd {
 	return c
 }
 
-// through has the crowd ask without a pause while fail puts another master in the old one's place. It returns how many units that
-// were admitted the new master does not know of.
+// through sends requests from the crowd without a pause while fail replaces the master. It returns
+// how many admitted units the new master does not know.
 func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (lost int64) {
 	t := c.t
 	t.Helper()
@@ -92,8 +92,8 @@ func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (l
 	return lost
 }
 
-// followed waits until the replicas of a master have what it has. One that has just begun to follow is sent nothing new for up
-// to a second, though it says that it follows.
+// followed waits until the replicas of a master have its data. A replica that has just connected
+// may get nothing new for up to a second, though it reports that it follows.
 func followed(t *testing.T, master *redistest.Server) {
 	t.Helper()
 	offset := func(text string) int64 {
@@ -122,7 +122,7 @@ func followed(t *testing.T, master *redistest.Server) {
 	})
 }
 
-// D25: Sentinels replace a master that died, and counting in common goes on by itself.
+// D25: Sentinels replace a dead master, and counting in common resumes by itself.
 func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
@@ -137,8 +137,8 @@ func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	}
 }
 
-// Sentinels can be told to replace a master that lives. Until they tell it that it is one no more, it counts on, and that is lost; then
-// nobody clings to it (trap 30).
+// Sentinels can be told to replace a live master. Until they demote it, it goes on counting, and
+// those units are lost; after that no node keeps using it (trap 30).
 func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
@@ -146,7 +146,8 @@ func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 	old := s.Master(t)
 	c.through(old, func() *redistest.Server {
 		master := s.Failover(t)
-		eventually(t, "the old one knows", func() bool { // it ends all connections when it is told
+		// it closes all connections when it is demoted
+		eventually(t, "the old one knows", func() bool {
 			info, err := old.Try("INFO", "replication").ToString()
 			return err == nil && strings.Contains(info, "role:slave")
 		})
@@ -154,7 +155,7 @@ func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 	})
 }
 
-// Sentinels are needed to find the master, and not to count there.
+// Sentinels are needed to find the master, not to count there.
 func TestSentinelsThatAreAwayHarmNobodyWhoIsConnected(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)

@@ -1,16 +1,16 @@
--- Adds units that were counted elsewhere to one window, over its limit if need be.
+-- Adds units that were counted elsewhere to one window, even beyond its limit.
 --
--- KEYS  the window; the mark of a window that was opened here by a give, beside it, unless a
---       cluster has them apart just now
+-- KEYS  the window; the mark of a window that a give has created, which is left out
+--       while a cluster has the two on different machines
 -- ARGV  units, length and reset of the window, as they were counted elsewhere
 --
--- A window that nobody has opened here gets the given reset. A window that a take has opened keeps
--- its own. A window that another give has opened was counted elsewhere too, by somebody who could
--- not know of this one: the earlier reset holds, so that nobody is told a later one than before.
--- The mark is that window's reset, and expires with it.
+-- A new window gets the given reset. A window that a take has created keeps its own. A window that
+-- another give has created was also counted elsewhere, without knowledge of this one: the earlier
+-- reset wins, so that no caller sees its reset move later. The mark holds that window's reset, and
+-- expires with it.
 --
--- Answers 1, or 0 if the window ended before it arrived here: its units belong to no later one. It
--- is kept as in take.lua.
+-- Returns 1, or 0 if the window has ended: its units belong to no later window. Windows are written
+-- as in take.lua.
 local call,k,mark,B,M=redis.call,KEYS[1],KEYS[2],2147483648,4194303
 local units,per,reset=ARGV[1]+0,ARGV[2]+0,ARGV[3]+0
 local now=call('TIME')[1]+0

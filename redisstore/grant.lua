@@ -1,11 +1,12 @@
 -- Writes grants, all or none.
 --
--- KEYS  the hash of all grants: by the hash of a window's key its limit and until ("50 1800000000"), and the version
--- ARGV  the mark of the secret, what makes the version new, the most grants there may be; then for each window hash, limit and
---       until; a limit of 0, or an until that is not to come, takes back
+-- KEYS  the hash of all grants: limit and until ("50 1800000000") by the hash of a window's
+--       key; and the version
+-- ARGV  the mark of the secret, a new version, the maximum number of grants; then for each
+--       window hash, limit and until. A limit of 0 or an until in the past removes the grant.
 --
--- Grants that have ended or were made with another secret, and what is none, are removed, and the key expires with the last one.
--- Answers the hash as it is then.
+-- Removes grants that have ended or were made with another secret, and any field that is no grant.
+-- The key expires with the last grant. Returns the resulting hash.
 local call,K,A,V=redis.call,KEYS[1],ARGV,'version'
 local now,most,mark=call('TIME')[1]+0,A[3]+0,A[1]
 local all,drop,n={},{},0

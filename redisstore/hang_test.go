@@ -8,16 +8,16 @@ import (
 	"github.com/weirlimit/weir/internal/redistest"
 )
 
-// A witness is a caller of one node who remembers the latest reset that it was told.
+// A witness is a caller of one node that remembers the latest reset that it got.
 type witness struct {
 	*node
 	who   string
 	reset int64
-	began int64 // when the present window was first seen
-	first int64 // units that were left then
+	began int64 // when the current window was first seen
+	first int64 // units that remained then
 }
 
-// ask asks for one unit, and checks that the window ends no later than was told before.
+// ask sends one request, and checks that the window ends no later than the last answer said.
 func (w *witness) ask() weir.Decision {
 	w.t.Helper()
 	d := w.decide(w.who)
@@ -33,16 +33,16 @@ func (w *witness) ask() weir.Decision {
 	return d
 }
 
-// Trap 56: a server hangs for 12 s of windows of 20 s and goes on. Whatever a caller was told of
-// its window's end before and meanwhile holds: nobody is told a later one, and then the whole limit
-// is there.
+// Trap 56: a server hangs for 12 s of windows of 20 s, and resumes. Every reset that a caller got
+// before and meanwhile holds: no later answer has a later reset, and after it the whole limit is
+// available.
 func TestAHangMovesNoResetThatWasTold(t *testing.T) {
 	t.Parallel()
 	const limit, per, hang = 500, 20 * time.Second, 12 * time.Second
 	for _, c := range []struct {
 		name  string
 		nodes int
-		every time.Duration // between the requests of one caller
+		every time.Duration // between two requests of one caller
 	}{
 		{"one node, many requests", 1, 10 * time.Millisecond},
 		{"one node, few requests", 1, 3 * time.Second}, // too few to open the circuit breaker
@@ -59,7 +59,8 @@ func TestAHangMovesNoResetThatWasTold(t *testing.T) {
 				nodes = append(nodes, n)
 				before = append(before, &witness{node: n, who: "before"})
 				meanwhile = append(meanwhile, &witness{node: n, who: "meanwhile"})
-				ended = append(ended, &witness{node: n, who: "ended"}) // whose window ends while the server hangs
+				// its window ends while the server hangs
+				ended = append(ended, &witness{node: n, who: "ended"})
 			}
 			tick := time.NewTicker(c.every)
 			defer tick.Stop()
@@ -83,7 +84,8 @@ func TestAHangMovesNoResetThatWasTold(t *testing.T) {
 			during(8*time.Second, nil)
 			during(time.Second, before)
 			server.Pause(t)
-			during(hang/4, before, meanwhile[:1]) // the second node opens a window of its own, which ends later
+			// the second node creates a window of its own, which ends later
+			during(hang/4, before, meanwhile[:1])
 			during(hang*3/4, before, meanwhile, ended)
 			woke := nodes[0].store.Now().Unix()
 			server.Resume(t)
@@ -106,7 +108,8 @@ func TestAHangMovesNoResetThatWasTold(t *testing.T) {
 			})
 			for _, some := range all {
 				for _, w := range some {
-					if w.first < limit-2*int64(c.nodes) { // each node may have asked, and have had an answer late
+					// each node may have sent a request whose answer came late
+					if w.first < limit-2*int64(c.nodes) {
 						t.Errorf("when the window of %s had ended, its next began with %d of %d left", w.who, w.first, limit)
 					}
 				}

@@ -28,16 +28,17 @@ var grantText string
 //go:embed granted.lua
 var grantedText string
 
-// Reset implements weir.Keeper: one script deletes the windows, and this process forgets what it remembers of them. Other processes
-// remember a refusal for a second at most; where an outage begins before one of them has asked for the window again, it goes
-// on from the count that it knows, and refuses early. On a cluster the charges must be of one caller, as those of a take.
+// Reset implements weir.Keeper: one script deletes the windows, and this process forgets what it
+// remembers of them. Another process remembers a refusal for at most a second. If an outage begins
+// before that process has asked for the window again, it goes on from the count that it knows, and
+// may refuse early. On a cluster the charges must be of one caller, as in a take.
 func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 	if len(charges) == 0 {
 		return nil
 	}
 	l := s.link.Load()
 	if l == nil {
-		return s.unready()
+		return s.notConnected()
 	}
 	names, ids := make([]string, len(charges)), make([]id, len(charges))
 	for i := range charges {
@@ -45,36 +46,38 @@ func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 		names[i], ids[i] = l.hasher.name(&charges[i], x), x.id()
 	}
 	if l.cluster && !sameSlot(names) {
-		return fmt.Errorf("redis %s: reset %d windows: %w: they do not begin with the same key source, and a cluster keeps only such together", s.where, len(charges), weir.ErrCharges)
+		return fmt.Errorf("redis %s: reset %d windows: %w: they do not begin with the same key source, and a cluster cannot keep them together", s.addresses, len(charges), weir.ErrCharges)
 	}
 	_, err := s.run(ctx, l, &l.reset, names, nil)
-	for _, i := range ids { // also where it is unknown whether they are gone: to ask is never wrong
-		s.memory.forget(i)
-		s.memory.drop(i)
+	for _, i := range ids { // also if the outcome is unknown: asking the server is always correct
+		s.memory.forgetRefusal(i)
+		s.memory.forgetStanding(i)
 	}
 	if err != nil {
-		return fmt.Errorf("redis %s: reset %d windows: %w", s.where, len(charges), err)
+		return fmt.Errorf("redis %s: reset %d windows: %w", s.addresses, len(charges), err)
 	}
 	return nil
 }
 
-// grants are what this process knows of the hash PREFIX:grants on the server. Its version is asked for once a second.
+// grants is this process's copy of the hash PREFIX:grants on the server. It compares the version
+// once a second.
 type grants struct {
-	now     atomic.Pointer[granted] // nil: there are none
-	reading room                    // of one: what is read last is what holds
+	now     atomic.Pointer[granted] // nil: no grants
+	reading slots                   // a mutex with a context: one read at a time
 
-	version string // of what was read last; empty: there were none. Whoever is in the room has it
-	said    string // the last error that an operator was told of; the same
+	version string // of the last read, "" without grants; guarded by reading
+	logged  string // the last error that was logged; guarded by reading
 }
 
-// granted is the grants at one time. It is immutable.
+// A granted is a set of grants. It is immutable.
 type granted struct {
 	hasher *hasher
 	of     map[hash]weir.Grant
-	last   int64 // when the last of them ends
+	last   int64 // the latest Until of them
 }
 
-// Granted implements weir.Keeper. While nobody has a grant it is one load. Until the server answers again what it last said holds.
+// Granted implements weir.Keeper. Without grants it costs one atomic load. During an outage the
+// last known grants hold.
 func (s *Store) Granted(charges []weir.Charge, grants []weir.Grant) bool {
 	g := s.grants.now.Load()
 	if g == nil {
@@ -98,40 +101,41 @@ func (g *granted) lookUp(now int64, charges []weir.Charge, grants []weir.Grant) 
 	return found
 }
 
-// versionField is the field that says which grants these are: the mark of the secret that they are hashed with, and what is new with
-// each write.
+// versionField is the hash field with the version: the mark of the secret that keys the hashes, and
+// a random text that is new with each write.
 const versionField = "version"
 
-// mostSecond is the latest Until that a grant may have, in the year 2106.
-const mostSecond = 1<<32 - 1
+// maxUntil is the latest Until that a grant may have, in the year 2106.
+const maxUntil = 1<<32 - 1
 
-// Grant implements weir.Keeper: one script gives all or none, and removes the grants that have ended. A grant whose Until is not to
-// come is the zero Grant. It errs where more than weir.MaxGrants would be in force and where a grant cannot be one; then, and where
-// the server says no, nothing has changed.
+// Grant implements weir.Keeper: one script writes all grants or none, and removes those that have
+// ended. A grant whose Until has passed is the zero Grant. Grant fails if more than weir.MaxGrants
+// would be in force, or if a grant is invalid; then, and if the server returns an error, nothing
+// has changed.
 func (s *Store) Grant(ctx context.Context, charges []weir.Charge, given []weir.Grant) error {
 	if len(charges) != len(given) {
-		return fmt.Errorf("redis %s: grant %d windows other limits: %d grants, as many as windows are needed", s.where, len(charges), len(given))
+		return fmt.Errorf("redis %s: grant %d windows other limits: got %d grants, one for each window is needed", s.addresses, len(charges), len(given))
 	}
 	for _, g := range given {
-		if g.Limit < 0 || g.Limit > weir.MaxLimit || g.Until < 0 || g.Until > mostSecond {
+		if g.Limit < 0 || g.Limit > weir.MaxLimit || g.Until < 0 || g.Until > maxUntil {
 			return fmt.Errorf("redis %s: grant a limit of %d until second %d: limits from 1 to %d are allowed, 0 to take a grant back, and seconds from 0 to %d",
-				s.where, g.Limit, g.Until, weir.MaxLimit, int64(mostSecond))
+				s.addresses, g.Limit, g.Until, weir.MaxLimit, int64(maxUntil))
 		}
 	}
 	if err := s.grant(ctx, charges, given); err != nil {
-		return fmt.Errorf("redis %s: grant %d windows other limits: %w", s.where, len(charges), err)
+		return fmt.Errorf("redis %s: grant %d windows other limits: %w", s.addresses, len(charges), err)
 	}
 	return nil
 }
 
 func (s *Store) grant(ctx context.Context, charges []weir.Charge, given []weir.Grant) error {
-	if err := s.grants.reading.enter(ctx); err != nil {
+	if err := s.grants.reading.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.grants.reading.leave()
+	defer s.grants.reading.release()
 	l := s.link.Load()
 	if l == nil {
-		return s.unready()
+		return s.notConnected()
 	}
 	reply, err := s.send(ctx, l, &l.grant, []string{s.prefix + grantsName}, l.grantArguments(charges, given))
 	if err != nil {
@@ -140,7 +144,7 @@ func (s *Store) grant(ctx context.Context, charges []weir.Charge, given []weir.G
 	return s.readGrants(l, reply)
 }
 
-const grantsName = ":grants" // behind the prefix
+const grantsName = ":grants" // after the prefix
 
 func (l *link) grantArguments(charges []weir.Charge, given []weir.Grant) []string {
 	args := make([]string, 0, 3+3*len(charges))
@@ -151,28 +155,29 @@ func (l *link) grantArguments(charges []weir.Charge, given []weir.Grant) []strin
 	return args
 }
 
-// lookAtGrants reads the grants where they have changed since they were read last. What cannot be read leaves those in force that
-// are known.
-func (s *Store) lookAtGrants(ctx context.Context) {
+// refreshGrants reads the grants if they have changed since the last read. If it fails, the known
+// grants stay in force.
+func (s *Store) refreshGrants(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	l := s.link.Load()
-	if l == nil || s.grants.reading.enter(ctx) != nil {
+	if l == nil || s.grants.reading.acquire(ctx) != nil {
 		return
 	}
-	defer s.grants.reading.leave()
-	if g := s.grants.now.Load(); g != nil && g.hasher.mark != l.hasher.mark { // counts begin anew, and so do these
+	defer s.grants.reading.release()
+	// counts begin anew, and so do grants
+	if g := s.grants.now.Load(); g != nil && g.hasher.mark != l.hasher.mark {
 		s.grants.now.Store(nil)
 		s.grants.version = ""
 	}
-	err := explained(s.readChanged(ctx, l))
-	_, answered := rueidis.IsRedisErr(err) // else others say that it does not
+	err := classified(s.readChanged(ctx, l))
+	_, answered := rueidis.IsRedisErr(err) // otherwise the error is reported elsewhere
 	switch {
 	case err == nil:
-		s.grants.said = ""
-	case (answered || lasting(err) || errors.Is(err, errReply)) && s.grants.said != err.Error():
-		s.grants.said = err.Error()
-		s.log.Error("the grants cannot be read: the last known ones hold until they end", "store", s.where, "error", err)
+		s.grants.logged = ""
+	case (answered || lasting(err) || errors.Is(err, errReply)) && s.grants.logged != err.Error():
+		s.grants.logged = err.Error()
+		s.log.Error("the grants cannot be read: the last known ones hold until they end", "store", s.addresses, "error", err)
 	}
 }
 
@@ -195,7 +200,7 @@ func (s *Store) readChanged(ctx context.Context, l *link) error {
 	return s.readGrants(l, reply)
 }
 
-// readGrants puts the grants in force that the server has.
+// readGrants puts the server's grants in force.
 func (s *Store) readGrants(l *link, reply rueidis.RedisResult) error {
 	all, err := reply.AsStrSlice()
 	if err != nil {
@@ -211,18 +216,19 @@ func (s *Store) readGrants(l *link, reply rueidis.RedisResult) error {
 			version = all[i+1]
 			continue
 		}
-		who, grant, ok := parseGrant(all[i], all[i+1])
+		of, grant, ok := parseGrant(all[i], all[i+1])
 		if !ok {
 			foreign++
 			continue
 		}
-		g.of[who] = grant
+		g.of[of] = grant
 		g.last = max(g.last, grant.Until)
 	}
 	if foreign > 0 {
-		s.log.Warn("something else writes among the grants: what is none of ours is left out", "store", s.where, "key", s.prefix+grantsName, "fields", foreign)
+		s.log.Warn("something else writes to the hash of the grants: its fields are ignored", "store", s.addresses, "key", s.prefix+grantsName, "fields", foreign)
 	}
-	if len(g.of) == 0 || !strings.HasPrefix(version, l.hasher.mark) { // with another secret they are nobody's
+	// hashes of another secret match no caller
+	if len(g.of) == 0 || !strings.HasPrefix(version, l.hasher.mark) {
 		g = nil
 	}
 	s.grants.version = version
@@ -230,7 +236,7 @@ func (s *Store) readGrants(l *link, reply rueidis.RedisResult) error {
 	return nil
 }
 
-// text is how the server has a hash.
+// text is the form of a hash on the server.
 func (x hash) text() string {
 	var raw [16]byte
 	binary.BigEndian.PutUint64(raw[:8], x.hi)
@@ -238,19 +244,19 @@ func (x hash) text() string {
 	return base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
-// parseGrant reads what grant.lua wrote.
-func parseGrant(field, value string) (who hash, g weir.Grant, ok bool) {
+// parseGrant reads a field that grant.lua has written.
+func parseGrant(field, value string) (of hash, g weir.Grant, ok bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(field)
 	if err != nil || len(raw) != 16 {
-		return who, g, false
+		return of, g, false
 	}
 	limit, until, _ := strings.Cut(value, " ")
 	var bad error
 	if g.Limit, err = strconv.ParseInt(limit, 10, 64); err == nil {
 		g.Until, bad = strconv.ParseInt(until, 10, 64)
 	}
-	if err != nil || bad != nil || g.Limit < 1 || g.Limit > weir.MaxLimit || g.Until < 1 || g.Until > mostSecond {
-		return who, weir.Grant{}, false
+	if err != nil || bad != nil || g.Limit < 1 || g.Limit > weir.MaxLimit || g.Until < 1 || g.Until > maxUntil {
+		return of, weir.Grant{}, false
 	}
 	return hash{binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])}, g, true
 }

@@ -23,7 +23,7 @@ func reset(t testing.TB, s *redisstore.Store, charges ...weir.Charge) {
 	}
 }
 
-// grant gives who's hourly window a limit for an hour; 0 takes it back.
+// grant gives the hourly window of who a limit for an hour; 0 removes the grant.
 func grant(t testing.TB, s *redisstore.Store, who string, limit int64) {
 	t.Helper()
 	if err := s.Grant(t.Context(), []weir.Charge{charge(who, 1, 3600, 1)}, []weir.Grant{{Limit: limit, Until: s.Now().Unix() + 3600}}); err != nil {
@@ -31,14 +31,15 @@ func grant(t testing.TB, s *redisstore.Store, who string, limit int64) {
 	}
 }
 
-// granted is the limit that who's hourly window is granted; 0: none.
+// granted returns the granted limit of who's hourly window, or 0.
 func granted(s *redisstore.Store, who string) int64 {
 	var g [1]weir.Grant
 	s.Granted([]weir.Charge{charge(who, 1, 3600, 1)}, g[:])
 	return g[0].Limit
 }
 
-// Nodes tell each other of nothing, and yet each knows within two seconds what an operator has done at another.
+// Nodes do not talk to each other, and yet each knows an operator's change at another node within
+// two seconds.
 func TestWhatAnOperatorDoesIsKnownEverywhereWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) redisstore.Options{
@@ -68,7 +69,8 @@ func TestWhatAnOperatorDoesIsKnownEverywhereWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// quick does something, and waits until it is felt, which takes two seconds at most. A machine that is busy gets three tries.
+// quick calls do, and waits up to two seconds until felt returns true. A busy machine gets three
+// tries.
 func quick(t *testing.T, what string, do func(), felt func() bool) {
 	t.Helper()
 	var took time.Duration
@@ -83,7 +85,7 @@ func quick(t *testing.T, what string, do func(), felt func() bool) {
 	t.Errorf("%s was felt after %v", what, took)
 }
 
-// An outage does not bring back what was reset: the local count begins from nothing.
+// After a reset an outage starts from 0, not from the old count.
 func TestAResetIsForgottenForAnOutageToo(t *testing.T) {
 	t.Parallel()
 	s := open(t, at(redistest.Start(t)))
@@ -118,7 +120,8 @@ func TestWhatAClusterCannotKeepTogetherIsNotResetTogether(t *testing.T) {
 	}
 }
 
-// While the server does not answer what it last said holds, until it ends. A server that comes back with nothing has no grants.
+// During an outage the last known grants hold until they end. A server that comes back empty has no
+// grants.
 func TestGrantsHoldThroughAnOutageUntilTheyEnd(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -157,7 +160,8 @@ func TestGrantsHoldThroughAnOutageUntilTheyEnd(t *testing.T) {
 	eventually(t, "both know", func() bool { return granted(s, "b") == 5 && granted(direct, "b") == 5 })
 }
 
-// Nothing stays on the server for ever: what has ended goes with the next write, and all of it with the last grant.
+// Everything on the server expires: a grant that has ended goes with the next write, the rest with
+// the last grant.
 func TestGrantsLeaveTheServer(t *testing.T) {
 	t.Parallel()
 	server, clock := redistest.StartWithClock(t)
@@ -184,7 +188,7 @@ func TestGrantsLeaveTheServer(t *testing.T) {
 	has(0, -2)
 	give("a", 5, 100)
 	give("b", 6, 50)
-	has(3, 100) // and the version
+	has(3, 100) // plus the version
 	clock.Advance(60 * time.Second)
 	has(3, 40)
 	give("c", 7, 10)
@@ -225,7 +229,8 @@ func TestMoreGrantsThanTheServerMayHaveAreRefused(t *testing.T) {
 	}
 }
 
-// Another secret is another hash for everybody: what was granted with the old one is nobody's, and goes.
+// With another secret every hash is another one: grants of the old secret match no caller, and are
+// removed.
 func TestAChangedSecretDropsGrants(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -243,7 +248,8 @@ func TestAChangedSecretDropsGrants(t *testing.T) {
 	}
 }
 
-// Something else under the name of the grants is told of, harms no count, and leaves what is known in force.
+// Fields that are no grants are logged and ignored; counting goes on, and the known grants stay in
+// force.
 func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -263,7 +269,7 @@ func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
 	if g := granted(s, "a"); g != 50 {
 		t.Errorf("a grant that is left has %d", g)
 	}
-	grant(t, s, "b", 60) // which puts it in order
+	grant(t, s, "b", 60) // removes what is no grant
 	if n, err := server.Try("HLEN", "weir:grants").AsInt64(); err != nil || n != 3 || granted(s, "a") != 50 || granted(s, "b") != 60 {
 		t.Errorf("%d fields (%v), a has %d, b has %d", n, err, granted(s, "a"), granted(s, "b"))
 	}
@@ -286,13 +292,15 @@ func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
 	}
 }
 
-// Whether somebody has a grant is asked for each request; scripts that the server has forgotten are sent again.
+// Granted runs for each request, so it does not allocate. If the server has lost its scripts they
+// are sent again.
 func TestToAskForGrantsAllocatesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, at(server))
 	both, found := []weir.Charge{charge("a", 1, 3600, 1), charge("b", 1, 3600, 1)}, make([]weir.Grant, 2)
 	ask := func() { s.Granted(both, found) }
-	if n := testing.AllocsPerRun(100, ask); n > 0.1 { // the store's own goroutine may, meanwhile
+	// the store's own goroutine may allocate meanwhile
+	if n := testing.AllocsPerRun(100, ask); n > 0.1 {
 		t.Errorf("with none: %v", n)
 	}
 	server.Do(t, "SCRIPT", "FLUSH")

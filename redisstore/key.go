@@ -12,14 +12,15 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A hasher turns the keys of windows into the names that the server sees: keyed hashes, so that whoever reads the server
-// learns nobody's address or token (D18). Every node has the same one, made of the same secret.
+// A hasher makes the names of windows on the server: keyed hashes, so that the server's data
+// reveals no address and no token (D18: keys are hashed with a secret). Every node uses the same
+// secret and so makes the same names.
 type hasher struct {
-	prefix string // as the names have it, colon included
+	prefix string // with the colon
 
 	key, tag pair
-	mark     string // tells secrets apart without telling them
-	secret   []byte // what all this is made of
+	mark     string // identifies the secret without revealing it
+	secret   []byte // what the rest is derived from
 }
 
 // A pair is a SipHash key.
@@ -28,7 +29,7 @@ type pair struct{ k0, k1 uint64 }
 func newHasher(prefix string, secret []byte) *hasher {
 	derived, err := hkdf.Key(sha256.New, secret, nil, "weir redis keys 1", 48)
 	if err != nil {
-		panic(err) // only a longer key than HKDF can make, which 48 bytes are not
+		panic(err) // impossible: HKDF makes up to 8,160 bytes
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(derived[8*i:]) }
 	return &hasher{
@@ -40,10 +41,10 @@ func newHasher(prefix string, secret []byte) *hasher {
 	}
 }
 
-// A hash stands for one window.
+// A hash identifies one window.
 type hash struct{ hi, lo uint64 }
 
-// An id stands for one window in this process's memory: half of its hash.
+// An id identifies one window in this process's memory: half of its hash.
 type id uint64
 
 func (x hash) id() id { return id(x.hi) }
@@ -53,23 +54,24 @@ func (h *hasher) hash(c *weir.Charge) hash {
 	return hash{hi, lo}
 }
 
-// name returns the key of a charge as the server sees it: PREFIX:{TAG}HASH. The tag is of who is counted, so that a cluster
-// keeps all windows of one caller on one machine, and those of different callers wherever it likes.
+// name returns the key of a charge on the server: PREFIX:{TAG}HASH. The tag is a hash of the
+// caller, so that a cluster keeps all windows of one caller on one machine and spreads the callers.
 func (h *hasher) name(c *weir.Charge, x hash) string {
-	var room [64 + 64]byte
+	var buf [64 + 64]byte
 	var raw [16]byte
-	b := append(room[:0], h.prefix...)
+	b := append(buf[:0], h.prefix...)
 	b = append(b, '{')
 	binary.BigEndian.PutUint64(raw[:8], siphash.Hash(h.tag.k0, h.tag.k1, c.Key[c.Scope:c.Subject]))
-	b = base64.RawURLEncoding.AppendEncode(b, raw[:3]) // 24 bits: plenty for 16,384 slots
+	b = base64.RawURLEncoding.AppendEncode(b, raw[:3]) // 24 bits are plenty for 16,384 slots
 	b = append(b, '}')
 	binary.BigEndian.PutUint64(raw[:8], x.hi)
 	binary.BigEndian.PutUint64(raw[8:], x.lo)
-	b = base64.RawURLEncoding.AppendEncode(b, raw[:12]) // 96 bits: no two callers meet, and each byte costs the server
+	// 96 bits make a collision implausible; each byte costs the server
+	b = base64.RawURLEncoding.AppendEncode(b, raw[:12])
 	return string(b)
 }
 
-// sameSlot reports whether the names are of one caller, so that a cluster has them on one machine.
+// sameSlot reports whether all names have one tag, so that a cluster has them on one machine.
 func sameSlot(names []string) bool {
 	for _, name := range names[1:] {
 		if tagOf(name) != tagOf(names[0]) {

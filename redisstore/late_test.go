@@ -12,16 +12,16 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// Trap 56: a server that was stopped runs what it was sent meanwhile when it goes on. A take that
-// its caller gave up before that spends nothing then, and opens no window: the window would end
-// later than the caller was told.
+// Trap 56: a server that was suspended runs the commands that arrived meanwhile when it resumes. A
+// take that its caller had given up by then spends nothing and creates no window: that window would
+// end later than the caller was told.
 func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		open  bool  // whether the windows are open when the server stops
-		units int64 // that each take asks for
+		units int64 // units of each take
 		step  time.Duration
-		want  int64 // units that the first window has in the end
+		want  int64 // final count of the first window
 	}{
 		{"no window is open", false, 1, 12 * time.Second, 0},
 		{"the windows are open", true, 1, 12 * time.Second, 1},
@@ -66,10 +66,10 @@ func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
 }
 
 // A take that is answered in time counts, however wrong this process is about the server's clock:
-// the take is asked again with what the answer told of the clock.
+// it is sent again with the time from the reply.
 func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
 	server, clock := redistest.StartWithClock(t)
-	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}}) // its own clock is another
+	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}}) // with a clock of its own
 	const limit = 100
 	var before int64
 	for i, step := range []time.Duration{
@@ -92,16 +92,16 @@ func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
 	}
 }
 
-// What was counted elsewhere opens no window that ends later than callers were told there. Of two
-// windows that were both counted elsewhere the earlier reset holds, whichever arrives first; a
-// window that a take has opened here keeps its own.
+// Units that were counted elsewhere create no window that ends later than their callers were told.
+// Of two windows that were both counted elsewhere the earlier reset wins, in either order. A window
+// that a take has created here keeps its own reset.
 func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		takes bool            // whether a take opens the window first, which then ends in 60 s
-		given []time.Duration // when the windows that are given end, from now; each has two units
-		late  time.Duration   // how long each is under way
-		left  time.Duration   // how long the window goes on after the last; 0: there is none
+		takes bool            // whether a take creates the window first; it then ends in 60 s
+		given []time.Duration // when the given windows end, from now; each has two units
+		late  time.Duration   // how long each give takes to arrive
+		left  time.Duration   // how long the window goes on after the last give; 0: there is none
 		count int64
 	}{
 		{"one", false, []time.Duration{40 * time.Second}, 0, 40 * time.Second, 2},
@@ -155,12 +155,12 @@ func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
 	}
 }
 
-// Milliseconds are told modulo 48 days. Where that begins anew, takes in time count and late ones
-// do not, as at any other time.
+// Milliseconds are written modulo 48 days. At the wrap, takes in time count and late ones do not,
+// as at any other time.
 func TestTheMillisecondsBeginAnew(t *testing.T) {
 	const modulus = 1000 * (1<<22 - 1) * int64(time.Millisecond)
 	for _, before := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
-		for _, first := range []bool{true, false} { // whether the late take would open the window
+		for _, first := range []bool{true, false} { // whether the late take would create the window
 			server, clock := redistest.StartWithClock(t)
 			s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Now: clock.Now})
 			clock.Advance(time.Duration(modulus-clock.Now().UnixNano()%modulus) - before)
@@ -186,8 +186,8 @@ func TestTheMillisecondsBeginAnew(t *testing.T) {
 	}
 }
 
-// A question about the server's clock hangs on its way there, since the server has stopped. What is
-// given up while it has stopped again, after that, spends nothing when it goes on.
+// A command that reads the server's clock hangs because the server is suspended. A take that is
+// given up during the next suspension spends nothing when the server resumes.
 func TestAHangMovesNoDeadlineOfTheNextOne(t *testing.T) {
 	server, clock := redistest.StartWithClock(t)
 	proxy := redistest.NewProxy(t, server.Addr())

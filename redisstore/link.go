@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // how Redis names scripts
+	"crypto/sha1" //nolint:gosec // Redis identifies scripts by SHA-1
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	dialTimeout  = 2 * time.Second // for a connection and its greeting
-	stuckTimeout = 2 * time.Second // for a connection that says nothing, unless Options say otherwise
-	keepEvery    = time.Second     // how often the keeper looks at the server
-	checkTimeout = time.Second     // for one look
-	mostFailures = 2               // after how many in a row it connects anew
-	lingering    = 3 * time.Second // how long the questions of an old connection may go on
+	dialTimeout = 2 * time.Second // to connect and greet
+	// for a silent connection with commands in flight, if Options.Timeout is 0
+	stuckTimeout  = 2 * time.Second
+	checkEvery    = time.Second     // between two checks of the server
+	checkTimeout  = time.Second     // for one check
+	maxFailures   = 2               // in a row, before it reconnects
+	lingerTimeout = 3 * time.Second // for commands in flight on an old connection
 )
 
-// A link is a connection, with what is needed to use it. It is replaced whole.
+// A link is a connection and what is needed to use it. It is immutable.
 type link struct {
 	client     rueidis.Client
 	hasher     *hasher
@@ -61,7 +62,7 @@ func (l *link) mode() string {
 	return "server"
 }
 
-// A state is what was wrong when the server was last asked; the zero value says nothing was.
+// A state is the error of the last exchange with the server; the zero value means none.
 type state struct {
 	bad atomic.Bool
 	mu  sync.Mutex
@@ -87,18 +88,18 @@ func (st *state) why() error {
 	return st.err
 }
 
-// unready says why there is no link.
-func (s *Store) unready() error {
+// notConnected returns the reason why there is no link.
+func (s *Store) notConnected() error {
 	if s.closing.Err() != nil {
 		return ErrClosed
 	}
 	if err := s.state.why(); err != nil {
-		return fmt.Errorf("redis %s: %w", s.where, err)
+		return fmt.Errorf("redis %s: %w", s.addresses, err)
 	}
-	return fmt.Errorf("redis %s: not connected yet", s.where)
+	return fmt.Errorf("redis %s: not connected yet", s.addresses)
 }
 
-// reconnect has the keeper connect anew, soon.
+// reconnect asks maintain for a new connection. It does not block.
 func (s *Store) reconnect() {
 	select {
 	case s.renew <- struct{}{}:
@@ -106,10 +107,10 @@ func (s *Store) reconnect() {
 	}
 }
 
-// keep looks after the connection until the store is closed: it connects where there is none, connects anew where the old one
-// is of no use, and looks at the server from time to time.
-func (s *Store) keep() {
-	ticker := time.NewTicker(keepEvery)
+// maintain owns the connection until the store is closed: it connects, checks the server once a
+// second, and reconnects if the connection is of no use.
+func (s *Store) maintain() {
+	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	failures := 0
 	for {
@@ -120,7 +121,7 @@ func (s *Store) keep() {
 		case <-ticker.C:
 		case <-s.renew:
 			anew = true
-			select { // once a second is enough
+			select { // at most once a second
 			case <-s.closing.Done():
 				return
 			case <-ticker.C:
@@ -129,82 +130,85 @@ func (s *Store) keep() {
 		l := s.link.Load()
 		if l != nil && !anew {
 			ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
-			err := s.look(ctx, l.client)
+			err := s.check(ctx, l.client)
 			cancel()
 			if failures++; err == nil {
 				failures = 0
 			}
-			_ = s.note(err)
-			s.lookAtGrants(s.closing) // which may be on a machine that answers
+			_ = s.record(err)
+			s.refreshGrants(s.closing) // the grants may be on a machine that answers
 		}
-		if l == nil || anew || failures >= mostFailures && !l.cluster { // a cluster's client finds its machines by itself
-			if s.note(s.connect(s.closing)) == nil {
+		// a cluster's client finds its machines by itself
+		if l == nil || anew || failures >= maxFailures && !l.cluster {
+			if s.record(s.connect(s.closing)) == nil {
 				failures = 0
 			}
 		}
 	}
 }
 
-// note keeps what was found, and says it once.
-func (s *Store) note(err error) error {
+// record keeps the result of a check, and logs an error that lasts once.
+func (s *Store) record(err error) error {
 	if s.closing.Err() != nil {
 		return err
 	}
 	s.state.failed(err)
 	if err == nil {
-		s.said = ""
+		s.logged = ""
 	}
 	if !lasting(err) {
 		return err
 	}
-	if s.said != err.Error() {
-		s.said = err.Error()
-		s.log.Error("the store cannot be used until an operator sees to it", "store", s.where, "error", err)
+	if s.logged != err.Error() {
+		s.logged = err.Error()
+		s.log.Error("the store cannot be used until an operator acts", "store", s.addresses, "error", err)
 	}
-	if l := s.link.Swap(nil); l != nil { // doubt refuses: no second budget, no counting where we are not let in
-		s.leave(l)
+	// no second budget, and no use of a server that denies access
+	if l := s.link.Swap(nil); l != nil {
+		s.closeLater(l)
 	}
 	return err
 }
 
-// lasting reports whether err is one that waiting does not cure.
+// lasting reports whether err needs an operator: waiting does not cure it.
 func lasting(err error) bool {
 	return errors.Is(err, ErrDenied) || errors.Is(err, ErrSecret) || errors.Is(err, ErrServer)
 }
 
-// connect makes a connection, looks at what is there, and puts it in force.
+// connect makes a connection, checks the server, and puts the connection in force.
 func (s *Store) connect(ctx context.Context) error {
 	client, err := rueidis.NewClient(s.clientOptions())
 	if err != nil {
-		return explained(err)
+		return classified(err)
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryAll, s.agree} {
+	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryScripts, s.agree} {
 		if err := step(bounded, client); err != nil {
 			client.Close()
 			return err
 		}
 	}
-	s.lookForLoss(bounded, client)
-	s.lookAtGrants(bounded)
+	s.checkLoss(bounded, client)
+	s.refreshGrants(bounded)
 	return nil
 }
 
-// adopt puts a client in force, with the secret that the server has.
+// adopt puts a client in force, with the server's secret.
 func (s *Store) adopt(client rueidis.Client) {
 	l := newLink(client, newHasher(s.prefix, s.secret), s.options.Master != "")
 	s.hasher.Store(l.hasher)
 	if old := s.link.Swap(l); old != nil && old.client != client {
-		s.leave(old)
+		s.closeLater(old)
 	}
-	s.trouble.Store(0) // it has just answered
+	s.trouble.Store(0) // the server has just answered
 }
 
-// leave closes a connection that is used no more, when what was asked there has had the time to be answered.
-func (s *Store) leave(l *link) {
+// closeLater closes a connection that has been replaced, after its commands in flight had time to
+// finish.
+func (s *Store) closeLater(l *link) {
 	s.done.Go(func() {
-		timer := time.NewTimer(lingering)
+		timer := time.NewTimer(lingerTimeout)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -229,13 +233,13 @@ func (s *Store) clientOptions() rueidis.ClientOption {
 			TLSConfig: o.TLS,
 		},
 		ClientName:          "weir",
-		PipelineMultiplex:   -1, // one connection: the more is asked at once, the fewer packets
+		PipelineMultiplex:   -1, // one connection, so that concurrent commands share packets
 		DialCtxFn:           s.dial,
 		Dialer:              net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
 		ConnWriteTimeout:    o.Timeout,
 		AlwaysPipelining:    true,
 		DisableCache:        true,
-		DisableRetry:        true, // a take that may have been counted is never sent again
+		DisableRetry:        true, // a take that may have been counted is never repeated
 		RingScaleEachConn:   ringScale,
 		ReadBufferEachConn:  bufferSize,
 		WriteBufferEachConn: bufferSize,
@@ -244,57 +248,59 @@ func (s *Store) clientOptions() rueidis.ClientOption {
 
 const bufferSize = 128 << 10
 
-// explained tells apart what waiting does not cure, and leaves out what was sent: a server that does not know a command repeats
-// it, passwords and all.
-func explained(err error) error {
+// classified wraps the errors that need an operator, and drops what was sent: a server repeats an
+// unknown command with its arguments, which may be passwords.
+func classified(err error) error {
 	if err == nil {
 		return nil
 	}
 	text, _, repeats := strings.Cut(err.Error(), ", with args beginning with")
-	begins := func(some ...string) bool {
+	hasPrefix := func(some ...string) bool {
 		return slices.ContainsFunc(some, func(s string) bool { return strings.HasPrefix(text, s) })
 	}
-	has := func(some ...string) bool {
+	contains := func(some ...string) bool {
 		return slices.ContainsFunc(some, func(s string) bool { return strings.Contains(text, s) })
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, ErrServer), errors.Is(err, ErrDenied):
 		return err
-	case begins("READONLY"):
+	case hasPrefix("READONLY"):
 		return fmt.Errorf("%w: give the master's address, or Sentinels (%s)", ErrReplica, text)
-	case errors.As(err, &untrusted), has("Unknown Redis command", "unknown message type", "unexpected number byte", "unexpected simple string message", "No such master with that name", "DB index is out of range", "SELECT is not allowed"),
-		begins("unknown command", "ERR unknown command"):
+	case errors.As(err, &untrusted), contains("Unknown Redis command", "unknown message type", "unexpected number byte", "unexpected simple string message", "No such master with that name", "DB index is out of range", "SELECT is not allowed"),
+		hasPrefix("unknown command", "ERR unknown command"):
 		return fmt.Errorf("%w: %s", ErrServer, text)
-	case begins("WRONGPASS", "NOAUTH", "NOPERM", "DENIED"), has(scriptsDenied...),
-		has("invalid password", "without any password configured", "Client sent AUTH"):
+	case hasPrefix("WRONGPASS", "NOAUTH", "NOPERM", "DENIED"), contains(scriptsDenied...),
+		contains("invalid password", "without any password configured", "Client sent AUTH"):
 		return fmt.Errorf("%w: %s", ErrDenied, text)
-	case has("cluster support disabled"):
-		return fmt.Errorf("%w: several addresses are those of a cluster, and this is none: give the address of one server, or Sentinels", ErrServer)
+	case contains("cluster support disabled"):
+		return fmt.Errorf("%w: several addresses mean a cluster, and this server is none: give the address of one server, or Sentinels", ErrServer)
 	case repeats:
 		return errors.New(text)
 	}
 	return err
 }
 
-// oldest is the first version whose SET knows EXAT.
-var oldest = [2]int{6, 2}
+// minVersion is the first version whose SET has EXAT.
+var minVersion = [2]int{6, 2}
 
-// inspect looks at what stays as it is: the version, and whether counters can be dropped.
+// inspect checks what does not change while the server runs: its version, and whether it may evict
+// counters.
 func (s *Store) inspect(ctx context.Context, client rueidis.Client) error {
 	info, err := client.Do(ctx, client.B().Info().Build()).ToString()
 	if err != nil {
-		return s.denied(ctx, client, err)
+		return s.diagnosed(ctx, client, err)
 	}
-	version := field(info, "redis_version") // Valkey says which Redis it is like
+	// Valkey names the Redis version that it is compatible with
+	version := field(info, "redis_version")
 	var major, minor int
-	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n == 2 && (major < oldest[0] || major == oldest[0] && minor < oldest[1]) {
-		return fmt.Errorf("%w: it is Redis %s, and SET … EXAT needs %d.%d", ErrServer, version, oldest[0], oldest[1])
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n == 2 && (major < minVersion[0] || major == minVersion[0] && minor < minVersion[1]) {
+		return fmt.Errorf("%w: it is Redis %s, and SET … EXAT needs %d.%d", ErrServer, version, minVersion[0], minVersion[1])
 	}
 	for address, node := range nodes(client) {
 		info, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
 		if err != nil {
-			continue // it is looked at when it answers
+			continue // it is checked when it answers
 		}
 		s.warnOfEviction(address, field(info, "maxmemory_policy"), field(info, "maxmemory_human"))
 	}
@@ -308,7 +314,7 @@ func nodes(client rueidis.Client) map[string]rueidis.Client {
 	return map[string]rueidis.Client{"": client}
 }
 
-// field returns one value of what INFO says.
+// field returns the value of one line of INFO.
 func field(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
@@ -318,48 +324,48 @@ func field(info, name string) string {
 	return ""
 }
 
-func (s *Store) warnOfEviction(address, policy, most string) {
+func (s *Store) warnOfEviction(address, policy, maxMemory string) {
 	if policy == "" || policy == "noeviction" || s.warned == policy {
 		return
 	}
 	s.warned = policy
 	if address == "" {
-		address = s.where
+		address = s.addresses
 	}
 	s.log.Warn("this Redis drops counters when its memory is full, and what is dropped is admitted again: set maxmemory-policy noeviction",
-		"store", address, "maxmemory-policy", policy, "maxmemory", most)
+		"store", address, "maxmemory-policy", policy, "maxmemory", maxMemory)
 }
 
-// warnOfSlots says once that a policy has windows that a cluster does not count together.
+// warnOfSlots logs, once, that a policy has windows that a cluster cannot charge together.
 func (s *Store) warnOfSlots() {
 	if !s.split.Swap(true) {
-		s.log.Error("a limiter has windows that do not begin with the same key source: this cluster cannot count them together, and each node does for itself",
-			"store", s.where)
+		s.log.Error("a limiter has windows that do not begin with the same key source: this cluster cannot count them together, so each node counts them locally",
+			"store", s.addresses)
 	}
 }
 
-// look looks at what may change: the clock, the rights, the secret, and whether the counters are
-// there. On a cluster a machine that is dead keeps nothing else from being looked at.
-func (s *Store) look(ctx context.Context, client rueidis.Client) error {
+// check checks what may change: the clock, the user's rights, the secret, and whether the counters
+// are still there. On a cluster a dead machine does not keep the others from being checked.
+func (s *Store) check(ctx context.Context, client rueidis.Client) error {
 	if err := s.readClock(ctx, client); lasting(err) {
 		return err
 	}
-	if err := s.tryTake(ctx, newLink(client, nil, false)); err != nil {
-		return s.denied(ctx, client, err)
+	if err := s.probe(ctx, newLink(client, nil, false)); err != nil {
+		return s.diagnosed(ctx, client, err)
 	}
 	if err := s.agree(ctx, client); err != nil {
 		return err
 	}
-	s.lookForLoss(ctx, client)
+	s.checkLoss(ctx, client)
 	return nil
 }
 
-// readClock asks what time it is at the server.
+// readClock reads the server's clock.
 func (s *Store) readClock(ctx context.Context, client rueidis.Client) error {
 	asked := s.local()
 	parts, err := client.Do(ctx, client.B().Time().Build()).AsStrSlice()
 	if err != nil {
-		return s.denied(ctx, client, err)
+		return s.diagnosed(ctx, client, err)
 	}
 	if len(parts) != 2 {
 		return errReply
@@ -370,7 +376,8 @@ func (s *Store) readClock(ctx context.Context, client rueidis.Client) error {
 		return errReply
 	}
 	now := s.local()
-	if trip := now - asked; trip < 0 || trip > int64(checkTimeout) { // this process's clock was moved, or stood still
+	// this process's clock was set, or the process was suspended
+	if trip := now - asked; trip < 0 || trip > int64(checkTimeout) {
 		return nil
 	}
 	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - now)

@@ -11,26 +11,27 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A losses watches whether the server still has what it had. A server that was emptied answers like
-// any other, and nothing else tells that its windows have begun anew. It keeps a marker there, and
-// on a cluster one for each of many slots; whoever finds a marker missing writes another one, so
-// every process sees the change. Only the keeper uses it, but for count.
+// A losses detects that the server has lost its data. A server that was emptied answers as before,
+// and its windows begin anew. So the store keeps a marker there, on a cluster one in each of many
+// slots. A process that finds a marker missing writes a new one, so that every process sees the
+// change. Only maintain uses the other fields than count.
 type losses struct {
 	count   atomic.Int64
-	markers map[string]string // by key, as they were seen last
-	// runs are the run ids of the machines, which change with each start, by address, as they were
-	// when all markers were seen last.
+	markers map[string]string // by key, as last read
+	// runs are the run ids of the machines by address, as of the last time when every marker was
+	// read. A run id is new with each start.
 	runs map[string]string
 }
 
 const (
-	markerName = ":marker" // behind the prefix
-	markers    = 128       // of a cluster: each of up to 40 masters with slots in even parts has one
+	markerName = ":marker" // after the prefix
+	// of a cluster: enough for one on each of up to 40 masters with even shares of the slots
+	markers = 128
 )
 
-// lookForLoss compares the markers with those that were seen last, and says so if counters are gone.
-// What cannot be read now is compared when it can be: it is no reason not to count.
-func (s *Store) lookForLoss(ctx context.Context, client rueidis.Client) {
+// checkLoss compares the markers with those of the last read, and logs an error if counters are
+// lost. A marker that cannot be read now is compared later; that is no reason not to count.
+func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 	names := []string{s.prefix + markerName}
 	if client.Mode() == rueidis.ClientModeCluster {
 		names = make([]string, markers)
@@ -55,18 +56,18 @@ func (s *Store) lookForLoss(ctx context.Context, client rueidis.Client) {
 			}
 		}
 		s.log.Error("the store has lost its counters: its windows begin anew, so a limit can pass once more",
-			"store", s.where, "reason", reason, "lost", fmt.Sprintf("%d of %d parts", lost, len(names)))
+			"store", s.addresses, "reason", reason, "lost", fmt.Sprintf("%d of %d parts", lost, len(names)))
 	}
 	if s.losses.markers == nil {
 		s.losses.markers, s.losses.runs = make(map[string]string), make(map[string]string)
 	}
 	maps.Copy(s.losses.markers, found)
-	if len(found) == len(names) { // else a machine may answer that has not told of its markers yet
+	if len(found) == len(names) { // otherwise a machine may answer whose markers have not been read
 		maps.Copy(s.losses.runs, runs)
 	}
 }
 
-// readRuns returns the run ids of the machines that answer, by their addresses.
+// readRuns returns the run ids of the machines that answer, by address.
 func (s *Store) readRuns(ctx context.Context, client rueidis.Client) map[string]string {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -85,7 +86,7 @@ func (s *Store) readRuns(ctx context.Context, client rueidis.Client) map[string]
 	return runs
 }
 
-// readMarkers returns the markers that can be read, after it has written those that are missing.
+// readMarkers writes the markers that are missing, and returns those that can be read.
 func (s *Store) readMarkers(ctx context.Context, client rueidis.Client, names []string) map[string]string {
 	var commands []rueidis.Completed
 	for _, name := range names {

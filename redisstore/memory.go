@@ -8,9 +8,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A memory is what this process remembers of the server's answers: windows that are spent, so that they are refused without
-// asking (refusals), and how busy windows stood, so that an outage goes on from there (standings). Both are bounded: what
-// does not fit is asked, or begins anew.
+// A memory is what this process remembers of the server's answers: refusals, so that a spent window
+// is refused without a round trip, and standings, so that an outage goes on from the last known
+// counts. Both are bounded. A refusal that does not fit costs a round trip; a standing that does
+// not fit begins at 0 in an outage.
 type memory struct {
 	local     func() int64 // this process's clock, Unix ns
 	refusals  [refusalLines]refusalLine
@@ -23,14 +24,14 @@ const (
 	askAgain      = time.Second
 )
 
-// A refusal is how one window stood when a take was refused, and when that was. It is immutable but for asked.
+// A refusal is one window's standing in a refused take. It is immutable except for asked.
 type refusal struct {
 	id    id
 	used  weir.Used
-	now   int64        // the server's clock then, in ns
-	since int64        // this process's clock when it asked
-	until int64        // and when it was answered: the server said now somewhere in between
-	asked atomic.Int64 // this process's clock when somebody last went to ask
+	now   int64        // the server's clock in that take, in ns
+	since int64        // this process's clock when the take was sent
+	until int64        // and when it was answered; the server read its clock in between
+	asked atomic.Int64 // this process's clock when a take of this window was last sent
 }
 
 type refusalLine [8]atomic.Pointer[refusal]
@@ -45,8 +46,9 @@ func (m *memory) refused(i id) *refusal {
 	return nil
 }
 
-// keep remembers e in place of what is known of its window, of nothing, or of the window that ends first.
-func (m *memory) keep(e *refusal) {
+// keepRefusal stores e in place of the known refusal of its window, else in an empty place, else in
+// place of the window that ends first.
+func (m *memory) keepRefusal(e *refusal) {
 	line := &m.refusals[e.id%refusalLines]
 	var victim *atomic.Pointer[refusal]
 	first := int64(1<<63 - 1)
@@ -67,7 +69,7 @@ func (m *memory) keep(e *refusal) {
 	victim.Store(e)
 }
 
-func (m *memory) forget(i id) {
+func (m *memory) forgetRefusal(i id) {
 	line := &m.refusals[i%refusalLines]
 	for k := range line {
 		if e := line[k].Load(); e != nil && e.id == i {
@@ -76,9 +78,10 @@ func (m *memory) forget(i id) {
 	}
 }
 
-// refuse answers a take that has no chance, at this process's time local, and reports whether it did. It says no more than is
-// certain: where the server's clock may have come to the reset, or another window of the same take might be what the caller
-// has to wait for, the server is asked; and once a second it is asked anyhow, since budget can come back before its time.
+// refuse answers a take that cannot succeed, at this process's time local, and reports whether it
+// did. It answers only if the result is certain. The server is asked if its clock may have reached
+// the reset, or if another window of the take might be the one that the caller has to wait for. It
+// is also asked once a second, since budget can come back early.
 func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *weir.Receipt) bool {
 	var known [weir.MaxCharges]*refusal
 	var best *refusal
@@ -93,7 +96,7 @@ func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *we
 		return false
 	}
 	asked := best.asked.Load()
-	if local < max(best.until, asked) { // it was read before somebody else asked, or was answered
+	if local < max(best.until, asked) { // local was read before another take was sent or answered
 		local = m.local()
 	}
 	earliest, latest, ok := best.span(local)
@@ -106,7 +109,8 @@ func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *we
 	return m.refuseFrom(best, &known, charges, earliest, latest, r)
 }
 
-// span returns the earliest and the latest that the server's clock can say when this process's says local.
+// span returns the earliest and the latest time that the server's clock can have when this
+// process's reads local.
 func (e *refusal) span(local int64) (earliest, latest int64, ok bool) {
 	return e.now + local - e.until, e.now + int64(time.Microsecond) + local - e.since, local >= e.until
 }
@@ -126,14 +130,14 @@ func (m *memory) refuseFrom(best *refusal, known *[weir.MaxCharges]*refusal, cha
 				return false
 			}
 		}
-		if best.used.Reset <= second+charges[i].Per { // this one may end later, for all that is known
+		if best.used.Reset <= second+charges[i].Per { // this window might end later
 			return false
 		}
 	}
 	return true
 }
 
-// A standingLine is four windows and how they stood.
+// A standingLine holds four windows.
 type standingLine struct {
 	mu    sync.Mutex
 	slots [4]standing
@@ -145,9 +149,9 @@ type standing struct {
 	count int64
 }
 
-// note remembers how a window stood at now, on the server's clock. Answers overtake each other: of one window the higher
-// count holds, of two the later.
-func (m *memory) note(i id, used weir.Used, now, per int64) {
+// noteStanding remembers a window's standing at now, on the server's clock. Replies can arrive out
+// of order: in one window the higher count wins, of two windows the later.
+func (m *memory) noteStanding(i id, used weir.Used, now, per int64) {
 	if used.Reset == 0 {
 		return
 	}
@@ -167,7 +171,7 @@ func (m *memory) note(i id, used weir.Used, now, per int64) {
 			return
 		}
 		if s.reset <= now {
-			s.count = 0 // ended: the first to go
+			s.count = 0 // ended: the first to be replaced
 		}
 		if s.count < victim.count {
 			victim = s
@@ -176,7 +180,7 @@ func (m *memory) note(i id, used weir.Used, now, per int64) {
 	*victim = standing{i, used.Reset, used.Count}
 }
 
-// standing returns how a window stood last; the zero Used where that is not known.
+// standing returns a window's last known standing, or the zero Used.
 func (m *memory) standing(i id) weir.Used {
 	line := &m.standings[i%standingLines]
 	line.mu.Lock()
@@ -189,8 +193,8 @@ func (m *memory) standing(i id) weir.Used {
 	return weir.Used{}
 }
 
-// drop forgets how a window stood.
-func (m *memory) drop(i id) {
+// forgetStanding forgets a window's standing.
+func (m *memory) forgetStanding(i id) {
 	line := &m.standings[i%standingLines]
 	line.mu.Lock()
 	defer line.mu.Unlock()

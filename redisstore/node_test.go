@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A node is what runs on one machine: a Decider that counts in Redis, and in memory while that does not answer. Everything
-// that it decides is looked at: it is no error, and tells of each window where it stands.
+// A node is what runs on one machine: a Decider that counts in Redis, and in memory during an
+// outage. Every decision is checked: it is no error, and has a valid standing for each window.
 type node struct {
 	t testing.TB
 	*weir.Decider
@@ -27,10 +27,10 @@ type node struct {
 	recovers atomic.Int64 // how often the store answered again
 
 	mu   sync.Mutex
-	told weir.StoreEvent // all that said so, added up
+	told weir.StoreEvent // sum of the recovery events
 }
 
-// A watched store is one whose failures are counted.
+// A watched store counts the failures of its Take.
 type watched struct {
 	*redisstore.Store
 	failed atomic.Int64
@@ -46,10 +46,10 @@ func (w *watched) Take(ctx context.Context, charges []weir.Charge, r *weir.Recei
 
 const (
 	deadline = 50 * time.Millisecond // of a node whose server fails
-	lenient  = 10 * time.Second      // of one whose server is busy, at most
+	lenient  = 10 * time.Second      // of a node whose server is busy
 )
 
-// newNode returns a node with one limiter, closed with the test.
+// newNode returns a node with one limiter. It is closed with the test.
 func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir.Window) *node {
 	t.Helper()
 	mem, err := memstore.New(memstore.Options{Now: s.Now})
@@ -86,14 +86,14 @@ func (n *node) hear(e weir.StoreEvent) {
 	n.recovers.Add(1)
 }
 
-// outages is what was told of outages that are over, added up.
+// outages returns the sum of the events of outages that are over.
 func (n *node) outages() weir.StoreEvent {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.told
 }
 
-// hourly and daily are windows that do not end while a test looks at them, unless it is unlucky once in months.
+// hourly and daily return windows that outlast a test, except by a rare coincidence.
 func hourly(limit int64) weir.Window { return window(limit, time.Hour) }
 func daily(limit int64) weir.Window  { return window(limit, 24*time.Hour) }
 
@@ -101,12 +101,12 @@ func window(limit int64, per time.Duration) weir.Window {
 	return weir.Window{Limit: limit, Per: per, Key: weir.Key{{"user"}}}
 }
 
-// A user is who is counted.
+// A user is the caller that is counted.
 type user string
 
 func (u user) AppendKey(dst []byte, source string) ([]byte, bool) { return append(dst, u...), true }
 
-// decide asks for one unit.
+// decide decides a request of one unit.
 func (n *node) decide(who string) weir.Decision {
 	d, err := n.Decide(context.Background(), weir.Request{Limiters: []string{"api"}, Keys: user(who)})
 	switch standings := d.Standings(); {
@@ -135,7 +135,7 @@ func (n *node) decide(who string) weir.Decision {
 	return d
 }
 
-// until asks until a decision has the outcome, and returns that.
+// until sends requests until a decision has the outcome, and returns that decision.
 func (n *node) until(who string, o weir.Outcome) (d weir.Decision) {
 	n.t.Helper()
 	eventually(n.t, "outcome "+strconv.Itoa(int(o)), func() bool {
@@ -145,7 +145,7 @@ func (n *node) until(who string, o weir.Outcome) (d weir.Decision) {
 	return d
 }
 
-// recovered asks until the store is said to answer again, for the nth time.
+// recovered sends requests until the store has recovered for the nth time.
 func (n *node) recovered(who string, nth int64) {
 	n.t.Helper()
 	eventually(n.t, "the store is said to answer", func() bool {
@@ -157,7 +157,7 @@ func (n *node) recovered(who string, nth int64) {
 	}
 }
 
-// crowd has many callers ask once each, all at a time, and returns when all are answered.
+// crowd sends one request from each of many callers at once, and returns when all are answered.
 func (n *node) crowd(who string, callers int) {
 	var all sync.WaitGroup
 	for range callers {
@@ -166,8 +166,9 @@ func (n *node) crowd(who string, callers int) {
 	all.Wait()
 }
 
-// flood has callers ask without a pause while during runs, at every node and for each of who. Who is answered without Redis, or
-// refused, asks again a millisecond later: else nobody but him would get to the processor.
+// flood has callers send requests without a pause while during runs, at every node and for each of
+// who. After a refusal or a local answer a caller waits a millisecond: otherwise it would starve
+// the others.
 func flood(nodes []*node, callers int, during func(), who ...string) {
 	var all sync.WaitGroup
 	over := make(chan struct{})
@@ -193,7 +194,7 @@ func flood(nodes []*node, callers int, during func(), who ...string) {
 	during()
 }
 
-// total is how many decisions were allowed, by the outcomes given.
+// total returns the number of allowed decisions with the given outcomes.
 func total(nodes []*node, outcomes ...weir.Outcome) (sum int64) {
 	for _, n := range nodes {
 		for _, o := range outcomes {
@@ -203,10 +204,10 @@ func total(nodes []*node, outcomes ...weir.Outcome) (sum int64) {
 	return sum
 }
 
-// eventually tries until something holds.
+// eventually polls until holds returns true.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	const patience = 40 * time.Second // nothing takes a quarter of it on an idle machine
+	const patience = 40 * time.Second // an idle machine needs less than a quarter of it
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -220,14 +221,14 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// A counter is one window as a server has it.
+// A counter is one window on a server.
 type counter struct {
 	name         string
 	count, reset int64
 	value        string
 }
 
-// counters reads all windows that servers have, and sees to it that none is there for ever.
+// counters reads all windows of servers, and checks that each expires.
 func counters(t testing.TB, servers ...*redistest.Server) (all []counter) {
 	t.Helper()
 	for _, server := range servers {
@@ -237,7 +238,7 @@ func counters(t testing.TB, servers ...*redistest.Server) (all []counter) {
 		}
 		for _, key := range keys {
 			if strings.HasPrefix(key, "weir:{trial") || strings.HasSuffix(key, ":trial") || strings.HasSuffix(key, ":given") {
-				continue // nobody's: it lasts a second; or a mark
+				continue // a probe that lasts a second, or a mark
 			}
 			value, err := server.Try("GET", key).ToString()
 			if err != nil {
@@ -257,7 +258,7 @@ func counters(t testing.TB, servers ...*redistest.Server) (all []counter) {
 	return all
 }
 
-// one is the only window that servers have.
+// one returns the only window of servers.
 func one(t testing.TB, servers ...*redistest.Server) counter {
 	t.Helper()
 	all := counters(t, servers...)
@@ -267,7 +268,7 @@ func one(t testing.TB, servers ...*redistest.Server) counter {
 	return all[0]
 }
 
-// A lines is a log that a test reads.
+// A lines is a log that tests can search.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -6,7 +6,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// open returns a store, closed with the test.
+// open returns a store that is closed with the test.
 func open(t testing.TB, o redisstore.Options) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(t.Context(), o)

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A site is one server behind a proxy, with a second one that can take over.
+// A site is one server behind a proxy, with a second server that can take over.
 type site struct {
 	t            *testing.T
 	first, spare *redistest.Server
@@ -21,15 +21,16 @@ type site struct {
 
 func (s *site) run(args ...string) { s.first.Do(s.t, args...) }
 
-// faults are the ways in which Redis does not answer, and how each ends. unsure says that what was asked meanwhile may
-// have been counted there, so that units are counted twice, and none is handed out twice.
+// faults are the ways in which Redis can fail to answer, and how each ends. unsure means that
+// commands sent meanwhile may have been counted, so that a unit may be counted twice; no unit is
+// handed out twice.
 var faults = []struct {
 	name   string
 	args   []string
 	begin  func(s *site)
 	end    func(s *site)
 	unsure bool
-	lasts  time.Duration // 0: not longer than it takes to notice
+	lasts  time.Duration // 0: only until it is noticed
 }{
 	{
 		name:  "refused connections",
@@ -106,7 +107,7 @@ var faults = []struct {
 	},
 }
 
-// beginLoading has the server read many keys from its disk, slowly, until it is told otherwise.
+// beginLoading makes the server load many keys from its disk, slowly, until it is stopped.
 func beginLoading(s *site) {
 	s.run("EVAL", "for i=1,60000 do redis.call('SET','other:'..i,'') end", "0")
 	s.run("SAVE")
@@ -114,7 +115,7 @@ func beginLoading(s *site) {
 	s.t.Cleanup(func() { <-restarted })
 	go func() {
 		defer close(restarted)
-		s.first.Restart(s.t) // returns when all is loaded
+		s.first.Restart(s.t) // returns when everything is loaded
 	}()
 	eventually(s.t, "it loads", func() bool {
 		err := s.first.Try("PING").Error()
@@ -122,7 +123,7 @@ func beginLoading(s *site) {
 	})
 }
 
-// demote has the spare server take over, and the first follow it.
+// demote makes the spare server the master, and the first its replica.
 func demote(s *site) {
 	port := func(server *redistest.Server) string {
 		_, port, _ := strings.Cut(server.Addr(), ":")
@@ -138,8 +139,9 @@ func demote(s *site) {
 	s.run("REPLICAOF", "127.0.0.1", port(s.spare))
 }
 
-// D25, traps 29, 30, 32: whatever happens to Redis, every request is answered, with standings; it is counted here while Redis does
-// not answer, and in common before and after, without anybody doing anything; and what was counted here Redis is given once.
+// D25, traps 29, 30, 32: whatever happens to Redis, every request is answered with standings. It is
+// counted locally while Redis does not answer, and in common before and after, without an operator.
+// Units that were counted locally are given to Redis once.
 func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {
@@ -183,7 +185,8 @@ func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
 			if after.reset != before.reset {
 				t.Errorf("the window ended at %d, now at %d", before.reset, after.reset)
 			}
-			// A take that a busy machine did not answer in time before or after may have been charged, and is not given again.
+			// A take that a busy machine did not answer in time, before or after the outage, may
+			// have been charged, and is not given again.
 			here := total([]*node{n}, weir.CountedLocally)
 			if e := n.outages(); e.Given > here || e.Given < here-unsure || e.Lost != 0 {
 				t.Errorf("%d units were admitted here meanwhile, and the store was given: %+v; %d takes were not answered", here, e, unsure)
@@ -193,7 +196,7 @@ func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
 	}
 }
 
-// A process starts where Redis is away, and counts in common as soon as it is there.
+// A process starts while Redis is away, and counts in common as soon as Redis is there.
 func TestAStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -225,7 +228,8 @@ func TestAStartWithoutRedis(t *testing.T) {
 			if st := s.State(); !st.Ready || st.Mode != "server" {
 				t.Errorf("the server answers, and the state is %+v", st)
 			}
-			unsure += n.store.failed.Load() // a take that a busy machine did not answer in time may have been charged
+			// a take that a busy machine did not answer in time may have been charged
+			unsure += n.store.failed.Load()
 			if c, want := one(t, server), total([]*node{n}, weir.Counted, weir.CountedLocally); c.count < want || c.count > want+unsure {
 				t.Errorf("%d units were admitted, %d are counted; %d takes were not answered; %+v", want, c.count, unsure, n.outages())
 			}
@@ -233,8 +237,9 @@ func TestAStartWithoutRedis(t *testing.T) {
 	}
 }
 
-// Trap 29: a server that never answers again makes nobody wait longer than the deadline, however many ask. A machine that is
-// busy can make anybody wait, so one crowd of some must do.
+// Trap 29: if a server never answers again, no request waits longer than the deadline, however many
+// there are. A busy machine can delay any request, so it is enough if one crowd of several meets
+// the bound.
 func TestNobodyWaitsPastTheDeadline(t *testing.T) {
 	const crowds, callers, bound = 4, 1000, 10 * deadline
 	server := redistest.Start(t)
@@ -257,7 +262,7 @@ func TestNobodyWaitsPastTheDeadline(t *testing.T) {
 			defer c.end()
 			best := time.Hour
 			for range crowds {
-				n := newNode(t, s, deadline, hourly(1e6)) // whose breaker is closed
+				n := newNode(t, s, deadline, hourly(1e6)) // with a closed breaker
 				waits, bridged := n.waits("a", callers), n.waits("a", callers)
 				best = min(best, waits[callers-1])
 				t.Logf("p50 %v p99 %v max %v; then, with the breaker open, p50 %v p99 %v max %v",
@@ -270,7 +275,7 @@ func TestNobodyWaitsPastTheDeadline(t *testing.T) {
 	}
 }
 
-// waits is how long each of a crowd waits, in order.
+// waits returns how long each of a crowd waits, sorted.
 func (n *node) waits(who string, callers int) []time.Duration {
 	all := make([]time.Duration, callers)
 	var done sync.WaitGroup

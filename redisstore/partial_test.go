@@ -13,13 +13,13 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A partial cluster goes on without a machine that has no replica.
+// partial starts a cluster that goes on without a machine that has no replica.
 func partial(t *testing.T) *redistest.Cluster {
 	t.Helper()
 	return redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 }
 
-// callers returns somebody for each master who is counted there.
+// callers returns, for each master, a caller that it counts.
 func callers(t *testing.T, cluster *redistest.Cluster, n *node) map[*redistest.Server]string {
 	t.Helper()
 	of := make(map[*redistest.Server]string)
@@ -35,7 +35,7 @@ func callers(t *testing.T, cluster *redistest.Cluster, n *node) map[*redistest.S
 	return of
 }
 
-// without kills a master that keeps none of the keys, and returns those that live.
+// without kills a master that has none of the keys, and returns the masters that live.
 func without(t *testing.T, cluster *redistest.Cluster, keys ...string) (alive []*redistest.Server) {
 	t.Helper()
 	var needed []*redistest.Server
@@ -58,8 +58,8 @@ func without(t *testing.T, cluster *redistest.Cluster, keys ...string) (alive []
 	return alive
 }
 
-// One machine is dead, and another one does not answer for a moment. What that one is owed it is given
-// soon, and its callers are counted in common again, while the dead one is still dead.
+// One machine is dead, and another one does not answer for a moment. The second gets its units
+// soon, and its callers are counted in common again while the first is still dead.
 func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
 	t.Parallel()
 	cluster := partial(t)
@@ -73,7 +73,7 @@ func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
 	for _, n := range nodes {
 		n.until(of[b], weir.Counted)
 		for range 3 {
-			n.until(of[dead], weir.CountedLocally) // and it is owed something
+			n.until(of[dead], weir.CountedLocally) // so that it is owed units
 		}
 	}
 	b.Pause(t)
@@ -109,7 +109,7 @@ func TestADeadMachineKeepsNobodyElseFromTheStore(t *testing.T) {
 	}
 }
 
-// A node that starts while a machine is dead counts in common with those that live.
+// A node that starts while a machine is dead counts in common on the machines that live.
 func TestANodeStartsWhileAMachineIsDead(t *testing.T) {
 	t.Parallel()
 	cluster := partial(t)
@@ -125,7 +125,7 @@ func TestANodeStartsWhileAMachineIsDead(t *testing.T) {
 	}
 }
 
-// What an operator grants is known to all while a machine is dead that keeps no grants.
+// Grants are known everywhere while a machine is dead that does not hold them.
 func TestGrantsAreKnownWhileAMachineIsDead(t *testing.T) {
 	t.Parallel()
 	cluster := partial(t)

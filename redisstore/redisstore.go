@@ -1,19 +1,21 @@
-// Package redisstore counts windows in Redis or Valkey, so that any number of processes share one budget, exactly.
+// Package redisstore counts windows in Redis or Valkey, so that any number of processes share one
+// budget exactly.
 //
-// A take is one script and one round trip, judged by the server's clock; rueidis sends what many goroutines ask at once in
-// few packets. What the server answered is remembered: a caller whose window is spent is refused without asking it again, but
-// once a second, and an outage is bridged from where the busy windows stood (weir.Shared).
+// A take is one script and one round trip, on the server's clock. The rueidis client sends
+// concurrent commands in few packets. The store remembers the server's answers: a caller whose
+// window is spent is refused with at most one round trip a second, and an outage goes on from the
+// last known counts (weir.Shared).
 //
 //	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
-//	key.go                         the names that the server sees: keyed hashes
-//	keeper.go  reset.lua  grant…   what an operator changes: windows begun anew, other limits for a while
-//	memory.go                      what is refused without asking, and how busy windows stood
-//	ask.go                         one question: deadlines, redirections, errors that mean something
-//	link.go  dial.go               connecting, checking, connecting anew; whether it is a Redis that answers
-//	rights.go  loss.go  secret.go  what its user may not do; whether it has lost the counters; the secret that all nodes hash with
-//	derive.go                      what else may be made of that secret
+//	key.go                         the names on the server: keyed hashes
+//	keeper.go  reset.lua  grant…   an operator's changes: reset windows, grant other limits
+//	memory.go                      refusals without a round trip, and the last known counts
+//	ask.go                         one command: deadlines, redirections, meaningful errors
+//	link.go  dial.go               connecting, checking, reconnecting; whether a Redis answers
+//	rights.go  loss.go  secret.go  missing rights; lost counters; the secret that keys the hashes
+//	derive.go                      other secrets derived from that one
 //	clock.go                       the server's clock, as this process knows it
-//	url.go  tls.go                 Options from a URL, and files with certificates
+//	url.go  tls.go                 Options from a URL; certificates from files
 package redisstore
 
 import (
@@ -30,56 +32,59 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Options say where the server is and how its counters are kept. Addresses is required.
+// Options locate the server and set how its counters are kept. Addresses is required.
 type Options struct {
-	// Addresses are HOST:PORT: of the server, of some nodes of a cluster, or of Sentinels where Master is set. One address
-	// may be a server or a cluster: it is asked.
+	// Addresses are HOST:PORT of the server, of some nodes of a cluster, or, if Master is set, of
+	// Sentinels. One address may be a server or a cluster: New detects which.
 	Addresses []string
-	// Master is the name under which the Sentinels know the server; empty where there are none.
+	// Master is the name under which the Sentinels know the server; empty without Sentinels.
 	Master string
 
 	Username, Password string
-	// SentinelUsername and SentinelPassword are for the Sentinels, where they want some.
+	// SentinelUsername and SentinelPassword are the credentials for the Sentinels, if they need
+	// any.
 	SentinelUsername, SentinelPassword string
 	// DB is the number of the database; a cluster has only 0.
 	DB int
-	// TLS is for the server and its Sentinels; nil means in clear.
+	// TLS is used for the server and its Sentinels; nil means no TLS.
 	TLS *tls.Config
-	// CAFile, and CertFile with KeyFile, are PEM files that New adds to TLS: a private authority's certificates, and a
-	// client's; empty means none.
+	// CAFile, CertFile and KeyFile are PEM files that New adds to TLS: a private authority's
+	// certificates, and a client's certificate and key. Empty means none.
 	CAFile, CertFile, KeyFile string
 
-	// Prefix is what every key begins with; empty means "weir". Letters, digits and - _ : . are allowed, 64 at most.
+	// Prefix begins every key; empty means "weir". It has up to 64 of letters, digits and - _ : .
 	Prefix string
 
-	// Secret keys the hashes that stand for callers, 32 bytes or more; all processes that share a budget need the same. Nil
-	// means one that is created on the server by the first of them.
+	// Secret keys the hashes that identify callers, 32 bytes or more. All processes that share a
+	// budget need the same secret. If it is nil, the first process generates one and stores it on
+	// the server.
 	Secret []byte
 
-	// Timeout is how long a connection may say nothing while it is asked, before it is given up for another; 0 means 2 s. It
-	// should be longer than anybody waits for an answer.
+	// Timeout is how long a connection with commands in flight may be silent before it is replaced;
+	// 0 means 2 s. It should be longer than the deadline of any take.
 	Timeout time.Duration
 
-	// Now is this process's clock, for what it remembers; nil means time.Now, advanced by the monotonic clock. Windows are
-	// counted by the server's clock (D6).
+	// Now is this process's clock, used for what it remembers; nil means time.Now, advanced by the
+	// monotonic clock. Windows are counted on the server's clock (D6: the store owns the clock).
 	Now func() time.Time
 
-	// Log hears of what an operator should know: a server that may drop counters, a secret that changed. Nil means nobody
-	// does.
+	// Log receives what an operator should know: a server that may evict counters, a secret that
+	// has changed. Nil discards it.
 	Log *slog.Logger
 }
 
 var (
-	// ErrDenied is wrapped by New's error where the server wants another user or password, or does not allow the commands
-	// that are needed.
+	// ErrDenied is wrapped by New's error if the server rejects the user or password, or forbids a
+	// command that is needed.
 	ErrDenied = errors.New("the server does not let us in")
-	// ErrSecret is wrapped where the server's counters are keyed with another secret: they would be two budgets.
+	// ErrSecret is wrapped if the server's counters are keyed with another secret: the two would be
+	// two budgets.
 	ErrSecret = errors.New("its counters are keyed with another secret")
-	// ErrServer is wrapped where the server cannot do what is needed: it is too old, or it is no cluster and has several
-	// addresses.
+	// ErrServer is wrapped if the server lacks what is needed: it is too old, or several addresses
+	// were given and it is no cluster.
 	ErrServer = errors.New("this server cannot keep the counters")
-	// ErrReplica is wrapped by the errors of a store whose server is a read-only replica. It counts
-	// once it is a master.
+	// ErrReplica is wrapped by the errors of a store whose server is a read-only replica. The store
+	// counts once the server is a master.
 	ErrReplica = errors.New("it is a read-only replica, and only its master counts")
 	// ErrClosed is what Take returns after Close.
 	ErrClosed = errors.New("the store is closed")
@@ -87,32 +92,33 @@ var (
 
 // A Store is a weir.Store that counts in Redis. It is safe for concurrent use.
 type Store struct {
-	options Options
-	prefix  string
-	where   string       // the addresses, for messages
-	local   func() int64 // this process's clock, Unix ns
-	start   time.Time    // what local counts from, unless Options have a clock
-	log     *slog.Logger
+	options   Options
+	prefix    string
+	addresses string       // the addresses, for messages
+	local     func() int64 // this process's clock, Unix ns
+	start     time.Time    // what local counts from, unless Options has a clock
+	log       *slog.Logger
 
-	link      atomic.Pointer[link]   // nil while the server was not reached, or cannot be used
-	hasher    atomic.Pointer[hasher] // the link's, or the last one's
-	memory    *memory
-	spellings spellings
-	clock     clock
-	room      room
-	grants    grants
-	losses    losses
+	link     atomic.Pointer[link]   // nil until the server is reached, and while it cannot be used
+	hasher   atomic.Pointer[hasher] // the link's, or the last link's
+	memory   *memory
+	numbers  numberCache
+	clock    clock
+	inFlight slots
+	grants   grants
+	losses   losses
 
 	asked, remembered atomic.Int64
-	split             atomic.Bool  // it was said that windows cannot be counted together
-	trouble           atomic.Int64 // until when, by this process's clock, questions are asked aside
-	aside             room
+	split             atomic.Bool // whether warnOfSlots has logged
+	// until when, by this process's clock, commands run detached; 0: not
+	trouble  atomic.Int64
+	detached slots
 
 	state   state
-	secret  []byte // what the hasher is made of; nil until one was found. The keeper's
-	mark    string // what was written for it; the keeper's
-	warned  string // what was last said of evictions; the keeper's
-	said    string // the last error that an operator was told of; the keeper's
+	secret  []byte // what the hasher is made of, nil while unknown; only maintain uses it
+	mark    string // what was written for it; only maintain uses it
+	warned  string // the last eviction policy that was logged; only maintain uses it
+	logged  string // the last error that was logged; only maintain uses it
 	renew   chan struct{}
 	closing context.Context
 	close   context.CancelFunc
@@ -121,9 +127,9 @@ type Store struct {
 
 var _ weir.Shared = (*Store)(nil)
 
-// New connects and looks at what it finds. A server that cannot be reached is no error: the store keeps trying, and Take
-// returns errors meanwhile. An error is what waiting does not cure: ErrDenied, ErrSecret, ErrServer, or Options that are
-// wrong.
+// New connects and checks the server. An unreachable server is not an error: the store keeps
+// trying, and Take returns errors meanwhile. New fails only if waiting does not help: ErrDenied,
+// ErrSecret, ErrServer, or invalid Options.
 func New(ctx context.Context, o Options) (*Store, error) {
 	s, err := newStore(o)
 	if err != nil {
@@ -133,9 +139,9 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.state.failed(err)
 	if lasting(err) {
 		s.Close()
-		return nil, fmt.Errorf("new redis store at %s: %w", s.where, err)
+		return nil, fmt.Errorf("new redis store at %s: %w", s.addresses, err)
 	}
-	s.done.Go(s.keep)
+	s.done.Go(s.maintain)
 	return s, nil
 }
 
@@ -149,8 +155,8 @@ func newStore(o Options) (*Store, error) {
 	if !prefixForm.MatchString(o.Prefix) {
 		return nil, fmt.Errorf("prefix %q: letters, digits and - _ : . are allowed, 64 at most", o.Prefix)
 	}
-	if o.Secret != nil && len(o.Secret) < leastSecret {
-		return nil, fmt.Errorf("the secret has %d bytes: %d are the least that is safe", len(o.Secret), leastSecret)
+	if o.Secret != nil && len(o.Secret) < minSecret {
+		return nil, fmt.Errorf("the secret has %d bytes: at least %d are needed", len(o.Secret), minSecret)
 	}
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("timeout %v: a positive duration is allowed, or 0 for %v", o.Timeout, stuckTimeout)
@@ -166,15 +172,15 @@ func newStore(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		options: o,
-		prefix:  o.Prefix,
-		where:   strings.Join(o.Addresses, ","),
-		log:     o.Log,
-		memory:  new(memory),
-		room:    newRoom(mostAsked),
-		aside:   newRoom(mostAside),
-		grants:  grants{reading: newRoom(1)},
-		renew:   make(chan struct{}, 1),
+		options:   o,
+		prefix:    o.Prefix,
+		addresses: strings.Join(o.Addresses, ","),
+		log:       o.Log,
+		memory:    new(memory),
+		inFlight:  newSlots(maxInFlight),
+		detached:  newSlots(maxDetached),
+		grants:    grants{reading: newSlots(1)},
+		renew:     make(chan struct{}, 1),
 	}
 	if o.Now != nil {
 		s.local = func() int64 { return o.Now().UnixNano() }
@@ -188,18 +194,20 @@ func newStore(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close lets the server go; later takes return ErrClosed. Closing again does nothing.
+// Close closes the connection and waits for the store's goroutines; later takes return ErrClosed. A
+// second call does nothing.
 func (s *Store) Close() error {
 	s.close()
 	s.done.Wait()
 	if l := s.link.Swap(nil); l != nil {
 		l.client.Close()
 	}
-	s.aside.empty()
+	s.detached.waitEmpty()
 	return nil
 }
 
-// Now implements weir.Shared: the server's clock, as its last answers told it. Before there was one it is this process's.
+// Now implements weir.Shared: the server's clock, estimated from its last replies. Before the first
+// reply it is this process's.
 func (s *Store) Now() time.Time { return time.Unix(0, s.clock.at(s.local())) }
 
 // Recall implements weir.Shared.
@@ -217,8 +225,9 @@ func (s *Store) Recall(charges []weir.Charge, used []weir.Used) {
 	}
 }
 
-// Check says why the server cannot count a policy: on a cluster the windows of one limiter must share their first key source,
-// or one script could not charge them together. It knows that there is a cluster once there was an answer.
+// Check returns the reasons why the server cannot count a policy. On a cluster the windows of one
+// limiter must share their first key source, or one script could not charge them together. Whether
+// it is a cluster is known after the first reply.
 func (s *Store) Check(p weir.Policy) error {
 	if l := s.link.Load(); l == nil || !l.cluster {
 		return nil
@@ -238,12 +247,12 @@ func (s *Store) Check(p weir.Policy) error {
 
 // State is what is known of the server.
 type State struct {
-	Mode  string // "server", "cluster" or "sentinel"; empty before it was reached
-	Ready bool   // whether it answered when it was last asked
-	Err   error  // what was wrong then; nil where Ready
+	Mode  string // "server", "cluster" or "sentinel"; empty until it is reached
+	Ready bool   // whether it answered the last command
+	Err   error  // the error of that command; nil if Ready
 }
 
-// State returns what was last found of the server.
+// State returns the result of the last exchange with the server.
 func (s *Store) State() State {
 	st := State{Ready: true}
 	if l := s.link.Load(); l != nil {
@@ -259,10 +268,10 @@ func (s *Store) State() State {
 type Stats struct {
 	Asked      int64 // takes that were sent to the server
 	Remembered int64 // takes that were refused from memory
-	Emptied    int64 // how often the server was found to have lost its counters
+	Emptied    int64 // times that the server was found to have lost its counters
 }
 
-// Stats returns the present totals.
+// Stats returns the totals so far.
 func (s *Store) Stats() Stats {
 	return Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load()}
 }

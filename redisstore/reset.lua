@@ -1,6 +1,6 @@
--- Forgets windows, together.
+-- Deletes windows, all at once.
 --
 -- KEYS  the windows
 --
--- Answers how many were there.
+-- Returns how many existed.
 return redis.call('DEL',unpack(KEYS))

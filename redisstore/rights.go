@@ -14,11 +14,11 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A RightsError says which rights the server's user lacks. It is an ErrDenied.
+// A RightsError names the rights that the server's user lacks. It is an ErrDenied.
 type RightsError struct {
-	User    string   // empty: the default one
+	User    string   // empty: the default user
 	Missing []string // commands, in lower case
-	Keys    bool     // the user may not use the keys under the prefix
+	Keys    bool     // whether the user may not use the keys under Prefix
 	Prefix  string
 }
 
@@ -38,11 +38,11 @@ func (e *RightsError) Error() string {
 	return fmt.Sprintf("%v: user %s may not %s", ErrDenied, user, strings.Join(missing, " nor "))
 }
 
-// Is makes it an ErrDenied.
+// Is reports whether target is ErrDenied.
 func (e *RightsError) Is(target error) bool { return target == ErrDenied }
 
 // Rule returns the rules of ACL SETUSER that give a user every right that is needed under a prefix;
-// empty means "weir".
+// an empty prefix means "weir".
 func Rule(prefix string) string {
 	if prefix == "" {
 		prefix = "weir"
@@ -56,13 +56,12 @@ func Rule(prefix string) string {
 	return b.String()
 }
 
-// rights are the commands that are needed, by a node or by its scripts, each with arguments that do
-// no harm behind a key that is nobody's. The last four of Rule can be done without: a client of one
-// server does.
+// rights are the commands that nodes and scripts need, each with arguments that are harmless on a
+// key of no caller. The last four of Rule are optional: a client of one server works without them.
 var rights = []struct {
 	command string
 	keyless bool
-	before  []string // the key
+	before  []string // the key follows
 	after   []string
 }{
 	{"eval", false, []string{"return 1", "1"}, nil},
@@ -84,20 +83,20 @@ var rights = []struct {
 	{"info", true, nil, []string{"server"}},
 }
 
-// lacking finds out which rights are missing, by trying each. It returns err if none is, as where
-// the server says otherwise.
-func (s *Store) lacking(ctx context.Context, client rueidis.Client, err error) error {
+// missingRights tries each right, and returns a RightsError with those that are missing. It returns
+// err if none is.
+func (s *Store) missingRights(ctx context.Context, client rueidis.Client, err error) error {
 	e := &RightsError{User: s.options.Username, Prefix: s.prefix}
 	for _, r := range rights {
 		c := client.B().Arbitrary(append([]string{r.command}, r.before...)...)
 		if !r.keyless {
 			c = c.Keys(s.prefix + ":{trial}4")
 		}
-		told, ok := rueidis.IsRedisErr(client.Do(ctx, c.Args(r.after...).Build()).Error())
-		if !ok || !strings.HasPrefix(told.Error(), "NOPERM") {
+		redisErr, ok := rueidis.IsRedisErr(client.Do(ctx, c.Args(r.after...).Build()).Error())
+		if !ok || !strings.HasPrefix(redisErr.Error(), "NOPERM") {
 			continue
 		}
-		if deniesKeys(told.Error()) {
+		if deniesKeys(redisErr.Error()) {
 			e.Keys = true
 		} else {
 			e.Missing = append(e.Missing, r.command)
@@ -109,43 +108,45 @@ func (s *Store) lacking(ctx context.Context, client rueidis.Client, err error) e
 	return e
 }
 
-// Redis says since 7.2, and Valkey, "NOPERM No permissions to access a key"; older ones say "NOPERM
-// this user has no permissions to access one of the keys used as arguments". What a script lacks is
-// "ERR ACL failure in script: User NAME has no permissions to run the 'COMMAND' command" now, and was
-// "ERR The user executing the script can't run this command or subcommand", without the command.
+// Redis since 7.2, and Valkey, reply "NOPERM No permissions to access a key"; older ones reply
+// "NOPERM this user has no permissions to access one of the keys used as arguments". For a script
+// it is now "ERR ACL failure in script: User NAME has no permissions to run the 'COMMAND' command",
+// and was "ERR The user executing the script can't run this command or subcommand", without the
+// command.
 var (
 	keysDenied    = []string{"to access a key", "to access one of the keys", "can't access at least one of the keys"}
 	scriptsDenied = []string{"ACL failure in script", "can't run this command", "can't access at least one of the keys"}
 )
 
-// deniesKeys reports whether a refusal is about keys, and not about a command.
+// deniesKeys reports whether a refusal is about keys rather than about a command.
 func deniesKeys(refusal string) bool {
 	return slices.ContainsFunc(keysDenied, func(s string) bool { return strings.Contains(refusal, s) })
 }
 
-// tryAll runs every script in both ways in which it is run: known to the server, and sent whole. So
-// whatever a request needs later is allowed, or a start fails.
-func (s *Store) tryAll(ctx context.Context, client rueidis.Client) error {
+// tryScripts runs every script in both ways: by its SHA-1, and by its text. So a start fails if a
+// later request would lack a right.
+func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 	l := newLink(client, nil, false)
 	names := []string{s.prefix + ":{trial}1", s.prefix + ":{trial}2"}
 	both := []weir.Charge{{Limit: 1, Per: 1, Cost: 1}, {Limit: 1, Per: 1, Cost: 1}}
 	grants := []string{s.prefix + ":{trial}3"}
-	most, until := strconv.Itoa(weir.MaxGrants), strconv.FormatInt(mostSecond, 10)
+	maxGrants, until := strconv.Itoa(weir.MaxGrants), strconv.FormatInt(maxUntil, 10)
 	soon := strconv.FormatInt(s.Now().Unix()+2, 10)
 	for _, t := range []struct {
 		script     *script
 		keys, args []string
 	}{
-		{&l.take, names, s.spellings.takeArguments(nil, both, s.neverLate())}, // the windows begin, and are full the second time
+		// the first creates the windows, the second finds them full
+		{&l.take, names, s.numbers.takeArguments(nil, both, s.neverLate())},
 		{&l.give, []string{names[0], names[0] + givenName}, []string{"1", "2", soon}},
 		{&l.reset, names, nil},
-		{&l.grant, grants, []string{"", "", most, "nobody", "1", until}},
-		{&l.granted, grants, []string{most}},
-		{&l.grant, grants, []string{"", "", most, "nobody", "0", "0"}},
+		{&l.grant, grants, []string{"", "", maxGrants, "nobody", "1", until}},
+		{&l.granted, grants, []string{maxGrants}},
+		{&l.grant, grants, []string{"", "", maxGrants, "nobody", "0", "0"}},
 	} {
 		for _, whole := range []bool{true, false} {
 			if err := client.Do(ctx, t.script.command(l, whole, t.keys, t.args)).Error(); err != nil {
-				return s.denied(ctx, client, err)
+				return s.diagnosed(ctx, client, err)
 			}
 		}
 	}
@@ -153,19 +154,19 @@ func (s *Store) tryAll(ctx context.Context, client rueidis.Client) error {
 	if rueidis.IsRedisNil(err) {
 		err = nil
 	}
-	return s.denied(ctx, client, err)
+	return s.diagnosed(ctx, client, err)
 }
 
-// tryTake asks for a take that is nobody's, exactly as takes are asked. One answer is enough: on a
-// cluster a machine that is dead says nothing of the others.
-func (s *Store) tryTake(ctx context.Context, l *link) (err error) {
-	names := []string{s.trialName(0)}
+// probe takes from windows of no caller, in the same way as takes of callers. One answer is enough:
+// on a cluster a dead machine says nothing about the others.
+func (s *Store) probe(ctx context.Context, l *link) (err error) {
+	names := []string{s.probeName(0)}
 	if l.cluster {
 		for i := 1; i < pings; i++ {
-			names = append(names, s.trialName(i))
+			names = append(names, s.probeName(i))
 		}
 	}
-	for _, err = range s.trials(ctx, l, names) {
+	for _, err = range s.probeAll(ctx, l, names) {
 		if err == nil {
 			return nil
 		}
@@ -173,28 +174,28 @@ func (s *Store) tryTake(ctx context.Context, l *link) (err error) {
 	return err
 }
 
-// trialName is behind the tag of a caller for a window that is nobody's.
-const trialName = ":trial"
+// probeSuffix follows the tag of a caller in the name of a probe.
+const probeSuffix = ":trial"
 
-func (s *Store) trialName(n int) string { return fmt.Sprintf("%s:{trial%d}", s.prefix, n) }
+func (s *Store) probeName(n int) string { return fmt.Sprintf("%s:{trial%d}", s.prefix, n) }
 
-// trials charges windows that are nobody's, known by their names, all at once. It yields each name
-// with its error as it is answered, so that no machine waits for another one that is silent; when ctx
-// ends, those without an answer have its error.
-func (s *Store) trials(ctx context.Context, l *link, names []string) iter.Seq2[string, error] {
+// probeAll takes from windows of no caller, by their names, all at once. It yields each name with
+// its error as soon as it is answered, so that a silent machine delays no other. When ctx ends, it
+// yields the rest with ctx's error.
+func (s *Store) probeAll(ctx context.Context, l *link, names []string) iter.Seq2[string, error] {
 	type answer struct {
 		name string
 		err  error
 	}
 	answers := make(chan answer, len(names))
-	args := s.spellings.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}}, s.neverLate())
+	args := s.numbers.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}}, s.neverLate())
 	for _, name := range names {
-		if err := s.aside.enter(ctx); err != nil {
+		if err := s.detached.acquire(ctx); err != nil {
 			answers <- answer{name, err}
 			continue
 		}
 		go func() {
-			defer s.aside.leave()
+			defer s.detached.release()
 			_, err := s.send(ctx, l, &l.take, []string{name}, args)
 			answers <- answer{name, err}
 		}()
@@ -223,10 +224,10 @@ func (s *Store) trials(ctx context.Context, l *link, names []string) iter.Seq2[s
 	}
 }
 
-// denied is explained, and names the right that is missing.
-func (s *Store) denied(ctx context.Context, client rueidis.Client, err error) error {
-	if err = explained(err); errors.Is(err, ErrDenied) {
-		return s.lacking(ctx, client, err)
+// diagnosed is classified, and names the missing right.
+func (s *Store) diagnosed(ctx context.Context, client rueidis.Client, err error) error {
+	if err = classified(err); errors.Is(err, ErrDenied) {
+		return s.missingRights(ctx, client, err)
 	}
 	return err
 }

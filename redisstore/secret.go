@@ -13,38 +13,40 @@ import (
 )
 
 const (
-	leastSecret = 32 // bytes
-	// secretLasts is how long the server keeps the secret after the last process has looked at it: longer than any counter.
+	minSecret = 32 // bytes
+	// secretLasts is how long the server keeps the secret after a process has last read it: longer
+	// than any counter.
 	secretLasts = 40 * 24 * time.Hour
 )
 
-// What the server has under PREFIX:secret is either the secret itself, where a process had to make one up, or a mark of the
-// one that an operator gave.
+// The value of PREFIX:secret begins with one of these: the secret itself follows if a process has
+// generated it, else the mark of the secret that an operator has given.
 const (
-	madeUp = "secret:"
-	given  = "mark:"
+	generated = "secret:"
+	given     = "mark:"
 )
 
-// agree sees to it that all processes hash with one secret (D18), and puts client in force with it. The first process writes
-// its own, atomically; whoever finds another takes it over where it made its own up, and refuses to go on where it was given
-// one. A server that was emptied is told again.
+// agree makes all processes hash with one secret (D18: keys are hashed with a secret), and puts
+// client in force with it. The first process writes its own, atomically. A process that finds
+// another one uses it if its own was generated, and fails if its own was given. On a server that
+// was emptied, agree writes the secret again.
 func (s *Store) agree(ctx context.Context, client rueidis.Client) error {
 	name := s.prefix + ":secret"
 	if s.mark == "" {
 		s.mark = s.ownMark()
 	}
 	var found string
-	for range 3 { // it can vanish in between
+	for range 3 { // the key can vanish between the two commands
 		set := client.B().Set().Key(name).Value(s.mark).Nx().Ex(secretLasts).Build()
 		if err := client.Do(ctx, set).Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return s.denied(ctx, client, err)
+			return s.diagnosed(ctx, client, err)
 		}
 		get := client.B().Getex().Key(name).Ex(secretLasts).Build()
 		var err error
 		if found, err = client.Do(ctx, get).ToString(); err == nil {
 			break
 		} else if !rueidis.IsRedisNil(err) {
-			return s.denied(ctx, client, err)
+			return s.diagnosed(ctx, client, err)
 		}
 	}
 	secret, err := s.secretOf(found)
@@ -56,36 +58,36 @@ func (s *Store) agree(ctx context.Context, client rueidis.Client) error {
 		return nil
 	}
 	if s.secret != nil && !bytes.Equal(secret, s.secret) {
-		s.log.Warn("the server has another secret than before, as after it was emptied: it is taken over, and windows begin anew", "store", s.where)
+		s.log.Warn("the server has another secret than before, as if its data was deleted: this process uses it now, and windows begin anew", "store", s.addresses)
 	}
 	s.secret, s.mark = secret, found
 	s.adopt(client)
 	return nil
 }
 
-// ownMark is what to write where the server has nothing.
+// ownMark returns what to write if the server has no secret.
 func (s *Store) ownMark() string {
 	if s.options.Secret != nil {
 		return given + newHasher(s.prefix, s.options.Secret).mark
 	}
-	var made [leastSecret]byte
+	var made [minSecret]byte
 	rand.Read(made[:])
-	return madeUp + base64.RawStdEncoding.EncodeToString(made[:])
+	return generated + base64.RawStdEncoding.EncodeToString(made[:])
 }
 
-// secretOf returns the secret to use where the server has found.
+// secretOf returns the secret to use with a server that has the value found.
 func (s *Store) secretOf(found string) ([]byte, error) {
 	own := s.options.Secret
-	encoded, isMadeUp := strings.CutPrefix(found, madeUp)
+	encoded, isGenerated := strings.CutPrefix(found, generated)
 	mark, isMark := strings.CutPrefix(found, given)
 	switch {
-	case isMadeUp:
+	case isGenerated:
 		secret, err := base64.RawStdEncoding.DecodeString(encoded)
-		if err != nil || len(secret) < leastSecret {
+		if err != nil || len(secret) < minSecret {
 			return nil, fmt.Errorf("%w: %s:secret holds something else; delete it if nothing of yours is counted there", ErrSecret, s.prefix)
 		}
 		if own != nil && !bytes.Equal(secret, own) {
-			return nil, fmt.Errorf("%w, one that was made up on the server: leave the secret out, or delete %s:secret when no process uses it", ErrSecret, s.prefix)
+			return nil, fmt.Errorf("%w, one that a process generated: leave the secret out, or delete %s:secret when no process uses it", ErrSecret, s.prefix)
 		}
 		return secret, nil
 	case isMark && own == nil:

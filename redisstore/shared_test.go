@@ -20,7 +20,7 @@ func at(server *redistest.Server) redisstore.Options {
 	return redisstore.Options{Addresses: []string{server.Addr()}}
 }
 
-// A server that forgets its scripts is told them again: everything is counted, in common and exactly.
+// If a server loses its scripts they are sent again: everything is counted, in common and exactly.
 func TestAServerThatForgetsTheScriptsCountsExactly(t *testing.T) {
 	t.Parallel()
 	const limit = 5000
@@ -53,7 +53,7 @@ func TestAServerThatForgetsTheScriptsCountsExactly(t *testing.T) {
 	t.Logf("%d flushes", flushes)
 }
 
-// After FLUSHALL windows begin anew, and no key is left without an expiry.
+// After FLUSHALL windows begin anew, and every key expires.
 func TestAServerThatForgetsEverythingCountsOn(t *testing.T) {
 	t.Parallel()
 	const limit, flushes = 200, 20
@@ -69,9 +69,9 @@ func TestAServerThatForgetsEverythingCountsOn(t *testing.T) {
 			eventually(t, "the window begins anew", func() bool { return nodes[0].allowed[weir.Counted].Load() > before })
 		}
 	}, "a")
-	// Where the secret was taken over in between, callers have other names than before.
-	if n, most := total(nodes, weir.Counted), int64(limit*2*(flushes+1)); n > most {
-		t.Errorf("%d were admitted: more than %d", n, most)
+	// If the secret was replaced in between, callers have other names than before.
+	if n, allowed := total(nodes, weir.Counted), int64(limit*2*(flushes+1)); n > allowed {
+		t.Errorf("%d were admitted: more than %d", n, allowed)
 	}
 	if n := total(nodes, weir.CountedLocally); n > 0 {
 		t.Errorf("%d were counted locally", n)
@@ -100,8 +100,8 @@ func shareAgain(t *testing.T, nodes []*node, who string, limit int) {
 	t.Logf("they shared one budget in round %d", round)
 }
 
-// A restart that emptied the server: windows begin anew, also where a refusal was remembered, and whoever comes later shares
-// them.
+// A restart has emptied the server: windows begin anew, also if a refusal was remembered, and later
+// nodes share them.
 func TestARestartThatEmptiedTheServer(t *testing.T) {
 	t.Parallel()
 	const limit = 5
@@ -136,7 +136,7 @@ func TestARestartThatEmptiedTheServer(t *testing.T) {
 	counters(t, server)
 }
 
-// D18: processes that start at the same instant agree on the secret that one of them makes up.
+// D18: processes that start at the same instant agree on the secret that one of them generates.
 func TestProcessesThatStartTogetherAgreeOnASecret(t *testing.T) {
 	t.Parallel()
 	const processes = 32
@@ -171,7 +171,7 @@ func TestProcessesThatStartTogetherAgreeOnASecret(t *testing.T) {
 	}
 }
 
-// D18: two secrets would be two budgets, so the second process does not start.
+// D18: two secrets would mean two budgets, so the second process does not start.
 func TestTwoSecretsAreAnError(t *testing.T) {
 	t.Parallel()
 	one, other := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 32)
@@ -212,7 +212,7 @@ func TestTwoSecretsAreAnError(t *testing.T) {
 	}
 }
 
-// What waiting does not cure ends a start; the error tells no password.
+// An error that waiting does not cure ends a start; its text contains no password.
 func TestAWrongPasswordIsAnErrorAtTheStart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--requirepass", "right-one")
@@ -237,15 +237,15 @@ func TestAWrongPasswordIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-// Something else that writes under a counter's name harms that counter for as long as it is there, and no other. What Weir
-// has written expires.
+// A foreign value under a counter's name harms that counter for as long as it is there, and no
+// other. Everything that Weir writes expires.
 func TestAForeignValueHarmsOneCounterOnly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		write   []string // of the counter, NAME
+		write   []string // the command; NAME is the counter
 		outcome weir.Outcome
-		count   int64 // after one more unit, where the outcome is Counted
+		count   int64 // after one more unit, if the outcome is Counted
 	}{
 		{"a list", []string{"LPUSH", "NAME", "x"}, weir.CountedLocally, 0},
 		{"a string", []string{"SET", "NAME", "hello"}, weir.CountedLocally, 0},
@@ -265,7 +265,7 @@ func TestAForeignValueHarmsOneCounterOnly(t *testing.T) {
 				server.Do(t, "DEL", name)
 				write := slices.Clone(c.write)
 				write[1] = name
-				if c.outcome == weir.Counted { // who only looks leaves nothing for ever, either
+				if c.outcome == weir.Counted { // a peek leaves no key without expiry, either
 					server.Do(t, write...)
 					if _, err := n.Decide(t.Context(), weir.Request{Limiters: []string{"api"}, Keys: user("a"), Cost: weir.Peek}); err != nil {
 						t.Error(err)
@@ -285,7 +285,7 @@ func TestAForeignValueHarmsOneCounterOnly(t *testing.T) {
 	}
 }
 
-// A counter whose expiry was taken away keeps its count and its reset, and gets the expiry again.
+// A counter that has lost its expiry keeps its count and its reset, and expires again.
 func TestAPersistedCounterExpiresAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -308,7 +308,7 @@ func TestAPersistedCounterExpiresAgain(t *testing.T) {
 	}
 }
 
-// Trap 35: a server that may drop counters is named in the log, once.
+// Trap 35: a server that may evict counters is named in the log, once.
 func TestAnEvictionPolicyIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]int{"noeviction": 0, "allkeys-lru": 1, "volatile-ttl": 1} {
@@ -324,7 +324,8 @@ func TestAnEvictionPolicyIsWarnedOf(t *testing.T) {
 				n.decide("a")
 				return errors.Is(n.store.State().Err, redisstore.ErrDenied)
 			}
-			server.Do(t, "ACL", "SETUSER", "weir", "resetpass", ">another") // so that it has to connect anew
+			// so that the store has to reconnect
+			server.Do(t, "ACL", "SETUSER", "weir", "resetpass", ">another")
 			server.Do(t, "CLIENT", "KILL", "USER", "weir")
 			eventually(t, "it is let in no more", denied)
 			server.Do(t, "ACL", "SETUSER", "weir", "resetpass", ">right")
@@ -340,7 +341,7 @@ func TestAnEvictionPolicyIsWarnedOf(t *testing.T) {
 	}
 }
 
-// A window that one process has spent is refused by every other, from its first request on.
+// A window that one process has spent is refused by every other from its first request.
 func TestASpentWindowIsRefusedEverywhereAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -361,8 +362,8 @@ func TestASpentWindowIsRefusedEverywhereAtOnce(t *testing.T) {
 	}
 }
 
-// D25: an outage admits at most the limit on each node, and what was counted there is counted in common afterwards: where the
-// window lives on its reset is kept, else it is the local one.
+// D25: an outage admits at most the limit on each node, and those units are counted in common
+// afterwards. A window that still exists keeps its reset; otherwise the local reset holds.
 func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	const limit = 1000
@@ -391,7 +392,7 @@ func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
 		t.Errorf("two nodes with a limit of %d admitted %d", limit, admitted)
 	}
 	fresh := nodes[0].until("b", weir.CountedLocally)
-	later := nodes[0].until("c", weir.CountedLocally) // which this node has not seen before
+	later := nodes[0].until("c", weir.CountedLocally) // new to this node
 	if later.Binding().Reset <= common.Binding().Reset {
 		t.Errorf("one window ends at %d, a later one at %d", common.Binding().Reset, later.Binding().Reset)
 	}
@@ -402,7 +403,8 @@ func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
 			t.Errorf("after %d of %d another one is admitted", admitted, limit)
 		}
 	}
-	probes := total(nodes, weir.Counted, weir.CountedLocally) - admitted - 3 // what found that the server answers again
+	// probes that found that the server answers again
+	probes := total(nodes, weir.Counted, weir.CountedLocally) - admitted - 3
 	if probes > 2 {
 		t.Errorf("two nodes admitted %d to find out whether the server answers", probes)
 	}

@@ -12,10 +12,11 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// aMoment is much longer than any deadline here, and much shorter than patient connections wait.
+// aMoment is much longer than any deadline here, and much shorter than the timeout of a silent
+// connection.
 const aMoment = 20 * time.Second
 
-// within fails where f takes longer than a moment.
+// within fails if f takes longer than aMoment.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -30,12 +31,13 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// Trap 29: more callers than the client has room for in its queue, at a server that has stopped: each goes on at its deadline, also
-// those that come when others have given up and left their questions there.
+// Trap 29: more callers than the client's ring holds wait for a suspended server. Each goes on at
+// its deadline, also those that come when others have given up and their commands are still in the
+// ring.
 func TestMoreCallersThanTheQueueHoldsGoOnAtTheirDeadline(t *testing.T) {
 	server := redistest.Start(t)
 	o := at(server)
-	o.Timeout = time.Minute // so long a connection is kept, and whoever is stuck with it
+	o.Timeout = time.Minute // so that a silent connection is kept
 	n := newNode(t, open(t, o), 100*time.Millisecond, hourly(1<<30))
 	n.decide("a")
 	server.Pause(t)
@@ -54,7 +56,7 @@ func TestMoreCallersThanTheQueueHoldsGoOnAtTheirDeadline(t *testing.T) {
 	})
 }
 
-// D25: a node that is not let in any more still knows how its windows stood.
+// D25: a node that has lost access still knows the last counts.
 func TestWhoIsNotLetInAnyMoreRemembersWhatWasSpent(t *testing.T) {
 	server := redistest.Start(t, "--user", "weir", "on", ">right", "~*", "&*", "+@all")
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "weir", Password: "right"})
@@ -73,7 +75,7 @@ func TestWhoIsNotLetInAnyMoreRemembersWhatWasSpent(t *testing.T) {
 	}
 }
 
-// What a server repeats of a command that it does not know is told nobody.
+// An error does not repeat a command that the server did not know.
 func TestNoErrorRepeatsWhatWasSent(t *testing.T) {
 	for _, command := range []string{"AUTH", "EVAL", "INCRBY"} {
 		server := redistest.Start(t, "--rename-command", command, "", "--rename-command", "HELLO", "",

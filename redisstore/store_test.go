@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// The store is held to the contract on a real server of each kind, whose clock the test moves.
+// The store keeps the contract on a real server of each kind, whose clock the test sets.
 func TestStore(t *testing.T) {
 	for _, kind := range []struct {
 		name  string

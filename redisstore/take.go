@@ -28,20 +28,21 @@ const (
 	lateMod   = 1000 * resetMod // of the millisecond from which a take is too late
 )
 
-// mostLate is how often a take is asked at most because the server found it too late though its
-// caller still waits. Twice is enough for a clock that was set; a clock that is set all the time is
-// an error.
-const mostLate = 16
+// maxLateTries bounds how often a take is sent because the server found it too late while its
+// caller still waits. Two tries are enough for a clock that was set once; a clock that is set again
+// and again is an error.
+const maxLateTries = 16
 
-// Take implements weir.Store: one script, one round trip, on the server's clock. A take whose window is known to be spent is
-// refused from memory (Receipt.Remembered), without asking; the server is asked about it once a second at most.
+// Take implements weir.Store: one script, one round trip, on the server's clock. A take whose
+// window is known to be spent is refused from memory (Receipt.Remembered), with at most one round
+// trip a second.
 //
 // The server voids a take that it runs after ctx's deadline, or after Options.Timeout if ctx has
-// none: it spends nothing.
+// none: the take spends nothing.
 func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	l := s.link.Load()
 	if l == nil {
-		return s.unready()
+		return s.notConnected()
 	}
 	var hashes [weir.MaxCharges]hash
 	for i := range charges {
@@ -58,23 +59,23 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	}
 	if l.cluster && !sameSlot(names[:len(charges)]) {
 		s.warnOfSlots()
-		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster counts only such together", s.where, weir.ErrCharges)
+		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster cannot count them together", s.addresses, weir.ErrCharges)
 	}
 	if err := s.ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r); err != nil {
-		return fmt.Errorf("redis %s: %w", s.where, err)
+		return fmt.Errorf("redis %s: %w", s.addresses, err)
 	}
 	return nil
 }
 
-// ask asks the server for a take. A take that the server finds too late has spent nothing, so it is
-// asked again if its caller still waits: then this process was wrong about the server's clock, and
-// the answer has corrected that.
+// ask sends a take. A take that the server found too late has spent nothing. If its caller still
+// waits, this process was wrong about the server's clock: the reply corrects it, and ask sends the
+// take again.
 func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
-	var room [2*weir.MaxCharges + 1]string
+	var buf [2*weir.MaxCharges + 1]string
 	ahead := s.clock.ahead.Load()
-	for range mostLate {
+	for range maxLateTries {
 		s.asked.Add(1)
-		args := s.spellings.takeArguments(room[:0], charges, lateFrom(s.givesUp(ctx, asked)+ahead))
+		args := s.numbers.takeArguments(buf[:0], charges, lateFrom(s.givesUp(ctx, asked)+ahead))
 		reply, err := s.run(ctx, l, &l.take, names, args)
 		if err != nil {
 			return err
@@ -87,7 +88,7 @@ func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir
 			return s.read(reply, charges, asked, hashes, r)
 		}
 		asked = s.local()
-		ahead = now - asked // the least that it can be: see clock.correct
+		ahead = now - asked // the smallest possible difference: see clock.correct
 		s.clock.ahead.Store(ahead)
 		if err := ctx.Err(); err != nil {
 			return err
@@ -96,8 +97,7 @@ func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir
 	return errLate
 }
 
-// lateAt reads from the answer to a take whether the server found it too late, and by what time of
-// its clock, in Unix ns.
+// lateAt reports whether the server found a take too late, and its clock then, in Unix ns.
 func lateAt(reply rueidis.RedisResult) (now int64, late bool, err error) {
 	m, err := reply.ToMessage()
 	if err != nil || !m.IsInt64() {
@@ -107,7 +107,7 @@ func lateAt(reply rueidis.RedisResult) (now int64, late bool, err error) {
 	return micro * int64(time.Microsecond), true, err
 }
 
-// givesUp returns when, by this process's clock, whoever asks at asked waits no longer.
+// givesUp returns when, by this process's clock, the caller of a take sent at asked stops waiting.
 func (s *Store) givesUp(ctx context.Context, asked int64) int64 {
 	deadline, ok := ctx.Deadline()
 	switch {
@@ -119,60 +119,59 @@ func (s *Store) givesUp(ctx context.Context, asked int64) int64 {
 	return s.start.UnixNano() + int64(deadline.Sub(s.start))
 }
 
-// lateFrom returns the first millisecond after a time of the server's clock, in Unix ns, as
-// take.lua wants it.
+// lateFrom returns the first whole millisecond after a time of the server's clock, given in Unix
+// ns, in the form that take.lua expects.
 func lateFrom(server int64) int64 { return (server/int64(time.Millisecond) + 1) % lateMod }
 
-// neverLate is for a take that is nobody's: so it cannot be too late, though the server's clock may
-// be days away.
+// neverLate is lateFrom for a probe: it cannot be too late, even if the server's clock is days
+// away.
 func (s *Store) neverLate() int64 {
 	return lateFrom(s.clock.at(s.local()) + (lateMod/2-lateMod/16)*int64(time.Millisecond))
 }
 
-func (sp *spellings) takeArguments(args []string, charges []weir.Charge, lateFrom int64) []string {
+func (n *numberCache) takeArguments(args []string, charges []weir.Charge, lateFrom int64) []string {
 	ones := true
 	for i := range charges {
 		c := &charges[i]
-		args = append(args, sp.spelled(c.Per<<countBits|c.Limit))
+		args = append(args, n.text(c.Per<<countBits|c.Limit))
 		ones = ones && c.Cost == 1
 	}
-	args = append(args, sp.spelled(lateFrom))
+	args = append(args, n.text(lateFrom))
 	if !ones {
 		for i := range charges {
-			args = append(args, sp.spelled(charges[i].Cost))
+			args = append(args, n.text(charges[i].Cost))
 		}
 	}
 	return args
 }
 
-// spellings are numbers that were written before. A policy has few, and takes that are asked at
-// about the same time give up in the same millisecond, so numbers need not be written for every
-// take.
-type spellings [256]atomic.Pointer[spelling]
+// A numberCache holds the decimal texts of numbers. A policy has few numbers, and concurrent takes
+// share the millisecond of their deadline, so most takes format none.
+type numberCache [256]atomic.Pointer[numberText]
 
-type spelling struct {
+type numberText struct {
 	n    int64
 	text string
 }
 
-func (sp *spellings) spelled(n int64) string {
-	at := &sp[uint64(n)*0x9E3779B97F4A7C15>>56]
+func (c *numberCache) text(n int64) string {
+	at := &c[uint64(n)*0x9E3779B97F4A7C15>>56]
 	if known := at.Load(); known != nil && known.n == n {
 		return known.text
 	}
-	s := &spelling{n, strconv.FormatInt(n, 10)}
-	at.Store(s)
-	return s.text
+	entry := &numberText{n, strconv.FormatInt(n, 10)}
+	at.Store(entry)
+	return entry.text
 }
 
 var (
-	// errReply is an answer that the script cannot have given.
-	errReply = errors.New("an answer that makes no sense; is something else writing under this prefix?")
-	// errLate is the error of a take that the server found too late each time it was asked.
-	errLate = errors.New("the server's clock was set while it was asked, again and again, so it took each question for one that came too late")
+	// errReply means a reply that the script cannot have given.
+	errReply = errors.New("unexpected reply: does something else write under this prefix?")
+	// errLate means that the server found a take too late on every try.
+	errLate = errors.New("the server's clock was set again and again, so that it found every try of the take too late")
 )
 
-// read reads what the script answered into r, and remembers it.
+// read decodes the script's reply into r, and remembers it.
 func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
 	all, err := reply.ToArray()
 	if err != nil {
@@ -201,19 +200,20 @@ func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int
 		return errReply
 	}
 	for i := range charges {
-		s.memory.note(hashes[i].id(), r.Used[i], r.Now, charges[i].Per)
+		s.memory.noteStanding(hashes[i].id(), r.Used[i], r.Now, charges[i].Per)
 	}
 	if r.Allowed {
 		for i := range charges {
-			s.memory.forget(hashes[i].id())
+			s.memory.forgetRefusal(hashes[i].id())
 		}
 		return nil
 	}
-	s.remember(n[2]*int64(time.Microsecond), len(charges), asked, hashes, r)
+	s.rememberRefusal(n[2]*int64(time.Microsecond), len(charges), asked, hashes, r)
 	return nil
 }
 
-// readOpen reads the answer of windows that were open and had room: each as it is written, and how long the first goes on.
+// readOpen decodes the reply for windows that were open and had room: each window as written, and
+// the first one's time to live.
 func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.Receipt) {
 	first := n[0]
 	reset := unwrap(first>>countBits, s.clock.at(asked)/int64(time.Second))
@@ -231,7 +231,8 @@ func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.
 	s.clock.correct(asked, now*int64(time.Millisecond), s.local)
 }
 
-// unwrap returns the reset that is written as f, seen at about now: it lies within a week before and five weeks after.
+// unwrap returns the reset that is written as f, if it is about now: it lies at most a week before
+// and five weeks after.
 func unwrap(f, now int64) int64 {
 	from := now - (resetMod-int64(weir.MaxPer/time.Second))/2
 	d := (f - from) % resetMod
@@ -241,29 +242,29 @@ func unwrap(f, now int64) int64 {
 	return from + d
 }
 
-// precise is how long an answer may take so that what it said of the server's clock is worth keeping.
-const precise = 250 * time.Millisecond
+// maxRoundTrip is how long a reply may take if its reading of the server's clock is to be kept.
+const maxRoundTrip = 250 * time.Millisecond
 
-// remember keeps a refusal, unless the answer was too long under way to say what second it is.
-func (s *Store) remember(fraction int64, charges int, asked int64, hashes []hash, r *weir.Receipt) {
+// rememberRefusal keeps a refusal, unless the reply took too long to know the server's second.
+func (s *Store) rememberRefusal(fraction int64, charges int, asked int64, hashes []hash, r *weir.Receipt) {
 	since, until := asked, s.local()
-	if until < since || until-since > int64(precise) || fraction+until-since >= int64(time.Second) {
+	if until < since || until-since > int64(maxRoundTrip) || fraction+until-since >= int64(time.Second) {
 		return
 	}
 	for i := range charges {
 		e := &refusal{id: hashes[i].id(), used: r.Used[i], now: r.Now*int64(time.Second) + fraction, since: since, until: until}
 		e.asked.Store(since)
-		s.memory.keep(e)
+		s.memory.keepRefusal(e)
 	}
 }
 
-// mostGiven is how many units are sent to the server in one pipeline.
-const mostGiven = 256
+// maxPipeline is how many units are sent to the server in one pipeline.
+const maxPipeline = 256
 
-// Give implements weir.Shared. What could not be sent, or was not answered, counts as lost; what was answered has arrived.
+// Give implements weir.Shared. Units that were not sent, or not answered, count as lost.
 func (s *Store) Give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
 	for len(spent) > 0 {
-		n := min(len(spent), mostGiven)
+		n := min(len(spent), maxPipeline)
 		more, failed := s.give(ctx, spent[:n])
 		lost, err = lost+more, errors.Join(err, failed)
 		spent = spent[n:]
@@ -277,19 +278,19 @@ func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 		for i := range spent {
 			lost += spent[i].Used.Count
 		}
-		return lost, s.unready()
+		return lost, s.notConnected()
 	}
-	var how giving
+	var how giveMode
 	for len(spent) > 0 {
-		var again []weir.Spent // both errors say that nothing was run
+		var again []weir.Spent // both errors mean that the script has not run
 		next := how
-		for i, failed := range s.doMulti(ctx, l, l.gifts(spent, how)) {
-			told, ok := rueidis.IsRedisErr(failed)
+		for i, failed := range s.doMulti(ctx, l, l.giveCommands(spent, how)) {
+			redisErr, ok := rueidis.IsRedisErr(failed)
 			switch {
 			case failed == nil:
-			case ok && told.IsNoScript() && !how.whole:
+			case ok && redisErr.IsNoScript() && !how.whole:
 				next.whole, again = true, append(again, spent[i])
-			case ok && told.IsTryAgain() && !how.alone:
+			case ok && redisErr.IsTryAgain() && !how.alone:
 				next.alone, again = true, append(again, spent[i])
 			default:
 				lost, err = lost+spent[i].Used.Count, failed
@@ -298,22 +299,22 @@ func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 		spent, how = again, next
 	}
 	if err != nil {
-		err = fmt.Errorf("redis %s: %w", s.where, explained(err))
+		err = fmt.Errorf("redis %s: %w", s.addresses, classified(err))
 	}
 	return lost, err
 }
 
-// givenName is behind the name of a window for the mark that a give opened it.
+// givenName follows a window's name in the name of the mark that a give has created it.
 const givenName = ":given"
 
-// A giving is how give.lua is run.
-type giving struct {
-	whole bool // it is sent, not only named
-	alone bool // without the mark: while a slot moves, a cluster takes no two keys of which one is missing
+// A giveMode is how give.lua is run.
+type giveMode struct {
+	whole bool // by its text, not its SHA-1
+	alone bool // without the mark: while a slot moves, a cluster rejects two keys if one is missing
 }
 
-// gifts are the commands that add spent.
-func (l *link) gifts(spent []weir.Spent, how giving) []rueidis.Completed {
+// giveCommands returns the commands that add spent.
+func (l *link) giveCommands(spent []weir.Spent, how giveMode) []rueidis.Completed {
 	commands := make([]rueidis.Completed, len(spent))
 	for i := range spent {
 		g := &spent[i]

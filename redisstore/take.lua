@@ -4,17 +4,18 @@
 -- ARGV  for each window length * 2^31 + limit; the first millisecond that is too late; then,
 --       unless every cost is 1, the costs
 --
--- Milliseconds are the server's, modulo 1000 * M. A take is too late if that millisecond has come,
--- up to 24 days ago: its caller has given it up and counts it elsewhere. It changes nothing.
+-- Milliseconds are on the server's clock, modulo 1000 * M. A take is too late if that millisecond
+-- has come, up to 24 days ago: its caller has given up and counted it elsewhere. A take that is too
+-- late changes nothing.
 --
--- A window is one integer: count + reset * 2^31, the reset (whole Unix seconds) modulo M, so that
--- it stays exact in the doubles that Lua counts with. INCRBY spends from it, and the key expires
--- when it resets.
+-- A window is one integer: count + reset * 2^31. The reset is in whole Unix seconds modulo M, so
+-- that the integer stays exact in Lua's doubles. INCRBY spends from it, and the key expires at its
+-- reset.
 --
--- Answers {window, PTTL of the first, further windows...} where all are open and have room: the
--- usual case, in two calls and one for each further window. A take that is too late is answered by
--- one integer, the server's clock in microseconds. Otherwise {now, allowed, microseconds, count,
--- reset, count, reset...}.
+-- Returns {window, PTTL of the first, further windows...} if all are open and have room. That is
+-- the usual case, in two calls and one for each further window. Returns one integer, the server's
+-- clock in microseconds, if the take is too late. Otherwise returns {now, allowed, microseconds,
+-- count, reset, count, reset...}.
 local call,K,A,B,M=redis.call,KEYS,ARGV,2147483648,4194303
 local S,H=4194303000,2097151500
 local n,spent=#K,0
@@ -63,8 +64,8 @@ repeat
   end
 until true
 
--- Something ends, begins, is full, is only read, may be too late, or the clock was set back: undo,
--- and judge by the whole arithmetic.
+-- A window ends, begins or is full, a cost is 0, the take may be too late, or the clock was set
+-- back: undo what was spent, and decide by the whole arithmetic.
 for j=1,spent do call('DECRBY',K[j],A[n+1+j] or '1') end
 local t=call('TIME')
 local now,fits=t[1]+0,1

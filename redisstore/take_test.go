@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// charge asks for cost units of a window that is named by its length and counted by who.
+// charge returns a charge of cost units to a window that is named by its length and counted by who.
 func charge(who string, limit, per, cost int64) weir.Charge {
 	c := weir.Charge{Limit: limit, Per: per, Cost: cost}
 	c.Key = binary.BigEndian.AppendUint32([]byte("\x04test"), uint32(per))
@@ -35,7 +35,7 @@ func take(t testing.TB, s *redisstore.Store, charges ...weir.Charge) weir.Receip
 	return r
 }
 
-// Trap 1, D3: nodes that share a server share one budget, to the unit.
+// Trap 1, D3: nodes on one server share one budget, to the unit.
 func TestNodesShareOneBudgetExactly(t *testing.T) {
 	const nodes, callers, each, limit = 4, 16, 100, 1000
 	server := redistest.Start(t)
@@ -69,8 +69,8 @@ func TestNodesShareOneBudgetExactly(t *testing.T) {
 	}
 }
 
-// Traps 9 to 11, 21, D18: every key has an expiry, which is its window's reset and is not moved by what comes after; no name tells who
-// is counted.
+// Traps 9 to 11, 21, D18: every key expires at its window's reset, which later takes do not move;
+// no name reveals the caller.
 func TestEveryKeyExpiresWhenItsWindowEnds(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Prefix: "shop"})
@@ -107,7 +107,7 @@ func TestEveryKeyExpiresWhenItsWindowEnds(t *testing.T) {
 	}
 }
 
-// Item 2: once a window is spent it is refused without a word to the server, which is asked again once a second at most.
+// A spent window is refused without a round trip, except for one a second.
 func TestARefusalIsRemembered(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}})

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// tlsConfig returns TLS with what is in the files; nil where TLS is. It has no ServerName unless TLS has one: each host is
-// then asked for by its own name.
+// tlsConfig returns TLS with the content of the files, or nil if TLS is nil. It sets no ServerName:
+// each host is then verified by its own name.
 func (o *Options) tlsConfig() (*tls.Config, error) {
 	if o.TLS == nil {
 		return nil, nil

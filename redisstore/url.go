@@ -13,16 +13,17 @@ import (
 	"strings"
 )
 
-// Parse reads where a store is from a URL:
+// Parse reads Options from a URL:
 //
 //	redis://[[user]:password@]host[:port][,host[:port]…][/db][?prefix=…]
 //	redis-sentinel://[[user]:password@]host[:port][,…]/master[/db][?prefix=…&sentinel_user=…&sentinel_password=…]
 //
-// The first names one server, or some nodes of a cluster; the second Sentinels, and the server as they know it: user and
-// password are the server's. rediss:// and rediss-sentinel:// are the same by TLS; they take ?ca=FILE, a private authority's
-// certificates, and ?cert=FILE&key=FILE, a client's, which New reads. Ports are 6379 and 26379 unless given, an IPv6 address is
-// in brackets, and what is in the way of the form is escaped: / in a password is %2F. What is not understood is an error. No
-// error holds any part of a user or password.
+// The first form names one server, or some nodes of a cluster. The second names Sentinels and, as
+// master, the server that they know; user and password are the server's. rediss:// and
+// rediss-sentinel:// use TLS. They accept ?ca=FILE, a private authority's certificates, and
+// ?cert=FILE&key=FILE, a client's certificate and key; New reads the files. The default ports are
+// 6379 and 26379. An IPv6 address is in brackets. Reserved characters are escaped: / in a password
+// is %2F. An unknown part is an error. No error contains any part of a user or password.
 func Parse(rawURL string) (Options, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	form, known := forms[strings.ToLower(scheme)]
@@ -39,7 +40,7 @@ func Parse(rawURL string) (Options, error) {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		user, hosts = authority[:at+1], authority[at+1:]
 	}
-	if strings.ContainsAny(rest, "@#") { // a host would be read out of a password
+	if strings.ContainsAny(rest, "@#") { // otherwise a part of a password would be read as a host
 		return Options{}, errors.New("a / ? or # in a user or password is written %2F %3F %23, and an @ or # behind the hosts %40 %23")
 	}
 	if err := o.parseUser(user); err != nil {
@@ -57,10 +58,10 @@ func Parse(rawURL string) (Options, error) {
 	return o, nil
 }
 
-// A form is what a scheme stands for.
+// A form is the meaning of a scheme.
 type form struct {
 	tls, sentinel bool
-	port          string // where none is given
+	port          string // the default
 }
 
 var forms = map[string]form{
@@ -70,7 +71,7 @@ var forms = map[string]form{
 	"rediss-sentinel": {port: "26379", sentinel: true, tls: true},
 }
 
-// cutBefore cuts s before the first of some bytes.
+// cutBefore cuts s before the first byte that is in any.
 func cutBefore(s, any string) (before, from string) {
 	if i := strings.IndexAny(s, any); i >= 0 {
 		return s[:i], s[i:]
@@ -78,7 +79,7 @@ func cutBefore(s, any string) (before, from string) {
 	return s, ""
 }
 
-// parseUser reads what ends in the @ before the hosts.
+// parseUser reads the part up to and including the @ before the hosts.
 func (o *Options) parseUser(user string) error {
 	if user == "" {
 		return nil
@@ -109,8 +110,8 @@ func (o *Options) parseHosts(hosts, port string) error {
 	return nil
 }
 
-// splitHost reads HOST, HOST:PORT, [IPV6] or [IPV6]:PORT. Its errors say nothing of what it read: it may be a password, in a URL
-// that lacks the host.
+// splitHost reads HOST, HOST:PORT, [IPV6] or [IPV6]:PORT. Its errors quote nothing of the element:
+// if the URL lacks the host, the element may be a password.
 func splitHost(element, fallback string) (host, port string, err error) {
 	port = fallback
 	if inside, ok := strings.CutPrefix(element, "["); ok {
@@ -148,8 +149,8 @@ func splitHost(element, fallback string) (host, port string, err error) {
 
 var masterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}$`)
 
-// mostDB is the highest number of a database; a server has 16 of them unless its configuration says otherwise.
-const mostDB = 1<<16 - 1
+// maxDB is the highest number of a database. A server has 16 unless it is configured otherwise.
+const maxDB = 1<<16 - 1
 
 // parsePath reads /MASTER/DB with Sentinels, else /DB.
 func (o *Options) parsePath(path string, sentinel bool) error {
@@ -168,7 +169,7 @@ func (o *Options) parsePath(path string, sentinel bool) error {
 	}
 	n, err := strconv.ParseUint(db, 10, 16)
 	if err != nil {
-		return fmt.Errorf("what follows the last / is a database: want a number from 0 to %d", mostDB)
+		return fmt.Errorf("what follows the last / is a database: want a number from 0 to %d", maxDB)
 	}
 	if n != 0 && !sentinel && len(o.Addresses) > 1 {
 		return fmt.Errorf("database %d of several hosts: they are a cluster's, and a cluster has only database 0; leave it out", n)
@@ -177,12 +178,12 @@ func (o *Options) parsePath(path string, sentinel bool) error {
 	return nil
 }
 
-// A parameter is what may stand behind the question mark.
+// A parameter may be given in the URL's query.
 type parameter struct {
 	name  string
 	field func(*Options) *string
-	with  func(form) bool // nil: with every scheme
-	only  string          // what it is only for, where with says no
+	with  func(form) bool // nil: every scheme
+	only  string          // the error if with returns false
 }
 
 var (
@@ -260,7 +261,8 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + "th"
 }
 
-// String returns the URL that Parse reads these options from, without users and passwords, so that it can be printed.
+// String returns the URL that Parse reads these options from, without users and passwords, so that
+// it is safe to print.
 func (o Options) String() string {
 	var b strings.Builder
 	b.WriteString("redis")
@@ -275,7 +277,7 @@ func (o Options) String() string {
 		if i > 0 {
 			b.WriteString(",")
 		}
-		b.WriteString(strings.ReplaceAll(address, "%", "%25")) // a zone's
+		b.WriteString(strings.ReplaceAll(address, "%", "%25")) // of a zone
 	}
 	if o.Master != "" {
 		b.WriteString("/" + o.Master)

@@ -111,8 +111,8 @@ func TestABadURLIsRefusedWithWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// FuzzParse holds Parse to this: what it takes, it prints as a URL of the same meaning without users and passwords, and nothing
-// that it says of a URL holds the password.
+// FuzzParse checks that Parse returns Options whose String is a URL of the same meaning without
+// users and passwords, and that no error contains the password.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"redis://127.0.0.1:6379/3?prefix=p", "rediss://ann:hunter2@h,[::1]:1?ca=a%26b&cert=c&key=k",
 		"redis-sentinel://a,b:1/m/2?sentinel_user=u&sentinel_password=p", "redis://[fe80::1%25eth0]", "redis://:a/b@c", "rediss-sentinel://h/m", "redis://h?ca=%00"} {
@@ -135,7 +135,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Whatever a password holds, escaped or not, no error about its URL shows it.
+// Whatever a password contains, escaped or not, no error about its URL contains it.
 func FuzzNoErrorTellsThePassword(f *testing.F) {
 	for _, seed := range []string{"a", "p@ss", "sl/ash", "que?ry", "ha#sh", "per%cent", "co:lon", "[", "1,2", "&prefix=", "\x00"} {
 		f.Add(seed, uint8(0))

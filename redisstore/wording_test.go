@@ -14,13 +14,13 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A wording is a regular expression for a server's line and what stands in its place.
+// A wording is a regular expression for a server's line, and its replacement.
 type wording struct {
 	line *regexp.Regexp
 	text string
 }
 
-// The refusals of Redis 7.0 and how Redis 7.2 and Valkey word them.
+// The refusals of Redis 7.0, and their wording in Redis 7.2 and Valkey.
 var newer = []wording{
 	{regexp.MustCompile(`^-NOPERM this user has no permissions to access one of the keys.*$`), "-NOPERM No permissions to access a key"},
 	{regexp.MustCompile(`^-NOPERM this user has no permissions to run the ('[^']*') command.*$`), "-NOPERM User app has no permissions to run the $1 command"},
@@ -28,7 +28,7 @@ var newer = []wording{
 	{regexp.MustCompile(`^-ERR The user executing the script can't access at least one of the keys[^.]*(.*)$`), "-ERR ACL failure in script: No permissions to access a key$1"},
 }
 
-// reworded passes everything between clients and a server, and rewords the server's refusals.
+// reworded proxies clients to a server, and rewords the server's refusals.
 func reworded(t *testing.T, server *redistest.Server, wordings []wording) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +78,7 @@ func reword(to io.Writer, from io.Reader, wordings []wording) {
 	}
 }
 
-// A right that is missing is named at the start, however the server words its refusal.
+// A missing right is named at the start, however the server words its refusal.
 func TestARefusalIsUnderstoodHoweverItIsWorded(t *testing.T) {
 	for _, w := range []struct {
 		name     string
@@ -107,7 +107,7 @@ func TestARefusalIsUnderstoodHoweverItIsWorded(t *testing.T) {
 	}
 }
 
-// Protected mode is a Redis's refusal, told with its text. The text is the one of Redis 7.0.
+// Protected mode is reported as denied access, with the server's text. The text is from Redis 7.0.
 func TestProtectedModeIsCalledSo(t *testing.T) {
 	const denied = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. " +
 		"In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: " +
