@@ -39,8 +39,8 @@ func thousandAtOnce(h *harness) {
 	}
 }
 
-// twoWindowsAtOnce lets callers with a window each and one in common contend, through two boundaries: what the common
-// window admitted is exactly what the callers were told.
+// twoWindowsAtOnce has callers contend, through two boundaries, for a window each and a common one:
+// the common window admits exactly as many takes as the callers' windows together.
 func twoWindowsAtOnce(h *harness) {
 	const callers, limit, common = 8, 20, 100
 	for round := range 3 {
@@ -72,9 +72,9 @@ func cancelledTakeReturns(h *harness) {
 	}
 }
 
-// nothingAfterTheDeadline gives takes so little time that many are given up while they are under
-// way, and moves the clock as soon as all are. Whatever they have spent is in a window that began
-// before.
+// nothingAfterTheDeadline gives takes so little time that many are given up in flight, and moves
+// the clock as soon as all have returned. A take may only have spent from a window that began
+// before that.
 func nothingAfterTheDeadline(h *harness) {
 	const callers = 200
 	for round := range 10 {
@@ -107,12 +107,12 @@ func nothingAfterTheDeadline(h *harness) {
 }
 
 // toldResetHolds has callers take while the clock moves, some with so little time that they give
-// up. Nobody is told a later reset of a window than anybody was told before, unless that one has
-// come; then the whole limit is there.
+// up. No receipt shows a later reset of a window than an earlier one did, unless that reset has
+// come; then the whole limit is available.
 func toldResetHolds(h *harness) {
 	const callers, takes, limit = 6, 300, 1_000_000
 	var mu sync.Mutex
-	told := map[string]weir.Used{} // the window that was told last
+	told := map[string]weir.Used{} // the last standing in a receipt
 	together(callers, func(i int) {
 		random := rand.New(rand.NewPCG(7, uint64(i)))
 		for range takes {
@@ -151,11 +151,12 @@ func toldResetHolds(h *harness) {
 	}
 }
 
-// followsArithmetic draws sequences of takes and steps of the clock and compares every receipt.
+// followsArithmetic draws sequences of takes and clock steps, and compares every receipt with the
+// arithmetic.
 func followsArithmetic(h *harness) {
 	serial := 0
 	rapid.Check(h.T, func(t *rapid.T) {
-		serial++ // each sequence has keys of its own: the store is not emptied between them
+		serial++ // each sequence has its own keys, because the store is not emptied in between
 		m := model{used: map[string]weir.Used{}}
 		for range rapid.IntRange(1, 40).Draw(t, "takes") {
 			h.advance(time.Duration(rapid.IntRange(0, 7000).Draw(t, "milliseconds")) * time.Millisecond)

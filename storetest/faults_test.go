@@ -18,13 +18,14 @@ const (
 	forwardOnly = "the clock never runs backwards from take to take"
 )
 
-// A fault is a store that is wrong, and the subtests that find it.
+// A fault is a wrong store, and the subtests that find it.
 type fault struct {
 	store func(*plain) weir.Store
 	found []string
 }
 
-// faults are stores that are wrong, each in one way that a limiter somewhere is, and the subtests that find it.
+// faults are wrong stores, each with one error that a real limiter has, and the subtests that find
+// it.
 var faults = map[string]fault{
 	"checks, lets go, then adds": {
 		func(s *plain) weir.Store { return take(s.checkThenAdd) },
@@ -88,7 +89,7 @@ var faults = map[string]fault{
 	},
 }
 
-// A take is a store by its one method.
+// A take is a store that has only its one method.
 type take func([]weir.Charge, *weir.Receipt)
 
 func (f take) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
@@ -166,7 +167,8 @@ func (s *plain) openInTwoSteps(charges []weir.Charge, r *weir.Receipt) {
 	s.inTwoSteps(charges, r, func(_ weir.Used, known bool, _ int64) bool { return !known })
 }
 
-// inTwoSteps finds the windows that must be begun, and begins them when others may have done so.
+// inTwoSteps finds the windows that have to begin, and begins them later, when another take may
+// have done so.
 func (s *plain) inTwoSteps(charges []weir.Charge, r *weir.Receipt, begins func(u weir.Used, known bool, now int64) bool) {
 	var begin []string
 	s.mu.Lock()
@@ -197,7 +199,7 @@ func (s *plain) readClockEarly(charges []weir.Charge, r *weir.Receipt) {
 	s.spend(charges, r)
 }
 
-// readClockForSome has every other take see the clock as it was up to eight takes ago.
+// readClockForSome makes every other take read a clock that is up to eight takes old.
 func (s *plain) readClockForSome(takes *atomic.Int64) take {
 	read := s.now()
 	return func(charges []weir.Charge, r *weir.Receipt) {
@@ -241,7 +243,8 @@ func (s *plain) keepFarReset(charges []weir.Charge, r *weir.Receipt) {
 	s.spend(charges, r)
 }
 
-// copyWhileCounting moves to a larger table each time that 64 keys were added, and counts in the old one until it is there.
+// copyWhileCounting moves to a larger table after every 64 new keys, and counts in the old one
+// meanwhile.
 func (s *plain) copyWhileCounting() take {
 	held := 0
 	return func(charges []weir.Charge, r *weir.Receipt) {
@@ -260,7 +263,8 @@ func (s *plain) copyWhileCounting() take {
 	}
 }
 
-// sweepInTwoSteps looks at every 16th take for windows that have ended, and drops them when others may have begun them again.
+// sweepInTwoSteps lists the windows that have ended at every 16th take, and drops them later, when
+// another take may have begun them again.
 func (s *plain) sweepInTwoSteps(takes *atomic.Int64) take {
 	return func(charges []weir.Charge, r *weir.Receipt) {
 		s.mu.Lock()
@@ -284,7 +288,7 @@ func (s *plain) sweepInTwoSteps(takes *atomic.Int64) take {
 	}
 }
 
-// remember answers the takes of windows that have been refused before without looking, as long as still says so.
+// remember answers from an earlier refusal, without a look at the window, while still returns true.
 func (s *plain) remember(still func(u weir.Used, now int64) bool) take {
 	refused := map[string]weir.Used{}
 	return func(charges []weir.Charge, r *weir.Receipt) {

@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// linearizable records what concurrent takes on small limits answered while the clock moves, and asks whether some order
-// of them, one after the other, would have answered the same (porcupine).
+// linearizable records the receipts of concurrent takes on small limits while the clock moves, and
+// checks with porcupine that some sequential order of the takes gives the same receipts.
 func linearizable(h *harness) {
 	for round := range 80 {
 		history := record(h, round, func(random *rand.Rand) []weir.Charge {
@@ -31,8 +31,8 @@ func linearizable(h *harness) {
 	}
 }
 
-// linearizableWhileGrowing is linearizable for takes of every shape, costs of nothing up to what no longer fits and as
-// many windows as there can be in any order, while others open ever new keys.
+// linearizableWhileGrowing is linearizable for takes of every shape: costs from 0 to more than
+// fits, and up to MaxCharges windows in any order. Meanwhile other goroutines open new keys.
 func linearizableWhileGrowing(h *harness) {
 	for round := range 60 {
 		windows := contended(round)
@@ -70,7 +70,8 @@ func contended(round int) (all []weir.Charge) {
 	return all
 }
 
-// openNewKeys opens keys that nobody has opened, alone and in pairs, until there are enough or it is over. Each is admitted.
+// openNewKeys opens new keys, alone and in pairs, until there are enough or it is over. Each take
+// is admitted.
 func openNewKeys(h *harness, name string, enough int, over *atomic.Bool) {
 	for n := 0; n < enough && !over.Load(); n++ {
 		in := charges{charge(fmt.Sprint(name, "/", n), 1, 20*time.Second, 1)}
@@ -83,8 +84,8 @@ func openNewKeys(h *harness, name string, enough int, over *atomic.Bool) {
 	}
 }
 
-// record lets callers take what draw says, while they move the clock and do something else in between, and returns what
-// they asked and were told.
+// record has callers take the charges from draw, while they move the clock and call between. It
+// returns each take with its receipt.
 func record(h *harness, round int, draw func(*rand.Rand) []weir.Charge, between func(name string)) []porcupine.Operation {
 	const callers, takes = 6, 8
 	var tick atomic.Int64
@@ -108,19 +109,19 @@ func record(h *harness, round int, draw func(*rand.Rand) []weir.Charge, between 
 	return slices.Concat(each[:]...)
 }
 
-// asked is one take as it was asked for, when the store's clock said since.
+// asked is one take; the store's clock was since before it.
 type asked struct {
 	charges charges
 	since   int64
 }
 
-// model is the state of every window, as weir's own arithmetic has it.
+// model is the state of every window according to weir's own arithmetic.
 type model struct {
 	now  int64
 	used map[string]weir.Used
 }
 
-// step is one take as the model judges it, at the store's own time.
+// step is one take as the model decides it, at the store's time.
 func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
 	if out.Now < m.now {
 		return false, m
@@ -149,8 +150,9 @@ func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
 	return out.Allowed == allowed, next
 }
 
-// explains reports whether a store that did not ask was right to refuse: of the windows that it says are spent, the one that
-// frees last is, until when it says. How much others have spent of it since, and how the other windows stand, it need not know.
+// explains reports whether a refusal from memory was right: of the windows that it shows as spent,
+// the one with the last reset is spent until then. The refusal need not know how much more others
+// have spent, or how the other windows stand.
 func (m model) explains(in []weir.Charge, out weir.Receipt) bool {
 	last := -1
 	for i, c := range in {
@@ -177,8 +179,9 @@ func linearModel() porcupine.Model {
 	}
 }
 
-// linearStep keeps no window that has ended, so that equal states are equal. A take may be judged at a second that passed while it
-// was under way, and that another, which began no earlier, has seen the end of: each is right at its own.
+// linearStep drops windows that have ended, so that equal states are equal. A take may be decided
+// in a second that passed while it was in flight, though a take that began no earlier has seen that
+// second end: each is right at its own time.
 func linearStep(m model, in asked, out weir.Receipt) (bool, any) {
 	latest := max(m.now, out.Now)
 	if out.Now >= in.since {

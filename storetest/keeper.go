@@ -16,7 +16,7 @@ type keeping struct {
 	keeper weir.Keeper
 }
 
-// kept makes a test of keepers one of stores: there is nothing to hold another store to.
+// kept makes a test of keepers a test of stores. A store that is no keeper passes.
 func kept(run func(*keeping)) func(*harness) {
 	return func(h *harness) {
 		if k, ok := h.store.(weir.Keeper); ok {
@@ -39,7 +39,7 @@ func (k *keeping) grant(charges []weir.Charge, grants ...weir.Grant) {
 	}
 }
 
-// granted compares the grants of charges; no want is the zero Grant for each.
+// granted compares the grants of charges; without want each must be the zero Grant.
 func (k *keeping) granted(charges []weir.Charge, want ...weir.Grant) {
 	k.Helper()
 	if len(want) == 0 {
@@ -48,7 +48,7 @@ func (k *keeping) granted(charges []weir.Charge, want ...weir.Grant) {
 	got, some := make([]weir.Grant, len(charges)), false
 	for i := range want {
 		some = some || want[i] != weir.Grant{}
-		got[i] = weir.Grant{Limit: 12345, Until: 67890} // what the caller's slice had before
+		got[i] = weir.Grant{Limit: 12345, Until: 67890} // old content of the caller's slice
 	}
 	found := k.keeper.Granted(charges, got)
 	if found != some {
@@ -61,7 +61,7 @@ func (k *keeping) granted(charges []weir.Charge, want ...weir.Grant) {
 	}
 }
 
-// to is a grant for d from now.
+// to returns a grant of limit for d from now.
 func (k *keeping) to(limit int64, d time.Duration) weir.Grant {
 	return weir.Grant{Limit: limit, Until: k.clock.Now().Unix() + int64(d/time.Second)}
 }
@@ -77,7 +77,7 @@ func resetRestores(k *keeping) {
 		k.expect(true, charges{charge("a", 2, time.Minute, 0)}, [2]int64{0, 0})
 	}
 	k.advance(45 * time.Second)
-	k.expect(true, one, [2]int64{1, 60}) // a window of its own, not the rest of the old one
+	k.expect(true, one, [2]int64{1, 60}) // a new window, not the rest of the old one
 	k.reset(one...)
 	k.reset(one...)
 	k.expect(true, charges{charge("a", 2, time.Minute, 2)}, [2]int64{2, 60})
@@ -105,11 +105,11 @@ func resetOfNothing(k *keeping) {
 	k.expect(true, all, [2]int64{1, 60}, [2]int64{1, 60})
 }
 
-// resetAmongTakes resets a window whenever it is spent, while a hundred take: between two resets the limit is admitted, neither
-// less nor more.
+// resetAmongTakes resets a window each time it is spent, while a hundred callers take: between two
+// resets exactly the limit is admitted.
 func resetAmongTakes(k *keeping) {
 	const limit, resets, callers = 25, 12, 100
-	one := charge("a", limit, weir.MaxPer, 1) // it does not end while the test looks at it
+	one := charge("a", limit, weir.MaxPer, 1) // outlasts the test
 	var admitted atomic.Int64
 	take := func() {
 		if k.take(one).Allowed {
@@ -124,7 +124,7 @@ func resetAmongTakes(k *keeping) {
 					return
 				}
 				take()
-				k.advance(time.Second) // a refusal that is remembered is asked again
+				k.advance(time.Second) // a remembered refusal is asked again
 			}
 			if a := admitted.Load(); a != n*limit {
 				k.Errorf("after %d resets %d were admitted of a limit of %d", n-1, a, limit)
@@ -139,7 +139,8 @@ func resetAmongTakes(k *keeping) {
 	}
 }
 
-// resetIsWhole resets two windows together that are always charged together: no take finds one reset and the other not.
+// resetIsWhole resets two windows together that are always charged together: no take finds only one
+// of them reset.
 func resetIsWhole(k *keeping) {
 	const callers, resets = 100, 60
 	both := charges{charge("a", weir.MaxLimit, time.Hour, 1), charge("a", weir.MaxLimit, 24*time.Hour, 1)}
@@ -197,7 +198,8 @@ func grantHolds(k *keeping) {
 	k.granted(charges{a}, raised)
 }
 
-// grantEnds looks some milliseconds before and after the second, since a store may know its server's clock no better.
+// grantEnds allows some milliseconds around the second, since a store may know its server's clock
+// no better.
 func grantEnds(k *keeping) {
 	a, b := charges{charge("a", 2, time.Minute, 1)}, charges{charge("b", 2, time.Minute, 1)}
 	k.toFraction(0)
@@ -214,9 +216,9 @@ func grantEnds(k *keeping) {
 	k.advance(25 * time.Millisecond)
 	k.granted(b)
 	k.granted(a)
-	k.grant(a, k.to(9, -time.Second)) // none, from the start
+	k.grant(a, k.to(9, -time.Second)) // ended from the start
 	k.granted(a)
-	k.grant(a, k.to(7, 10*time.Second)) // what has ended is in nobody's way
+	k.grant(a, k.to(7, 10*time.Second)) // an ended grant does not prevent a new one
 	k.granted(append(a, b...), k.to(7, 10*time.Second), weir.Grant{})
 }
 
@@ -229,7 +231,8 @@ func grantReplaced(k *keeping) {
 	k.granted(charges{a, b}, lower, k.to(60, time.Hour))
 	k.grant(charges{a}, weir.Grant{})
 	k.granted(charges{a, b}, weir.Grant{}, k.to(60, time.Hour))
-	k.grant(charges{a, b}, k.to(3, time.Hour), weir.Grant{}) // one given and one taken back, in one call
+	// one call gives one and removes another
+	k.grant(charges{a, b}, k.to(3, time.Hour), weir.Grant{})
 	k.granted(charges{a, b}, k.to(3, time.Hour), weir.Grant{})
 	k.grant(charges{a, b}, weir.Grant{}, weir.Grant{})
 	k.granted(charges{a, b})
@@ -248,7 +251,8 @@ func grantsOfMany(k *keeping) {
 		k.grant(all[i:i+50], grants[i:i+50]...)
 	}
 	k.granted(all[:each], grants[:each]...)
-	k.grant(all[each:], grants[each:]...) // the rest at once: as many as every keeper keeps
+	// the rest at once, up to the number that every keeper must keep
+	k.grant(all[each:], grants[each:]...)
 	k.granted(all, grants...)
 	k.advance(2 * time.Hour)
 	k.granted(all)
@@ -274,7 +278,7 @@ func grantOfAnyKey(k *keeping) {
 	}
 }
 
-// grantCannotBe has grants refused that cannot be one, and nothing else changed by that.
+// grantCannotBe checks that invalid grants are rejected and change nothing.
 func grantCannotBe(k *keeping) {
 	k.toFraction(500_000_000)
 	a, b := charge("a", 2, time.Minute, 1), charge("b", 2, time.Minute, 1)
@@ -292,7 +296,8 @@ func grantCannotBe(k *keeping) {
 	k.granted(charges{a, b}, fine, weir.Grant{})
 }
 
-// grantsSpendNothing: a take is judged by the limit that it names, whatever was granted, and a grant is no unit of any window.
+// grantsSpendNothing checks that a take is decided by its own limit, whatever was granted, and that
+// a grant spends no unit.
 func grantsSpendNothing(k *keeping) {
 	k.toFraction(500_000_000)
 	a, b := charges{charge("a", 2, time.Minute, 1)}, charges{charge("b", 2, time.Minute, 1)}
@@ -306,7 +311,7 @@ func grantsSpendNothing(k *keeping) {
 	k.expect(true, charges{charge("a", 50, time.Minute, 48)}, [2]int64{50, 60})
 	k.expect(true, b, [2]int64{1, 60})
 	k.reset(a...)
-	k.granted(a, k.to(50, time.Hour)) // a reset is of the count
+	k.granted(a, k.to(50, time.Hour)) // a reset affects only the count
 	k.grant(a, weir.Grant{})
 	k.expect(true, a, [2]int64{1, 60})
 	k.expect(true, b, [2]int64{2, 60})

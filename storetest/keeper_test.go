@@ -57,7 +57,7 @@ func (s *plain) granted(charges []weir.Charge, grants []weir.Grant, now int64) (
 	return found
 }
 
-// A keeper is a plain store that an operator changes by other functions.
+// A keeper is a plain store with some functions replaced.
 type keeper struct {
 	*plain
 	reset   func([]weir.Charge)
@@ -87,7 +87,7 @@ func (k keeper) Granted(charges []weir.Charge, grants []weir.Grant) bool {
 	return k.granted(charges, grants)
 }
 
-// keeperFaults are keepers that are wrong, each in one way, and the subtests that find it.
+// keeperFaults are wrong keepers, each with one error, and the subtests that find it.
 var keeperFaults = map[string]fault{
 	"resets one window after the other": {func(s *plain) weir.Store {
 		return keeper{plain: s, reset: func(charges []weir.Charge) {
@@ -222,7 +222,7 @@ var keeperFaults = map[string]fault{
 	}, []string{"grants spend nothing"}},
 }
 
-// underNames keeps grants under what is made of the key.
+// underNames keeps grants under a name that is made of the key.
 func (s *plain) underNames(of func(weir.Charge) []byte) weir.Store {
 	named := func(charges []weir.Charge) (all []weir.Charge) {
 		for _, c := range charges {

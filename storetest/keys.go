@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// coherent says what is wrong with a receipt in itself, whatever other takes did meanwhile; nil where nothing is.
+// coherent returns what is wrong with a receipt by itself, whatever other takes did meanwhile, or
+// nil.
 func coherent(in []weir.Charge, r weir.Receipt) error {
 	short := false
 	for i, c := range in {
@@ -34,14 +35,14 @@ func coherent(in []weir.Charge, r weir.Receipt) error {
 	return nil
 }
 
-// A ledger is what takes were told, window by window: a window is its key and its reset. While the clock only moves
-// forward, nothing else than an exact store can answer so that it balances.
+// A ledger holds the receipts of takes by key and reset, which together identify a window. While
+// the clock only moves forward, only an exact store's receipts balance.
 type ledger map[string]map[int64]*account
 
 type account struct {
 	per, limit int64
 	spent      []span
-	seen       int64 // the highest count that anybody was told
+	seen       int64 // the highest count in any receipt
 }
 
 // A span is the units of one take: those after from, up to to.
@@ -86,7 +87,7 @@ func (l ledger) merge(other ledger) {
 	}
 }
 
-// balance says which window was counted wrongly; nil where none was.
+// balance returns an error for a window that was counted wrongly, or nil.
 func (l ledger) balance() error {
 	for key, windows := range l {
 		last := int64(0)
@@ -104,7 +105,8 @@ func (l ledger) balance() error {
 	return nil
 }
 
-// balance checks that the takes of one window spent its units one after the other, none twice and none left out.
+// balance checks that the takes of one window spent its units in sequence, none twice and none
+// skipped.
 func (a *account) balance(reset int64) error {
 	slices.SortFunc(a.spent, func(x, y span) int { return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to)) })
 	at := span{now: reset - a.per}
@@ -125,7 +127,7 @@ func (a *account) balance(reset int64) error {
 	return nil
 }
 
-// standing is what the ledger says of a key at now.
+// standing returns the standing of a key at now according to the ledger.
 func (l ledger) standing(key []byte, now int64) weir.Used {
 	for reset, a := range l[string(key)] {
 		if reset > now {
@@ -135,8 +137,9 @@ func (l ledger) standing(key []byte, now int64) weir.Used {
 	return weir.Used{}
 }
 
-// manyKeys opens thousands of keys from several callers at once, beside keys that are spent already and some that everyone
-// wants, while windows end: each key and window balances to the unit.
+// manyKeys opens thousands of keys from several callers at once, besides keys that are already
+// spent and some that all callers want, while windows end: each key and window balances to the
+// unit.
 func manyKeys(h *harness) {
 	for round := range 4 {
 		manyKeysOf(h, round)
@@ -152,7 +155,8 @@ func manyKeysOf(h *harness, round int) {
 		together(callers, func(i int) {
 			each[i] = ledger{}
 			random := rand.New(rand.NewPCG(uint64(batch), uint64(i)))
-			for _, c := range fresh { // everyone in the same order: each key is opened by several at once
+			// in the same order for all callers, so that several open a key at once
+			for _, c := range fresh {
 				in := keys.mixed(random, c)
 				each[i].add(in, h.take(in...))
 				if random.IntN(64) == 0 {
@@ -178,8 +182,8 @@ func manyKeysOf(h *harness, round int) {
 // A cast is the windows of manyKeys.
 type cast struct {
 	name   string
-	opened []weir.Charge // by somebody, some time ago
-	wanted []weir.Charge // by everyone
+	opened []weir.Charge // opened earlier by some caller
+	wanted []weir.Charge // by all callers
 }
 
 func newCast(round int) *cast {
@@ -190,7 +194,7 @@ func newCast(round int) *cast {
 	return c
 }
 
-// grow adds keys that nobody has opened: every other window ends soon, every other one outlives the test.
+// grow adds new keys: half of their windows end soon, the others outlive the test.
 func (c *cast) grow() (fresh []weir.Charge) {
 	const batch = 100
 	for i := range batch {
@@ -201,7 +205,7 @@ func (c *cast) grow() (fresh []weir.Charge) {
 	return fresh
 }
 
-// mixed returns one, with an older key or a wanted one before or behind it, or alone.
+// mixed returns one alone, or with an older or wanted key before or after it.
 func (c *cast) mixed(random *rand.Rand, one weir.Charge) []weir.Charge {
 	other := c.opened[random.IntN(len(c.opened))]
 	switch random.IntN(4) {
@@ -220,8 +224,9 @@ func (c *cast) mixed(random *rand.Rand, one weir.Charge) []weir.Charge {
 	return charges{one, other}
 }
 
-// totalsWhenTheClockJumps lets callers contend while the clock is set back by up to an hour again and again: a window ends
-// only after the clock has gone forward by its whole length, so that is what bounds the total.
+// totalsWhenTheClockJumps has callers contend while the clock is set back again and again by up to
+// an hour. A window ends only after the clock has gone forward by its whole length, which bounds
+// the total.
 func totalsWhenTheClockJumps(h *harness) {
 	const callers, takes, limit, per = 6, 400, 20, 5
 	var forward atomic.Int64
@@ -251,15 +256,15 @@ func totalsWhenTheClockJumps(h *harness) {
 		}
 	})
 	for k := range admitted {
-		most := limit * (1 + forward.Load()/per)
-		if n := admitted[k].Load(); n > most {
-			h.Errorf("window %d admitted %d while the clock went forward by %d s, at most %d fit", k, n, forward.Load(), most)
+		limitOfTotal := limit * (1 + forward.Load()/per)
+		if n := admitted[k].Load(); n > limitOfTotal {
+			h.Errorf("window %d admitted %d while the clock went forward by %d s, at most %d fit", k, n, forward.Load(), limitOfTotal)
 		}
 	}
 }
 
-// nowNeverRunsBackwards passes a baton from goroutine to goroutine: whoever holds it takes, and is told no earlier time
-// than the take before it was, while others move the clock forward and open keys.
+// nowNeverRunsBackwards passes a baton between goroutines. The holder takes, and its receipt shows
+// no earlier time than the take before, while others move the clock forward and open keys.
 func nowNeverRunsBackwards(h *harness) {
 	const chains, links, takes = 3, 3, 150
 	var batons [chains]baton
@@ -283,7 +288,7 @@ func nowNeverRunsBackwards(h *harness) {
 // A baton is held by one goroutine at a time.
 type baton struct {
 	mu  sync.Mutex
-	now int64 // what the last receipt said
+	now int64 // of the last receipt
 }
 
 func (b *baton) take(h *harness, c weir.Charge) (before, now int64) {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// plain is the simplest store that is right: one lock around everything.
+// plain is the simplest correct store: one lock around everything.
 type plain struct {
 	clock *storetest.ManualClock
 	mu    sync.Mutex
@@ -37,7 +37,7 @@ func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) 
 	return nil
 }
 
-// judge says how the windows stand at now and whether the charges fit, and spends nothing.
+// judge returns the standings at now and whether the charges fit; it spends nothing.
 func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
 	r := weir.Receipt{Allowed: true, Now: now}
 	for i, c := range charges {
@@ -48,7 +48,7 @@ func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
 	return r
 }
 
-// spend spends the charges where r allows them.
+// spend spends the charges if r allows them.
 func (s *plain) spend(charges []weir.Charge, r *weir.Receipt) {
 	for i, c := range charges {
 		if r.Allowed {
@@ -58,10 +58,11 @@ func (s *plain) spend(charges []weir.Charge, r *weir.Receipt) {
 	}
 }
 
-// faultVariable is the environment variable that names the store that TestStore holds to the contract.
+// faultVariable is the environment variable that names the faulty store that TestStore runs.
 const faultVariable = "STORETEST_FAULT"
 
-// A store that is right passes. In a process of its own, for TestTheSuiteFindsEachFault, it is a faulty one.
+// A correct store passes. TestTheSuiteFindsEachFault runs this test in a process of its own with a
+// faulty store.
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		clock := storetest.StartManualClock()
@@ -73,7 +74,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Each store that is wrong fails, in the subtests that are about what it does wrong.
+// Each faulty store fails the subtests that are about its fault.
 func TestTheSuiteFindsEachFault(t *testing.T) {
 	for name, fault := range allFaults() {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +94,8 @@ func allFaults() map[string]fault {
 
 func mustFail(t *testing.T, name, subtest string) {
 	t.Helper()
-	// What depends on who comes between is found more often than not, so it is looked for up to 20 times.
+	// A fault that depends on scheduling is found more often than not, so up to 20 runs look for
+	// it.
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^"+subtest+"$", "-rapid.nofailfile", "-test.count=20", "-test.failfast")
 	cmd.Env = append(os.Environ(), faultVariable+"="+name)
 	out, err := cmd.CombinedOutput()
@@ -103,7 +105,8 @@ func mustFail(t *testing.T, name, subtest string) {
 	}
 }
 
-// yield lets other takes run where a faulty store gives them the chance to, for some longer than for others.
+// yield lets other takes run at the point where a faulty store makes an error possible, for a
+// random time.
 func yield() {
 	for range 1 + rand.IntN(3) {
 		runtime.Gosched()

@@ -1,5 +1,5 @@
-// Package storetest is what every weir.Store must pass: the same timelines, the same property and the same concurrent
-// histories for all of them, ours or a stranger's.
+// Package storetest is the test suite of weir.Store: the same timelines, the same property and the
+// same concurrent histories for every implementation, here and elsewhere.
 package storetest
 
 import (
@@ -16,18 +16,19 @@ import (
 type Clock interface {
 	// Now returns the store's time.
 	Now() time.Time
-	// Advance moves it by d, which may be negative: a clock that was set back.
+	// Advance moves it by d. A negative d sets the clock back.
 	Advance(d time.Duration)
 }
 
-// A ManualClock is a Clock that moves only when told. It is safe for concurrent use. The zero value stands at the Unix
-// epoch; Start sets it going somewhere sensible.
+// A ManualClock is a Clock that only Advance moves. It is safe for concurrent use. The zero value
+// is at Go's zero time; StartManualClock returns one at a realistic time.
 type ManualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// StartManualClock returns a clock that stands at a moment with a fraction of a second, so that rounding shows.
+// StartManualClock returns a clock at a time with a fraction of a second, so that rounding errors
+// show.
 func StartManualClock() *ManualClock {
 	return &ManualClock{now: time.Unix(1_800_000_000, 123_456_789)}
 }
@@ -46,8 +47,9 @@ func (c *ManualClock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Run holds a store to the contract, and to that of weir.Keeper where it is one. open returns an empty store and its clock; it is called once for each subtest, and
-// cleans up through t. A store that is bounded needs room for 10,000 open windows.
+// Run tests that a store keeps the contract of weir.Store, and that of weir.Keeper if it implements
+// it. open returns an empty store and its clock. It is called once for each subtest, and cleans up
+// through t. A bounded store needs room for 10,000 open windows.
 func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 	for _, test := range []struct {
 		name string
@@ -105,8 +107,9 @@ type harness struct {
 	clock Clock
 }
 
-// charge asks for cost units of a window that is named by its length and counted by who. All windows have the first part of who
-// is counted in common, since a store may keep only such on one machine.
+// charge returns a charge of cost units to a window that is named by its length and counted by who.
+// All windows share the first key source, since a store may be able to charge only such windows
+// together.
 func charge(who string, limit int64, per time.Duration, cost int64) weir.Charge {
 	c := weir.Charge{Limit: limit, Per: int64(per / time.Second), Cost: cost}
 	c.Key = binary.BigEndian.AppendUint32([]byte("\x04test"), uint32(c.Per))
@@ -130,7 +133,8 @@ func (h *harness) take(charges ...weir.Charge) weir.Receipt {
 	return r
 }
 
-// expect takes and compares the whole receipt: each used is count, then seconds from now to the reset.
+// expect takes, and compares the whole receipt: each used is the count, then the seconds from now
+// to the reset.
 func (h *harness) expect(allowed bool, charges []weir.Charge, used ...[2]int64) {
 	h.Helper()
 	r := h.take(charges...)
@@ -156,7 +160,7 @@ func (h *harness) expect(allowed bool, charges []weir.Charge, used ...[2]int64) 
 
 func (h *harness) advance(d time.Duration) { h.clock.Advance(d) }
 
-// toFraction moves the clock forward to the given part of a second.
+// toFraction moves the clock to the given part of the current second.
 func (h *harness) toFraction(ns int) {
 	h.advance(time.Duration(ns) - time.Duration(h.clock.Now().Nanosecond()))
 }
@@ -169,7 +173,7 @@ func restoredAtReset(h *harness) {
 	h.expect(true, one, [2]int64{2, 60})
 	h.expect(false, one, [2]int64{2, 60})
 	h.advance(59 * time.Second)
-	h.toFraction(999_999_999) // one nanosecond before reset
+	h.toFraction(999_999_999) // one nanosecond before the reset
 	h.expect(false, one, [2]int64{2, 1})
 	h.advance(time.Nanosecond)
 	h.expect(true, one, [2]int64{1, 60})
@@ -187,7 +191,7 @@ func resetStays(h *harness) {
 
 func refusedSpendsNothing(h *harness) {
 	one := charges{charge("a", 1, 10*time.Second, 1)}
-	for range 5 { // hammering through boundaries: each window admits its one
+	for range 5 { // through boundaries: each window admits one
 		h.expect(true, one, [2]int64{1, 10})
 		for i := range int64(10) {
 			for range 20 {
@@ -268,7 +272,7 @@ func loweredLimit(h *harness) {
 func clockSetBack(h *harness) {
 	one := charges{charge("a", 2, time.Minute, 1)}
 	h.expect(true, one, [2]int64{1, 60})
-	h.advance(-30 * time.Second) // the reset, 90 s away, is brought to one length from now
+	h.advance(-30 * time.Second) // the reset, 90 s away, moves to one length from now
 	h.expect(true, one, [2]int64{2, 60})
 	h.expect(false, one, [2]int64{2, 60})
 	h.advance(time.Minute)
@@ -279,7 +283,7 @@ func clockSetBackOnSpent(h *harness) {
 	one := charges{charge("a", 1, time.Minute, 1)}
 	h.expect(true, one, [2]int64{1, 60})
 	h.advance(-time.Hour)
-	for i := range int64(60) { // the reset comes nearer, though nothing is spent
+	for i := range int64(60) { // the reset comes nearer though nothing is spent
 		h.expect(false, one, [2]int64{1, 60 - i})
 		h.advance(time.Second)
 	}
