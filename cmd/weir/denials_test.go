@@ -15,9 +15,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/live"
-	"github.com/weirlimit/weir/internal/redistest"
 )
 
 const deniedPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per minute by session or ip, 1000 per hour by agent]\n"

@@ -18,13 +18,13 @@ const module = "github.com/weirlimit/weir"
 
 // floors is the building: a package may import packages of lower floors only, so never one of its own floor.
 var floors = map[string]int{
-	"cmd/weir": 4, "internal/difference": 4,
+	"cmd/weir": 4, "e2e/engines": 4,
 
 	"internal/gateway": 3, "internal/sample": 3, "internal/admin": 3, "internal/telemetry": 3,
 	"internal/openapitest": 3, "internal/docsync": 3, "internal/demo": 3,
 	"internal/verify": 3, "internal/replay/report": 3,
 
-	"httplimit": 2, "internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2, "internal/live": 2, "internal/replay": 2,
+	"httplimit": 2, "internal/sample/sqlite": 2, "e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "internal/live": 2, "internal/replay": 2,
 
 	"memstore": 1, "redisstore": 1, "storetest": 1, "policyfile": 1, "pacer": 1, "identity/jwks": 1, "internal/sample/terms": 1,
 	"internal/wire": 0, "internal/upstream": 1, "internal/poller": 1,
@@ -151,7 +151,7 @@ func TestACallerCarriesNoServerCode(t *testing.T) {
 
 func TestServersForTestsStayInTests(t *testing.T) {
 	for _, p := range packages(t) {
-		for _, servers := range []string{"internal/redistest", "internal/nginxtest"} {
+		for _, servers := range []string{"e2e/redistest", "e2e/nginxtest"} {
 			if slices.Contains(p.Imports, module+"/"+servers) {
 				t.Errorf("%s imports %s outside its tests: it starts processes", p.ImportPath, servers)
 			}

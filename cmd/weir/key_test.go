@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/e2e/redistest"
 )
 
 // operate runs a command against a server's admin listener, as an operator on its machine does.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/e2e/redistest"
 )
 
 // patient keeps a test about exact counts from being one about a busy machine.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/weirlimit/weir/internal/nginxtest"
+	"github.com/weirlimit/weir/e2e/nginxtest"
 	"github.com/weirlimit/weir/internal/replay"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirlimit/weir/internal/nginxtest"
-	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/e2e/nginxtest"
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/verify"
 )
 

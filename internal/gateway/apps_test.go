@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weirlimit/weir/e2e/apptest"
 	"github.com/weirlimit/weir/httplimit"
-	"github.com/weirlimit/weir/internal/apptest"
 )
 
 const lead = "POST /api/v1/widget/leads"
