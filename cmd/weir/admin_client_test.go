@@ -14,9 +14,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weirlimit/weir/e2e/nginxtest"
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/nginxtest"
 )
 
 // A tap passes TCP connections on to a server and records what clients send to it.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirlimit/weir/internal/nginxtest"
+	"github.com/weirlimit/weir/e2e/nginxtest"
 )
 
 // The test does each task as a reader would: it writes the files, builds the programs and types the

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/admin"
-	"github.com/weirlimit/weir/internal/redistest"
 )
 
 // operating returns where a server answers operators, and the operator's token.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/weirlimit/weir/internal/nginxtest"
-	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/e2e/nginxtest"
+	"github.com/weirlimit/weir/e2e/redistest"
 )
 
 // The commands that examples show are run as they stand, against servers with the flags and files that stand beside them.

@@ -18,7 +18,7 @@ const module = "github.com/weirlimit/weir"
 
 // floors is the building: a package may import packages of lower floors only, so never one of its own floor.
 var floors = map[string]int{
-	"cmd/weir": 8, "internal/difference": 8,
+	"cmd/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2,
 	"internal/edge":         7,
 	"internal/gateway":      6,
 	"internal/gateway/fast": 5, "internal/gateway/std": 5, "internal/admin/client": 5,
@@ -28,7 +28,7 @@ var floors = map[string]int{
 	"internal/verify/report": 3, "internal/docsync/paced": 3, "internal/demo": 3, "internal/openapitest": 3,
 
 	"answer": 2, "policyfile": 2, "identity/jwks": 2, "internal/cli": 2, "internal/target": 2, "internal/verify": 2, "internal/docsync": 2,
-	"internal/sample/sqlite": 2, "internal/redistest": 2, "internal/nginxtest": 2, "internal/apptest": 2,
+	"internal/sample/sqlite": 2,
 
 	"identity": 1, "memstore": 1, "redisstore": 1, "storetest": 1, "failover": 1, "pacer": 1, "internal/denial": 1, "internal/gateway/pace": 1,
 	"internal/upstream": 1, "internal/poller": 1, "internal/accesslog": 1, "internal/folder": 1, "internal/admin/page": 1, "internal/sample/terms": 1,
@@ -167,7 +167,7 @@ func TestACallerCarriesNoServerCode(t *testing.T) {
 
 func TestServersForTestsStayInTests(t *testing.T) {
 	for _, p := range packages(t) {
-		for _, servers := range []string{"internal/redistest", "internal/nginxtest"} {
+		for _, servers := range []string{"e2e/redistest", "e2e/nginxtest"} {
 			if slices.Contains(p.Imports, module+"/"+servers) {
 				t.Errorf("%s imports %s outside its tests: it starts processes", p.ImportPath, servers)
 			}

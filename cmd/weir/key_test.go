@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/redistest"
 )
 
 // operate runs a command against a server's admin listener, as an operator on its machine does.

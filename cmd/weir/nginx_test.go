@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/nginxtest"
+	"github.com/weirlimit/weir/e2e/nginxtest"
 )
 
 // The backend of an operator's own: it says what it received, and writes fields that are not its to write.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/e2e/redistest"
 )
 
 // A readersShell is a bash in which a test types what a page shows. It has a directory of its own,

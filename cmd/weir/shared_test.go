@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/redistest"
 )
 
 // patient keeps a test about exact counts from being one about a busy machine.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/weirlimit/weir/e2e/nginxtest"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/nginxtest"
 	"github.com/weirlimit/weir/internal/replay"
 )
 

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/e2e/nginxtest"
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/nginxtest"
-	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/internal/verify"
 )
 

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
-	"github.com/weirlimit/weir/internal/redistest"
 )
 
 // A node is a server whose denial ids a test opens.

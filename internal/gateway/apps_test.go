@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/answer"
-	"github.com/weirlimit/weir/internal/apptest"
+	"github.com/weirlimit/weir/e2e/apptest"
 )
 
 const lead = "POST /api/v1/widget/leads"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirlimit/weir/internal/nginxtest"
+	"github.com/weirlimit/weir/e2e/nginxtest"
 	"github.com/weirlimit/weir/internal/verify"
 	"github.com/weirlimit/weir/policyfile"
 )

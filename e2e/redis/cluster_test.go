@@ -1,0 +1,241 @@
+package redis_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+func TestAClusterReplacesAMasterThatDied(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	c := newCrowd(t, redisstore.Options{Addresses: cluster.Addrs()})
+	old := masterOf(t, cluster, c.big[0])
+	c.through(old, func() *redistest.Server { return cluster.Crash(t, old) })
+}
+
+// An orderly failover loses no units.
+func TestAClusterHandsAMastersSlotsOver(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	c := newCrowd(t, redisstore.Options{Addresses: cluster.Addrs()})
+	old := masterOf(t, cluster, c.big[0])
+	if lost := c.through(old, func() *redistest.Server { return cluster.Failover(t, old) }); lost > 0 {
+		t.Errorf("%d units were lost", lost)
+	}
+}
+
+// masterOf returns the master that has all the keys.
+func masterOf(t *testing.T, c *redistest.Cluster, n *node) *redistest.Server {
+	t.Helper()
+	for _, s := range c.Nodes[:3] {
+		if len(counters(t, s)) > 0 {
+			return s
+		}
+	}
+	t.Fatal("no master has a counter")
+	return nil
+}
+
+// While slots move (MOVED, ASK, TRYAGAIN), no caller loses or gains a unit.
+func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		windows func(limit int64) []weir.Window
+	}{
+		{"one window", func(limit int64) []weir.Window { return []weir.Window{hourly(limit)} }},
+		{"two windows", func(limit int64) []weir.Window { return []weir.Window{hourly(limit), daily(limit + 1)} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const limit = 8000
+			who := []string{"a", "b", "c", "d"}
+			cluster := redistest.StartCluster(t, 3, 0)
+			o := redisstore.Options{Addresses: cluster.Addrs()}
+			nodes := []*node{
+				newNode(t, open(t, o), lenient, c.windows(limit)...),
+				newNode(t, open(t, o), lenient, c.windows(limit)...),
+			}
+			for _, w := range who {
+				nodes[0].until(w, weir.Counted)
+			}
+			slots := make(map[int]string) // slot to one of its keys
+			for _, k := range counters(t, cluster.Nodes...) {
+				slots[cluster.Slot(t, k.name)] = k.name
+			}
+			if len(slots) != len(who) {
+				t.Fatalf("%d callers are counted in %d slots", len(who), len(slots))
+			}
+			moves, idle := 0, 0 // idle: moves when no more requests were admitted
+			flood(nodes, 2*len(nodes)*len(who), func() {
+				eventually(t, "all limits are reached", func() bool {
+					for slot, key := range slots {
+						before := total(nodes, weir.Counted)
+						move(t, cluster, slot, key, nodes)
+						if moves++; total(nodes, weir.Counted) == before {
+							idle++
+						}
+					}
+					for _, w := range who {
+						if nodes[0].decide(w).Allowed {
+							return false
+						}
+					}
+					return true
+				})
+			}, who...)
+			admitted, local := total(nodes, weir.Counted, weir.CountedLocally), total(nodes, weir.CountedLocally)
+			failed := nodes[0].store.failed.Load() + nodes[1].store.failed.Load()
+			t.Logf("%d moves, %d of them idle; %d takes failed, %d were counted locally", moves, idle, failed, local)
+			if admitted != int64(limit*len(who)) || local > 0 {
+				t.Errorf("%d were admitted, %d of them locally; the limits are %d together", admitted, local, limit*len(who))
+			}
+			for _, k := range counters(t, cluster.Nodes...) {
+				if k.count != limit {
+					t.Errorf("%d were admitted, and %+v", limit, k)
+				}
+			}
+		})
+	}
+}
+
+// While a slot moves, two windows can be on two machines for a moment, or one of them may be
+// missing: a cluster counts them together when they are together again (TRYAGAIN). No request waits
+// past the deadline for that.
+func TestWindowsThatAreApartForAMoment(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	s := open(t, redisstore.Options{Addresses: cluster.Addrs()})
+	patient, n := newNode(t, s, lenient, hourly(1e6), daily(1e6)), newNode(t, s, deadline, hourly(1e6), daily(1e6))
+	patient.until("a", weir.Counted)
+	windows := counters(t, cluster.Nodes...)
+	from := cluster.MasterOf(t, windows[0].name)
+	to := cluster.Nodes[1-slices.Index(cluster.Nodes, from)]
+	id := func(s *redistest.Server) string {
+		id, err := s.Try("CLUSTER", "MYID").ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	slot := strconv.Itoa(cluster.Slot(t, windows[0].name))
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from))
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to))
+	from.Do(t, "MIGRATE", host, port, windows[0].name, "0", "5000")
+
+	n.until("a", weir.CountedLocally)
+	n.crowd("a", 100)
+	counted := make(chan weir.Decision, 1)
+	tryAgains := func() string { return from.Info(t, "errorstats")["errorstat_TRYAGAIN"] }
+	before := tryAgains()
+	go func() { counted <- patient.decide("a") }()
+	eventually(t, "somebody waits", func() bool { return tryAgains() != before })
+	from.Do(t, "MIGRATE", host, port, windows[1].name, "0", "5000")
+	if d := <-counted; d.Outcome != weir.Counted {
+		t.Errorf("the windows came together, and who had waited has %+v", d)
+	}
+	for _, s := range []*redistest.Server{to, from} {
+		s.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", id(to))
+	}
+	n.recovered("a", 1)
+	both := []*node{n, patient}
+	for _, w := range counters(t, to) {
+		if want := total(both, weir.Counted, weir.CountedLocally); w.count != want {
+			t.Errorf("%d units were admitted, and %+v", want, w)
+		}
+	}
+}
+
+// move moves a slot from one master to the next. Meanwhile its keys have moved already, and clients
+// are redirected.
+func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*node) {
+	t.Helper()
+	from := slices.Index(c.Nodes, c.MasterOf(t, key))
+	finish := c.BeginMove(t, slot, c.Nodes[(from+1)%len(c.Nodes)])
+	asked := nodes[0].store.Stats().Asked
+	eventually(t, "some are sent after the key", func() bool { return nodes[0].store.Stats().Asked > asked+10 })
+	finish()
+}
+
+// A master without a replica dies: the callers that it counts are affected, and no others.
+func TestAMasterThatDiesAloneLeavesTheOthersCounted(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	n := newNode(t, open(t, redisstore.Options{Addresses: cluster.Addrs()}), deadline, hourly(1e6))
+	of := make(map[*redistest.Server]string) // a caller that it counts
+	for i := 0; len(of) < 3; i++ {
+		who := fmt.Sprint("user-", i)
+		n.until(who, weir.Counted)
+		for _, s := range cluster.Nodes {
+			if of[s] == "" && len(counters(t, s)) > 0 {
+				of[s] = who
+			}
+		}
+	}
+	dead := cluster.Nodes[2]
+	dead.Kill()
+	eventually(t, "one is counted locally, the others in common", func() bool {
+		a, b, c := n.decide(of[cluster.Nodes[0]]), n.decide(of[cluster.Nodes[1]]), n.decide(of[dead])
+		return a.Outcome == weir.Counted && b.Outcome == weir.Counted && c.Outcome == weir.CountedLocally
+	})
+	common := n.allowed[weir.Counted].Load()
+	for range 500 {
+		n.decide(of[cluster.Nodes[0]])
+		n.decide(of[cluster.Nodes[1]])
+		n.decide(of[dead])
+	}
+	t.Logf("of 1,500 decisions %d were counted in common", n.allowed[weir.Counted].Load()-common)
+	dead.Restart(t)
+	n.recovered(of[dead], 1)
+	eventually(t, "all are counted in common", func() bool {
+		return n.decide(of[cluster.Nodes[0]]).Outcome == weir.Counted && n.decide(of[cluster.Nodes[1]]).Outcome == weir.Counted && n.decide(of[dead]).Outcome == weir.Counted
+	})
+}
+
+// Trap 33: Check reports windows that a cluster cannot count together before any request; a take of
+// such windows fails.
+func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	// one address is enough to detect a cluster
+	s := open(t, redisstore.Options{Addresses: cluster.Addrs()[:1]})
+	if st := s.State(); st.Mode != "cluster" {
+		t.Errorf("the state is %+v", st)
+	}
+	policy := weir.Policy{Limiters: []weir.Limiter{
+		{Name: "fine", Windows: []weir.Window{
+			{Limit: 1, Per: time.Hour, Key: weir.Key{{"user"}}},
+			{Limit: 1, Per: time.Minute, Key: weir.Key{{"user"}, {"ip"}}},
+		}},
+		{Name: "crossed", Windows: []weir.Window{
+			{Limit: 1, Per: time.Hour, Key: weir.Key{{"user"}}},
+			{Limit: 1, Per: time.Minute, Key: weir.Key{{"ip"}, {"user"}}},
+		}},
+	}}
+	err := s.Check(policy)
+	if err == nil || !strings.Contains(err.Error(), `"crossed"`) || strings.Contains(err.Error(), `"fine"`) {
+		t.Errorf("the policy is found to have %v", err)
+	}
+	if err := open(t, at(redistest.Start(t))).Check(policy); err != nil {
+		t.Errorf("one server can count it, and it is found to have %v", err)
+	}
+	for i := range 20 {
+		var r weir.Receipt
+		err := s.Take(t.Context(), []weir.Charge{charge(fmt.Sprint("a", i), 9, 3600, 1), charge(fmt.Sprint("b", i), 9, 60, 1)}, &r)
+		if err == nil {
+			t.Errorf("windows of two callers were counted together: %+v", r)
+		}
+	}
+	if n := len(counters(t, cluster.Nodes...)); n > 0 {
+		t.Errorf("%d windows have been charged", n)
+	}
+	take(t, s, charge("a", 9, 3600, 1), charge("a", 9, 60, 1))
+}

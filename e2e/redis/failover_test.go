@@ -1,0 +1,186 @@
+package redis_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// A crowd is two nodes under two policies: one has a limit that is never reached and shows how many
+// units are lost; the other has a small limit and shows how many more requests that admits.
+type crowd struct {
+	t          *testing.T
+	big, small []*node
+}
+
+const smallLimit = 2000
+
+func newCrowd(t *testing.T, o redisstore.Options) *crowd {
+	t.Helper()
+	c := &crowd{t: t}
+	for range 2 {
+		s := open(t, o)
+		c.big = append(c.big, newNode(t, s, deadline, hourly(1e9)))
+		c.small = append(c.small, newNode(t, s, deadline, daily(smallLimit)))
+	}
+	for _, n := range append(c.big, c.small...) {
+		n.until("a", weir.Counted)
+	}
+	return c
+}
+
+// through sends requests from the crowd without a pause while fail replaces the master. It returns
+// how many admitted units the new master does not know.
+func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (lost int64) {
+	t := c.t
+	t.Helper()
+	name := ""
+	for _, k := range counters(t, old) {
+		left, err := old.Try("TTL", k.name).AsInt64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left <= 3600 {
+			name = k.name
+		}
+	}
+	followed(t, old)
+	var master *redistest.Server
+	flood(c.big, 8, func() {
+		eventually(t, "there is load", func() bool { return total(c.big, weir.Counted) > 2000 })
+		flood(c.small, 4, func() {
+			eventually(t, "there is more load", func() bool { return total(c.small, weir.Counted) > smallLimit/10 })
+			master = fail()
+			for _, n := range append(c.big, c.small...) {
+				counted := n.allowed[weir.Counted].Load() + n.refused[weir.Counted].Load()
+				eventually(t, "it is counted in common again", func() bool {
+					return !n.over.Health().Failing && n.allowed[weir.Counted].Load()+n.refused[weir.Counted].Load() > counted+10
+				})
+			}
+		}, "a")
+	}, "a")
+	eventually(t, "all is given back", func() bool {
+		ready := true
+		for _, n := range append(c.big, c.small...) {
+			ready = n.decide("a").Outcome == weir.Counted && !n.over.Health().Failing && ready
+		}
+		return ready
+	})
+	if n := total(c.small, weir.Counted, weir.CountedLocally); n > 2*smallLimit {
+		t.Errorf("two nodes with a limit of %d admitted %d", smallLimit, n)
+	}
+	if d := c.small[0].decide("a"); d.Allowed {
+		eventually(t, "the limit is reached", func() bool { return !c.small[0].decide("a").Allowed })
+	}
+	found := false
+	for _, k := range counters(t, master) {
+		if k.name == name {
+			found = true
+			lost = total(c.big, weir.Counted, weir.CountedLocally) - k.count
+		}
+	}
+	if !found {
+		t.Errorf("the new master knows nothing of %s", name)
+	}
+	t.Logf("%d units in common and %d here, %d takes failed: %d were lost; of a limit of %d %d were admitted, %d of them here; %+v",
+		total(c.big, weir.Counted), total(c.big, weir.CountedLocally), c.big[0].store.failed.Load()+c.big[1].store.failed.Load(), lost,
+		smallLimit, total(c.small, weir.Counted, weir.CountedLocally), total(c.small, weir.CountedLocally), c.big[0].outages())
+	return lost
+}
+
+// followed waits until the replicas of a master have its data. A replica that has just connected
+// may get nothing new for up to a second, though it reports that it follows.
+func followed(t *testing.T, master *redistest.Server) {
+	t.Helper()
+	offset := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	want := offset(master.Info(t, "replication")["master_repl_offset"])
+	eventually(t, "the replicas have everything", func() bool {
+		info := master.Info(t, "replication")
+		replicas := 0
+		for name, value := range info {
+			if !strings.HasPrefix(name, "slave") || !strings.Contains(value, "offset=") {
+				continue
+			}
+			_, rest, _ := strings.Cut(value, "offset=")
+			has, _, _ := strings.Cut(rest, ",")
+			if offset(has) < want {
+				return false
+			}
+			replicas++
+		}
+		return replicas > 0 && strconv.Itoa(replicas) == info["connected_slaves"]
+	})
+}
+
+// D25: Sentinels replace a dead master, and counting in common resumes by itself.
+func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
+	old := s.Master(t)
+	c.through(old, func() *redistest.Server {
+		old.Kill()
+		return s.WaitForMaster(t, old)
+	})
+	if st := c.big[0].store.State(); !st.Ready || st.Mode != "sentinel" {
+		t.Errorf("the state is %+v", st)
+	}
+}
+
+// Sentinels can be told to replace a live master. Until they demote it, it goes on counting, and
+// those units are lost; after that no node keeps using it (trap 30).
+func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
+	old := s.Master(t)
+	c.through(old, func() *redistest.Server {
+		master := s.Failover(t)
+		// it closes all connections when it is demoted
+		eventually(t, "the old one knows", func() bool {
+			info, err := old.Try("INFO", "replication").ToString()
+			return err == nil && strings.Contains(info, "role:slave")
+		})
+		return master
+	})
+}
+
+// Sentinels are needed to find the master, not to count there.
+func TestSentinelsThatAreAwayHarmNoConnectedNode(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	o := redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName}
+	n := newNode(t, open(t, o), lenient, hourly(1e6))
+	n.until("a", weir.Counted)
+	master := s.Master(t)
+	for _, watch := range s.Sentinels {
+		watch.Kill()
+	}
+	late := newNode(t, open(t, o), lenient, hourly(1e6))
+	n.crowd("a", 1000)
+	late.crowd("a", 100)
+	if local := n.allowed[weir.CountedLocally].Load(); local > 0 {
+		t.Errorf("%d were counted locally", local)
+	}
+	if common := late.allowed[weir.Counted].Load(); common > 0 {
+		t.Errorf("%d were counted in common by who could not find out where", common)
+	}
+	for _, watch := range s.Sentinels {
+		watch.Restart(t)
+	}
+	late.recovered("a", 1)
+	late.until("a", weir.Counted)
+	if c, want := one(t, master), total([]*node{n, late}, weir.Counted, weir.CountedLocally); c.count != want {
+		t.Errorf("%d units were admitted, and %+v", want, c)
+	}
+}

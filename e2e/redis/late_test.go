@@ -1,0 +1,220 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// Trap 56: a server that was suspended runs the commands that arrived meanwhile when it resumes. A
+// take that its caller had given up by then spends nothing and creates no window: that window would
+// end later than the caller was told.
+func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		open  bool  // whether the windows are open when the server stops
+		units int64 // units of each take
+		step  time.Duration
+		want  int64 // final count of the first window
+	}{
+		{"no window is open", false, 1, 12 * time.Second, 0},
+		{"the windows are open", true, 1, 12 * time.Second, 1},
+		{"the windows are open, a higher cost", true, 3, 12 * time.Second, 3},
+		{"the windows ended meanwhile", true, 1, 2 * time.Minute, 0},
+		{"the clock was set forward by a week", false, 1, 7 * 24 * time.Hour, 0},
+	} {
+		for _, windows := range [][]int64{{20}, {20, 60}, {20, 60, 3600}} {
+			t.Run(c.name, func(t *testing.T) {
+				server, clock := redistest.StartWithClock(t)
+				s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Now: clock.Now})
+				var in, look []weir.Charge
+				for _, per := range windows {
+					in = append(in, charge("a", 100, per, c.units))
+					look = append(look, charge("a", 100, per, 0))
+				}
+				if c.open {
+					take(t, s, in...)
+				}
+				server.Pause(t)
+				var all sync.WaitGroup
+				for range 20 {
+					all.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+						defer cancel()
+						var r weir.Receipt
+						if err := s.Take(ctx, in, &r); !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("a server that has stopped answered %+v, %v", r, err)
+						}
+					})
+				}
+				all.Wait()
+				clock.Advance(c.step)
+				server.Resume(t)
+				eventually(t, "the server has run all", func() bool { return server.Commands(t) >= 20 })
+				if r := take(t, s, look...); r.Used[0].Count != c.want {
+					t.Errorf("the windows stand at %+v, want a count of %d in the first", r.Used[:len(look)], c.want)
+				}
+			})
+		}
+	}
+}
+
+// A take that is answered in time counts, however wrong this process is about the server's clock:
+// it is sent again with the time from the reply.
+func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
+	server, clock := redistest.StartWithClock(t)
+	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}}) // with a clock of its own
+	const limit = 100
+	var before int64
+	for i, step := range []time.Duration{
+		0, time.Millisecond, time.Second, 10 * time.Second, -5 * time.Second, 300 * time.Millisecond, 24 * time.Hour, -48 * time.Hour, time.Minute,
+	} {
+		clock.Advance(step)
+		ctx, cancel := context.WithTimeout(t.Context(), lenient)
+		defer cancel()
+		var r weir.Receipt
+		if err := s.Take(ctx, []weir.Charge{charge("a", limit, 20, 1), charge("a", limit, 7*86400, 1)}, &r); err != nil || !r.Allowed {
+			t.Fatalf("step %d, of %v: %+v, %v", i, step, r, err)
+		}
+		if now := clock.Now().Unix(); r.Now != now {
+			t.Errorf("step %d, of %v: the take was judged at %d, the server's clock says %d", i, step, r.Now, now)
+		}
+		if week := r.Used[1]; week.Count != before+1 {
+			t.Errorf("step %d, of %v: the week has %d units, want %d", i, step, week.Count, before+1)
+		}
+		before = r.Used[1].Count
+	}
+}
+
+// Units that were counted elsewhere create no window that ends later than their callers were told.
+// Of two windows that were both counted elsewhere the earlier reset wins, in either order. A window
+// that a take has created here keeps its own reset.
+func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		takes bool            // whether a take creates the window first; it then ends in 60 s
+		given []time.Duration // when the given windows end, from now; each has two units
+		late  time.Duration   // how long each give takes to arrive
+		left  time.Duration   // how long the window goes on after the last give; 0: there is none
+		count int64
+	}{
+		{"one", false, []time.Duration{40 * time.Second}, 0, 40 * time.Second, 2},
+		{"one that is late", false, []time.Duration{40 * time.Second}, 12 * time.Second, 28 * time.Second, 2},
+		{"one that is too late", false, []time.Duration{10 * time.Second}, 12 * time.Second, 0, 0},
+		{"a later one", false, []time.Duration{40 * time.Second, 43 * time.Second}, 0, 40 * time.Second, 4},
+		{"an earlier one", false, []time.Duration{43 * time.Second, 40 * time.Second}, 0, 40 * time.Second, 4},
+		{"an earlier one again", false, []time.Duration{43 * time.Second, 40 * time.Second, 50 * time.Second, 38 * time.Second}, 0, 38 * time.Second, 8},
+		{"a later one than the take's", true, []time.Duration{70 * time.Second}, 0, 60 * time.Second, 3},
+		{"an earlier one than the take's", true, []time.Duration{40 * time.Second}, 0, 60 * time.Second, 3},
+		{"one that ended before the take's", true, []time.Duration{10 * time.Second}, 12 * time.Second, 48 * time.Second, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, clock := redistest.StartWithClock(t)
+			s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Now: clock.Now})
+			w := charge("a", 100, 60, 1)
+			if c.takes {
+				take(t, s, w)
+			}
+			for _, ends := range c.given {
+				reset := clock.Now().Add(ends).Unix()
+				clock.Advance(c.late)
+				lost, err := s.Give(t.Context(), []weir.Spent{{Key: w.Key, Scope: w.Scope, Subject: w.Subject, Per: w.Per, Used: weir.Used{Count: 2, Reset: reset}}})
+				if lost != 0 || err != nil {
+					t.Fatalf("give: %d lost, %v", lost, err)
+				}
+			}
+			w.Cost = 0
+			r := take(t, s, w)
+			want := weir.Used{Count: c.count}
+			if c.left > 0 {
+				want.Reset = clock.Now().Add(c.left).Unix()
+			}
+			if r.Used[0] != want {
+				t.Errorf("the window stands at %+v, want %+v; now is %d", r.Used[0], want, r.Now)
+			}
+			keys, err := server.Try("KEYS", "weir:{*").AsStrSlice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range keys {
+				if left, err := server.Try("TTL", key).AsInt64(); err != nil || left < 0 || left > 60 {
+					t.Errorf("%s expires in %d s (%v)", key, left, err)
+				}
+			}
+			clock.Advance(c.left)
+			if r := take(t, s, w); r.Used[0] != (weir.Used{}) {
+				t.Errorf("at its reset the window stands at %+v", r.Used[0])
+			}
+		})
+	}
+}
+
+// Milliseconds are written modulo 48 days. At the wrap, takes in time count and late ones do not,
+// as at any other time.
+func TestTheMillisecondsBeginAnew(t *testing.T) {
+	const modulus = 1000 * (1<<22 - 1) * int64(time.Millisecond)
+	for _, before := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
+		for _, first := range []bool{true, false} { // whether the late take would create the window
+			server, clock := redistest.StartWithClock(t)
+			s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Now: clock.Now})
+			clock.Advance(time.Duration(modulus-clock.Now().UnixNano()%modulus) - before)
+			w := charge("a", 100, 60, 1)
+			want := int64(1)
+			if !first {
+				take(t, s, w)
+				want = 2
+			}
+			server.Pause(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			var r weir.Receipt
+			if err := s.Take(ctx, []weir.Charge{w}, &r); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a server that has stopped answered %+v, %v", r, err)
+			}
+			cancel()
+			clock.Advance(12 * time.Second)
+			server.Resume(t)
+			if r := take(t, s, w); !r.Allowed || r.Used[0].Count != want {
+				t.Errorf("%v before, the window stands at %+v, want a count of %d", before, r.Used[0], want)
+			}
+		}
+	}
+}
+
+// A command that reads the server's clock hangs because the server is suspended. A take that is
+// given up during the next suspension spends nothing when the server resumes.
+func TestAHangMovesNoDeadlineOfTheNextOne(t *testing.T) {
+	server, clock := redistest.StartWithClock(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	s := open(t, redisstore.Options{Addresses: []string{proxy.Addr()}, Now: clock.Now})
+	server.Pause(t)
+	asked, _ := proxy.Bytes()
+	eventually(t, "it asks what time it is", func() bool {
+		sent, _ := proxy.Bytes()
+		return sent > asked
+	})
+	clock.Advance(900 * time.Millisecond)
+	before, _ := proxy.Bytes()
+	server.Resume(t)
+	eventually(t, "it has the answer, and asks for something else", func() bool {
+		sent, _ := proxy.Bytes()
+		return sent > before
+	})
+	server.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var r weir.Receipt
+	if err := s.Take(ctx, []weir.Charge{charge("a", 100, 60, 1)}, &r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a server that has stopped answered %+v, %v", r, err)
+	}
+	clock.Advance(300 * time.Millisecond)
+	server.Resume(t)
+	if r := take(t, s, charge("a", 100, 60, 0)); r.Used[0].Count != 0 {
+		t.Errorf("a take that was given up 280 ms before has spent %d units", r.Used[0].Count)
+	}
+}

@@ -1,0 +1,48 @@
+package redis_test
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/redisstore"
+	"github.com/weirlimit/weir/storetest"
+)
+
+// The store keeps the contract on a real server of each kind, whose clock the test sets.
+func TestStore(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		start func(t *testing.T) (server *redistest.Server, o redisstore.Options, clock *redistest.Clock)
+	}{
+		{"server", func(t *testing.T) (*redistest.Server, redisstore.Options, *redistest.Clock) {
+			server, clock := redistest.StartWithClock(t)
+			return server, redisstore.Options{Addresses: []string{server.Addr()}}, clock
+		}},
+		{"TLS", func(t *testing.T) (*redistest.Server, redisstore.Options, *redistest.Clock) {
+			server, clock := redistest.StartTLSWithClock(t)
+			return server, redisstore.Options{Addresses: []string{server.Addr()}, TLS: server.TLS}, clock
+		}},
+		{"cluster", func(t *testing.T) (*redistest.Server, redisstore.Options, *redistest.Clock) {
+			server, clock := redistest.StartClusterWithClock(t)
+			return server, redisstore.Options{Addresses: []string{server.Addr()}}, clock
+		}},
+		{"sentinel", func(t *testing.T) (*redistest.Server, redisstore.Options, *redistest.Clock) {
+			master, sentinel, clock := redistest.StartSentinelWithClock(t)
+			return master, redisstore.Options{Addresses: []string{sentinel.Addr()}, Master: redistest.MasterName}, clock
+		}},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			server, o, clock := kind.start(t)
+			storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
+				server.Do(t, "FLUSHALL")
+				o.Now = clock.Now
+				s := open(t, o)
+				if mode := s.State().Mode; mode != kind.name && !(mode == "server" && kind.name == "TLS") {
+					t.Fatalf("it is taken for a %s", mode)
+				}
+				return s, clock
+			})
+		})
+	}
+}
