@@ -20,7 +20,8 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// operatorFlags are the flags of a command that asks a running server: which one, and with which token.
+// operatorFlags are the flags of a command that asks a running server: which one, and with which
+// token.
 type operatorFlags struct {
 	admin cli.AdminAddr
 	token string
@@ -30,8 +31,8 @@ type operatorFlags struct {
 
 func (f *operatorFlags) register(cmd *cobra.Command) {
 	f.admin = cli.AdminAddr{At: cli.DefaultAdmin}
-	cmd.Flags().Var(&f.admin, "admin", "where the server answers operators; also a URL")
-	cmd.Flags().StringVar(&f.token, "admin-token", "", "`TOKEN` to show it (default the operator's, in --data); in the variable it is kept out of ps")
+	cmd.Flags().Var(&f.admin, "admin", "address or URL of the admin listener")
+	cmd.Flags().StringVar(&f.token, "admin-token", "", "`TOKEN` of an operator (default the one in --data); use the variable, because ps shows the command line")
 	dataFlag(cmd, &f.data)
 	cli.JSONFlag(cmd, &f.json)
 }
@@ -40,7 +41,7 @@ func (f *operatorFlags) register(cmd *cobra.Command) {
 func (f *operatorFlags) base() (string, error) {
 	host, port, _ := net.SplitHostPort(f.admin.At)
 	if f.admin.At == "" || strings.Trim(port, "0") == "" {
-		return "", cli.UsageError("say with --admin HOST:PORT where the server answers operators; its start says so in the line admin", "--admin %q is no address to ask", f.admin.String())
+		return "", cli.UsageError("give the address of the admin listener with --admin HOST:PORT; 'weir serve' prints it in the line admin", "--admin %q has no port to connect to", f.admin.String())
 	}
 	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
 		host = "127.0.0.1"
@@ -56,10 +57,10 @@ func (f *operatorFlags) secret() (string, error) {
 	token, err := admin.ReadOperator(f.data)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", cli.Fail(fmt.Errorf("there is no admin token in the data directory %q", f.data),
-			"say with --data DIR where 'weir serve' keeps its data, or give a token in WEIR_ADMIN_TOKEN; 'weir admin create NAME' makes one")
+			"give the --data DIR of 'weir serve', or a token in WEIR_ADMIN_TOKEN; 'weir admin create NAME' creates one")
 	}
 	if err != nil {
-		return "", cli.Fail(fmt.Errorf("read the admin token: %w", err), "the token is its owner's alone; others get one of their own by 'weir admin create NAME'")
+		return "", cli.Fail(fmt.Errorf("read the admin token: %w", err), "only the owner of the server can read this token; create your own with 'weir admin create NAME'")
 	}
 	return token, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/admin/client"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
@@ -16,15 +17,15 @@ func newDenial() *cobra.Command {
 	f := new(operatorFlags)
 	cmd := &cobra.Command{
 		Use:   "denial ID",
-		Short: "Explain one refusal by the id that its 429 carries",
-		Long: `Explain one refusal. ID is what stands in the field X-Weir-Denial of a 429: callers are shown it, and learn nothing from it.
-Any node that shares the store, or the data directory, can open it.`,
+		Short: "Explain one refusal by the id in its 429",
+		Long: `Explain one refusal. ID is the value of the X-Weir-Denial field of a 429. It tells callers nothing, because it is encrypted.
+Every node that shares the store, or the data directory, can decrypt it.`,
 		Example: "  weir denial AVs8RGzh…\n  weir key show --denial AVs8RGzh…",
 		Args:    cli.Arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			const longest = 8 << 10
-			if args[0] == "" || len(args[0]) > longest {
-				return cli.UsageError("copy it whole, as it stands in the X-Weir-Denial field", "an id of %d characters: 1 to %d are read", len(args[0]), longest)
+			const maxID = 8 << 10
+			if args[0] == "" || len(args[0]) > maxID {
+				return cli.UsageError("copy the whole value of the X-Weir-Denial field", "an id of %d characters: want 1 to %d", len(args[0]), maxID)
 			}
 			b, err := f.ask(cmd.Context(), "/denials/"+url.PathEscape(args[0]), nil)
 			if err != nil {
@@ -41,10 +42,7 @@ Any node that shares the store, or the data directory, can open it.`,
 }
 
 func printDenial(cmd *cobra.Command, b []byte) error {
-	var x struct {
-		Limiter, Window, Kinds, Token, Policy, Line, Reads, Changed string
-		Limit, Count, At, Reset                                     int64
-	}
+	var x admin.Denial
 	if err := client.Decode(b, &x); err != nil {
 		return err
 	}

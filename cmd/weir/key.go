@@ -11,23 +11,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/admin/client"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
-const keyLong = `See and change what holds for one caller, on a running server.
+const keyLong = `Show and change the budget of one caller on a running server.
 
-A caller is named by --ip, --agent, --session and --token as far as limiters count by them, or by --denial with the
-id that a 429 carries in X-Weir-Denial. A session's id is the sid of its token, or the jti of one without; a token's
-is what stands between its two underscores.
+Name the caller with --ip, --agent, --session and --token, whichever the limiters count by, or with --denial and the
+id in the X-Weir-Denial field of a 429. The id of a session is the sid of its token, or the jti if it has no sid. The
+id of a token is its part between the two underscores.
 
-All nodes that share a store know a change within two seconds. Each is kept in --data/audit.log, with who and why.`
+A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with who made it and why.`
 
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
-		Short: "Show, reset and raise what holds for one caller",
+		Short: "Show, reset and raise the budget of one caller",
 		Long:  keyLong,
 		Example: `  weir key show --ip 192.0.2.7
   weir key reset --session 7f3a --limiter widget-leads --why 'a form that sent everything twice'
@@ -39,13 +40,13 @@ func newKey() *cobra.Command {
 	return cmd
 }
 
-// keyFlags name a caller.
+// keyFlags are the flags that name a caller.
 type keyFlags struct {
 	operatorFlags
 	ip, agent, session, issuer, id, denial, limiter string
 }
 
-// named lists them by what the server calls them.
+// named returns them by the names that the server uses.
 func (f *keyFlags) named() map[string]*string {
 	return map[string]*string{
 		"ip": &f.ip, "agent": &f.agent, "session": &f.session, "issuer": &f.issuer, "token": &f.id, "denial": &f.denial, "limiter": &f.limiter,
@@ -55,12 +56,12 @@ func (f *keyFlags) named() map[string]*string {
 func (f *keyFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.ip, "ip", "", "the caller's `ADDRESS`; of IPv6 its network counts")
-	flags.StringVar(&f.agent, "agent", "", "the `AGENT` that its widget names")
+	flags.StringVar(&f.ip, "ip", "", "the caller's `ADDRESS`; IPv6 is counted by its network")
+	flags.StringVar(&f.agent, "agent", "", "the `AGENT` of its widget")
 	flags.StringVar(&f.session, "session", "", "the `ID` of its session")
-	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, where the server believes any")
+	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, if the server requires none in particular")
 	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
-	flags.StringVar(&f.denial, "denial", "", "the `ID` that one of its 429s carries")
+	flags.StringVar(&f.denial, "denial", "", "the `ID` in one of its 429s")
 	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
 	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "denial", "limiter")
 	f.operatorFlags.register(cmd)
@@ -71,12 +72,12 @@ func (f *keyFlags) check(cmd *cobra.Command) error {
 		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token or --denial")
 	}
 	if f.denial != "" && f.ip+f.agent+f.session+f.id != "" {
-		return cli.UsageError("see '"+cmd.CommandPath()+" --help'", "--denial names a caller by itself: leave the others out")
+		return cli.UsageError("see '"+cmd.CommandPath()+" --help'", "--denial already names a caller: leave the others out")
 	}
 	return nil
 }
 
-// body is the caller as the server reads it.
+// body returns the caller in the form that the server reads.
 func (f *keyFlags) body() map[string]any {
 	b := map[string]any{}
 	for name, value := range f.named() {
@@ -91,7 +92,7 @@ func newKeyShow() *cobra.Command {
 	f := new(keyFlags)
 	cmd := &cobra.Command{
 		Use:     "show",
-		Short:   "Show where one caller's windows stand",
+		Short:   "Show how much one caller has spent of each window",
 		Example: "  weir key show --ip 192.0.2.7\n  weir key show --session 7f3a --limiter widget-leads --json",
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,7 +103,7 @@ func newKeyShow() *cobra.Command {
 			for name, value := range f.body() {
 				q.Set(name, fmt.Sprint(value))
 			}
-			return f.tell(cmd, "/keys?"+q.Encode(), nil)
+			return f.askAndPrint(cmd, "/keys?"+q.Encode(), nil)
 		},
 	}
 	f.register(cmd)
@@ -114,8 +115,8 @@ func newKeyReset() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
 		Use:     "reset",
-		Short:   "Give a caller its whole budget back",
-		Long:    "Give a caller its whole budget back: its windows are as if they had never been opened. Without --limiter, of every limiter\nthat counts by what names the caller.",
+		Short:   "Reset the windows of a caller",
+		Long:    "Reset the windows of a caller, as if it had sent no request. Without --limiter, it resets the windows of every limiter that\ncounts by what names the caller.",
 		Example: "  weir key reset --ip 192.0.2.7 --limiter widget-leads --why 'a test that ran wild'\n  weir key reset --denial AVs8RGzh… --why 'our own crawler'",
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -127,7 +128,7 @@ func newKeyReset() *cobra.Command {
 			}
 			body := f.body()
 			body["why"] = why
-			return f.tell(cmd, "/keys/reset", body)
+			return f.askAndPrint(cmd, "/keys/reset", body)
 		},
 	}
 	f.register(cmd)
@@ -136,16 +137,16 @@ func newKeyReset() *cobra.Command {
 	return cmd
 }
 
-// noWhy is the failure of a change without a reason.
+// noWhy returns the failure of a change without a reason.
 func noWhy() error {
-	return cli.UsageError("such as --why 'moving house'", "--why is missing: it is an exception, the audit log keeps it, and somebody will ask")
+	return cli.UsageError("such as --why 'moving house'", "--why is missing: the audit log records the reason for every change")
 }
 
-const grantLong = `Give a caller other limits until a time, in place of the policy's.
+const grantLong = `Give a caller other limits than the policy's, for a time.
 
---times 2 doubles each window's limit; --limit 500,3000 gives one for each window, in the policy's order, 0 for those
-that stay; --limit none takes the caller's grants back. --until is a time of today (18:00), a time as in
-2006-01-02T15:04:05Z, or a duration (2h), a year at most.`
+--times 2 doubles the limit of each window. --limit 500,3000 sets the limit of each window, in the policy's order; 0
+leaves a window as it is. --limit none ends the caller's grants. --until is a time of today (18:00), a date and time
+(2006-01-02T15:04:05Z) or a duration (2h), at most a year.`
 
 func newKeyGrant() *cobra.Command {
 	f := new(keyFlags)
@@ -174,7 +175,7 @@ func newKeyGrant() *cobra.Command {
 			case strings.TrimSpace(why) == "":
 				return noWhy()
 			case len(limits) > 0 && !slices.ContainsFunc(limits, func(n int64) bool { return n != 0 }):
-				return cli.UsageError("--limit none takes the caller's grants back", "--limit %v changes nothing", &limits)
+				return cli.UsageError("--limit none ends the caller's grants", "--limit %v changes nothing", &limits)
 			case given("times") == given("limit"):
 				return cli.UsageError(hint, "give either --times or --limit")
 			case given("times"):
@@ -184,7 +185,7 @@ func newKeyGrant() *cobra.Command {
 			}
 			if given := cmd.Flags().Changed; given("times") || len(limits) > 0 {
 				if until == "" {
-					return cli.UsageError("such as --until 18:00 or --until 2h", "--until is missing: a grant ends by itself")
+					return cli.UsageError("such as --until 18:00 or --until 2h", "--until is missing: every grant has an end")
 				}
 				name, value, err := parseUntil(until, time.Now())
 				if err != nil {
@@ -192,11 +193,11 @@ func newKeyGrant() *cobra.Command {
 				}
 				body[name] = value
 			}
-			return f.tell(cmd, "/keys/grant", body)
+			return f.askAndPrint(cmd, "/keys/grant", body)
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().Var(&times, "times", "how many times the policy's limits")
+	cmd.Flags().Var(&times, "times", "the factor for the policy's limits")
 	cmd.Flags().Var(&limits, "limit", "the limit of each window, or none")
 	cmd.Flags().StringVar(&until, "until", "", "`WHEN` it ends: 18:00, 2006-01-02T15:04:05Z or 2h")
 	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log; required")
@@ -204,7 +205,8 @@ func newKeyGrant() *cobra.Command {
 	return cmd
 }
 
-// parseUntil reads when a grant ends: a field of the body, and its value. A duration is left to the store's clock.
+// parseUntil returns the end of a grant as a field of the body and its value. A duration counts
+// from the store's clock.
 func parseUntil(s string, now time.Time) (field string, value any, err error) {
 	if d, err := time.ParseDuration(s); err == nil && d > 0 {
 		return "for", s, nil
@@ -219,27 +221,15 @@ func parseUntil(s string, now time.Time) (field string, value any, err error) {
 		}
 		at = time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, now.Location())
 		if !at.After(now) {
-			return "", nil, fmt.Errorf("that has passed today; for another day give it whole, such as %s", at.AddDate(0, 0, 1).Format(time.RFC3339))
+			return "", nil, fmt.Errorf("that time has passed today; for another day give the date too, such as %s", at.AddDate(0, 0, 1).Format(time.RFC3339))
 		}
 		return "until", at.Unix(), nil
 	}
 	return "", nil, fmt.Errorf("want a time of today such as 18:00, a time such as %s, or a duration such as 2h", now.Add(2*time.Hour).Format(time.RFC3339))
 }
 
-// shownKeys are the windows of a caller, as the server tells them.
-type shownKeys struct {
-	Kinds   string
-	Now     int64
-	Windows []struct {
-		Limiter, Window, Lacks                   string
-		Limit, Declared, Count, Remaining, Reset int64
-		Override, Exempt, Shared                 bool
-		Grant                                    *struct{ Limit, Until int64 }
-	}
-}
-
-// tell asks the server, and prints what it tells of a caller.
-func (f *keyFlags) tell(cmd *cobra.Command, path string, body any) error {
+// askAndPrint asks the server and prints its answer.
+func (f *keyFlags) askAndPrint(cmd *cobra.Command, path string, body any) error {
 	b, err := f.ask(cmd.Context(), path, body)
 	if err != nil {
 		return err
@@ -247,12 +237,12 @@ func (f *keyFlags) tell(cmd *cobra.Command, path string, body any) error {
 	return f.print(cmd, b)
 }
 
-// print prints what the server tells of a caller.
+// print prints the windows of a caller.
 func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 	if f.json {
 		return printAnswer(cmd, b)
 	}
-	var k shownKeys
+	var k admin.CallerWindows
 	if err := client.Decode(b, &k); err != nil {
 		return err
 	}
@@ -267,23 +257,23 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		note, resets := "", "not open"
 		switch {
 		case x.Shared:
-			note = "shared by all callers: no reset or grant of one touches it"
+			note = "shared by all callers: it cannot be reset or raised for one"
 		case x.Exempt:
 			note = "exempt: never refused"
 		case x.Grant != nil:
 			note = fmt.Sprintf("granted until %s, else %d", clockTime(x.Grant.Until), x.Declared)
 		case x.Override:
-			note = "by an override of the policy"
+			note = "an override of the policy"
 		}
 		if x.Reset > k.Now {
 			resets = "in " + (time.Duration(x.Reset-k.Now) * time.Second).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", name, window, x.Count, x.Limit, x.Remaining, resets, note)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", name, window, x.Count, x.Limit, x.Remain, resets, note)
 	}
 	return w.Flush()
 }
 
-// A limitList is one limit for each window; none at all takes grants back.
+// A limitList is one limit for each window. An empty one ends grants.
 type limitList []int64
 
 func (l *limitList) Set(value string) error {
@@ -295,7 +285,7 @@ func (l *limitList) Set(value string) error {
 	for _, text := range strings.Split(value, ",") {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 0 {
-			return fmt.Errorf("want a limit from 1 to %d for each window, 0 for those that stay, such as 600 or 600,0; or none", 1<<31-1)
+			return fmt.Errorf("want a limit from 1 to %d for each window, or 0 to leave it as it is, such as 600 or 600,0; or none", 1<<31-1)
 		}
 		all = append(all, n)
 	}

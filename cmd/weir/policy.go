@@ -18,8 +18,8 @@ import (
 
 const policyLong = `Check, show and explain policies.
 
-A policy is a YAML file of limiters: each has routes, and windows such as "1000 per minute by ip+agent".
-'weir policy show' prints the built-in one, which is the contract; it is a good file to start from:
+A policy is a YAML file of limiters. Each limiter has routes, and windows such as "1000 per minute by ip+agent".
+'weir policy show' prints the built-in policy, which is the contract. You can start your own from it:
 
   weir policy show > my-policy.yaml`
 
@@ -38,15 +38,15 @@ func newPolicy() *cobra.Command {
 	return cmd
 }
 
-// contractName is what the built-in policy is called where a file would be named.
+// contractName stands for the built-in policy in messages that name a policy by its file.
 const contractName = "the contract (built in)"
 
-// policyReader reads policies with everything that this program knows.
+// policyReader returns a reader that knows the key sources and messages of this program.
 func policyReader() policyfile.Reader {
 	return policyfile.Reader{Sources: identity.Sources(), Messages: httplimit.Messages()}
 }
 
-// readPolicy is readDocument where only what it says matters.
+// readPolicy is readDocument without the origin of the policy.
 func readPolicy(stdin io.Reader, name string) (*policyfile.File, error) {
 	d, err := readDocument(stdin, name)
 	if err != nil {
@@ -55,7 +55,8 @@ func readPolicy(stdin io.Reader, name string) (*policyfile.File, error) {
 	return d.File, nil
 }
 
-// readDocument reads the policy in the named file; "-" is standard input, and no name is the contract.
+// readDocument reads the policy in the named file. "-" means standard input; an empty name, the
+// contract.
 func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 	switch name {
 	case "":
@@ -74,13 +75,13 @@ func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 	return d, err
 }
 
-// emptyName is the failure of a policy file without a name.
+// emptyName returns the failure of an empty file name.
 func emptyName(cmd *cobra.Command) error {
 	return cli.UsageError("usage: "+cmd.UseLine(), "%s: FILE is empty", cmd.CommandPath())
 }
 
-// printProblems prints what is wrong with a policy, each at its file and line, and returns the failure to end with. An
-// error that is about something else is returned as it is.
+// printProblems prints each problem of a policy with its file and line, and returns the failure to
+// end with. It returns an error about anything else as it is.
 func printProblems(w io.Writer, err error) error {
 	var invalid *policyfile.Error
 	if !errors.As(err, &invalid) {
@@ -101,7 +102,7 @@ func printProblems(w io.Writer, err error) error {
 }
 
 func printProblem(w io.Writer, kind string, p policyfile.Problem) {
-	fmt.Fprintf(w, "%s: %s\n", kind, reports.Shown(p.String(), 1000)) // a file's name may hold what moves the cursor
+	fmt.Fprintf(w, "%s: %s\n", kind, reports.Shown(p.String(), 1000)) // the name of a file can hold control characters
 	if p.Hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", p.Hint)
 	}

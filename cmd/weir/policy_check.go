@@ -14,11 +14,11 @@ func newPolicyCheck() *cobra.Command {
 	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say everything that is wrong with a policy file",
-		Long: `Say everything that is wrong with a policy file, each problem at its line with what is allowed.
+		Short: "Report every problem of a policy file",
+		Long: `Report every problem of a policy file, each with its line and what is allowed there.
 
-Warnings do not make a policy invalid: a path that no limiter covers under a prefix that others use, say.
-FILE may be - for standard input. Exit status 1: the policy is invalid.`,
+A policy with warnings is valid. A warning is, for example, a path that no limiter covers although other paths with
+the same prefix are covered. FILE may be - for standard input. Exit status 1: the policy is invalid.`,
 		Example: `  weir policy check my-policy.yaml
   weir policy show | weir policy check -
   weir policy check my-policy.yaml --json`,
@@ -75,7 +75,7 @@ func problemsJSON(problems []policyfile.Problem) []problemJSON {
 	return all
 }
 
-// printVerdict prints what readPolicy answered for a machine.
+// printVerdict prints the result of readPolicy as JSON.
 func printVerdict(cmd *cobra.Command, file *policyfile.File, err error) error {
 	v := verdict{Valid: err == nil, Problems: []problemJSON{}, Warnings: []problemJSON{}}
 	var invalid *policyfile.Error

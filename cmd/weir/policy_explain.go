@@ -19,13 +19,13 @@ func newPolicyExplain() *cobra.Command {
 	var who explain.Caller
 	cmd := &cobra.Command{
 		Use:   "explain METHOD PATH",
-		Short: "Say which limiter a request meets, what it is counted by, and why",
-		Long: `Say which limiter a request meets, which of its routes matched and why that one, and what each of its
-windows would count the request by.
+		Short: "Show which limiter applies to a request, what it counts by, and why",
+		Long: `Show which limiter applies to a request, which of its routes matches and why that one, and what each of its
+windows counts the request by.
 
-The path is judged as the server judges it: brought to one canonical form first, so that no spelling of an
-endpoint gets a budget of its own. Say who is calling with --ip, --agent, --session and --token; whatever
-you leave out is shown in angle brackets.`,
+The path is first brought to its canonical form, as the server does, so that no spelling of an endpoint gets
+a budget of its own. Name the caller with --ip, --agent, --session and --token. An address or agent that you
+leave out is shown in angle brackets.`,
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
   weir policy explain POST /API//v1/widget/./Leads/
   weir policy explain GET /v1/wp/status --policy my-policy.yaml --json`,
@@ -74,8 +74,8 @@ func methodToken(s string) bool {
 	})
 }
 
-// sessionID returns the id that --session names. A whole token is replaced by a hash: WEIR_SESSION also
-// holds the token of weir verify.
+// sessionID returns the id that --session names. A whole token is replaced by a hash: WEIR_SESSION
+// also holds the token of weir verify.
 func sessionID(session string) string {
 	if strings.Count(session, ".") == 2 && strings.HasPrefix(session, "eyJ") {
 		return cli.TokenID(session)
@@ -83,8 +83,8 @@ func sessionID(session string) string {
 	return session
 }
 
-// apiTokenID returns the id that --token names. A whole token is replaced by its id: WEIR_TOKEN also
-// holds the token of weir sync.
+// apiTokenID returns the id that --token names. A whole token is replaced by its id: WEIR_TOKEN
+// also holds the token of weir sync.
 func apiTokenID(token string) string {
 	if cli.IsAPIToken(token) {
 		return cli.TokenID(token)
@@ -96,8 +96,8 @@ func apiTokenID(token string) string {
 func printExplanation(out io.Writer, e *explain.Explanation) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "request\t%s %s\n", e.Method, e.Path)
-	fmt.Fprintf(w, "read as\t%s\n", cmp.Or(e.Canonical, "nothing: it has no single safe reading, and is answered 400"))
-	fmt.Fprintf(w, "limiter\t%s\n", cmp.Or(e.Limiter, "none: it passes unlimited, and without headers"))
+	fmt.Fprintf(w, "canonical\t%s\n", cmp.Or(e.Canonical, "none: the path can be read in more than one way, so it is answered 400"))
+	fmt.Fprintf(w, "limiter\t%s\n", cmp.Or(e.Limiter, "none: the request is not limited, and its answer has no rate-limit fields"))
 	if e.Limiter != "" {
 		fmt.Fprintf(w, "route\t%s\n", e.Route)
 		fmt.Fprintf(w, "cost\t%d\n", e.Cost)

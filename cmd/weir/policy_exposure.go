@@ -11,19 +11,19 @@ import (
 	"github.com/weirlimit/weir/internal/explain"
 )
 
-const exposureLong = `With --exposure it is how many requests can pass: for each limiter the most in any 60 seconds and in any
+const exposureLong = `With --exposure it prints how many requests can pass: for each limiter the maximum in any 60 seconds and in any
 3600 seconds, from one address, with one session, with one token, and from everybody together. The routes
 of a limiter share its budgets, so the figures are for all of them together.
 
-The figures are the worst case, over every way to time the requests. A window of 300 a minute lets 300 pass
-in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, all
-of the next at its beginning. In the long run it is 300 a minute. A cost divides: 600 units at a cost of 10
-are 60 requests. Whoever calls is taken to invent any number of agents, and to have any number of addresses,
-sessions and tokens beside the one thing that is said; an IPv6 /64 is one address. The figures hold where
-sessions and tokens are verified, while one process counts, and under on_store_failure: allow only while the
-store answers.`
+The figures are the worst case over all ways to time the requests. A window of 300 a minute admits 300 requests
+in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, and all
+of the next one at its beginning. In the long run it is 300 a minute. A cost divides: 600 units at a cost of 10
+are 60 requests. A caller is assumed to make up any number of agents, and to have any number of addresses,
+sessions and tokens beside the one thing that is given. An IPv6 /64 is one address. The figures hold if sessions
+and tokens are verified and one process counts. Under on_store_failure: allow they hold only while the store
+answers.`
 
-// An exposureJSON is what a limiter lets pass. A span that nothing bounds is null.
+// An exposureJSON is how many requests a limiter admits at most. A span without a bound is null.
 type exposureJSON struct {
 	Name    string              `json:"name"`
 	Routes  []string            `json:"routes"` // they share the figures
@@ -61,7 +61,7 @@ func coversAll(p weir.Policy) bool {
 	})
 }
 
-// A cell is what the table says of one party and limiter: two figures, or one word for both.
+// A cell of the table is about one party and limiter: two figures, or one word for both.
 type cell struct{ minute, hour, word string }
 
 func newCell(l *weir.Limiter, p explain.Party) cell {
@@ -75,7 +75,8 @@ func newCell(l *weir.Limiter, p explain.Party) cell {
 	return cell{minute: minute.String(), hour: hour.String()}
 }
 
-// printExposure prints the table for people: a line of figures for each limiter, below it what they are made of.
+// printExposure prints the table for people: a line of figures for each limiter, and below it what
+// they follow from.
 func printExposure(out io.Writer, p weir.Policy) error {
 	names := len("limiter")
 	rows := make([][]cell, len(p.Limiters))
@@ -93,7 +94,7 @@ func printExposure(out io.Writer, p weir.Policy) error {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("The most requests that pass in any 60 s and any 3600 s, worst case. A limiter's routes share them.\n\n")
+	b.WriteString("The maximum of requests in any 60 s and any 3600 s. The routes of a limiter share it.\n\n")
 	fmt.Fprintf(&b, "%-*s", names, "")
 	for j, g := range explain.Parties() {
 		fmt.Fprintf(&b, "   %*s", widths[j][0]+2+widths[j][1], g.Name)
@@ -112,7 +113,7 @@ func printExposure(out io.Writer, p weir.Policy) error {
 		writeParts(&b, &p.Limiters[i])
 	}
 	if !coversAll(p) {
-		b.WriteString("what no route covers passes unlimited\n")
+		b.WriteString("requests that no route covers are not limited\n")
 	}
 	writeLegend(&b, p, rows)
 	_, err := io.WriteString(out, b.String())
@@ -127,7 +128,7 @@ func writeCell(b *strings.Builder, c cell, width [2]int) {
 	fmt.Fprintf(b, "   %*s  %*s", width[0], c.minute, width[1], c.hour)
 }
 
-// writeParts says what the figures of a limiter are made of, and what they are for.
+// writeParts writes what the figures of a limiter follow from, and which routes they are for.
 func writeParts(b *strings.Builder, l *weir.Limiter) {
 	for _, w := range l.Windows {
 		fmt.Fprintf(b, "  %s", w)
@@ -143,7 +144,7 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 		fmt.Fprintf(b, "  exempt: %s\n", w)
 	}
 	if l.Mode == weir.Shadow {
-		b.WriteString("  shadow: refuses nothing\n")
+		b.WriteString("  shadow: refuses no request\n")
 	}
 	if len(l.Routes) == 0 {
 		b.WriteString("    no routes: for code that names the limiter\n")
@@ -153,23 +154,23 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	}
 }
 
-// writeLegend explains the words that the table uses.
+// writeLegend explains the words of the table.
 func writeLegend(b *strings.Builder, p weir.Policy, rows [][]cell) {
 	b.WriteByte('\n')
 	uses := func(hit func(cell) bool) bool {
 		return slices.ContainsFunc(rows, func(row []cell) bool { return slices.ContainsFunc(row, hit) })
 	}
 	if uses(func(c cell) bool { return c.word == "unbounded" }) {
-		b.WriteString("unbounded: no window counts all of them together; agents are free to invent, and addresses, sessions\n" +
-			"           and tokens may be many. Another limiter may bound how fast sessions are begun.\n")
+		b.WriteString("unbounded: no window counts all of them together. A caller can make up agents, and have many\n" +
+			"           addresses, sessions and tokens. Another limiter may bound how fast sessions begin.\n")
 	}
 	if slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool { return l.Mode == weir.Shadow || len(l.Exempt) > 0 }) {
-		b.WriteString("           Whoever is exempt is never refused, and a limiter in mode shadow refuses nobody.\n")
+		b.WriteString("           An exempt caller is never refused, and a limiter in mode shadow refuses no request.\n")
 	}
 	if uses(func(c cell) bool { return c.word == "-" }) {
-		b.WriteString("-: answered 401 where credentials are verified, since the limiter asks for another\n")
+		b.WriteString("-: answered 401 if credentials are verified, because the limiter requires another one\n")
 	}
 	if uses(func(c cell) bool { return strings.HasPrefix(c.minute, "≤") || strings.HasPrefix(c.hour, "≤") }) {
-		b.WriteString("≤: never more than the tightest window alone allows; several windows together may allow fewer\n")
+		b.WriteString("≤: the tightest window alone allows this many; several windows together may allow fewer\n")
 	}
 }

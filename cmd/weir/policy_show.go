@@ -19,8 +19,8 @@ func newPolicyShow() *cobra.Command {
 		Short: "Print a policy: the contract, or FILE as Weir reads it",
 		Long: `Print a policy.
 
-Without FILE it is the contract, word for word as it is built in: a file to start your own from.
-With FILE it is what Weir reads there, in one spelling; --json says every default too.
+Without FILE it prints the contract, exactly as it is built in: you can start your own policy from it.
+With FILE it prints what Weir reads there, in a uniform spelling. --json also prints every default.
 
 ` + exposureLong,
 		Example: `  weir policy show

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/weirlimit/weir/internal/cli"
-
 	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
-// run is the whole program: it returns the exit status. env has the form of os.Environ.
+// run runs the program and returns its exit status. env has the form of os.Environ.
 func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot(cli.ParseEnvironment(env))
 	root.SetArgs(args)
@@ -25,24 +25,25 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 const rootLong = `Weir is a rate-limiting edge for HTTP APIs.
 
-Started with 'weir serve' and nothing else, it is the Widget and Bulk-Sync API: both surfaces, a sample
-backend with real rows, and the limits of the contract, on :8080. Given --upstream it stands in front of
-your own backend instead, and given --policy it enforces your own limits.
+'weir serve' without flags is the Widget and Bulk-Sync API: both surfaces, a sample backend that stores
+real rows, and the limits of the contract, on :8080. With --upstream it protects your own backend instead.
+With --policy it enforces your own limits.
 
-Every flag has a variable: WEIR_ and the flag's name in capitals, dashes as underscores (but those that say what
-'weir key' does to whom, and what 'weir verify' may do). The flag beats
-the variable; an empty variable is no variable. Lists are separated by commas in both.
+Every flag has a variable: WEIR_ and the name of the flag in capitals, with underscores for dashes. Only the
+flags that name a caller or a change of 'weir key', and those that permit something to 'weir verify' or bound
+one run of 'weir simulate', have none. A flag overrides its variable. An empty variable counts as unset. In a
+variable, the elements of a list are separated by commas.
 
-Exit status: 0 done; 1 the answer is no (a policy is invalid, a port is taken); 2 used wrongly.`
+Exit status: 0 success; 1 failure, such as an invalid policy or a port in use; 2 incorrect use.`
 
 const rootExample = `  weir serve                                       the contract, on :8080
-  weir serve --upstream http://127.0.0.1:3000      the contract's limits before your own backend
-  weir policy show                                 the limits that this is about
-  weir policy explain POST /api/v1/widget/leads    which of them a request meets, and why
-  weir simulate access.log                         whom they would have limited
+  weir serve --upstream http://127.0.0.1:3000      the contract's limits in front of your own backend
+  weir policy show                                 the limits of the contract
+  weir policy explain POST /api/v1/widget/leads    which of them applies to a request, and why
+  weir simulate access.log                         which past requests they would have limited
   weir token create --workspace demo               a credential for the bulk-sync surface
   weir sync docs --to http://127.0.0.1:8080        push a folder of documents there
-  weir verify http://127.0.0.1:8080                does it keep the contract, seen from outside?`
+  weir verify http://127.0.0.1:8080                test from outside whether a server keeps the contract`
 
 func newRoot(env cli.Environment) *cobra.Command {
 	root := &cobra.Command{
@@ -60,7 +61,7 @@ func newRoot(env cli.Environment) *cobra.Command {
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range env.Unknown(root) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: variable %s stands for no flag\n", name)
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: variable %s belongs to no flag\n", name)
 		}
 		if err := cli.RejectEmptyFile(cmd); err != nil {
 			return err

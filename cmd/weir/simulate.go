@@ -19,23 +19,23 @@ import (
 
 const simulateLong = `Replay access logs against a policy: who would have been limited, when, by what.
 
-Each line of the logs is decided by the engine that serves, its clock driven by the log, so what comes out is what
-would have come out. Read are the logs of web servers in their usual formats, as they are or compressed with gzip
-or zstd, many files as one in the order of time; LOG may be - for standard input.
+The engine of the server decides each line of the logs, with the time of the log as its clock, so the result is
+what the server would have done. It reads the usual formats of web servers, plain or compressed with gzip or zstd,
+and many files as one in order of time. LOG may be - for standard input.
 
---against FILE has a second policy decide the same requests, and tells what changes from the first to the second.
---paced has callers wait as the contract asks, instead of being refused, and tells how long.
+--against FILE replays the same requests under a second policy too, and shows what changes from the first to the second.
+--paced has callers wait as the contract asks, instead of being refused, and shows how long they wait.
 
-A log lacks what it was not told to write: sessions and tokens, mostly. That is said, and --key names a field that
-holds one: session=request.headers.X-Session.0.
+Most logs have no sessions and no tokens. The report says what is missing. --key names a field of the log that holds
+one: session=request.headers.X-Session.0.
 
 --fail-if makes it a gate: '[LIMITER.]METRIC OP NUMBER[%]', OP one of > >= < <= ==, METRIC one of
   refused, newly-refused, newly-admitted, delayed, gave-up, unlimited    requests; % of all requests (of LIMITER)
   touched, newly-touched, freed                                          callers; % of all callers (of LIMITER)
   malformed                                                              lines; % of all lines
-With --against the figures are the second policy's. What is only estimated is judged on the side that fails.
+With --against it judges the second policy. An estimate counts as the worst value that it could stand for.
 
-Exit status: 0 done; 1 a gate failed, there was no request, or a log cannot be read; 2 used wrongly.`
+Exit status: 0 success; 1 a gate failed, there was no request, or a log cannot be read; 2 incorrect use.`
 
 const simulateExample = `  weir simulate /var/log/nginx/access.log*
   weir simulate access.log --policy my-policy.yaml --html report.html
@@ -43,7 +43,7 @@ const simulateExample = `  weir simulate /var/log/nginx/access.log*
   weir simulate access.json --key session=request.headers.X-Session.0 --trusted-proxies 10.0.0.0/8 --key ip=http_x_forwarded_for
   zcat old/*.gz | weir simulate - --format combined --paced --json`
 
-// simulateFlags are what weir simulate is told.
+// simulateFlags are the flags of weir simulate.
 type simulateFlags struct {
 	policy, against string
 	format          string
@@ -91,7 +91,7 @@ func newSimulate() *cobra.Command {
 			if err == nil {
 				err = runSimulate(cmd, f, logs)
 			}
-			return harmless(err)
+			return fitForTerminal(err)
 		},
 	}
 	f.register(cmd)
@@ -102,24 +102,24 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract)")
-	flags.StringVar(&f.against, "against", "", "`FILE` with a second policy, or contract: what would change from the first to it")
-	flags.StringVar(&f.format, "format", f.format, "the `FORMAT` of the lines: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it")
-	flags.Var(&f.keys, "key", "where the log tells a key source: agent, session or token, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
-	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may say who the client is (default none)")
-	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` they say it in, which --key ip=FIELD finds: X-Forwarded-For, Forwarded or X-Real-IP")
-	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address are one caller")
-	flags.Var(&f.memory, "memory", "bound of all that is remembered of callers, in B, KiB, MiB or GiB, 16MiB at least")
-	cli.SwitchFlag(cmd, &f.paced, "paced", "have callers wait for their window, as the contract asks, and tell how long")
-	flags.Var(&f.patience, "patience", "how long they wait before they give up; only with --paced")
+	flags.StringVar(&f.against, "against", "", "`FILE` with a second policy, or contract: show what would change from the first one")
+	flags.StringVar(&f.format, "format", f.format, "the `FORMAT` of the lines: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format of nginx's configuration")
+	flags.Var(&f.keys, "key", "field of the log with a key source: agent, session or token, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
+	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may name the client (default none)")
+	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` in which they do, which --key ip=FIELD finds: X-Forwarded-For, Forwarded or X-Real-IP")
+	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address identify a caller")
+	flags.Var(&f.memory, "memory", "maximum memory for the counts of callers, in B, KiB, MiB or GiB, at least 16MiB")
+	cli.SwitchFlag(cmd, &f.paced, "paced", "have callers wait for their window, as the contract asks, and show how long")
+	flags.Var(&f.patience, "patience", "how long callers wait before they give up; only with --paced")
 	flags.Var(&f.touch, "touch", "recommend the lowest limit that touches at most this share of callers; off: none")
-	flags.Var(&f.worst, "worst", "how many of the callers that are refused most to name, by limiter")
+	flags.Var(&f.worst, "worst", "how many of the most refused callers to name for each limiter")
 	flags.Var(&f.failIf, "fail-if", "exit with status 1 if this holds, such as 'newly-refused > 0.3%'; repeatable")
-	cli.SwitchFlag(cmd, &f.strict, "strict", "end at the first line that is malformed")
-	flags.Var(&f.reorder, "reorder", "how much later in a file a line may stand than its time says; 0s: lines count as they stand (default 1s, or 30s where lines are written when requests end)")
+	cli.SwitchFlag(cmd, &f.strict, "strict", "end at the first malformed line")
+	flags.Var(&f.reorder, "reorder", "how far lines may be out of order; 0s: lines count in the order of the file (default 1s, or 30s if lines are written when requests end)")
 	flags.Lookup("reorder").DefValue = ""
-	flags.Var(&f.since, "since", "leave out what was before this `TIME`: 2027-01-15, 2027-01-15T08:00:00 (UTC) or with an offset")
-	flags.Var(&f.until, "until", "and what was at this `TIME` or later")
-	flags.StringVar(&f.html, "html", "", "`FILE` to write a page with charts to, whole and on its own; - is standard output")
+	flags.Var(&f.since, "since", "leave out requests before this `TIME`: 2027-01-15, 2027-01-15T08:00:00 (UTC) or with an offset")
+	flags.Var(&f.until, "until", "leave out requests at this `TIME` or later")
+	flags.StringVar(&f.html, "html", "", "`FILE` for a page with charts, which needs no other file; - is standard output")
 	cli.JSONFlag(cmd, &f.out)
 	cli.NoVariables(cmd, "against", "since", "until", "fail-if")
 	for _, name := range []string{"policy", "against", "html"} {
@@ -134,12 +134,12 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	words("strict", "on", "off")
 }
 
-// check finds what the flags say together and should not.
+// check rejects flags that contradict one another.
 func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if f.memory < replay.LeastMemory {
-		least := cli.Size(replay.LeastMemory)
-		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &least)
+		minimum := cli.Size(replay.LeastMemory)
+		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
 	if err := f.checkFormat(cmd); err != nil {
 		return err
@@ -154,10 +154,10 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 		}
 	}
 	if stdin > 1 {
-		return cli.UsageError("put one of them into a file", "standard input can be read once, and - stands %d times", stdin)
+		return cli.UsageError("put one of them into a file", "standard input can be read once, and - is given %d times", stdin)
 	}
 	if given("patience") && !bool(f.paced) {
-		return cli.UsageError("give --paced too, or leave it out", "%s means nothing without --paced", cli.GivenAs(cmd, "patience"))
+		return cli.UsageError("give --paced too, or leave it out", "%s has no effect without --paced", cli.GivenAs(cmd, "patience"))
 	}
 	if !f.since.IsZero() && !f.until.IsZero() && !f.since.Before(f.until.Time) {
 		return cli.UsageError("--until is the first moment that is left out", "between --since %v and --until %v there is nothing", &f.since, &f.until)
@@ -165,39 +165,39 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 	return f.checkAddress(cmd)
 }
 
-// checkFormat wants a format that lines can have, before any are read.
+// checkFormat rejects a format that no line can have, before any is read.
 func (f *simulateFlags) checkFormat(cmd *cobra.Command) error {
 	r, err := accesslog.Open(accesslog.Options{Stdin: strings.NewReader(""), Format: f.format})
 	if err != nil {
-		return cli.UsageError("want one of "+strings.Join(accesslog.Formats(), ", ")+", or a log_format as nginx's configuration has it, with its $variables",
+		return cli.UsageError("want one of "+strings.Join(accesslog.Formats(), ", ")+", or a log_format of nginx's configuration, with its $variables",
 			"%s %q: %w", cli.GivenAs(cmd, "format"), f.format, err)
 	}
 	return r.Close()
 }
 
-// checkAddress wants what says who the client is to be whole.
+// checkAddress rejects flags that name the client in part.
 func (f *simulateFlags) checkAddress(cmd *cobra.Command) error {
 	if !slices.Contains(clientIPHeaders, f.clientIPHeader) {
 		return cli.UsageError("see 'weir simulate --help'", "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
 	}
 	field := f.keys.field(identity.IP)
 	if field != "" && len(f.trustedProxies) == 0 {
-		return cli.UsageError("give --trusted-proxies too: nobody is believed by default", "--key ip=%s means nothing without --trusted-proxies", field)
+		return cli.UsageError("give --trusted-proxies too: no peer is trusted by default", "--key ip=%s has no effect without --trusted-proxies", field)
 	}
 	if cli.GivenItself(cmd, "trusted-proxies") && field == "" {
-		return cli.UsageError("such as --key ip=http_x_forwarded_for; where the log has the client's own address already, leave --trusted-proxies out",
-			"--trusted-proxies means nothing without --key ip=FIELD, which says where the log has %s", f.clientIPHeader)
+		return cli.UsageError("such as --key ip=http_x_forwarded_for; if the log already has the client's own address, leave --trusted-proxies out",
+			"--trusted-proxies has no effect without --key ip=FIELD, which names the field of the log with %s", f.clientIPHeader)
 	}
 	if cli.GivenItself(cmd, "client-ip-header") && field == "" {
-		return cli.UsageError("such as --key ip=http_x_forwarded_for, and --trusted-proxies", "--client-ip-header means nothing without --key ip=FIELD")
+		return cli.UsageError("such as --key ip=http_x_forwarded_for, and --trusted-proxies", "--client-ip-header has no effect without --key ip=FIELD")
 	}
 	return nil
 }
 
-// A keyField says which field of a log tells a key source.
+// A keyField is a key source and the field of a log that holds it.
 type keyField struct{ source, field string }
 
-// keyFields is a repeatable flag, one for each source at most.
+// keyFields is a repeatable flag, at most one for each source.
 type keyFields []keyField
 
 func (k *keyFields) Set(value string) error {
@@ -213,7 +213,7 @@ func (k *keyFields) Set(value string) error {
 	return nil
 }
 
-// field returns the field of a source; empty where none was given.
+// field returns the field of a source; empty if none was given.
 func (k keyFields) field(source string) string {
 	for _, one := range k {
 		if one.source == source {
@@ -234,7 +234,7 @@ func (k *keyFields) String() string {
 func (k *keyFields) Type() string { return "SOURCE=FIELD" }
 func (k *keyFields) Repeatable()  {}
 
-// conditions is a repeatable flag: what must not come out.
+// conditions is a repeatable flag: what must not be the result.
 type conditions []*reports.Condition
 
 func (c *conditions) Set(value string) error {
@@ -248,7 +248,7 @@ func (c *conditions) Set(value string) error {
 func (c *conditions) String() string { return "" }
 func (c *conditions) Type() string   { return "CONDITION" }
 
-// A portion is a share between nothing and all, exactly; nil is off.
+// A portion is an exact share from 0 to 1. Nil means off.
 type portion struct{ *big.Rat }
 
 func (p *portion) Set(value string) error {
@@ -275,10 +275,10 @@ func (p *portion) String() string {
 
 func (p *portion) Type() string { return "SHARE%" }
 
-// An instant is a moment that a log may have; the zero value is none.
+// An instant is a time that a log can have. The zero value means none.
 type instant struct{ time.Time }
 
-// Between these the times of logs lie: what is read of them has whole years, and is counted in nanoseconds since 1970.
+// The times of logs are between these: they are counted in nanoseconds since 1970.
 const (
 	firstInstant = 0             // Unix seconds: 1970-01-01
 	lastInstant  = 9_214_646_400 // 2262-01-01
@@ -287,7 +287,7 @@ const (
 func (i *instant) Set(value string) error {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, value, time.UTC); err == nil {
-			if s := at.Unix(); s < firstInstant || s > lastInstant { // UnixNano would come out as something else
+			if s := at.Unix(); s < firstInstant || s > lastInstant { // UnixNano would overflow
 				return errors.New("no line of a log has such a time: want one from 1970-01-01 to 2262-01-01, or leave the flag out")
 			}
 			i.Time = at

@@ -171,8 +171,8 @@ func plainly(err error) error {
 	return errors.New(reports.Shown(strings.ReplaceAll(err.Error(), "\n", "; "), 1000))
 }
 
-// harmless returns a failure of which the names of files and policies are part, fit for a terminal.
-func harmless(err error) error {
+// fitForTerminal returns a failure of which the names of files and policies are part, fit for a terminal.
+func fitForTerminal(err error) error {
 	var f *cli.Failure
 	if err == nil || !errors.As(err, &f) {
 		return err

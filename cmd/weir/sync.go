@@ -16,23 +16,23 @@ import (
 	"github.com/weirlimit/weir/internal/plaintext"
 )
 
-const syncLong = `Push a folder of Markdown, HTML and text to the bulk-sync surface, as fast as its budget allows and no faster.
+const syncLong = `Push a folder of Markdown, HTML and text to the bulk-sync surface, as fast as its budget allows.
 
-What has changed since the last time is sent, in batches as large as allowed, and never refused: when the
-budget is spent, it waits for the next window and says so. A document's id is its path in DIR. Its title is what
-front matter, the first heading or the file's name says; its link is the url of its front matter, else --base-url
-with the path, without the extension (an index page is its folder). Hidden files are passed over, symbolic links
-not followed.
+It sends what has changed since the last run, in batches that are as large as allowed. When the budget is used up,
+it waits for the next window, so the server never has to refuse a request. The id of a document is its path in DIR.
+Its title comes from front matter, the first heading or the name of the file. Its link is the url of its front
+matter, else --base-url and the path without the extension (an index page is its folder). Hidden files are left
+out, and symbolic links are not followed.
 
-What was acknowledged is remembered among the user's own files, not in DIR, or in --state FILE, for this server and
-the token's workspace. So an interrupted sync goes on where it was: run the same command again. Files that cannot
-be sent are named, and the others go on.
+What the server has acknowledged is recorded for this server and the token's workspace: among the user's own files,
+not in DIR, or in --state FILE. To continue an interrupted sync, run the same command again. Files that cannot be
+sent are named, and the others are sent.
 
-Put the token into the variable WEIR_TOKEN: on the command line everybody who may run ps can read it.
+Give the token in the variable WEIR_TOKEN: everybody who can run ps can read the command line.
 
-Exit status: 0 all done; 1 a file could not be sent, it was interrupted, or the server says no; 2 used wrongly.`
+Exit status: 0 success; 1 a file could not be sent, the sync was interrupted, or the server refused; 2 incorrect use.`
 
-const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)   # --data DIR, where serve has it too
+const syncExample = `  export WEIR_TOKEN=$(weir token create --workspace demo)   # with the --data of serve
   weir sync docs --to http://127.0.0.1:8080 --base-url https://example.com/docs
   weir sync docs --to http://127.0.0.1:8080 --dry-run
   weir sync docs --to http://127.0.0.1:8080 --prune --exclude drafts/ --exclude '*.tmp.md'
@@ -70,7 +70,7 @@ func newSync(env cli.Environment) *cobra.Command {
 	f := &syncFlags{maxWait: cli.Span{Duration: 2 * time.Hour, Max: 31 * 24 * time.Hour}}
 	cmd := &cobra.Command{
 		Use:     "sync DIR --to URL",
-		Short:   "Push a folder of documents, pacing itself",
+		Short:   "Push a folder of documents at the pace that the server allows",
 		Long:    syncLong,
 		Example: syncExample,
 		Args:    cli.Arguments("DIR"),
@@ -82,17 +82,17 @@ func newSync(env cli.Environment) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&f.to, "to", "the server's `URL`, above /v1/wp")
-	flags.Var(&f.token, "token", "API `TOKEN` of the workspace; use the variable, ps shows the command line")
-	flags.Var(&f.base, "base-url", "`URL` that the documents' links begin with (default --to)")
-	flags.StringVar(&f.state, "state", "", "`FILE` that remembers what was acknowledged (default one for DIR and the server below $XDG_STATE_HOME/weir/sync)")
-	flags.Var(&f.exclude, "exclude", "pass over what matches this `PATTERN`, such as drafts/, *.tmp.md or old/**/*.md; repeatable")
-	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share their view of its budget (default beside the state)")
-	flags.Var(&f.maxWait, "max-wait", "how long to wait for the next window at most; a longer one ends the sync, with when to come back")
-	cli.SwitchFlag(cmd, &f.prune, "prune", "delete documents whose files have gone since an earlier sync, if that is not most of them")
-	cli.SwitchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if that is most of them")
-	cli.SwitchFlag(cmd, &f.all, "all", "send what has not changed, too")
-	cli.SwitchFlag(cmd, &f.dry, "dry-run", "say what would be sent and deleted, and how long it would take")
+	flags.Var(&f.to, "to", "`URL` of the server, without /v1/wp")
+	flags.Var(&f.token, "token", "API `TOKEN` of the workspace; use the variable, because ps shows the command line")
+	flags.Var(&f.base, "base-url", "`URL` at the beginning of the documents' links (default --to)")
+	flags.StringVar(&f.state, "state", "", "`FILE` that records what was acknowledged (default one for DIR and the server in $XDG_STATE_HOME/weir/sync)")
+	flags.Var(&f.exclude, "exclude", "leave out what matches this `PATTERN`, such as drafts/, *.tmp.md or old/**/*.md; repeatable")
+	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share what they know of its budget (default beside the state)")
+	flags.Var(&f.maxWait, "max-wait", "maximum time to wait for the next window; if it is longer, the sync ends and says when to continue")
+	cli.SwitchFlag(cmd, &f.prune, "prune", "delete documents whose files are gone since an earlier sync, unless most are")
+	cli.SwitchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if most are gone")
+	cli.SwitchFlag(cmd, &f.all, "all", "also send unchanged documents")
+	cli.SwitchFlag(cmd, &f.dry, "dry-run", "print what would be sent and deleted, and how long it would take")
 	cli.SwitchFlag(cmd, &f.out, "json", "print a summary as JSON")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
@@ -103,7 +103,7 @@ func newSync(env cli.Environment) *cobra.Command {
 // check rejects flags that are missing or contradict one another.
 func (f *syncFlags) check() error {
 	if f.to.URL == nil {
-		return cli.UsageError("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: where is the server?")
+		return cli.UsageError("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: want the URL of the server")
 	}
 	f.rebase = f.base.URL != nil
 	if !f.rebase {
@@ -142,7 +142,7 @@ func runSync(cmd *cobra.Command, env cli.Environment, f *syncFlags, dir string) 
 		State: f.state, Env: env, Share: f.share, Exclude: f.exclude, Prune: f.pruned(), All: bool(f.all), DryRun: bool(f.dry),
 		MaxWait: f.maxWait.Duration, Event: show.event, Wait: show.wait,
 		Lost: func(err error) {
-			show.say("warning: what is known of the budget cannot be kept: %s", plaintext.Line(err.Error(), 300))
+			show.printf("warning: what is known of the budget cannot be kept: %s", plaintext.Line(err.Error(), 300))
 		},
 		Planned: func(w paced.Work) { f.planned(show, run, w) },
 	})
@@ -151,16 +151,17 @@ func runSync(cmd *cobra.Command, env cli.Environment, f *syncFlags, dir string) 
 	return f.conclude(cmd, show, run, err)
 }
 
-// planned says what is worth knowing before anything is sent, and begins to show it.
+// planned prints what the user should know before anything is sent, and shows the progress from
+// then on.
 func (f *syncFlags) planned(show *syncProgress, run *paced.Run, w paced.Work) {
 	if w.Derived > 0 && f.base.URL.Host == f.to.URL.Host && len(w.Send) > 0 {
-		show.say("links of documents begin with %s; --base-url says otherwise", plaintext.Line(f.base.String(), 200))
+		show.printf("links of documents begin with %s; --base-url changes that", plaintext.Line(f.base.String(), 200))
 	}
 	if w.WasBase != "" && w.Derived > 0 {
-		show.say("links of documents have begun with %s so far: they are sent again", plaintext.Line(w.WasBase, 200))
+		show.printf("links of documents began with %s so far: they are sent again", plaintext.Line(w.WasBase, 200))
 	}
 	if w.OtherToken {
-		show.say("the token is another one than the last time: whether it is for the same workspace is asked when something is sent")
+		show.printf("the token is not that of the last run: the next sync asks the server whether it is for the same workspace")
 	}
 	if !bool(f.dry) && w.Documents > 0 {
 		show.begin(w.Documents, w.Requests, run.Estimate)
@@ -175,7 +176,7 @@ func (f *syncFlags) conclude(cmd *cobra.Command, show *syncProgress, run *paced.
 		err = asFailure(err)
 	}
 	summary := run.Summary(err)
-	f.say(show, summary, run.Found())
+	f.printSummary(show, summary, run.Found())
 	if f.out {
 		return errors.Join(cli.WriteSafeJSON(cmd.OutOrStdout(), summary), err)
 	}
@@ -196,42 +197,42 @@ func (f *syncFlags) leftOut(bad, found int) error {
 	if bad == 0 {
 		return nil
 	}
-	what, hint := "%s could not be sent", "named above, each with what to do"
+	what, hint := "%s could not be sent", "they are named above, with what to do about each"
 	if bad > maxNamed {
-		hint = fmt.Sprintf("the first %d are named above, --json names all", maxNamed)
+		hint = fmt.Sprintf("the first %d are named above; --json names all", maxNamed)
 	}
 	switch {
 	case bool(f.dry):
 		what = "%s cannot be sent"
 	case found > bad:
-		hint += "; the others are in step"
+		hint += "; the others are up to date"
 	}
 	return cli.Fail(fmt.Errorf(what, cli.Count(bad, "file")), hint)
 }
 
-// say prints a summary for people, on standard error.
-func (f *syncFlags) say(show *syncProgress, y paced.Summary, found int) {
+// printSummary prints a summary for people, on standard error.
+func (f *syncFlags) printSummary(show *syncProgress, y paced.Summary, found int) {
 	if n := y.Ignored; n > 0 {
-		show.say("passed over %s with other extensions", cli.Count(n, "file"))
+		show.printf("left out %s with other extensions", cli.Count(n, "file"))
 	}
 	if n := y.Excluded; n > 0 {
-		show.say("passed over %s that --exclude matches", cli.Count(n, "path"))
+		show.printf("left out %s that --exclude matches", cli.Count(n, "path"))
 	}
 	if n := y.Links; n > 0 {
-		show.say("passed over %s: they are not followed", cli.Count(n, "symbolic link"))
+		show.printf("left out %s: they are not followed", cli.Count(n, "symbolic link"))
 	}
 	switch would := y.DryRun; {
 	case would != nil:
-		show.say("would send %s and delete %d, %d unchanged, in %s: %s", cli.Count(len(would.Send), "document"), len(would.Delete), y.Unchanged,
+		show.printf("would send %s and delete %d, %d unchanged, in %s: %s", cli.Count(len(would.Send), "document"), len(would.Delete), y.Unchanged,
 			cli.Count(would.Requests, "request"), atLeast(would.Seconds))
 	case y.Requests == 0 && y.Error == "":
-		show.say("nothing to do: %s unchanged", cli.Count(y.Unchanged, "document"))
+		show.printf("nothing to do: %s unchanged", cli.Count(y.Unchanged, "document"))
 	case found > 0 || y.Requests > 0:
-		show.say("sent %s, deleted %d, %d unchanged; %s, %d refused; %.1f s, %.1f s of them waiting",
+		show.printf("sent %s, deleted %d, %d unchanged; %s, %d refused; %.1f s, %.1f s of them waiting",
 			cli.Count(y.Sent, "document"), y.Deleted, y.Unchanged, cli.Count(int(y.Requests), "request"), y.Refusals, y.Seconds, y.Waited)
 	}
 	if y.Vanished > 0 && f.pruned() == docsync.Keep {
-		show.say("%s gone from the folder, or excluded, and still on the server; --prune deletes them", cli.Count(y.Vanished, "document"))
+		show.printf("%s gone from the folder, or excluded, but still on the server; --prune deletes them", cli.Count(y.Vanished, "document"))
 	}
 }
 

@@ -20,24 +20,24 @@ const maxNamed = 20
 type syncProgress struct {
 	*cli.Progress
 
-	mu       sync.Mutex // guards what follows
-	lines    string     // to print once it is unlocked
-	ended    bool
-	stopping bool
-	reading  int // files
-	named    int // bad files
-	alike    int // links of two documents that were named
-	total    int // documents to send and delete; 0: not known yet
-	requests int // that this takes
-	done     int
-	begun    time.Time
-	left     func(requests int) time.Duration // how long their budget makes these take
-	wake     time.Time                        // when the present wait ends
-	why      pacer.Reason
-	trouble  string
-	retry    time.Time // when what has failed is sent again
-	said     time.Time // when a line last reported the position
-	told     time.Time // the wake that a line last reported
+	mu           sync.Mutex // guards what follows
+	lines        string     // to print once it is unlocked
+	ended        bool
+	stopping     bool
+	reading      int // files
+	named        int // bad files
+	alike        int // links of two documents that were named
+	total        int // documents to send and delete; 0: not known yet
+	requests     int // that this takes
+	done         int
+	begun        time.Time
+	left         func(requests int) time.Duration // how long their budget makes these take
+	wake         time.Time                        // when the present wait ends
+	why          pacer.Reason
+	trouble      string
+	retry        time.Time // when what has failed is sent again
+	reportedAt   time.Time // when a line last reported the position
+	reportedWake time.Time // the wake that a line last reported
 }
 
 func newSyncProgress(w io.Writer) *syncProgress {
@@ -46,12 +46,12 @@ func newSyncProgress(w io.Writer) *syncProgress {
 	return p
 }
 
-// say prints a line, above the bar if there is one.
-func (p *syncProgress) say(format string, args ...any) {
+// printf prints a line, above the bar if there is one.
+func (p *syncProgress) printf(format string, args ...any) {
 	p.update(func() { p.line(format, args...) })
 }
 
-// line is say within update.
+// line is printf within update.
 func (p *syncProgress) line(format string, args ...any) {
 	p.lines += fmt.Sprintf(format, args...) + "\n"
 }
@@ -74,7 +74,7 @@ func (p *syncProgress) update(change func()) {
 func (p *syncProgress) begin(documents, requests int, left func(int) time.Duration) {
 	p.update(func() {
 		p.total, p.requests, p.left, p.begun = documents, requests, left, time.Now()
-		if p.said = p.begun; !p.OnTerminal() {
+		if p.reportedAt = p.begun; !p.OnTerminal() {
 			p.line("%s in %s", cli.Count(documents, "document"), cli.Count(requests, "request"))
 		}
 	})
@@ -88,7 +88,7 @@ func (p *syncProgress) event(e docsync.Event) {
 			p.reading = e.Files
 		case docsync.SameURL:
 			if p.alike++; p.alike <= maxNamed {
-				p.line("warning: %s and %s have one link, %s; rename one, or give it a url in front matter",
+				p.line("warning: %s and %s have the same link, %s; rename one, or give it a url in front matter",
 					plaintext.Line(e.First, 300), plaintext.Line(e.Second, 300), plaintext.Line(e.URL, 300))
 			}
 		case docsync.Skipped:
@@ -119,8 +119,8 @@ func (p *syncProgress) skipped(e docsync.Skipped) {
 func (p *syncProgress) advance(documents int) {
 	p.done += documents
 	p.trouble = ""
-	if now := time.Now(); !p.OnTerminal() && (now.Sub(p.said) >= 2*time.Second || p.done == p.total) {
-		p.said = now
+	if now := time.Now(); !p.OnTerminal() && (now.Sub(p.reportedAt) >= 2*time.Second || p.done == p.total) {
+		p.reportedAt = now
 		p.line("%d of %d, %d left, %s", p.done, p.total, p.total-p.done, p.perSecond())
 	}
 }
@@ -135,8 +135,8 @@ func (p *syncProgress) wait(w pacer.Wait) {
 		if w.Until.After(p.wake) && w.Until.After(now) {
 			p.wake, p.why = w.Until, w.Reason
 		}
-		if !p.OnTerminal() && w.Until.Sub(p.told) > time.Second {
-			p.told = w.Until
+		if !p.OnTerminal() && w.Until.Sub(p.reportedWake) > time.Second {
+			p.reportedWake = w.Until
 			p.line("%s, next window in %s", w.Reason, cli.TimeLeft(w.Until.Sub(now)))
 		}
 	})
@@ -146,7 +146,7 @@ func (p *syncProgress) wait(w pacer.Wait) {
 func (p *syncProgress) interrupted() {
 	p.update(func() {
 		if p.stopping = true; !p.ended {
-			p.line("stopping: what is in flight may finish; interrupt again to end at once")
+			p.line("stopping: requests in flight may finish; interrupt again to end at once")
 		}
 	})
 }
@@ -207,13 +207,13 @@ func (p *syncProgress) status() string {
 	now := time.Now()
 	switch {
 	case p.stopping:
-		return "stopping: what is in flight may finish"
+		return "stopping: requests in flight may finish"
 	case p.wake.After(now):
 		return fmt.Sprintf("%s, next window in %s", p.why, cli.TimeLeft(p.wake.Sub(now)))
 	case p.trouble != "" && p.retry.After(now):
 		return fmt.Sprintf("again in %s: %s", cli.TimeLeft(p.retry.Sub(now)), p.trouble)
 	case p.total == 0:
-		return "looking for what has changed"
+		return "looking for changes"
 	}
 	return "sending"
 }

@@ -104,13 +104,13 @@ func TestProgressWithoutATerminalIsLines(t *testing.T) {
 	p.end()
 	p.interrupted()
 	got := regexp.MustCompile(`\d+/s`).ReplaceAllString(out.String(), "N/s")
-	if want := `warning: a.md and a.html have one link, https://x.example/a; rename one, or give it a url in front matter
+	if want := `warning: a.md and a.html have the same link, https://x.example/a; rename one, or give it a url in front matter
 3 documents in 2 requests
 bad file: a\x1b[2J.md: it\nis bad; mend it
 budget spent, next window in 42 s
 it is down; again in 1 s
 2 of 2, 0 left, N/s
-stopping: what is in flight may finish; interrupt again to end at once
+stopping: requests in flight may finish; interrupt again to end at once
 `; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -126,16 +126,16 @@ func TestTheLineBelowTheBarSaysWhyASyncWaits(t *testing.T) {
 	}
 }
 
-func TestWhatOtherFilesAreIsSaidOnlyWhereItIsSo(t *testing.T) {
+func TestOtherFilesAreUpToDateOnlyIfThereAreAny(t *testing.T) {
 	for _, c := range []struct {
 		dry        cli.OnOff
 		found, bad int
 		want, hint string
 	}{
-		{false, 5, 2, "2 files could not be sent", "named above, each with what to do; the others are in step"},
-		{false, 2, 2, "2 files could not be sent", "named above, each with what to do"},
-		{true, 5, 1, "1 file cannot be sent", "named above, each with what to do"},
-		{false, 50, 30, "30 files could not be sent", "the first 20 are named above, --json names all; the others are in step"},
+		{false, 5, 2, "2 files could not be sent", "they are named above, with what to do about each; the others are up to date"},
+		{false, 2, 2, "2 files could not be sent", "they are named above, with what to do about each"},
+		{true, 5, 1, "1 file cannot be sent", "they are named above, with what to do about each"},
+		{false, 50, 30, "30 files could not be sent", "the first 20 are named above; --json names all; the others are up to date"},
 	} {
 		flags := &syncFlags{dry: c.dry}
 		var f *cli.Failure

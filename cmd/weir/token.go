@@ -18,8 +18,8 @@ import (
 
 const tokenLong = `Manage the API tokens of the bulk-sync surface, /v1/wp.
 
-They live in the data directory, as hashes; a server that uses the directory knows of a new or revoked
-one within a second, without a restart.`
+Their hashes are kept in the data directory. A server that uses the directory accepts a new token, and rejects a
+revoked one, within a second and without a restart.`
 
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
@@ -36,9 +36,9 @@ func newToken() *cobra.Command {
 	return cmd
 }
 
-// dataFlag adds --data to a command about what is kept there.
+// dataFlag adds --data to a command that reads or changes the data directory.
 func dataFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "data", "weir-data", "`DIR` that the server was given as its --data")
+	cmd.Flags().StringVar(dir, "data", "weir-data", "`DIR` that is the server's --data")
 	cli.Must(cmd.MarkFlagDirname("data"))
 }
 
@@ -46,22 +46,22 @@ func dataFlag(cmd *cobra.Command, dir *string) {
 func openTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
 	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: dir})
 	if err != nil {
-		return nil, cli.Fail(fmt.Errorf("open the tokens in %q: %w", dir, err), "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
+		return nil, cli.Fail(fmt.Errorf("open the tokens in %q: %w", dir, err), "give the --data DIR of 'weir serve'; you must be able to write there")
 	}
 	return tokens, nil
 }
 
-// openOldTokens is openTokens for a directory that must be there already.
+// openOldTokens is openTokens for a directory that must exist.
 func openOldTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, noDataDir(dir)
 	} else if errors.Is(err, fs.ErrNotExist) {
-		return nil, cli.Fail(fmt.Errorf("there is no data directory %q", dir), "say with --data DIR where 'weir serve' keeps its data; 'weir token create' makes one too")
+		return nil, cli.Fail(fmt.Errorf("there is no data directory %q", dir), "give the --data DIR of 'weir serve'; 'weir token create' also creates one")
 	}
 	return openTokens(ctx, dir)
 }
 
-// workspaceName is what a workspace may be called: it stands in URLs, logs and widgets.
+// workspaceName matches the name of a workspace, which is part of URLs, logs and widgets.
 var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func newTokenCreate() *cobra.Command {
@@ -69,10 +69,10 @@ func newTokenCreate() *cobra.Command {
 	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:   "create --workspace NAME",
-		Short: "Mint a token and print it, once",
-		Long: `Mint an API token for a workspace, which is made where there is none of that name.
+		Short: "Create a token and print it once",
+		Long: `Create an API token for a workspace. If there is no workspace of that name, it is created too.
 
-The token alone is printed on standard output, once: only its hash is kept.`,
+Standard output is the token alone. It cannot be printed again, because only its hash is kept.`,
 		Example: `  weir token create --workspace demo
   TOKEN=$(weir token create --workspace demo)
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/wp/status`,
@@ -104,7 +104,7 @@ func createToken(cmd *cobra.Command, dir, workspace string, machine bool) error 
 	if made.NewWorkspace {
 		fmt.Fprintf(cmd.ErrOrStderr(), "workspace %q is new\n", workspace)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of workspace %q; it is shown this once\n", made.ID, workspace)
+	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of workspace %q; it is shown only this once\n", made.ID, workspace)
 	if machine {
 		return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace})
 	}
@@ -163,7 +163,7 @@ func tokenRows(all []sample.TokenInfo) []tokenRow {
 
 func printTokens(cmd *cobra.Command, all []sample.TokenInfo) error {
 	if len(all) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no tokens yet; 'weir token create --workspace NAME' mints one")
+		fmt.Fprintln(cmd.ErrOrStderr(), "no tokens yet; 'weir token create --workspace NAME' creates one")
 		return nil
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
@@ -182,7 +182,7 @@ func newTokenRevoke() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "revoke ID",
-		Short:   "End a token; servers refuse it within a second",
+		Short:   "Revoke a token; servers reject it within a second",
 		Example: "  weir token list\n  weir token revoke 3f9a…",
 		Args:    cli.Arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -205,7 +205,7 @@ func newTokenRevoke() *cobra.Command {
 	return cmd
 }
 
-// redactToken keeps a whole token, given where an id was meant, out of the terminal's scrollback.
+// redactToken hides a whole token that was given instead of an id: the terminal would keep it.
 func redactToken(s string) string {
 	const prefix = "wpt_"
 	if len(s) > len(prefix) && s[:len(prefix)] == prefix {

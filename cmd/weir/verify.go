@@ -24,32 +24,33 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-const verifyLong = `Drive the API at URL to its limits from outside, as its callers would, and report clause by clause whether it keeps
-what its policy and the contract say: kept, broken, with the exchange that shows it, or not testable, and why.
+const verifyLong = `Use up the limits of the API at URL from outside, as its callers would, and report clause by clause whether it keeps
+its policy and the contract: kept, broken (with the exchange that shows it), or not testable (with the reason).
 
-It says first what it will send, and never sends more. The bodies are such that validation refuses them; --real
-sends valid ones, which the API stores. It uses up whole budgets: those of the credentials that it is given or gets at
-init, and of the address that it comes from, so that whoever shares these is refused meanwhile. So anything but this
-machine needs --yes.
+It first prints what it will send, and never sends more. Validation rejects the bodies that it sends; --real sends
+valid ones, which the API stores. It uses up whole budgets: those of the credentials that it is given or gets at init,
+and that of its own address. Meanwhile, all others who share these are refused. So it needs --yes for any address that
+is not this machine's.
 
-It needs what a caller has: the id of an agent, or sessions, and API tokens where the bulk-sync surface is to be
-verified. Give credentials in the variables WEIR_SESSION and WEIR_TOKEN, several with blanks between them: on the
-command line everybody who may run ps can read them. With two of a kind it can show that their budgets are separate.
+It needs what a caller has: the id of an agent, or sessions, and API tokens for the bulk-sync surface. Give
+credentials in the variables WEIR_SESSION and WEIR_TOKEN, several with blanks between them: everybody who can run ps
+can read the command line. With two credentials of a kind it can show that their budgets are separate.
 
-Any server that speaks X-RateLimit-* can be verified: --policy says what it is to enforce.
+It can verify any server that sends X-RateLimit-* fields: --policy names the policy that the server is to enforce.
 
-What is not testable carries one of four reasons: needs-input (a credential, a second one, leave to send valid bodies),
-needs-more (time or requests), unobservable (the answers do not show it), shared (others may spend the same budget).
+A clause is not testable for one of four reasons: needs-input (a credential, a second one, or permission to send valid
+bodies), needs-more (time or requests), unobservable (the answers do not show it), shared (others may spend the same
+budget).
 
-Exit status: 0 nothing is broken; 1 something is, nothing could be tested, a credential does not verify, or the API was
-not reached; with --fail-untested also 1 if a clause could not be tested that applies to its limiter; 2 used wrongly.`
+Exit status: 0 nothing is broken; 1 a clause is broken, nothing could be tested, a credential is not valid, or the API
+was not reached; with --fail-untested also 1 if a clause that applies to its limiter could not be tested; 2 incorrect use.`
 
 const verifyExample = `  weir verify http://127.0.0.1:8080
   WEIR_TOKEN=$(weir token create --workspace demo) weir verify http://127.0.0.1:8080
   weir verify https://api.example.com --yes --quick --limiter widget-leads
   weir verify https://api.example.com --yes --policy their-policy.yaml --json > verify.json`
 
-// verifyFlags are what weir verify is told.
+// verifyFlags are the flags of weir verify.
 type verifyFlags struct {
 	policy       string
 	limiters     limiterNames
@@ -92,22 +93,22 @@ func newVerify(env cli.Environment) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy that it is to enforce (default the contract)")
-	flags.Var(&f.limiters, "limiter", "only this limiter of the policy; repeatable")
-	flags.StringVar(&f.agent, "agent", "demo", "`ID` of the assistant that sessions are asked for, and that is counted by where the policy does")
-	flags.Var(&f.sessions, "session", "session token of a visitor's, instead of asking for two at init; repeatable; use the variable")
-	flags.StringVar(&f.sessionAt, "session-at", "token", "where init's answer holds the session token: a JSON `PATH` such as data.token")
+	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy that the API is to enforce (default the contract)")
+	flags.Var(&f.limiters, "limiter", "test only this limiter of the policy; repeatable")
+	flags.StringVar(&f.agent, "agent", "demo", "`ID` of the agent for new sessions, and for windows that count by agent")
+	flags.Var(&f.sessions, "session", "session token of a visitor, instead of two new ones from init; repeatable; use the variable")
+	flags.StringVar(&f.sessionAt, "session-at", "token", "JSON `PATH` of the session token in the answer of init, such as data.token")
 	flags.Var(&f.tokens, "token", "API token; a second one shows that budgets are separate; repeatable; use the variable")
 	flags.Var(&f.header, "header", "field to send with every request; repeatable")
-	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificates in PEM to trust instead of the system's")
-	cli.SwitchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of such as validation refuses")
-	cli.SwitchFlag(cmd, &f.quick, "quick", "wait for no window: less can be tested, in seconds")
-	flags.Var(&f.budget, "budget", "how many requests to send at most")
-	flags.Var(&f.maxWait, "max-wait", "how long to wait for one window at most; what is about longer ones is not tested")
-	flags.Var(&f.workers, "workers", "how many connections to use at a time")
-	cli.SwitchFlag(cmd, &f.yes, "yes", "verify an API that is not on this machine: its owner knows, and its callers may be refused meanwhile")
+	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificates to trust instead of the system's, PEM")
+	cli.SwitchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of bodies that validation rejects")
+	cli.SwitchFlag(cmd, &f.quick, "quick", "do not wait for windows: it takes seconds and tests less")
+	flags.Var(&f.budget, "budget", "maximum number of requests")
+	flags.Var(&f.maxWait, "max-wait", "maximum time to wait for one window; what needs longer ones is not tested")
+	flags.Var(&f.workers, "workers", "number of connections at a time")
+	cli.SwitchFlag(cmd, &f.yes, "yes", "verify an API that is not on this machine: its owner agrees, and its callers may be refused meanwhile")
 	cli.NoVariables(cmd, "real", "yes")
-	cli.SwitchFlag(cmd, &f.failUntested, "fail-untested", "exit with status 1 also if a clause could not be tested that applies to its limiter")
+	cli.SwitchFlag(cmd, &f.failUntested, "fail-untested", "also exit with status 1 if a clause that applies to its limiter could not be tested")
 	cli.SwitchFlag(cmd, &f.machine, "json", "print the report as JSON")
 	cli.Must(cmd.MarkFlagFilename("policy"))
 	cli.Must(cmd.MarkFlagFilename("ca"))

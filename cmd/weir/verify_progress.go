@@ -16,17 +16,17 @@ import (
 type verifyProgress struct {
 	*cli.Progress
 
-	mu       sync.Mutex // guards what follows
-	now      verify.Progress
-	wake     time.Time // when the present wait ends
-	told     time.Time // the wake that a line last reported
-	said     time.Time // when a line was last printed
-	stopping bool
-	ended    bool
+	mu           sync.Mutex // guards what follows
+	now          verify.Progress
+	wake         time.Time // when the present wait ends
+	reportedWake time.Time // the wake that a line last reported
+	reportedAt   time.Time // when a line was last printed
+	stopping     bool
+	ended        bool
 }
 
-// mostInLine is how many of the things under way a line names.
-const mostInLine = 2
+// maxInLine is how many of the things under way a line names.
+const maxInLine = 2
 
 func newVerifyProgress(w io.Writer) *verifyProgress {
 	return &verifyProgress{Progress: cli.NewProgress(w)}
@@ -35,7 +35,7 @@ func newVerifyProgress(w io.Writer) *verifyProgress {
 // begin draws the bar for at most that many requests, if there is a terminal.
 func (p *verifyProgress) begin(requests int) {
 	p.mu.Lock()
-	p.now.Planned, p.said = requests, time.Now()
+	p.now.Planned, p.reportedAt = requests, time.Now()
 	p.mu.Unlock()
 	p.Start(int64(requests), cli.View{Left: func(int) string { return p.counts() }, Below: p.below})
 }
@@ -62,18 +62,18 @@ func (p *verifyProgress) update(now verify.Progress) {
 // holds mu.
 func (p *verifyProgress) line() string {
 	now := time.Now()
-	waits := p.wake.Sub(p.told) > time.Second && p.now.Waiting >= 2*time.Second
-	if !waits && now.Sub(p.said) < cli.LineEvery {
+	waits := p.wake.Sub(p.reportedWake) > time.Second && p.now.Waiting >= 2*time.Second
+	if !waits && now.Sub(p.reportedAt) < cli.LineEvery {
 		return ""
 	}
-	p.said = now
+	p.reportedAt = now
 	text := fmt.Sprintf("%d of at most %d", p.now.Sent, p.now.Planned)
 	if p.wake.After(now) {
-		p.told = p.wake
+		p.reportedWake = p.wake
 		text += ", next window in " + cli.TimeLeft(p.wake.Sub(now))
 	}
 	for i, doing := range p.now.Doing {
-		if i == mostInLine {
+		if i == maxInLine {
 			return text + fmt.Sprintf("; and %d more", len(p.now.Doing)-i)
 		}
 		text += "; " + plaintext.Line(doing, 200)
@@ -116,8 +116,8 @@ func (p *verifyProgress) below() []string {
 	return lines
 }
 
-// mostUnderWay is how many lines name what is under way.
-const mostUnderWay = 8
+// maxUnderWay is how many lines name what is under way.
+const maxUnderWay = 8
 
 // status returns the lines below the bar. The caller holds mu.
 func (p *verifyProgress) status() (lines []string) {
@@ -125,7 +125,7 @@ func (p *verifyProgress) status() (lines []string) {
 		return []string{"stopping; interrupt again to end at once"}
 	}
 	for i, doing := range p.now.Doing {
-		if i == mostUnderWay {
+		if i == maxUnderWay {
 			lines = append(lines, fmt.Sprintf("… and %d more", len(p.now.Doing)-i))
 			break
 		}

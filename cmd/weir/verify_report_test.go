@@ -209,12 +209,12 @@ stopping; interrupt again to end at once
 func TestTheLinesBelowTheBarSayWhatIsUnderWay(t *testing.T) {
 	p := newVerifyProgress(&bytes.Buffer{})
 	doing := []string{"leads: \x1b[2J all of the budget at once"}
-	for i := range mostUnderWay {
+	for i := range maxUnderWay {
 		doing = append(doing, fmt.Sprint("limiter ", i))
 	}
 	p.update(verify.Progress{Doing: doing, Waiting: 41500 * time.Millisecond})
 	want := []string{`leads: \x1b[2J all of the budget at once`}
-	for i := range mostUnderWay - 1 {
+	for i := range maxUnderWay - 1 {
 		want = append(want, fmt.Sprint("limiter ", i))
 	}
 	want = append(want, "… and 1 more", "next window in 42 s")

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A build says which Weir this is.
+// A build identifies the program.
 type build struct {
-	Version  string `json:"version"`            // the module's version; "devel" where it was not built from one
-	Revision string `json:"revision,omitempty"` // the commit; ends in "+changes" where the tree had more
+	Version  string `json:"version"`            // the module's version; "devel" if it was not built from one
+	Revision string `json:"revision,omitempty"` // the commit; ends in "+changes" if the tree had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
@@ -56,7 +56,7 @@ func newVersion() *cobra.Command {
 	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Say which Weir this is",
+		Short:   "Print the version",
 		Example: "  weir version\n  weir version --json",
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimit/weir/internal/denial"
 )
 
-// An explanation explains one refusal. It has the kinds of the caller's keys but not their values,
+// A Denial explains one refusal. It has the kinds of the caller's keys but not their values,
 // except for the public id of a token.
-type explanation struct {
+type Denial struct {
 	Limiter string `json:"limiter"`
 	Window  string `json:"window"` // as it was in the policy then
 	Kinds   string `json:"kinds"`
@@ -43,8 +43,8 @@ func (s *Server) showDenial(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, s.explain(f))
 }
 
-func (s *Server) explain(f denial.Facts) explanation {
-	x := explanation{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, Policy: f.Policy}
+func (s *Server) explain(f denial.Facts) Denial {
+	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, Policy: f.Policy}
 	var kinds []string
 	for _, c := range f.Callers {
 		kinds = append(kinds, c.Source)

@@ -32,7 +32,7 @@ func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
 		unprocessable("no_limits", `Either "times": 2 or "limits": [LIMIT, …] is required; "limits": [] takes grants back.`).write(w)
 		return
 	}
-	s.change(w, r, c, "grant", func(ctx context.Context, n *named, limiters []*weir.Limiter, before *inspection) (planned, error) {
+	s.change(w, r, c, "grant", func(ctx context.Context, n *named, limiters []*weir.Limiter, before *CallerWindows) (planned, error) {
 		l := limiters[0]
 		limits, err := c.limits(n, l, before.Windows)
 		if err != nil {
@@ -54,7 +54,7 @@ func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
 
 // limits returns one limit for each window. It is 0 if the window is not known, is shared by all
 // callers or keeps its limit. An empty list means that grants are taken back.
-func (c *change) limits(n *named, l *weir.Limiter, windows []window) ([]int64, error) {
+func (c *change) limits(n *named, l *weir.Limiter, windows []CallerWindow) ([]int64, error) {
 	limits := make([]int64, len(windows))
 	if c.Times != nil {
 		times, ok := number(*c.Times)

@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A window is the state of one window for a caller.
-type window struct {
+// A CallerWindow is the state of one window for a caller.
+type CallerWindow struct {
 	Limiter string `json:"limiter"`
 	Window  string `json:"window"` // in the syntax of a policy
 
@@ -27,28 +27,28 @@ type window struct {
 	// below are not set.
 	Lacks string `json:"lacks,omitempty"`
 
-	Limit    int64  `json:"limit"`    // the limit that applies
-	Declared int64  `json:"declared"` // the policy's limit, or its override's for this caller
-	Override bool   `json:"override"`
-	Grant    *grant `json:"grant"` // null: none
-	Exempt   bool   `json:"exempt"`
-	Shared   bool   `json:"shared"` // all callers share it, so resets and grants do not change it
-	Count    int64  `json:"count"`
-	Remain   int64  `json:"remaining"`
-	Reset    int64  `json:"reset"` // Unix seconds; 0: the window is not open
+	Limit    int64        `json:"limit"`    // the limit that applies
+	Declared int64        `json:"declared"` // the policy's limit, or its override's for this caller
+	Override bool         `json:"override"`
+	Grant    *CallerGrant `json:"grant"` // null: none
+	Exempt   bool         `json:"exempt"`
+	Shared   bool         `json:"shared"` // all callers share it, so resets and grants do not change it
+	Count    int64        `json:"count"`
+	Remain   int64        `json:"remaining"`
+	Reset    int64        `json:"reset"` // Unix seconds; 0: the window is not open
 }
 
-// A grant is another limit until a time.
-type grant struct {
+// A CallerGrant is another limit until a time.
+type CallerGrant struct {
 	Limit int64 `json:"limit"`
 	Until int64 `json:"until"` // Unix seconds
 }
 
-// An inspection is the answer to GET /keys. Resets and grants answer with the state after them.
-type inspection struct {
-	Kinds   string   `json:"kinds"` // the key sources that name the caller, such as "ip+agent"
-	Now     int64    `json:"now"`   // Unix seconds on the store's clock
-	Windows []window `json:"windows"`
+// CallerWindows are the answer to GET /keys. Resets and grants answer with the state after them.
+type CallerWindows struct {
+	Kinds   string         `json:"kinds"` // the key sources that name the caller, such as "ip+agent"
+	Now     int64          `json:"now"`   // Unix seconds on the store's clock
+	Windows []CallerWindow `json:"windows"`
 }
 
 // resolve returns the caller that c names, and the limiters to look at.
@@ -98,8 +98,8 @@ func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal
 
 // inspect returns the state of a caller's windows. If there are several possible callers, it is
 // that of the caller that has spent most.
-func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter) (*inspection, error) {
-	out := &inspection{Kinds: n.kinds(), Windows: []window{}}
+func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter) (*CallerWindows, error) {
+	out := &CallerWindows{Kinds: n.kinds(), Windows: []CallerWindow{}}
 	for _, l := range limiters {
 		var best []weir.Holding
 		spent := int64(-1)
@@ -126,15 +126,15 @@ func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter
 	return out, nil
 }
 
-func (n *named) window(h *weir.Holding) window {
-	w := window{Limiter: h.Limiter.Name, Window: h.Window.String()}
+func (n *named) window(h *weir.Holding) CallerWindow {
+	w := CallerWindow{Limiter: h.Limiter.Name, Window: h.Window.String()}
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
 	w.Shared = h.Shared
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
-		w.Grant = &grant{h.Grant.Limit, h.Grant.Until}
+		w.Grant = &CallerGrant{h.Grant.Limit, h.Grant.Until}
 	}
 	return w
 }
@@ -288,7 +288,7 @@ func (s *Server) resetKeys(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "invalid_body", "A reset has no times, limits, until or for: those belong to /keys/grant.")
 		return
 	}
-	s.change(w, r, c, "reset", func(ctx context.Context, n *named, limiters []*weir.Limiter, _ *inspection) (planned, error) {
+	s.change(w, r, c, "reset", func(ctx context.Context, n *named, limiters []*weir.Limiter, _ *CallerWindows) (planned, error) {
 		return planned{do: func(l *weir.Limiter, caller weir.Keys) error { return s.options.Decider.Reset(ctx, l.Name, caller) }}, nil
 	})
 }
@@ -300,7 +300,7 @@ type planned struct {
 }
 
 // change finds the caller, plans the change, logs it, makes it, and answers.
-func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what string, plan func(context.Context, *named, []*weir.Limiter, *inspection) (planned, error)) {
+func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what string, plan func(context.Context, *named, []*weir.Limiter, *CallerWindows) (planned, error)) {
 	n, limiters, bad := s.resolve(c.callerQuery)
 	if bad != nil {
 		bad.write(w)
@@ -335,7 +335,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what s
 	s.log.Info("an operator changed the limits of a caller", "what", what, "by", requester(r), "limiter", entry.Limiter, "caller", entry.Caller.Hash)
 	out, err := s.inspect(ctx, n, limiters)
 	if err != nil { // the change is made, so the answer is 200
-		out = &inspection{Kinds: before.Kinds, Now: before.Now, Windows: []window{}}
+		out = &CallerWindows{Kinds: before.Kinds, Now: before.Now, Windows: []CallerWindow{}}
 	}
 	answer(w, http.StatusOK, out)
 }

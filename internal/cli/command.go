@@ -56,7 +56,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 			case "on", "off", "true", "false":
 				hint = "a switch takes its value with an equals sign: --access-log=off"
 			}
-			return UsageError(hint, "%s: do not know what to do with %q", cmd.CommandPath(), args[len(names)])
+			return UsageError(hint, "%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
 		}
 		return nil
 	}
@@ -72,9 +72,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return UsageError(seeHelp(cmd), "%w", err)
 }
 
-// RejectEmptyFile rejects a flag that names a file if the name is empty, as a shell variable that is
-// not set leaves it. If it counted as a flag that is left out, a server could start without checking
-// any credentials.
+// RejectEmptyFile rejects a flag that names a file if the name is empty, as a shell variable that
+// is not set leaves it. If it counted as a flag that is left out, a server could start without
+// checking any credentials.
 func RejectEmptyFile(cmd *cobra.Command) (bad error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if _, file := f.Annotations[cobra.BashCompFilenameExt]; file && f.Value.String() == "" && f.Value.Type() == "string" && bad == nil {

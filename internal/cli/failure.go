@@ -37,7 +37,8 @@ func UsageError(hint, format string, args ...any) error {
 	return &Failure{Err: fmt.Errorf(format, args...), Hint: hint, Exit: Misused}
 }
 
-// ErrReported is the error of a failure whose reasons are already printed: Report does not print it.
+// ErrReported is the error of a failure whose reasons are already printed: Report does not print
+// it.
 var ErrReported = errors.New("already reported")
 
 // Report prints err and its hint, if it has one, and returns the exit status. An error that is not

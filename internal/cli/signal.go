@@ -8,8 +8,8 @@ import (
 )
 
 // Interruptible returns a context that ends when the user interrupts the process, or it is to
-// terminate. interrupted is called then; it may be nil. A second signal ends the process at once. The
-// caller calls stop when the command has ended.
+// terminate. interrupted is called then; it may be nil. A second signal ends the process at once.
+// The caller calls stop when the command has ended.
 func Interruptible(parent context.Context, interrupted func()) (ctx context.Context, stop func()) {
 	ctx, release := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 	forget := context.AfterFunc(ctx, func() {

@@ -37,8 +37,8 @@ func WriteJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// WriteSafeJSON writes v as indented JSON. Names in it cannot move a terminal's cursor or reverse its
-// direction: control and format characters are escaped.
+// WriteSafeJSON writes v as indented JSON. Names in it cannot move a terminal's cursor or reverse
+// its direction: control and format characters are escaped.
 func WriteSafeJSON(w io.Writer, v any) error {
 	var text strings.Builder
 	if err := WriteJSON(&text, v); err != nil {

@@ -118,12 +118,12 @@ func (e *Endpoint) Set(value string) error {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return errors.New("want http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
 	}
-	if !utf8.ValidString(u.Host) { // metrics have it as a label, requests as Host
-		return fmt.Errorf("host %q is no text", u.Host)
+	if !utf8.ValidString(u.Host) { // the host becomes a label of metrics and a Host field
+		return fmt.Errorf("host %q is not valid UTF-8", u.Host)
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("port %s is none: want 1 to 65535", port)
+			return fmt.Errorf("port %s: want 1 to 65535", port)
 		}
 	}
 	e.URL = u
@@ -148,7 +148,7 @@ func (o *Origins) Set(value string) error {
 		element = strings.TrimSpace(element)
 		u, err := url.Parse(element)
 		if element != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != element) {
-			return fmt.Errorf("%q is no origin; want a list such as https://example.com,http://localhost:3000, or *", element)
+			return fmt.Errorf("%q is not an origin; want a list such as https://example.com,http://localhost:3000, or *", element)
 		}
 		all = append(all, element)
 	}

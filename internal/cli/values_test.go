@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What a flag's value prints is what sets it to the same again: help shows a default that can be typed.
+// What a flag's value prints is what sets it to the same again: help shows a default that can be
+// typed.
 func FuzzValuesPrintWhatSetsThem(f *testing.F) {
 	for _, seed := range []string{"256MiB", "1B", "8191PiB", "9223372036854775807B", "10.0.0.0/8,2001:db8::/32", "192.0.2.1", ":8080", "[::1]:0",
 		"http://127.0.0.1:3000/base", "https://example.com,http://localhost:3000", "*", "on", "-1", "", "\x00", "1e3MiB", "０MiB"} {

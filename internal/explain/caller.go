@@ -20,8 +20,8 @@ type Caller struct {
 	counted string     // as it is counted
 }
 
-// SetIP sets the address, which is counted as a server counts it: IPv4 whole, IPv6 by its /64 (D12).
-// An empty text sets none.
+// SetIP sets the address, which is counted as a server counts it: IPv4 whole, IPv6 by its /64
+// (D12). An empty text sets none.
 func (c *Caller) SetIP(text string) error {
 	if text == "" {
 		return nil

@@ -89,7 +89,7 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		return nil, fmt.Errorf("decode the canonical path %q: %w", path, err)
 	}
 	if path != escaped {
-		e.because("%s is another spelling of %s: dot segments are resolved, empty segments folded, needless escapes undone; the backend receives this form", escaped, path)
+		e.because("%s is another spelling of %s: dot segments are resolved, empty segments removed, needless escapes undone; the backend receives this form", escaped, path)
 	}
 	var choice target.Choice
 	target.Choose(d, &target.Request{Method: method, Path: decoded, Ambiguous: identity.AgentIsAmbiguous(query)}, &choice)
@@ -98,12 +98,12 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		e.because("the gateway answers health checks itself, outside all limits")
 		return e, nil
 	case target.AmbiguousAgent:
-		e.because("readers differ about the agent that the query names: without X-Agent-Id it is answered 400 invalid_request, and charged to the surface's fallback")
+		e.because("servers read the agent in the query differently: without X-Agent-Id it is answered 400 invalid_request, and charged to the surface's fallback")
 		e.fill(choice.Match, who)
 		return e, nil
 	}
 	if hasQuery {
-		e.because("the query plays no part in the choice")
+		e.because("the query does not affect the choice")
 	}
 	e.fill(choice.Match, who)
 	return e, e.explainRoutes(p, decoded, choice.Match, d.Fallback(decoded))
@@ -144,7 +144,7 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 	}
 	for _, o := range l.Overrides {
 		if who.is(o.For) {
-			e.because("an override fits the caller: %s; of several the closest holds", o)
+			e.because("an override applies to the caller: %s; of several, the most specific one applies", o)
 		}
 	}
 }
@@ -167,14 +167,15 @@ func (e *Explanation) explainRoutes(p weir.Policy, path string, m, fallback weir
 	return nil
 }
 
-// An owned route is one with the name of its limiter: a limiter in shadow mode may have a route that
-// another has too.
+// An owned route is one with the name of its limiter: a limiter in shadow mode may have a route
+// that another has too.
 type owned struct {
 	limiter string
 	route   weir.Route
 }
 
-// explainRoute adds why the route of m covers the path, and why it beats the others that do (D8, D9).
+// explainRoute adds why the route of m covers the path, and why it beats the others that do (D8,
+// D9).
 func (e *Explanation) explainRoute(p weir.Policy, path string, m weir.Match, covering map[owned]bool) {
 	if m.Limiter() == nil {
 		e.because("no route covers it")
@@ -217,7 +218,7 @@ func (e *Explanation) explainShadows(p weir.Policy, m weir.Match, covering map[o
 		}
 		for _, r := range l.Routes {
 			if covering[owned{l.Name, r}] && (m.Limiter() == nil || !moreSpecific(m.Route(), r)) {
-				e.because("%s (%s, mode shadow) judges it too, and refuses nothing", r, l.Name)
+				e.because("%s (%s, mode shadow) counts it too, and refuses nothing", r, l.Name)
 				break
 			}
 		}
@@ -239,7 +240,7 @@ func moreSpecific(a, b weir.Route) bool {
 func (e *Explanation) explainMethod(fallback *weir.Limiter) {
 	switch upper := strings.ToUpper(e.Method); {
 	case e.Method == http.MethodOptions && fallback != nil:
-		e.because("with Origin and Access-Control-Request-Method it is a CORS preflight: answered by the gateway itself, and charged to %s", fallback.Name)
+		e.because("with Origin and Access-Control-Request-Method it is a CORS preflight: the gateway answers it, and charges it to %s", fallback.Name)
 	case e.Method != upper:
 		e.because("methods are case-sensitive: %s is not %s, and is answered 405", e.Method, upper)
 	}

@@ -35,8 +35,8 @@ func (p Party) bounds(k weir.Key) bool {
 
 // fixes reports whether a part of a key has one value for all requests of the party: it counts by
 // what they have in common, or by what all callers share. It does not if it could count by anything
-// else, because a caller can change its address, make up agents, and have any number of sessions and
-// tokens. A request carries one credential, so a caller with a session sends no token.
+// else, because a caller can change its address, make up agents, and have any number of sessions
+// and tokens. A request carries one credential, so a caller with a session sends no token.
 func (p Party) fixes(part weir.Part) bool {
 	for _, source := range part {
 		switch {
@@ -51,8 +51,8 @@ func (p Party) fixes(part weir.Part) bool {
 	return p.Source == identity.IP // the address is counted instead of a missing credential (D16)
 }
 
-// Served reports whether a limiter admits requests of the party at all, if credentials are verified:
-// a limiter that counts by another credential answers them 401.
+// Served reports whether a limiter admits requests of the party at all, if credentials are
+// verified: a limiter that counts by another credential answers them 401.
 func (p Party) Served(l *weir.Limiter) bool {
 	if !credential(p.Source) {
 		return true
@@ -114,8 +114,8 @@ func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
 	return &Bound{lowest, !raised && attained(bounding, tightest, max(l.Cost, 1), span)}
 }
 
-// maxOverride returns the highest limit that an override gives any caller in a window; 0 if there is
-// no override.
+// maxOverride returns the highest limit that an override gives any caller in a window; 0 if there
+// is no override.
 func maxOverride(l *weir.Limiter, w weir.Window) (limit int64) {
 	for _, o := range l.Overrides {
 		if o.Changes(&w) {
@@ -125,8 +125,8 @@ func maxOverride(l *weir.Limiter, w weir.Window) (limit int64) {
 	return limit
 }
 
-// maxIn returns the maximum number of requests of that cost that one window lets pass in any span of
-// that many seconds.
+// maxIn returns the maximum number of requests of that cost that one window lets pass in any span
+// of that many seconds.
 //
 // A window admits n = limit/cost requests, starts at the whole second of its first request and ends
 // P seconds later. A real span of T seconds touches T+1 whole seconds. So if P divides T, T/P+1
@@ -165,8 +165,8 @@ func pattern(w weir.Window, cost, span int64) []burst {
 
 // attained reports whether the pattern that reaches the maximum of the tightest window passes all
 // windows, which proves that a caller can reach it. A longer window that is opened well before the
-// span ends within it, which helps: this is tried at up to about a hundred points for each window. If
-// it all fails, another pattern might still pass.
+// span ends within it, which helps: this is tried at up to about a hundred points for each window.
+// If it all fails, another pattern might still pass.
 func attained(windows []weir.Window, tightest weir.Window, cost, span int64) bool {
 	bursts := pattern(tightest, cost, span)
 	if pass(windows, cost, bursts) {

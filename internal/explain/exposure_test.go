@@ -14,16 +14,16 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A worst caller knows everything: it tries every way to time its requests, and finds the span in which the most of them pass.
-// Its clock has two instants a second, so that spans begin within seconds as well as at them; what it asks is the arithmetic
-// that every store computes.
+// A worst caller tries every way to time its requests and finds the span in which most of them pass.
+// Its clock has two instants a second, so that spans begin at seconds and within them. It asks the
+// arithmetic that every store computes.
 type worstCaller struct {
 	windows []weir.Window
 	cost    int64
 	best    map[attempt]int64
 }
 
-// A moment is where its windows stand, with resets told from the current second.
+// A moment is the state of its windows, with resets relative to the current second.
 type moment struct {
 	used [3]weir.Used
 	half bool // the second instant of its second
@@ -31,12 +31,12 @@ type moment struct {
 
 type attempt struct {
 	moment
-	instants int64 // that are left of the span, the current one included
+	instants int64 // left of the span, including the current one
 }
 
 const someSecond = 1000
 
-// send returns the moment after one more request, ok where it passes.
+// send returns the moment after one more request; ok if it passes.
 func (c *worstCaller) send(m moment) (after moment, ok bool) {
 	for i, w := range c.windows {
 		u := m.used[i]
@@ -67,7 +67,7 @@ func (c *worstCaller) wait(m moment) moment {
 	return m
 }
 
-// moments returns every moment that can be brought about.
+// moments returns every moment that can be reached.
 func (c *worstCaller) moments() map[moment]bool {
 	seen := map[moment]bool{{}: true}
 	for next := []moment{{}}; len(next) > 0; {
@@ -110,8 +110,8 @@ func (c *worstCaller) inAnySpan(span int64) (n int64) {
 	return n
 }
 
-// D1, D3, D7: no caller gets more through in any span than is said, however it times its requests, and what is said to be
-// exact some caller gets. One window alone always is.
+// No caller gets more requests through in any span than Exposure returns, however it times them (D1,
+// D3, D7). If the figure is exact, some caller gets it. The figure of a single window always is.
 func TestNoCallerExceedsItsExposureAndSomeCallerReachesIt(t *testing.T) {
 	reached := 0 // by a caller under several windows
 	rapid.Check(t, func(t *rapid.T) {
@@ -142,8 +142,8 @@ func TestNoCallerExceedsItsExposureAndSomeCallerReachesIt(t *testing.T) {
 	}
 }
 
-// The figure of the contract's leads, 60 in 60 s, by the store itself: the whole of one window late in its first second, and
-// the whole of the next early in its own, 59.001 s later.
+// The store itself shows the figure of the contract's leads, 60 in 60 s: all of one window late in its
+// first second, and all of the next one early in its first second, 59.001 s later.
 func TestTheWorstMinuteOfALimitOfThirtyIsSixty(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	now := start.Add(999 * time.Millisecond)
@@ -174,18 +174,18 @@ func TestTheWorstMinuteOfALimitOfThirtyIsSixty(t *testing.T) {
 	}
 }
 
-// What a window bounds: those whose requests all go by one value of its key.
+// A window bounds the parties whose requests all have one value of its key.
 func TestAWindowBoundsThoseItCountsTogether(t *testing.T) {
 	for key, bounded := range map[string]string{ // of address, session, token, everybody
 		"ip":                       "a---",
-		"ip+agent":                 "----", // agents are free to invent
+		"ip+agent":                 "----", // a caller can make up agents
 		"agent or ip":              "----",
-		"session or ip":            "-s--", // an address may hold any number of sessions
+		"session or ip":            "-s--", // an address can have any number of sessions
 		"session":                  "-s--", // the same
-		"ip or session":            "a---", // an address is always there
+		"ip or session":            "a---", // every caller has an address
 		"token or ip":              "--t-",
 		"token or session or ip":   "-st-",
-		"ip+session":               "----", // a session may go from address to address
+		"ip+session":               "----", // a session can move between addresses
 		"session+token":            "----",
 		"everyone":                 "aste",
 		"session or everyone":      "-st-", // a token carries no session
@@ -209,7 +209,7 @@ func TestAWindowBoundsThoseItCountsTogether(t *testing.T) {
 	}
 }
 
-// Windows of a kind that nobody of a party shares play no part; of the others the tightest does, cost and all.
+// Only windows that a party shares count, and of these only the tightest, including the cost.
 func TestTheTightestWindowIsTheExposure(t *testing.T) {
 	for _, test := range []struct {
 		windows string
@@ -220,7 +220,7 @@ func TestTheTightestWindowIsTheExposure(t *testing.T) {
 		{"600 per minute by everyone, 100 per minute by session or ip", 10, "120/3660 20/610 - 120/3660"},
 		{"15 per minute by everyone", 10, "2/61 2/61 2/61 2/61"},
 		{"20 per minute by ip, 2000 per day by ip", 1, "40/1220 unbounded unbounded unbounded"},
-		{"60 per minute by token or ip, 2000 per day by token or ip", 1, "unbounded - 120/3660 unbounded"}, // the day ends in the hour's middle
+		{"60 per minute by token or ip, 2000 per day by token or ip", 1, "unbounded - 120/3660 unbounded"}, // the day ends in the middle of the hour
 		{"10 per minute by ip, 60 per hour by ip", 1, "20/≤120 unbounded unbounded unbounded"},             // 119, if one opens the hour early
 		{"7 per 7 seconds by everyone", 1, "69/3611 69/3611 69/3611 69/3611"},
 		{"5 per 31 days by everyone", 5, "1/1 1/1 1/1 1/1"},

@@ -62,8 +62,8 @@ type MalformedError struct{ BadLine }
 
 func (e *MalformedError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }
 
-// Run puts every line through the engine. An error says why not all of them were: the report is then
-// about a part of the log. Its text may repeat what the log says.
+// Run puts every line through the engine. An error says why not all of them were: the report is
+// then about a part of the log. Its text may repeat what the log says.
 func (s *Reading) Run(ctx context.Context) error {
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
 	if !s.o.Since.IsZero() {
@@ -78,7 +78,8 @@ func (s *Reading) Run(ctx context.Context) error {
 			s.o.Progress(s.reader.Stats())
 		}
 		err := s.reader.Next(&line)
-		// An error may come from the interruption itself: Ctrl-C also ends a process that writes to a pipe.
+		// An error may come from the interruption itself: Ctrl-C also ends a process that writes to
+		// a pipe.
 		if (n%1024 == 0 || err != nil) && ctx.Err() != nil {
 			return ErrInterrupted
 		}

@@ -1,5 +1,5 @@
-// Package client asks the admin listener of a running server on an operator's behalf. What it returns
-// as an error has a hint for the operator (cli.Failure).
+// Package client asks the admin listener of a running server on an operator's behalf. What it
+// returns as an error has a hint for the operator (cli.Failure).
 package client
 
 import (
@@ -84,8 +84,8 @@ func (c Client) request(ctx context.Context, path string, change any) (*http.Req
 // errHungUp is the error of a second connection: the proof was for the first one.
 var errHungUp = errors.New("it closed the connection after it had proved that it knows the token, and no other connection gets the token")
 
-// oneConnection returns a client that makes one connection and follows no redirect. It uses no proxy,
-// which would see the token. hangUp closes the connection.
+// oneConnection returns a client that makes one connection and follows no redirect. It uses no
+// proxy, which would see the token. hangUp closes the connection.
 func oneConnection() (client *http.Client, hangUp func()) {
 	var made atomic.Bool
 	transport := &http.Transport{

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// serve returns a Client of a server that proves that it knows the token, as the admin listener does.
-// answer answers everything but the challenge; challenge, if not nil, answers that too.
+// serve returns a Client of a server that proves that it knows the token, as the admin listener
+// does. answer answers everything but the challenge; challenge, if not nil, answers that too.
 func serve(t *testing.T, challenge, answer http.HandlerFunc) Client {
 	t.Helper()
 	tokens := admin.OpenTokens(t.TempDir(), admin.TokensOptions{})

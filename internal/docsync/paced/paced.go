@@ -1,5 +1,5 @@
-// Package paced runs a sync of internal/docsync with a client that waits for its budget, and sums up
-// what it has done.
+// Package paced runs a sync of internal/docsync with a client that waits for its budget, and sums
+// up what it has done.
 package paced
 
 import (
@@ -158,7 +158,8 @@ func (r *Run) connect(client *http.Client) (closeView func(), err error) {
 	}
 	closeView = func() {}
 	if !r.o.DryRun { // a dry run writes nothing, and sends nothing that depends on the budget
-		view, err := pacer.OpenFile(cmp.Or(r.o.Share, r.o.State+".budget")) // what is left of the budget since the last run
+		// It holds what is left of the budget since the last run.
+		view, err := pacer.OpenFile(cmp.Or(r.o.Share, r.o.State+".budget"))
 		if err != nil {
 			return nil, failure(err, "name with --share a file of your own, the same for all who use the token")
 		}

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// The default file of a state is not in the folder, which may be read-only, under version control or
-// published as it is. It is in the directory that the system has for what belongs to a user and must
-// last.
+// The default file of a state is not in the folder, which may be read-only, under version control
+// or published as it is. It is in the directory that the system has for what belongs to a user and
+// must last.
 
 const (
 	stateHint  = "give the path of the state with --state FILE"
@@ -72,8 +72,8 @@ func makeStateHome(state string) error {
 	return nil
 }
 
-// Normalize returns a server's URL in the form that a state is kept under: the host in lower case, no
-// slash at the end. Escapes in the path stay as they are.
+// Normalize returns a server's URL in the form that a state is kept under: the host in lower case,
+// no slash at the end. Escapes in the path stay as they are.
 func Normalize(u *url.URL) *url.URL {
 	one := *u
 	one.Host, one.RawPath = strings.ToLower(u.Host), strings.TrimRight(u.EscapedPath(), "/")

@@ -25,8 +25,8 @@ type PageFile struct {
 const pageBegins = "<!doctype html>"
 
 // CreatePage makes sure that a page can be written to path, and changes nothing there yet. Write
-// replaces an existing file, which must be a page: 'weir simulate --html *.log' must not cost a log. The
-// error has a hint (cli.Failure).
+// replaces an existing file, which must be a page: 'weir simulate --html *.log' must not cost a
+// log. The error has a hint (cli.Failure).
 func CreatePage(path string) (*PageFile, error) {
 	hint := "name a file of its own, in a directory that you may write to"
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -41,7 +41,8 @@ func CreatePage(path string) (*PageFile, error) {
 			return nil, cli.Fail(fmt.Errorf("%s is there, and no page: it would be replaced", path), hint)
 		}
 	}
-	// The umask decides who can read the file. os.CreateTemp would make it readable for its owner alone.
+	// The umask decides who can read the file. os.CreateTemp would make it readable for its owner
+	// alone.
 	file, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".weir-simulate-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, cli.Fail(fmt.Errorf("write the page %q: %w", path, err), hint)

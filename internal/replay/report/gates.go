@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// Judge judges conditions on a report of a whole log. unseen are the fields that key sources were to
-// be read from and that no line had, as SOURCE=FIELD. A condition about figures that cannot be
+// Judge judges conditions on a report of a whole log. unseen are the fields that key sources were
+// to be read from and that no line had, as SOURCE=FIELD. A condition about figures that cannot be
 // trusted holds, whatever was measured.
 func Judge(r *replay.Report, conditions []*Condition, unseen []string) []Verdict {
 	verdicts := []Verdict{} // never nil, which JSON would write as null
@@ -34,8 +34,8 @@ func Judge(r *replay.Report, conditions []*Condition, unseen []string) []Verdict
 // Last returns the outcome that conditions are about: that of the second policy, if there is one.
 func Last(r *replay.Report) *replay.Outcome { return last(r) }
 
-// GateFailure returns the failure to end with if one of the verdicts holds, or the figures cannot be
-// trusted; nil if there are no verdicts.
+// GateFailure returns the failure to end with if one of the verdicts holds, or the figures cannot
+// be trusted; nil if there are no verdicts.
 func GateFailure(r *replay.Report, verdicts []Verdict, unseen []string) error {
 	failed := 0
 	for _, v := range verdicts {
