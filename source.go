@@ -70,6 +70,11 @@ func FindSource(all []Source, name string) (s Source, ok bool) {
 // name it returns the zero Source, whose kind is Chosen: that is what a source has to be taken for
 // if nothing is known about it.
 func SourceOf(name string) Source {
+	for i := range builtInSources { // most names have no field, and every request asks
+		if s := &builtInSources[i]; s.Name == name && s.Field == "" {
+			return *s
+		}
+	}
 	s, ok := FindSource(builtInSources, name)
 	if !ok {
 		return Source{}
