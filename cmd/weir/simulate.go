@@ -203,11 +203,12 @@ type keyFields []keyField
 
 func (k *keyFields) Set(value string) error {
 	source, field, ok := strings.Cut(value, "=")
-	if key, err := weir.ParseKey(source); err == nil && len(key) == 1 && len(key[0]) == 1 {
+	key, err := weir.ParseKey(source)
+	if err == nil && len(key) == 1 && len(key[0]) == 1 {
 		source = key[0][0] // a policy has the field's name in canonical form
 	}
 	sources := slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Kind == weir.Common })
-	if _, known := weir.FindSource(sources, source); !ok || field == "" || !known {
+	if _, known := weir.FindSource(sources, source); err != nil || !ok || field == "" || !known {
 		return fmt.Errorf("want SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", weir.SourceNames(sources))
 	}
 	if k.field(source) != "" {
