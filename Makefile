@@ -28,6 +28,13 @@ help: ## list the targets
 build: ## bin/weir
 	go build -trimpath -o bin/weir ./cmd/weir
 
+.PHONY: check
+check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and the tests that need Go alone
+	go vet ./...
+	go run $(STATICCHECK) -checks 'inherit,-SA1008' ./...
+	go test -short $$(go list ./... | grep -v /e2e/)
+	@echo "make check: passed; make test runs everything"
+
 .PHONY: test
 test: deps fmt vet staticcheck race fuzz ## everything below in this order, as in CI
 	@echo "make test: passed"

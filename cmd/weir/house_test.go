@@ -248,8 +248,9 @@ func checkHouseRules(t *testing.T, path string) {
 	for _, i := range f.Imports {
 		bubble = bubble || i.Path.Value == `"testing/synctest"`
 	}
+	short := map[ast.Node]bool{} // what is skipped only with -short
 	complain := func(n ast.Node, pkg, name string) {
-		if bubble && name == "Sleep" {
+		if bubble && name == "Sleep" || short[n] {
 			return
 		}
 		for _, rule := range houseRules {
@@ -260,6 +261,10 @@ func checkHouseRules(t *testing.T, path string) {
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.IfStmt:
+			if isShort(n.Cond) {
+				markSkips(n.Body, short)
+			}
 		case *ast.FuncDecl:
 			if n.Recv == nil {
 				complain(n, "", n.Name.Name)
@@ -271,6 +276,69 @@ func checkHouseRules(t *testing.T, path string) {
 		}
 		return true
 	})
+}
+
+// isShort reports whether a condition is testing.Short().
+func isShort(cond ast.Expr) bool {
+	call, ok := cond.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := f.X.(*ast.Ident)
+	return ok && x.Name == "testing" && f.Sel.Name == "Short"
+}
+
+// markSkips marks the calls of Skip whose reason begins with "-short: ".
+func markSkips(body *ast.BlockStmt, short map[ast.Node]bool) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 1 {
+			reason, ok := call.Args[0].(*ast.BasicLit)
+			short[call.Fun] = ok && strings.HasPrefix(reason.Value, `"-short: `)
+		}
+		return true
+	})
+}
+
+// startsProcesses lists the files outside e2e whose tests may start a process, and why.
+var startsProcesses = map[string]string{
+	"cmd/weir/house_test.go":  "go list knows the packages",
+	"memstore/child_test.go":  "it kills copies of its own test binary; not with -short",
+	"pacer/file_test.go":      "copies of its own test binary share a file; not with -short",
+	"storetest/plain_test.go": "it runs its own test binary with faulty stores; not with -short",
+}
+
+// The tests of make check need Go alone: no Redis, nginx or browser.
+func TestWhatStartsAProcessIsInE2E(t *testing.T) {
+	forbidden := []string{`"os/exec"`, `"github.com/chromedp/chromedp"`, `"` + module + `/e2e/redistest"`, `"` + module + `/e2e/nginxtest"`, `"` + module + `/e2e/apptest"`}
+	used := 0
+	for _, p := range packages(t) {
+		if strings.HasPrefix(p.name(), "e2e/") {
+			continue
+		}
+		for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range f.Imports {
+				if !slices.Contains(forbidden, i.Path.Value) {
+					continue
+				}
+				path := filepath.ToSlash(filepath.Join(p.name(), name))
+				if startsProcesses[path] == "" || i.Path.Value != `"os/exec"` {
+					t.Errorf("%s imports %s: a test that starts a process belongs in e2e", path, i.Path.Value)
+				}
+				used++
+			}
+		}
+	}
+	if used != len(startsProcesses) {
+		t.Errorf("%d files start processes, and startsProcesses lists %d", used, len(startsProcesses))
+	}
 }
 
 func TestNoFileOutgrowsAScreenful(t *testing.T) {

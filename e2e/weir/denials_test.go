@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/policyfile"
@@ -70,5 +72,61 @@ func TestA429CarriesAnIDThatOpensToTheFacts(t *testing.T) {
 	again.end(t)
 	if kept, err := os.ReadFile(filepath.Join(s.data, "denial.key")); err != nil || !bytes.Equal(kept, key) {
 		t.Errorf("after a restart the key is another one, %v", err)
+	}
+}
+
+// refusedID sends requests until one is refused, and returns its id.
+func (s *server) refusedID(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		r, err := http.Get(s.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode == http.StatusTooManyRequests {
+			return r.Header.Get("X-Weir-Denial")
+		}
+	}
+	t.Fatal("no request is refused")
+	return ""
+}
+
+// explain asks a server's operators' listener what an id stands for.
+func (s *server) explain(t *testing.T, id string) (stdout, stderr string) {
+	t.Helper()
+	m, err := s.stdout.await(adminAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, _ = weirCommand(t.Context(), t, "denial", id, "--admin", m[1], "--data", s.data)
+	return stdout, stderr
+}
+
+// Nodes that share a store open each other's ids. A node that starts during an outage of the store
+// does not know the secret: it seals with one of its own, and the others report that.
+func TestNodesOpenEachOthersIDs(t *testing.T) {
+	redis := redistest.Start(t)
+	args := []string{"--upstream", accepting(t), "--policy", allByAddress(t, 2)}
+	shared := append(args, "--store", redis.URL())
+	one, other := serveWeir(t, append(shared, patient)...), serveWeir(t, append(shared, patient)...)
+	id := one.refusedID(t)
+	opens := func(s *server, id string) {
+		t.Helper()
+		if stdout, stderr := s.explain(t, id); !regexp.MustCompile(`(?m)^limiter +all$`).MatchString(stdout) || !regexp.MustCompile(`(?m)^spent +2 of 2$`).MatchString(stdout) {
+			t.Errorf("it opens to\n%s%s", stdout, stderr)
+		}
+	}
+	opens(one, id)
+	opens(other, id)
+	if _, stderr := serveWeir(t, args...).explain(t, id); !strings.Contains(stderr, "another secret") {
+		t.Errorf("a stranger's answer: %s", stderr)
+	}
+	redis.Stop()
+	alone := serveWeir(t, shared...)
+	id = alone.refusedID(t)
+	opens(alone, id)
+	if _, stderr := one.explain(t, id); !strings.Contains(stderr, "no shared secret") {
+		t.Errorf("to another node: %s", stderr)
 	}
 }
