@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/explain"
@@ -27,7 +28,9 @@ windows counts the request by.
 
 The path is first brought to its canonical form, as the server does, so that no spelling of an endpoint gets
 a budget of its own. Name the caller with --ip, --agent, --session, --token and --header. An address or agent that
-you leave out is shown in angle brackets. So is the value of a field, since it may be a secret.`,
+you leave out is shown in angle brackets. So is the value of a field, since it may be a secret.
+
+` + sourcesHelp(),
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
   weir policy explain POST /API//v1/widget/./Leads/
   weir policy explain GET /v1/wp/status --policy my-policy.yaml --json`,
@@ -74,6 +77,19 @@ you leave out is shown in angle brackets. So is the value of a field, since it m
 	cli.NoVariables(cmd, "header")
 	cli.JSONFlag(cmd, &machine)
 	return cmd
+}
+
+// sourcesHelp lists the key sources, a line each.
+func sourcesHelp() string {
+	var b strings.Builder
+	b.WriteString("A window counts by one of these key sources, or by several:\n")
+	for _, s := range weir.Sources() {
+		fmt.Fprintf(&b, "\n  %-12s %s", s, s.Counts)
+		if s.Kind == weir.Chosen {
+			fmt.Fprintf(&b, "; it is %s", s.Kind)
+		}
+	}
+	return b.String()
 }
 
 // methodToken reports whether s has the form of a method (RFC 9110, section 9.1).
