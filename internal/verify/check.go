@@ -19,8 +19,8 @@ type check struct {
 
 // Hooks are what a clause observes, and what it sends itself. Clauses share traffic, since requests
 // and time are limited: a budget is used up once, and every clause reads the answers. The timeline
-// calls the hooks of one moment in the table's order. A nil hook observes nothing. Main is the caller
-// whose budget is used up.
+// calls the hooks of one moment in the table's order. A nil hook observes nothing. Main is the
+// caller whose budget is used up.
 type hooks struct {
 	// These are called for every answer as it arrives, by several goroutines at once.
 
@@ -33,7 +33,8 @@ type hooks struct {
 	// reads its Retry-After.
 	refused func(t *tally, a *answer)
 
-	// The others are called by one goroutine, in this order. Those with a context may send requests.
+	// The others are called by one goroutine, in this order. Those with a context may send
+	// requests.
 
 	began       func(first *answer)             // main's first request was answered
 	between     func(ctx context.Context) error // budget is left: sends between two of main's
@@ -51,7 +52,7 @@ type hooks struct {
 	settle func(s *suspicion, otherClock string)
 
 	// These are called when a request was admitted although main's budget is spent: by chance (how
-	// says when it was refused), or each time with a certain field.
+	// is when it was refused), or each time with a certain field.
 
 	leaked  func(a *answer, how string)
 	escaped func(a *answer, with string)
@@ -132,7 +133,7 @@ func (c *check) suspected() *suspicion {
 	return c.suspicion
 }
 
-// settle turns a suspicion into a verdict at the end. otherClock says why Date is not of the clock
+// settle turns a suspicion into a verdict at the end. otherClock is why Date is not of the clock
 // that decides; "" means that it is.
 func (c *check) settle(otherClock string) {
 	if c.on.settle != nil {
