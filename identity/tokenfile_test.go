@@ -113,7 +113,7 @@ func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) { // D17
 		{"a short hash", idA + " 1111", ":1: the hash of " + idA + " has 4 characters"},
 		{"a long hash", idA + " " + strings.Repeat("1", 66), ":1: the hash of " + idA + " has 66 characters"},
 		{"no hex", "#\n" + idA + " " + strings.Repeat("x", 64), ":2: the hash"},
-		{"twice", lineA + lineB + lineA, ":3: id \"" + idA + "\" stands twice"},
+		{"twice", lineA + lineB + lineA, ":3: id \"" + idA + "\" occurs twice"},
 		{"an endless line", lineA + strings.Repeat("x", 1<<17), ":2: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
