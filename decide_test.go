@@ -112,7 +112,8 @@ func TestABudgetIsRestoredExactlyAtReset(t *testing.T) {
 	b.want(b.ask("l", 0, ip), "allowed 2 1 60 0")
 }
 
-// D4: served, the window with the least left; refused, of those that refused, the one that frees last.
+// Served, the window with the least left (D4); refused, of those that refused, the one that frees
+// last.
 func TestTheHeadersDescribeTheBindingWindow(t *testing.T) {
 	for _, order := range [][]string{
 		{"3 per minute by ip", "5 per hour by ip"},
@@ -132,7 +133,7 @@ func TestTheHeadersDescribeTheBindingWindow(t *testing.T) {
 	}
 }
 
-// D4: on a tie, the later reset; refused by both, the later reset too.
+// On a tie, the later reset (D4); refused by both, the later reset too.
 func TestATieIsDecidedByTheLaterReset(t *testing.T) {
 	for _, order := range [][]string{
 		{"2 per minute by ip", "2 per hour by ip"},
@@ -145,7 +146,7 @@ func TestATieIsDecidedByTheLaterReset(t *testing.T) {
 	}
 }
 
-// D7, D4: a request that does not fit spends nothing, and its 429 says that nothing is left.
+// A request that does not fit spends nothing, and its 429 says that nothing is left (D7, D4).
 func TestACostThatDoesNotFitIsRefusedWithNothingRemaining(t *testing.T) {
 	l := limiter("l", "10 per minute by ip")
 	l.Cost = 4
@@ -165,7 +166,8 @@ func TestAPeekReadsWithoutSpending(t *testing.T) {
 	b.want(b.ask("l", weir.Peek, ip), "allowed 3 2 50 0")
 }
 
-// Contract, section 8, and D3: 31 agents of one address spend its hour, and the refused one keeps its minute.
+// Contract, section 8, and D3: 31 agents of one address spend its hour, and the refused one keeps
+// its minute.
 func TestTheHourOfAnAddressBoundsItsAgents(t *testing.T) {
 	b := newBench(t, policyOf(limiter("widget-init", "1000 per minute by ip+agent", "30000 per hour by ip")))
 	who := func(agent int) caller { return caller{"ip": "192.0.2.1", "agent": fmt.Sprint(agent)} }
@@ -187,7 +189,7 @@ func TestTheHourOfAnAddressBoundsItsAgents(t *testing.T) {
 	b.want(b.ask("widget-init", 0, who(30)), "allowed 1000 999 60 0")
 }
 
-// D16: whoever lacks a session is counted by address, and touches nobody's session.
+// Whoever lacks a session is counted by address, and touches nobody's session (D16).
 func TestWithoutASessionTheAddressIsCounted(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "1 per minute by session or ip"), limiter("bare", "1 per minute by session")))
 	for _, name := range []string{"l", "bare"} { // "session" alone falls back likewise
@@ -196,7 +198,8 @@ func TestWithoutASessionTheAddressIsCounted(t *testing.T) {
 		b.want(b.ask(name, 0, ip), "refused 1 0 60 60")
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": "s"}), "refused 1 0 60 60")
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.2"}), "allowed 1 0 60 0")
-		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": ""}), "allowed 1 0 60 0") // empty is a value of its own
+		// Empty is a value of its own.
+		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": ""}), "allowed 1 0 60 0")
 		b.want(b.ask(name, 0, caller{"ip": "x", "session": "192.0.2.1"}), "allowed 1 0 60 0")
 	}
 }
@@ -274,7 +277,7 @@ func TestAnUncoveredRequestIsUnlimited(t *testing.T) {
 	}
 }
 
-// D3, traps 1–3: concurrent requests over two windows, the counts exact at the end.
+// Concurrent requests over two windows, the counts exact at the end (D3).
 func TestConcurrentRequestsAreAdmittedExactly(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "100 per minute by agent", "300 per hour by ip")))
 	var mu sync.Mutex

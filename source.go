@@ -38,9 +38,9 @@ type Source struct {
 	About string
 }
 
-// builtInSources is the one table of the built-in key sources. Whatever handles a source (the policy file
-// and its schema, explain, the admin API, log replay, pacing) goes by its row; package identity
-// adds how the value is found in a request.
+// builtInSources is the one table of the built-in key sources. Whatever handles a source (the
+// policy file and its schema, explain, the admin API, log replay, pacing) goes by its row; package
+// identity adds how the value is found in a request.
 var builtInSources = []Source{
 	{Name: addressSource, Kind: Address, About: "one address"},
 	{Name: "agent", Kind: Chosen, About: "one agent"},
@@ -66,9 +66,9 @@ func FindSource(all []Source, name string) (s Source, ok bool) {
 	return Source{}, false
 }
 
-// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any other
-// name it returns the zero Source, whose kind is Chosen: that is what a source has to be taken for
-// if nothing is known about it.
+// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any
+// other name it returns the zero Source, whose kind is Chosen: that is what a source has to be
+// taken for if nothing is known about it.
 func SourceOf(name string) Source {
 	s, ok := FindSource(builtInSources, name)
 	if !ok {
@@ -77,8 +77,9 @@ func SourceOf(name string) Source {
 	return s
 }
 
-// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in canonical
-// form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has none.
+// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in
+// canonical form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has
+// none.
 func SplitSource(name string) (source, field string) {
 	source, field, _ = strings.Cut(name, ":")
 	return source, field

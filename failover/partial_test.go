@@ -82,9 +82,9 @@ func TestWhatADeadMachineIsOwedWaitsForIt(t *testing.T) {
 	})
 }
 
-// One machine is dead, and the other fails once. Its caller is counted in common again as soon as it has
-// been given that unit, though the dead machine is still owed some; and a caller of the dead machine
-// whose window has ended is owed nothing.
+// One machine is dead, and the other fails once. Its caller is counted in common again as soon as
+// it has been given that unit, though the dead machine is still owed some; and a caller of the dead
+// machine whose window has ended is owed nothing.
 func TestADeadMachineKeepsNoOtherWindowHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)

@@ -274,7 +274,8 @@ func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
 	return d
 }
 
-// recovered lets so much time pass that the outage is over, and fails the test unless the node was told of one, and of its end.
+// recovered lets so much time pass that the outage is over, and fails the test unless the node was
+// told of one, and of its end.
 func (n *node) recovered() failover.Event {
 	n.Helper()
 	if n.over.Health().Failing {

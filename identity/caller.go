@@ -42,7 +42,8 @@ var (
 
 // Start makes c the caller of req. It computes nothing yet.
 func (r *Resolver) Start(c *Caller, req Request) {
-	c.resolver, c.request, c.limiter, c.known = r, req, "", 0 // known = 0 makes the other fields void
+	// The other fields keep their values: they are void while known is 0.
+	c.resolver, c.request, c.limiter, c.known = r, req, "", 0
 }
 
 // Request returns the request that Start was called with.

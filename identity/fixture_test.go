@@ -36,7 +36,8 @@ func (c *clock) set(sinceNoon time.Duration) {
 	c.now = noon.Add(sinceNoon)
 }
 
-// request returns one from peer; fields are names and values by turns, a repeated name is another line.
+// request returns one from peer; fields are names and values by turns, a repeated name is another
+// line.
 func request(peer string, fields ...string) *identity.HTTPRequest {
 	r := httptest.NewRequest(http.MethodGet, "/v1/wp/settings", nil)
 	r.RemoteAddr = peer

@@ -6,7 +6,8 @@
 // at most once, so a limiter that counts by address never looks at a credential. A credential that
 // cannot be verified counts as none, and a caller without one is counted by its address.
 //
-// The package reads a request through the narrow interface [Request], of which [HTTPRequest] is one implementation.
+// The package reads a request through the narrow interface [Request], of which [HTTPRequest] is one
+// implementation.
 package identity
 
 import (
@@ -112,8 +113,9 @@ func New(o Options) (*Resolver, error) {
 }
 
 var (
-	clientIPHeaders  = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
-	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} // the spelling of net/http
+	clientIPHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
+	// canonicalHeaders has the spelling of net/http.
+	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 )
 
 // Verifies reports whether source is a credential that this Resolver can verify.

@@ -55,7 +55,8 @@ type SessionsOptions struct {
 	BudgetPerToken bool
 }
 
-// Sessions verifies visitor sessions: JWTs under HS256, RS256, ES256 or EdDSA (D14). It is safe for concurrent use.
+// Sessions verifies visitor sessions: JWTs under HS256, RS256, ES256 or EdDSA (D14). It is safe for
+// concurrent use.
 type Sessions struct {
 	options SessionsOptions
 	methods []string
@@ -77,7 +78,8 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 		s.methods = append(s.methods, k.alg)
 	}
 	if o.Lookup != nil {
-		s.methods = append(s.methods, "RS256", "ES256", "EdDSA") // never a secret from a public key set
+		// Never a secret from a public key set.
+		s.methods = append(s.methods, "RS256", "ES256", "EdDSA")
 	}
 	return s, nil
 }

@@ -23,7 +23,8 @@ const (
 	maxKeyFile     = 64 << 10
 )
 
-// A SessionKey verifies tokens of one algorithm. Make one with LoadKey, NewSecretKey or NewPublicKey.
+// A SessionKey verifies tokens of one algorithm. Make one with LoadKey, NewSecretKey or
+// NewPublicKey.
 type SessionKey struct {
 	id  string
 	alg string

@@ -67,8 +67,8 @@ func knownSources(extra []Source) ([]knownSource, error) {
 	return all, nil
 }
 
-// Sources returns all key sources that callers of this Resolver can be asked for: the built-in ones,
-// then those of Options.Extra.
+// Sources returns all key sources that callers of this Resolver can be asked for: the built-in
+// ones, then those of Options.Extra.
 func (r *Resolver) Sources() []weir.Source {
 	all := make([]weir.Source, len(r.sources))
 	for i, s := range r.sources {

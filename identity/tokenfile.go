@@ -117,7 +117,8 @@ func (f *TokenFile) refresh() error {
 }
 
 func readTokens(path string) ([]byte, os.FileInfo, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: opening a pipe must not block
+	// O_NONBLOCK: opening a pipe must not block.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read tokens: %w", err)
 	}

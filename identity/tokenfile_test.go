@@ -17,7 +17,8 @@ const (
 	lineB    = idB + " 2222222222222222222222222222222222222222222222222222222222222222\n"
 )
 
-// A watchedFile is a TokenFile on a clock of its own, whose file has the times that a test gives it.
+// A watchedFile is a TokenFile on a clock of its own, whose file has the times that a test gives
+// it.
 type watchedFile struct {
 	*TokenFile
 	t     *testing.T
@@ -66,7 +67,7 @@ func (w *watchedFile) holds(when string, a, b bool) {
 	}
 }
 
-func TestAFileOfTokensIsRead(t *testing.T) { // D17
+func TestAFileOfTokensIsRead(t *testing.T) {
 	w := watch(t, "# ours\n\n  "+strings.ReplaceAll(lineA, " ", "\t ")+"\r\n"+strings.TrimSpace(lineB))
 	w.holds("at first", true, true)
 	if got, err := w.Lookup(idA); err != nil || got.Workspace != "acme" || got.ID != idA || got.Revoked || hex.EncodeToString(got.Hash[:2]) != "1111" {
@@ -80,7 +81,7 @@ func TestAFileOfTokensIsRead(t *testing.T) { // D17
 	}
 }
 
-func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) { // D15, D17
+func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) {
 	token, id, hash, err := NewToken(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) { // D15, D17
 	}
 }
 
-func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) { // D15: stores see only ids of our form
+// Stores see only ids of our form (D15).
+func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) {
 	for _, id := range []string{"aaaaaaaaaA", "../../etc/", "aaaa\x00aaaaa", "aaaaaaaaa'"} {
 		body := tokenPrefix + id + "_" + strings.Repeat("a", tokenSecret)
 		if _, _, err := ParseToken(body + tokenSum(body)); err == nil {
@@ -104,7 +106,7 @@ func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) { /
 	}
 }
 
-func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) { // D17
+func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"one word", lineA + "\nxyz\n", ":3: 1 words"},
 		{"four words", "a b c d", ":1: 4 words"},
@@ -135,7 +137,8 @@ func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) { // D17
 	}
 }
 
-func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) { // trap 42: somebody may paste the token where its hash belongs
+// Somebody may paste the token where its hash belongs.
+func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) {
 	token, id, _, _ := NewToken(rand.Reader)
 	path := filepath.Join(t.TempDir(), "tokens")
 	for _, content := range []string{id + " " + token, token, token + " " + id} {
@@ -146,7 +149,8 @@ func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) { // trap 42: somebody may 
 	}
 }
 
-func TestAFileIsReadAgainWhenItChanges(t *testing.T) { // D15: a removed line revokes, within a second
+// A removed line revokes, within a second (D15).
+func TestAFileIsReadAgainWhenItChanges(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineA+lineB, 10*time.Second)
 	w.clock = w.clock.Add(fileLook - 1)
@@ -164,7 +168,8 @@ func TestAFileIsReadAgainWhenItChanges(t *testing.T) { // D15: a removed line re
 	}
 }
 
-func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) { // a file's time may be coarser than its changes
+// A file's time may be coarser than its changes.
+func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineA+"# x\n", 0)
 	w.clock = w.clock.Add(fileLook)
@@ -187,7 +192,7 @@ func TestAReplacedFileIsSeenWhateverItsTime(t *testing.T) { // cp -p and rename
 	w.holds("replaced", false, false)
 }
 
-func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { // D17
+func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineB+"broken\n", time.Minute)
 	for range 5 {
@@ -208,7 +213,7 @@ func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { 
 	}
 }
 
-func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { // D17
+func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 	w := watch(t, lineA)
 	os.Remove(w.path)
 	for range 5 {
@@ -241,7 +246,7 @@ func TestAFileIsReadOnceItCanBe(t *testing.T) { // also with the time of the ver
 	}
 }
 
-func TestAClockSetBackDoesNotStopTheLooking(t *testing.T) { // D15
+func TestAClockSetBackDoesNotStopTheLooking(t *testing.T) {
 	w := watch(t, lineA)
 	w.clock = w.clock.Add(-24 * time.Hour)
 	w.write(lineB, time.Minute)

@@ -38,7 +38,8 @@ func newAdmin() *cobra.Command {
 	return cmd
 }
 
-// openAdminTokens opens the tokens of a data directory that is there, with the audit log beside them.
+// openAdminTokens opens the tokens of a data directory that is there, with the audit log beside
+// them.
 func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
 	audit, err := admin.OpenAudit(cmd.Context(), dir, nil)
 	if err != nil {

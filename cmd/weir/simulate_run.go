@@ -41,7 +41,8 @@ func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
 		return cli.Fail(err, "")
 	}
 	if f.html != "" && f.html != "-" {
-		if s.page, err = reports.CreatePage(f.html); err != nil { // before hours are spent on its content
+		// The page is created first: a bad path must not show after hours of simulation.
+		if s.page, err = reports.CreatePage(f.html); err != nil {
 			return err
 		}
 		defer s.page.Discard()
@@ -171,7 +172,8 @@ func plainly(err error) error {
 	return errors.New(reports.Shown(strings.ReplaceAll(err.Error(), "\n", "; "), 1000))
 }
 
-// fitForTerminal returns a failure of which the names of files and policies are part, fit for a terminal.
+// fitForTerminal returns a failure of which the names of files and policies are part, fit for a
+// terminal.
 func fitForTerminal(err error) error {
 	var f *cli.Failure
 	if err == nil || !errors.As(err, &f) {

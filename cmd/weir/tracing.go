@@ -134,8 +134,8 @@ func (e otelVariables) tracesRatio() (float64, error) {
 	}
 }
 
-// tracesHeader reads name=value pairs between commas, as in W3C's baggage. Errors do not contain the
-// values, which are keys.
+// tracesHeader reads name=value pairs between commas, as in W3C's baggage. Errors do not contain
+// the values, which are keys.
 func (e otelVariables) tracesHeader() (http.Header, error) {
 	name, value := e.otlp("HEADERS")
 	header := http.Header{}

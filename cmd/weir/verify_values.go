@@ -29,8 +29,8 @@ func (n *limiterNames) Set(value string) error {
 func (n *limiterNames) String() string { return strings.Join(*n, ",") }
 func (n *limiterNames) Type() string   { return "NAME,..." }
 
-// A secrets value is a list of credentials, separated by spaces or commas, that are never shown. Its
-// flag is repeatable.
+// A secrets value is a list of credentials, separated by spaces or commas, that are never shown.
+// Its flag is repeatable.
 type secrets []string
 
 func (s *secrets) Set(value string) error {
@@ -53,8 +53,8 @@ func (s *secrets) String() string       { return "" }
 func (s *secrets) Type() string         { return "TOKEN" }
 func (s *secrets) Redact(string) string { return "…" }
 
-// A fields value is a list of header fields, one per line. Its flag is repeatable. The fields' values
-// may be secret, so they are never shown.
+// A fields value is a list of header fields, one per line. Its flag is repeatable. The fields'
+// values may be secret, so they are never shown.
 type fields http.Header
 
 // notSent are the fields that the connection itself writes.

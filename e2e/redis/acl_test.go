@@ -92,8 +92,8 @@ func TestTheRuleIsTheExamples(t *testing.T) {
 	}
 }
 
-// Trap 57: the user loses a right while the node counts. The node reports that the store fails and
-// why, and counts there again when the right is back.
+// The user loses a right while the node counts. The node reports that the store fails and why, and
+// counts there again when the right is back.
 func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
 	for _, right := range []string{"evalsha", "incrby"} {
 		t.Run(right, func(t *testing.T) {

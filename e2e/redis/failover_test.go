@@ -122,7 +122,7 @@ func followed(t *testing.T, master *redistest.Server) {
 	})
 }
 
-// D25: Sentinels replace a dead master, and counting in common resumes by itself.
+// Sentinels replace a dead master, and counting in common resumes by itself (D25).
 func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)

@@ -72,8 +72,8 @@ func document(keys ...jwk) string {
 	return string(must(json.Marshal(map[string]any{"keys": keys})))
 }
 
-// An endpoint answers fetches, counts them, and may be told to answer something else. It is reached without a network, so
-// that it lives inside a synctest bubble.
+// An endpoint answers fetches, counts them, and may be told to answer something else. It is reached
+// without a network, so that it lives inside a synctest bubble.
 type endpoint struct {
 	mu      sync.Mutex
 	fetches []time.Time

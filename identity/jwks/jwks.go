@@ -37,8 +37,8 @@ const (
 
 // Options are a Set's settings; the zero value is useful.
 type Options struct {
-	// Client sends the requests; nil means a client of the Set's own. If it has no CheckRedirect, it
-	// follows three redirections, to URLs that New would accept.
+	// Client sends the requests; nil means a client of the Set's own. If it has no CheckRedirect,
+	// it follows three redirections, to URLs that New would accept.
 	Client *http.Client
 
 	// Every is the age at which keys are fetched again. 0 means 15 minutes; the minimum is Between.

@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/identity/jwks"
 )
 
-func TestAThousandUnknownKeysCostOneFetch(t *testing.T) { // D14: whoever invents kids does not make us hammer the issuer
+// Whoever invents kids does not make us hammer the issuer (D14).
+func TestAThousandUnknownKeysCostOneFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(ecJWK("k", &ecdsaKey().PublicKey))}, jwks.Options{})
 		f.knows(t, "k", "ES256", &ecdsaKey().PublicKey)
@@ -71,7 +72,8 @@ func TestANewKeyIsFetchedWhenItIsMissed(t *testing.T) { // an issuer rotates its
 	})
 }
 
-func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) { // a withdrawn key ends though nobody misses one
+// A withdrawn key ends though nobody misses one.
+func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(ecJWK("old", &ecdsaKey().PublicKey))}, jwks.Options{})
 		f.knows(t, "old", "ES256", &ecdsaKey().PublicKey)
@@ -87,7 +89,7 @@ func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) { // a withdrawn key e
 	})
 }
 
-func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) { // D14, D17
+func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) {
 	good := document(ecJWK("k", &ecdsaKey().PublicKey))
 	for _, c := range []struct {
 		name   string
@@ -134,7 +136,8 @@ func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) { // D14, D17
 	}
 }
 
-func TestASetStartsWhileItsEndpointIsDown(t *testing.T) { // D17: and is tried again a minute later, though nobody asks
+// And is tried again a minute later, though nobody asks (D17).
+func TestASetStartsWhileItsEndpointIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{down: true}, jwks.Options{})
 		f.knows(t, "k", "ES256", nil)

@@ -18,7 +18,8 @@ import (
 	"github.com/weirlimit/weir/identity/jwks"
 )
 
-func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) { // D14: one algorithm bound to each key
+// One algorithm bound to each key (D14).
+func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) {
 	r, e, d := rsaJWK("k", &rsaKey().PublicKey), ecJWK("k", &ecdsaKey().PublicKey), edJWK("k")
 	weak := must(rsa.GenerateKey(rand.Reader, 1024))
 	p384 := must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
@@ -85,7 +86,7 @@ func TestAKeyWithoutAKidAnswersNoKid(t *testing.T) {
 	})
 }
 
-func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) { // D17
+func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) {
 	for url, want := range map[string]bool{
 		"https://issuer.example/keys": true, "HTTPS://issuer.example/keys": true, "http://127.0.0.1:8080/keys": true,
 		"http://[::1]/keys": true, "http://localhost/keys": true,
@@ -111,7 +112,8 @@ func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) { // D17
 	}
 }
 
-func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) { // over the network, with the client's own TLS
+// Over the network, with the client's own TLS.
+func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) {
 	good := document(ecJWK("k", &ecdsaKey().PublicKey))
 	var targets [2]atomic.Int64
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { targets[0].Add(1); w.Write([]byte(good)) }))

@@ -33,7 +33,8 @@ var stores = []storeRow{
 
 // A storeRow is one kind of store.
 type storeRow struct {
-	// begins are how its values of --store begin. One that does not end in "://" is the whole value.
+	// begins are how its values of --store begin. One that does not end in "://" is the whole
+	// value.
 	begins []string
 	form   string // what a value looks like
 	shared bool   // whether the nodes of a service count in it together

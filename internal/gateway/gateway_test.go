@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// D10: methods are case-sensitive tokens.
+// Methods are case-sensitive tokens (D10).
 func TestAnUnknownMethodIsRefusedOnItsRoutesAccount(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
@@ -53,14 +53,15 @@ func TestOptionsOfTheServerAreItsMethods(t *testing.T) {
 	want(t, e.ask("GET *"), http.StatusBadRequest, "invalid_request", "")
 }
 
-// D9: what the HTTP parser rejects never was a request of a surface.
+// What the HTTP parser rejects never was a request of a surface (D9).
 func TestWhatTheParserRejectsClosesTheConnection(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, func(o *Options) { o.Limits.HeaderBytes = 8 << 10 })
 	for raw, status := range map[string]int{
-		"GET /v1/wp/status\r\n\r\n":                                                                  400,
-		"GET  /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n":                                             400,
-		"GET /v1/wp/status HTTP/1.1\r\n\r\n":                                                         400, // no Host
+		"GET /v1/wp/status\r\n\r\n":                      400,
+		"GET  /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n": 400,
+		// No Host.
+		"GET /v1/wp/status HTTP/1.1\r\n\r\n":                                                         400,
 		"GET /v1/wp/status HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                                   400,
 		"GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX: a\x00b\r\n\r\n":                                 400,
 		"GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX : y\r\n\r\n":                                     400,

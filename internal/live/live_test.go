@@ -152,7 +152,8 @@ func TestAChangedFileComesIntoForceOnceItSettles(t *testing.T) {
 	}
 }
 
-// Kubernetes mounts a ConfigMap as policy.yaml → ..data/policy.yaml, ..data → a directory, and swaps ..data.
+// Kubernetes mounts a ConfigMap as policy.yaml → ..data/policy.yaml, ..data → a directory, and
+// swaps ..data.
 func TestALinkAboveTheFileMayBeSwapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -256,8 +256,8 @@ func TestNoCallerIsTakenForAnEarlierOne(t *testing.T) {
 	}
 }
 
-// D10: a query that readers interpret differently is answered 400 by the gateway, and not counted
-// by an agent here either.
+// A query that readers interpret differently is answered 400 by the gateway, and not counted by an
+// agent here either (D10).
 func TestAnAgentThatReadersDifferAboutIsRefusedAsTheGatewayDoes(t *testing.T) {
 	var kinds []target.Kind
 	o := Options{

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Every byte at every place of a step of eight, and behind the last step: what is looked at in eights is what the table says.
+// Every byte at every place of a step of eight, and behind the last step: what is looked at in
+// eights is what the table says.
 func TestStepsOfEightFindWhatATableFinds(t *testing.T) {
 	ends := map[string]struct {
 		end  func(string, int) int
