@@ -369,7 +369,7 @@ func TestProblemsAreSaidAllAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		`name "Widget Init": lower-case`, "cost 6 exceeds the limit", `"6 per minute by ip" and "5 per minute by ip" have the same`,
-		`key source "nobody" is unknown: ip, agent are allowed`, `route "/A/" is written twice`, `name "twin" is taken`,
+		`key source "nobody" is unknown: ip, agent are allowed`, `route "/A/" occurs twice`, `name "twin" is taken`,
 		`route "/a" is unreachable: limiter "twin" has "/a" already`, `method "get" is not in capital letters`,
 		`path "b" does not begin with a slash`, "limit 0 is out of range", "no windows",
 	} {

@@ -139,7 +139,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"5 per 2147483647 days by ip":        "longer than the longest window",
 		"5 per minute by ip or":              "a key source is missing",
 		"5 per minute by +ip":                "a key source is missing",
-		"5 per minute by ip agent":           `"agent" stands where "or" or "+" is allowed`,
+		"5 per minute by ip agent":           `"agent" follows where only "or" or "+" is allowed`,
 		"5 per minute by IP":                 `"IP" is no name of a key source`,
 		"5 per minute by header:":            "a field's name has 1 to 64 characters",
 		"5 per minute by header:X_Api_Key":   "letters, digits and dashes, as in header:X-Api-Key, and not '_'",

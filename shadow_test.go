@@ -203,7 +203,7 @@ func TestShadowRoutesThatCollide(t *testing.T) {
 	}{
 		{"the same in a limiter of each mode", policyOf(s("s"), routed(limiter("l", "1 per minute by ip"), "/a*")), ""},
 		{"the same in two shadows", policyOf(s("s"), s("r")), ""},
-		{"twice in one", policyOf(shadowOf(routed(limiter("s", "1 per minute by ip"), "/a*", "/A*"))), "written twice"},
+		{"twice in one", policyOf(shadowOf(routed(limiter("s", "1 per minute by ip"), "/a*", "/A*"))), "occurs twice"},
 		{"five over one another", policyOf(s("a"), s("b"), s("c"), s("d"), shadowOf(routed(limiter("e", "1 per minute by ip"), "POST /a/x"))), "5 limiters in mode shadow"},
 		{"five, apart", policyOf(s("a"), s("b"), s("c"), s("d"), shadowOf(routed(limiter("e", "1 per minute by ip"), "POST /b/x"))), ""},
 	} {

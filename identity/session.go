@@ -301,11 +301,11 @@ func (s *Sessions) claims(t *jwt.Token, token, keyID string) *SessionClaims {
 func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 	switch {
 	case id == "":
-		return nil, errors.New("the session's id is empty: it is the token's sid, or its jti where it has no sid")
+		return nil, errors.New("the session's id is empty: it is the token's sid, or its jti if it has no sid")
 	case s.options.BudgetPerToken:
 		return nil, errors.New("each token is a budget of its own here, so a session's id names none")
 	case issuer != "" && s.options.Issuer != "" && issuer != s.options.Issuer:
-		return nil, fmt.Errorf("sessions of issuer %.80q are not believed here; only those of %q are", issuer, s.options.Issuer)
+		return nil, fmt.Errorf("sessions of issuer %.80q are not accepted here; only those of %q are", issuer, s.options.Issuer)
 	case issuer == "":
 		issuer = s.options.Issuer
 	}
@@ -318,7 +318,7 @@ func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 		}
 	}
 	if len(begins) == 0 {
-		return nil, errors.New("sessions of any issuer are believed here, so the session's issuer must be named too")
+		return nil, errors.New("sessions of any issuer are accepted here, so the session's issuer must be named too")
 	}
 	var keys []string
 	for _, who := range begins {
@@ -345,7 +345,7 @@ func explain(err error) error {
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return errors.New("the session has not begun yet")
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer):
-		return errors.New("the token has another issuer than is believed here")
+		return errors.New("the token has another issuer than the one that is accepted here")
 	case errors.Is(err, jwt.ErrTokenInvalidAudience):
 		return errors.New("the token is meant for another audience")
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):

@@ -43,7 +43,7 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 	}
 	n, err := strconv.ParseUint(given, 10, 64)
 	if err != nil {
-		t.Fatalf("%s is %q: want a whole number", name, given)
+		t.Fatalf("%s is %q: expected a whole number", name, given)
 	}
 	return n
 }

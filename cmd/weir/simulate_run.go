@@ -164,7 +164,7 @@ func openFailure(err error) error {
 	case !strings.Contains(err.Error(), "format"):
 		return cli.Fail(plainly(err), "see 'weir simulate --help'")
 	}
-	return cli.Fail(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")
+	return cli.Fail(plainly(err), "--format gives the format of its lines, and --key the fields to use")
 }
 
 // plainly returns an error whose text may repeat a log or the name of a file, fit for a terminal.
@@ -245,11 +245,11 @@ func (s *simulation) nothing(r *replay.Report) error {
 	switch {
 	case len(r.Log.Examples) > 0:
 		bad := r.Log.Examples[0]
-		hint = fmt.Sprintf("--format says how its lines look; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
+		hint = fmt.Sprintf("--format gives the format of its lines; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
 	case r.Log.Own > 0:
 		hint = "the server was asked nothing while it was written"
 	case r.Log.Without > 0:
-		hint = "its lines tell of connections without a request: handshakes, time-outs"
+		hint = "its lines are about connections without a request, such as failed handshakes and timeouts"
 	case r.Log.Lines > 0 && !(s.f.since.IsZero() && s.f.until.IsZero()):
 		hint = "--since and --until leave all of them out"
 	}

@@ -114,7 +114,7 @@ func (p *pairs) split(b []byte) error {
 		}
 	}
 	if twice != "" && p.message[0] == nil {
-		return fmt.Errorf("%s= comes twice", twice)
+		return fmt.Errorf("%s= occurs twice", twice)
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 		"not both":                          before(t, "http://h"),
 		"needs trusted proxies":             func(o *Options) { o.ProxyProtocol = true },
 		"an origin is a scheme and a host":  func(o *Options) { o.CORSOrigins = []string{"https://a.test/"} },
-		"stands alone":                      func(o *Options) { o.CORSOrigins = []string{"*", "https://a.test"} },
+		"must be the only one":              func(o *Options) { o.CORSOrigins = []string{"*", "https://a.test"} },
 		"no such file":                      func(o *Options) { o.CertFile, o.KeyFile = "missing.pem", "missing.key" },
 		"with a host":                       func(o *Options) { o.Backend = nil; before(t, "http:///x")(o) },
 		"http or https":                     func(o *Options) { o.Backend = nil; before(t, "ftp://h")(o) },
