@@ -50,3 +50,21 @@ func (a *attentive) Take(ctx context.Context, charges []weir.Charge, r *weir.Rec
 	}
 	return a.Store.Take(ctx, charges, r)
 }
+
+// A Scratch that has seen a failure says nothing of it in the next decision, also of another Decider.
+func TestAScratchForgetsAFailure(t *testing.T) {
+	p, scratch := policyOf(limiter("l", "3 per minute by ip")), new(weir.Scratch)
+	for _, test := range []struct {
+		store weir.Store
+		want  weir.Outcome
+	}{{silent{}, weir.StoreUnavailable}, {newStore(t, storetest.StartManualClock()), weir.Counted}} {
+		d, err := weir.New(p, test.store, weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip, Scratch: scratch})
+		if err != nil || got.Outcome != test.want {
+			t.Errorf("outcome %v, %v; want %v", got.Outcome, err, test.want)
+		}
+	}
+}

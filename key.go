@@ -51,20 +51,6 @@ func ParseKey(s string) (Key, error) {
 	return k, nil
 }
 
-// isName reports whether s can name a key source, or a limiter.
-func isName(s string) bool {
-	if s == "" || len(s) > 64 || s == "or" {
-		return false
-	}
-	for i, c := range []byte(s) {
-		lower := 'a' <= c && c <= 'z'
-		if !lower && (i == 0 || !('0' <= c && c <= '9' || c == '-')) {
-			return false
-		}
-	}
-	return true
-}
-
 // String returns the key as a policy spells it.
 func (k Key) String() string {
 	parts := make([]string, len(k))

@@ -154,3 +154,17 @@ func canonicalField(s string) (string, error) {
 	}
 	return string(out), nil
 }
+
+// isName reports whether s can name a key source, or a limiter.
+func isName(s string) bool {
+	if s == "" || len(s) > 64 || s == "or" {
+		return false
+	}
+	for i, c := range []byte(s) {
+		lower := 'a' <= c && c <= 'z'
+		if !lower && (i == 0 || !('0' <= c && c <= '9' || c == '-')) {
+			return false
+		}
+	}
+	return true
+}

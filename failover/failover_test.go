@@ -174,6 +174,32 @@ func TestTheBreakerOpensWhenMostTakesOfASecondFail(t *testing.T) {
 	})
 }
 
+// D25: all takes that wait for one dead machine of several fail at the same moment. That is not a failure in a row.
+func TestFailuresOfOneMomentLeaveTheBreakerClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, weir.FailAllow)
+		for range 30 { // more than the failures of this second
+			c.ask("l", weir.Peek, ip)
+		}
+		c.store.mode.Store(fails)
+		for range 20 {
+			c.ask("l", weir.Peek, ip)
+		}
+		before := c.store.takes.Load()
+		c.ask("l", weir.Peek, ip)
+		if c.store.takes.Load() == before {
+			t.Error("the breaker is open at the moment of the last answer")
+		}
+		<-time.After(25 * time.Millisecond)
+		c.ask("l", weir.Peek, ip)
+		before = c.store.takes.Load()
+		c.ask("l", weir.Peek, ip)
+		if c.store.takes.Load() != before {
+			t.Error("the breaker is closed after 25 ms without an answer")
+		}
+	})
+}
+
 // Doubt refuses: with nothing to count in, nothing is admitted.
 func TestWithoutAFallbackAFailingStoreRefuses(t *testing.T) {
 	store := &remote{}

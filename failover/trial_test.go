@@ -228,3 +228,24 @@ func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
 		}
 	})
 }
+
+// A window whose units are on their way to the store is not asked about before they have arrived, though the breaker is closed.
+func TestAWindowOnItsWayToTheStoreIsCountedHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "10 per minute by ip"))
+		store.mode.Store(fails)
+		n.ask("l", 0, ip)
+		store.mode.Store(answers)
+		store.slow.Store(int64(400 * time.Millisecond))
+		n.over.Probe(t.Context())
+		synctest.Wait() // the unit is on its way
+		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 8 60 0")
+		n.outcome(weir.Counted, who(1))
+		<-time.After(time.Second) // this unit has followed
+		n.want(n.outcome(weir.Counted, ip), "allowed 10 7 59 0")
+		if got := store.units(); got != 2 {
+			t.Errorf("the store was given %d units, want 2", got)
+		}
+	})
+}

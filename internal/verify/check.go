@@ -55,7 +55,7 @@ type hooks struct {
 	settle func(s *suspicion, otherClock string)
 
 	// These are called when a request was admitted although main's budget is spent: by chance (how
-	// says when it was refused), or each time with a certain field.
+	// is when it was refused), or each time with a certain field.
 
 	leaked  func(a *answer, how string)
 	escaped func(a *answer, with string)
@@ -136,7 +136,7 @@ func (c *check) suspected() *suspicion {
 	return c.suspicion
 }
 
-// settle turns a suspicion into a verdict at the end. otherClock says why Date is not of the clock
+// settle turns a suspicion into a verdict at the end. otherClock is why Date is not of the clock
 // that decides; "" means that it is.
 func (c *check) settle(otherClock string) {
 	if c.on.settle != nil {
