@@ -51,7 +51,8 @@ func (a *attentive) Take(ctx context.Context, charges []weir.Charge, r *weir.Rec
 	return a.Store.Take(ctx, charges, r)
 }
 
-// A Scratch that has seen a failure says nothing of it in the next decision, also of another Decider.
+// A Scratch that has seen a failure says nothing of it in the next decision, also of another
+// Decider.
 func TestAScratchForgetsAFailure(t *testing.T) {
 	p, scratch := policyOf(limiter("l", "3 per minute by ip")), new(weir.Scratch)
 	for _, test := range []struct {

@@ -174,7 +174,8 @@ func TestTheBreakerOpensWhenMostTakesOfASecondFail(t *testing.T) {
 	})
 }
 
-// D25: all takes that wait for one dead machine of several fail at the same moment. That is not a failure in a row.
+// All takes that wait for one dead machine of several fail at the same moment. That is one failure,
+// and not several in a row (D25).
 func TestFailuresOfOneMomentLeaveTheBreakerClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailAllow)

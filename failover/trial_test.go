@@ -229,7 +229,8 @@ func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
 	})
 }
 
-// A window whose units are on their way to the store is not asked about before they have arrived, though the breaker is closed.
+// A window whose units are on their way to the store is not asked about before they have arrived,
+// though the breaker is closed.
 func TestAWindowOnItsWayToTheStoreIsCountedHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)

@@ -41,9 +41,9 @@ func TestWhoIsAnswered401SpendsNothingOfEveryonesBudget(t *testing.T) {
 	e.send("GET /", alice).want(200, 4, 2, 60)
 }
 
-// D16 holds for "session or everyone" too. Without a session the address is answered 401, and 429
-// when its budget is spent. Then no new signature from it is verified. Callers at other addresses
-// keep the whole shared budget.
+// The fallback to the address applies to "session or everyone" too (D16). Without a session the
+// address is answered 401, and 429 when its budget is spent. Then no new signature from it is
+// verified. Callers at other addresses keep the whole shared budget.
 func TestSessionOrEveryoneFallsBackToTheAddressOfWhoIsTurnedAway(t *testing.T) {
 	e := setUp(t, ok, counting(t, "2 per minute by session or everyone"))
 	seen, unseen := e.session("seen"), e.session("unseen")

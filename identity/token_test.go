@@ -202,7 +202,8 @@ func TestATokenInUseIsLookedUpAboutTwiceASecond(t *testing.T) {
 	}
 }
 
-// D15, also where some took the time a little earlier than who looked.
+// Requests share a look-up even if some read the clock slightly earlier than the one that looked
+// the token up (D15).
 func TestRequestsAtOnceShareOneLookUp(t *testing.T) {
 	for _, after := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
 		s := new(tokenStore)

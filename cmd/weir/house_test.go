@@ -16,7 +16,8 @@ import (
 
 const module = "github.com/weirlimit/weir"
 
-// floors is the building: a package may import packages of lower floors only, so never one of its own floor.
+// floors is the building: a package may import packages of lower floors only, so never one of its
+// own floor.
 var floors = map[string]int{
 	"cmd/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/child": 1,
 	"internal/edge":         7,

@@ -89,7 +89,6 @@ func TestAScriptMayResumeAnEventStream(t *testing.T) {
 	}
 }
 
-// D22.
 func TestOnlyListedOriginsMayRead(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
