@@ -84,8 +84,8 @@ var errTorn = errors.New("the connection was torn")
 
 // torn gives text and then fails with errTorn, once; afterwards it ends, as no honest body would.
 type torn struct {
-	text string
-	told bool
+	text     string
+	reported bool
 }
 
 func (r *torn) Read(p []byte) (int, error) {
@@ -94,9 +94,9 @@ func (r *torn) Read(p []byte) (int, error) {
 		r.text = r.text[n:]
 		return n, nil
 	}
-	if r.told {
+	if r.reported {
 		return 0, io.EOF
 	}
-	r.told = true
+	r.reported = true
 	return 0, errTorn
 }

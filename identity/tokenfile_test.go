@@ -21,9 +21,9 @@ const (
 // it.
 type watchedFile struct {
 	*TokenFile
-	t     *testing.T
-	clock time.Time
-	told  []string
+	t        *testing.T
+	clock    time.Time
+	reported []string
 }
 
 func watch(t *testing.T, content string) *watchedFile {
@@ -35,7 +35,7 @@ func watch(t *testing.T, content string) *watchedFile {
 	if err := os.Chtimes(path, w.clock.Add(-time.Hour), w.clock.Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenTokenFile(path, func(err error) { w.told = append(w.told, err.Error()); w.Len() })
+	f, err := OpenTokenFile(path, func(err error) { w.reported = append(w.reported, err.Error()); w.Len() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +163,8 @@ func TestAFileIsReadAgainWhenItChanges(t *testing.T) {
 	w.write("", 8*time.Second)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("all removed", false, false)
-	if w.told != nil {
-		t.Errorf("reported %q", w.told)
+	if w.reported != nil {
+		t.Errorf("reported %q", w.reported)
 	}
 }
 
@@ -199,8 +199,8 @@ func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 		w.clock = w.clock.Add(fileLook)
 		w.holds("broken", true, false)
 	}
-	if len(w.told) != 1 || !strings.Contains(w.told[0], ":2: 1 words") || !strings.Contains(w.told[0], "last good version stays") {
-		t.Errorf("reported %q, want once with its line", w.told)
+	if len(w.reported) != 1 || !strings.Contains(w.reported[0], ":2: 1 words") || !strings.Contains(w.reported[0], "last good version stays") {
+		t.Errorf("reported %q, want once with its line", w.reported)
 	}
 	w.write(lineB, time.Minute)
 	w.clock = w.clock.Add(fileLook)
@@ -208,8 +208,8 @@ func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 	w.write("broken\n", time.Minute)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("broken again", false, true)
-	if len(w.told) != 2 {
-		t.Errorf("reported %q, want the second break as well", w.told)
+	if len(w.reported) != 2 {
+		t.Errorf("reported %q, want the second break as well", w.reported)
 	}
 }
 
@@ -220,8 +220,8 @@ func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 		w.clock = w.clock.Add(fileLook)
 		w.holds("gone", true, false)
 	}
-	if len(w.told) != 1 {
-		t.Errorf("reported %q, want once", w.told)
+	if len(w.reported) != 1 {
+		t.Errorf("reported %q, want once", w.reported)
 	}
 	w.write(lineB, time.Minute)
 	w.clock = w.clock.Add(fileLook)
@@ -241,8 +241,8 @@ func TestAFileIsReadOnceItCanBe(t *testing.T) { // also with the time of the ver
 	os.Chtimes(w.path, info.ModTime(), info.ModTime())
 	w.clock = w.clock.Add(fileLook)
 	w.holds("readable", true, true)
-	if len(w.told) != 1 {
-		t.Errorf("reported %q, want once", w.told)
+	if len(w.reported) != 1 {
+		t.Errorf("reported %q, want once", w.reported)
 	}
 }
 

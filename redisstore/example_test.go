@@ -43,8 +43,8 @@ func ExampleParse() {
 }
 
 // A user of the server needs these rights, as for ACL SETUSER.
-func ExampleRule() {
-	fmt.Println("ACL SETUSER api on >password " + redisstore.Rule("api"))
+func ExampleACLRules() {
+	fmt.Println("ACL SETUSER api on >password " + redisstore.ACLRules("api"))
 }
 
 func check(err error) {

@@ -138,8 +138,8 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 // check rejects flags that contradict one another.
 func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	if f.memory < replay.LeastMemory {
-		minimum := cli.Size(replay.LeastMemory)
+	if f.memory < replay.MinMemory {
+		minimum := cli.Size(replay.MinMemory)
 		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: expected %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
 	if err := f.checkFormat(cmd); err != nil {

@@ -92,9 +92,9 @@ func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) {
 func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) {
 	good := document(ecJWK("k", &ecdsaKey().PublicKey))
 	for _, c := range []struct {
-		name   string
-		change func(*endpoint)
-		told   string
+		name     string
+		change   func(*endpoint)
+		reported string
 	}{
 		{"500", func(e *endpoint) { e.status = 500 }, "500"},
 		{"404 with a set", func(e *endpoint) { e.status = 404 }, "404"},
@@ -120,8 +120,8 @@ func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) {
 				<-time.After(time.Minute)
 				f.knows(t, "missed", "ES256", nil)
 				f.knows(t, "k", "ES256", &ecdsaKey().PublicKey)
-				if r := f.reports(); len(r) != 1 || !has(r, c.told) {
-					t.Errorf("reported %q, want one about %q", r, c.told)
+				if r := f.reports(); len(r) != 1 || !has(r, c.reported) {
+					t.Errorf("reported %q, want one about %q", r, c.reported)
 				}
 				<-time.After(time.Hour)
 				f.knows(t, "k", "ES256", &ecdsaKey().PublicKey)

@@ -136,8 +136,8 @@ func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) {
 	leaves := httptest.NewServer(http.RedirectHandler("http://issuer.invalid/keys", http.StatusFound))
 	defer leaves.Close()
 	for _, c := range []struct {
-		name, url, told string
-		want            bool
+		name, url, reported string
+		want                bool
 	}{
 		{"none", safe.URL + "/keys", "", true},
 		{"https to https", safe.URL + "/safe", "", true},
@@ -147,9 +147,9 @@ func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) {
 		{"loopback to elsewhere", leaves.URL, "https is needed", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			told := make(chan error, 8)
+			reported := make(chan error, 8)
 			ctx, cancel := contextOf(t)
-			s, err := jwks.New(ctx, c.url, jwks.Options{Client: safe.Client(), Report: func(err error) { told <- err }, Timeout: 30 * time.Second})
+			s, err := jwks.New(ctx, c.url, jwks.Options{Client: safe.Client(), Report: func(err error) { reported <- err }, Timeout: 30 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,9 +162,9 @@ func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) {
 				return
 			}
 			select {
-			case err := <-told:
-				if err == nil || !strings.Contains(err.Error(), c.told) {
-					t.Errorf("reported %v, want %q", err, c.told)
+			case err := <-reported:
+				if err == nil || !strings.Contains(err.Error(), c.reported) {
+					t.Errorf("reported %v, want %q", err, c.reported)
 				}
 			default:
 				t.Error("nothing was reported")

@@ -255,7 +255,7 @@ func (t *template) parse(b []byte, r *record) error {
 		}
 	}
 	r.Time, r.Status = at, status
-	r.UserAgent, r.TellsAgent = t.plain(t.value(varAgent)), t.at[varAgent] > 0
+	r.UserAgent, r.HasAgent = t.plain(t.value(varAgent)), t.at[varAgent] > 0
 	if r.Peer = t.value(varPeer); r.Peer == nil {
 		r.Peer = lastOf(t.value(varForwarded))
 	}

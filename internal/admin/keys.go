@@ -146,10 +146,10 @@ const storeTimeout = 5 * time.Second
 
 // writeError answers for an operation that failed.
 func writeError(w http.ResponseWriter, err error) {
-	var told *refusal
+	var refused *refusal
 	switch {
-	case errors.As(err, &told):
-		told.write(w)
+	case errors.As(err, &refused):
+		refused.write(w)
 	case errors.Is(err, ErrAudit):
 		refuse(w, http.StatusServiceUnavailable, "audit_unavailable", err.Error())
 	case errors.Is(err, weir.ErrNoLimiter):

@@ -94,7 +94,7 @@ func noRedis(at redisstore.Options, err error) error {
 	var rights *redisstore.RightsError
 	switch {
 	case errors.As(err, &rights):
-		hint = "on the server: ACL SETUSER " + cmp.Or(at.Username, "default") + " " + redisstore.Rule(at.Prefix)
+		hint = "on the server: ACL SETUSER " + cmp.Or(at.Username, "default") + " " + redisstore.ACLRules(at.Prefix)
 	case errors.Is(err, redisstore.ErrDenied):
 		hint = "is the password right? --store redis://USER:PASSWORD@HOST:PORT, or :PASSWORD@ for one without a user; in WEIR_STORE it is kept out of ps"
 		if at.Master != "" {

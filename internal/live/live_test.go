@@ -336,7 +336,7 @@ func TestAttemptsAreMadeOneAfterAnother(t *testing.T) {
 		}
 		defer swapping.Unlock()
 		return nil
-	}, live.Options{Log: slog.New(slog.DiscardHandler), Told: func(live.State) { told++ }})
+	}, live.Options{Log: slog.New(slog.DiscardHandler), OnState: func(live.State) { told++ }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,7 +198,7 @@ func TestCallersAreNamedInWords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.caller.start(r.resolver, &accesslog.Line{Peer: []byte(c.peer), UserAgent: []byte(c.agent), TellsAgent: true}, "")
+		r.caller.start(r.resolver, &accesslog.Line{Peer: []byte(c.peer), UserAgent: []byte(c.agent), HasAgent: true}, "")
 		if got := string(r.namer.name(nil, key, &r.caller)); got != name {
 			t.Errorf("%q, want %q", got, name)
 		}

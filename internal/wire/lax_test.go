@@ -64,7 +64,7 @@ func servedByStandard(t *testing.T, stream string) (accepted bool) {
 // servedByFast is the same with fasthttp's.
 func servedByFast(stream string) (accepted bool) {
 	first := true
-	s := &fasthttp.Server{Logger: log.New(io.Discard, "", 0), StreamRequestBody: true, ReadBufferSize: mostHead, Handler: func(c *fasthttp.RequestCtx) {
+	s := &fasthttp.Server{Logger: log.New(io.Discard, "", 0), StreamRequestBody: true, ReadBufferSize: maxHead, Handler: func(c *fasthttp.RequestCtx) {
 		var err error
 		if body := c.RequestBodyStream(); body != nil {
 			_, err = io.ReadAll(body)

@@ -32,8 +32,8 @@ func (e exchange) String() string {
 	return fmt.Sprintf("%q %q of %q, fields %q, body %q, trailers %q, %d bytes", e.method, e.target, e.host, e.fields, e.body, e.trailers, e.used)
 }
 
-// mostHead is how long heads may be here.
-const mostHead = 64 << 10
+// maxHead is how long heads may be here.
+const maxHead = 64 << 10
 
 // oneOf reads one request from r, whose connection gives the stream.
 func oneOf(r *wire.Reader) (*wire.Request, *wire.Body, string, error) {
@@ -42,7 +42,7 @@ func oneOf(r *wire.Reader) (*wire.Request, *wire.Body, string, error) {
 		if head = r.Head(); head != "" {
 			break
 		}
-		if err := r.Fill(mostHead); err != nil {
+		if err := r.Fill(maxHead); err != nil {
 			return nil, nil, "", err
 		}
 	}
@@ -95,7 +95,7 @@ func without(h http.Header) map[string][]string {
 // standard reads it with net/http.
 func standard(stream string) (exchange, error) {
 	src := strings.NewReader(stream)
-	r := bufio.NewReaderSize(src, mostHead)
+	r := bufio.NewReaderSize(src, maxHead)
 	q, err := http.ReadRequest(r)
 	if err != nil {
 		return exchange{}, err
@@ -110,7 +110,7 @@ func standard(stream string) (exchange, error) {
 // fast reads it with fasthttp. Of its fields only those are told that the names ask for.
 func fast(stream string, names map[string][]string) (exchange, error) {
 	src := strings.NewReader(stream)
-	r := bufio.NewReaderSize(src, mostHead)
+	r := bufio.NewReaderSize(src, maxHead)
 	var q fasthttp.Request
 	q.Header.DisableNormalizing()
 	if err := q.Header.Read(r); err != nil {
