@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// Doubt refuses: after an error nothing was counted for certain, whatever the limiter declares. Only a failover could do better.
+// Doubt refuses: after an error nothing was counted for certain, whatever the limiter declares.
+// Only a failover could do better.
 func TestABareStoreThatFailsRefuses(t *testing.T) {
 	for mode := weir.FailLocal; mode <= weir.FailDeny; mode++ {
 		l := limiter("l", "3 per minute by ip")
@@ -26,7 +27,7 @@ func TestABareStoreThatFailsRefuses(t *testing.T) {
 	}
 }
 
-// D5: a caller that goes away is counted all the same.
+// A caller that goes away is counted all the same (D5).
 func TestABareStoreDoesNotSeeThatACallerGoesAway(t *testing.T) {
 	store := &attentive{Store: newStore(t, storetest.StartManualClock())}
 	d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), store, weir.Options{})
@@ -50,7 +51,8 @@ func (a *attentive) Take(ctx context.Context, charges []weir.Charge, r *weir.Rec
 	return a.Store.Take(ctx, charges, r)
 }
 
-// A Scratch that has seen a failure says nothing of it in the next decision, also of another Decider.
+// A Scratch that has seen a failure says nothing of it in the next decision, also of another
+// Decider.
 func TestAScratchForgetsAFailure(t *testing.T) {
 	p, scratch := policyOf(limiter("l", "3 per minute by ip")), new(weir.Scratch)
 	for _, test := range []struct {

@@ -33,7 +33,7 @@ func ParseKey(s string) (Key, error) {
 		for i, word := range words {
 			if i%2 == 1 {
 				if word != "or" {
-					return nil, fmt.Errorf("key %q: %q stands where \"or\" or \"+\" is allowed", s, word)
+					return nil, fmt.Errorf("key %q: %q follows where only \"or\" or \"+\" is allowed", s, word)
 				}
 				continue
 			}

@@ -90,9 +90,9 @@ func FindSource(all []Source, name string) (s Source, ok bool) {
 	return Source{}, false
 }
 
-// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any other
-// name it returns the zero Source, whose kind is Chosen: that is what a source has to be taken for
-// if nothing is known about it.
+// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any
+// other name it returns the zero Source, whose kind is Chosen: that is what a source has to be
+// taken for if nothing is known about it.
 func SourceOf(name string) Source {
 	for i := range builtInSources { // most names have no field, and every request asks
 		if s := &builtInSources[i]; s.Name == name && s.Field == "" {
@@ -106,8 +106,9 @@ func SourceOf(name string) Source {
 	return s
 }
 
-// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in canonical
-// form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has none.
+// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in
+// canonical form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has
+// none.
 func SplitSource(name string) (source, field string) {
 	source, field, _ = strings.Cut(name, ":")
 	return source, field

@@ -59,7 +59,8 @@ func TestATakeReturnsNoError(t *testing.T) {
 	for _, fallback := range []weir.Store{nil, newMem(t, time.Now)} {
 		s := around(t, r, fallback, time.Now)
 		charges := []weir.Charge{{Key: []byte("k"), Limit: 3, Per: 60, Cost: 1}}
-		receipt := weir.Receipt{Outcome: weir.AllowedUncounted, Remembered: true, Allowed: true} // of a take before
+		// Of a take before.
+		receipt := weir.Receipt{Outcome: weir.AllowedUncounted, Remembered: true, Allowed: true}
 		if err := s.Take(t.Context(), charges, &receipt); err != nil {
 			t.Error(err)
 		}
@@ -73,8 +74,8 @@ func TestATakeReturnsNoError(t *testing.T) {
 	}
 }
 
-// A limiter in Shadow mode is charged as any other: within the deadline, and in the fallback's windows if the store is silent. Its
-// request does not wait for that.
+// A limiter in Shadow mode is charged as any other: within the deadline, and in the fallback's
+// windows if the store is silent. Its request does not wait for that.
 func TestAShadowIsTakenThroughTheFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &remote{inner: newMem(t, time.Now)}

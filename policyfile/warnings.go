@@ -102,8 +102,8 @@ func (w *warner) bounded(l weir.Limiter) bool {
 	return slices.ContainsFunc(l.Windows, func(x weir.Window) bool { return !slices.ContainsFunc(x.Key, chooses) })
 }
 
-// pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the path
-// of the later window.
+// pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the
+// path of the later window.
 func (w *warner) pair(at string, earlier, later weir.Window) {
 	if first, second := earlier.Key[0], later.Key[0]; !slices.Equal(first, second) {
 		hint := "begin both keys with the same source, or put each window in a limiter of its own; on one server it makes no difference"

@@ -19,7 +19,8 @@ import (
 
 const module = "github.com/weirlimit/weir"
 
-// floors is the building: a package may import packages of lower floors only, so never one of its own floor.
+// floors is the building: a package may import packages of lower floors only, so never one of its
+// own floor.
 var floors = map[string]int{
 	"cmd/weir": 8,
 	"e2e/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/apps": 8, "e2e/verify": 8, "e2e/promtool": 8,
@@ -342,7 +343,7 @@ func TestWhatStartsAProcessIsInE2E(t *testing.T) {
 }
 
 func TestNoFileOutgrowsAScreenful(t *testing.T) {
-	const most, mostTest = 500, 600 // lines of a file; the aim is 400, tables of cases may run on
+	const maxLines, maxTestLines = 500, 600 // lines of a file; the aim is 400, tables of cases may run on
 	for _, p := range packages(t) {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 			files := token.NewFileSet()
@@ -350,9 +351,9 @@ func TestNoFileOutgrowsAScreenful(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			allowed := most
+			allowed := maxLines
 			if strings.HasSuffix(name, "_test.go") {
-				allowed = mostTest
+				allowed = maxTestLines
 			}
 			if lines := files.File(f.Pos()).LineCount(); lines > allowed {
 				t.Errorf("%s has %d lines, more than %d: one file, one thing to read", filepath.Join(p.name(), name), lines, allowed)

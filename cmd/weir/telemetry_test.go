@@ -27,12 +27,12 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 		{nil, []string{"OTEL_SERVICE_NAME=edge-7"}, "", ""},
 		{[]string{"--traces", "http://127.0.0.1:4318"}, []string{"OTEL_TRACES_EXPORTER=none"}, "http://127.0.0.1:4318/v1/traces 1 weir", ""},
 
-		{nil, []string{"OTEL_TRACES_EXPORTER=zipkin"}, "", "want otlp or none"},
-		{nil, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c.example.com:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "", "want http/protobuf"},
+		{nil, []string{"OTEL_TRACES_EXPORTER=zipkin"}, "", "expected otlp or none"},
+		{nil, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c.example.com:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "", "expected http/protobuf"},
 		{nil, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=https://u:secret@c.example.com"}, "", "OTEL_EXPORTER_OTLP_ENDPOINT"},
 		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=jaeger_remote"}, "", "OTEL_TRACES_SAMPLER"},
 		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=2"}, "", "OTEL_TRACES_SAMPLER_ARG"},
-		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_HEADERS=secret"}, "", "want name=value"},
+		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_HEADERS=secret"}, "", "expected name=value"},
 		{[]string{"--trace-ratio", "0.5"}, nil, "", "means nothing without --traces"},
 	} {
 		f := defaultServeFlags()

@@ -63,7 +63,8 @@ func TestNoMoreIsSentThanWasSaid(t *testing.T) {
 		if r.Header.Get("X-Api-Version") != "2" {
 			without.Add(1)
 		}
-		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect) // without end, and without fields
+		// Without end, and without fields.
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	}))
 	defer server.Close()
 	stdout, stderr, _ := verifyHere(t, server.URL, "--quick", "--json", "--header", "X-Api-Version: 2", "--header", "X-Key: hidden-from-all")

@@ -25,8 +25,8 @@ func leadsSeen(t *testing.T, app *apptest.Server) (n int64) {
 	return n
 }
 
-// D10: an application that would take a field for the path it is mounted at, or for the path or the method itself, is asked for what was
-// counted, however the field is spelled.
+// An application that would take a field for the path it is mounted at, or for the path or the
+// method itself, is asked for what was counted, however the field is spelled (D10).
 func TestNoFieldMakesARequestALead(t *testing.T) {
 	mounted := func(field string) []string {
 		return []string{"POST /x/api/v1/widget/leads", field + ": /x", "Content-Length: 0"}
@@ -80,7 +80,8 @@ func TestNoFieldMakesARequestALead(t *testing.T) {
 // separators are the bytes beside letters, digits and dashes that field names are made of.
 const separators = "_.~!*'|^$%&+#`"
 
-// D10, D12: no spelling of a field is read as one that names the client, and what Weir writes is read once, also where Connection names it.
+// No spelling of a field is read as one that names the client, and what Weir writes is read once,
+// also where Connection names it (D10, D12).
 func TestNoSpellingOfAFieldReachesAnApplication(t *testing.T) {
 	forged := []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Client-Ip", "Proxy", "Fastly-Client-Ip", "X-Script-Name"}
 	for name, start := range map[string]func(testing.TB) *apptest.Server{
@@ -129,8 +130,8 @@ func countOf(lines []string, line string) (n int) {
 	return n
 }
 
-// D10: a server that does not read the body of a GET takes it for its next requests. It reads nothing behind such a request, and no
-// answer is another caller's.
+// A server that does not read the body of a GET takes it for its next requests (D10). It reads
+// nothing behind such a request, and no answer is another caller's.
 func TestABodyThatIsNotReadIsNoRequest(t *testing.T) {
 	smuggled := lead + " HTTP/1.1\r\nHost: weir.test\r\nContent-Length: 0\r\n\r\n"
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
@@ -145,7 +146,8 @@ func TestABodyThatIsNotReadIsNoRequest(t *testing.T) {
 				}
 				attacker := e.caller()
 				attacker.say("%s /v1/wp/attack HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n%s", method, framed)
-				// A server that closes while more of the body is on its way takes its answer back, perhaps: that of a body in chunks.
+				// A server that closes while more of the body is on its way takes its answer back,
+				// perhaps: that of a body in chunks.
 				if answer, _ := io.ReadAll(attacker); n%2 == 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 200 OK\r\n") {
 					t.Fatalf("the attacker gets %q", answer)
 				}
@@ -164,8 +166,8 @@ func TestABodyThatIsNotReadIsNoRequest(t *testing.T) {
 	}
 }
 
-// An answer that has no body, whatever it declares: what a server sends behind it all the same is nobody's answer. Python's server does so
-// where a handler answers 304 with a page.
+// An answer that has no body, whatever it declares: what a server sends behind it all the same is
+// nobody's answer. Python's server does so where a handler answers 304 with a page.
 func TestTheBodyOfA304IsNobodysAnswer(t *testing.T) {
 	onEachEngine(t, "", func(t *testing.T, engine gateway.Engine) {
 		app := apptest.Python(t)

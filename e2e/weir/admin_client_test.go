@@ -103,7 +103,8 @@ func hostOf(t *testing.T, s string) string {
 	return u.Host
 }
 
-// proving returns a handler that knows a token, which it returns, and proves so as the admin listener does; next answers the rest.
+// proving returns a handler that knows a token, which it returns, and proves so as the admin
+// listener does; next answers the rest.
 func proving(t *testing.T, next http.Handler) (h http.Handler, token string) {
 	t.Helper()
 	tokens := admin.OpenTokens(t.TempDir(), admin.TokensOptions{})
@@ -144,7 +145,8 @@ func TestAnotherServerIsNamedAndGetsNoToken(t *testing.T) {
 	}
 	tls := httptest.NewTLSServer(always(http.StatusOK, "X-Any", "1", "{}"))
 	t.Cleanup(tls.Close)
-	renaming := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { // Host becomes the real server's
+	// Host becomes the real server's.
+	renaming := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: hostOf(t, own.adminURL(t))})
 	}}
 	const notAdmin = "is not the admin listener of a Weir server that knows this token"
@@ -181,7 +183,8 @@ func TestAnotherServerIsNamedAndGetsNoToken(t *testing.T) {
 	}
 }
 
-// The proof is worth something on its own connection only: a server that answers it and hangs up is not trusted by another connection.
+// The proof is worth something on its own connection only: a server that answers it and hangs up is
+// not trusted by another connection.
 func TestTheProofHoldsForItsConnectionAlone(t *testing.T) {
 	honest, token := proving(t, http.NotFoundHandler())
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +199,8 @@ func TestTheProofHoldsForItsConnectionAlone(t *testing.T) {
 	}
 }
 
-// By a tunnel, which passes bytes on and knows nothing of HTTP, and by TLS, commands work as they do beside the server.
+// By a tunnel, which passes bytes on and knows nothing of HTTP, and by TLS, commands work as they
+// do beside the server.
 func TestAnOperatorIsAnsweredThroughATunnelAndByTLS(t *testing.T) {
 	plain := serveWeir(t, "--upstream", accepting(t))
 	tp := newTap(t, hostOf(t, plain.adminURL(t)))

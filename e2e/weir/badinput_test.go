@@ -13,7 +13,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bad input gets a clear error in the contract's shape, with the fields, and nothing is stored of it.
+// Bad input gets a clear error in the contract's shape, with the fields, and nothing is stored of
+// it.
 func TestBadInput(t *testing.T) {
 	s := serveWeir(t)
 	visitor, other, api := session(t, s.url), session(t, s.url), apiToken(t, s.data, "demo")
@@ -148,7 +149,8 @@ func TestABulkUpsertIsAppliedWholeOrNotAtAll(t *testing.T) {
 	s.end(t)
 }
 
-// Somebody else holds the database: a 5xx in time, nothing half-written, and all is well once it is free.
+// Somebody else holds the database: a 5xx in time, nothing half-written, and all is well once it is
+// free.
 func TestABusyDatabaseIsAnErrorAndNotAWait(t *testing.T) {
 	s := serveWeir(t)
 	visitor := session(t, s.url)

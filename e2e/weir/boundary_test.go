@@ -16,8 +16,9 @@ import (
 	"github.com/weirlimit/weir/internal/openapitest"
 )
 
-// What the document says of each field, parameter and body is what is enforced, to the byte: its smallest and largest
-// values are taken, and one more or less, another type, or nothing where something is required is refused.
+// What the document says of each field, parameter and body is what is enforced, to the byte: its
+// smallest and largest values are taken, and one more or less, another type, or nothing where
+// something is required is refused.
 func TestEveryDescribedBoundIsTheOneThatHolds(t *testing.T) {
 	k := newHarness(t, 1)
 	probes := 0
@@ -123,7 +124,8 @@ func (k *harness) fields(name, at string, schema *openapi3.Schema, example []byt
 		if field == "amount" { // either, or
 			delete(object, "percent")
 		}
-		if field == "currency" && schema.Properties["minimum"] != nil { // which goes with an amount of money
+		// Which goes with an amount of money.
+		if field == "currency" && schema.Properties["minimum"] != nil {
 			object["minimum"] = 1
 		}
 		if object[field] = c.value; c.value == (absent{}) {
@@ -224,7 +226,8 @@ func (k *harness) strings(field string, s *openapi3.Schema) []bounded {
 	return append(all, bounded{"a\nb", bad}, bounded{"a\u2028b", bad})
 }
 
-// The number of a body's largest size, and of its bounds, is said in words too where JSON Schema has none: in bytes.
+// The number of a body's largest size, and of its bounds, is said in words too where JSON Schema
+// has none: in bytes.
 func TestBoundsInBytesAreSaidInWords(t *testing.T) {
 	d, err := described()
 	if err != nil {

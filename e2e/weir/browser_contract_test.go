@@ -25,7 +25,8 @@ const longWindows = `limiters:
     windows: [6000 per hour by ip]
 `
 
-// readFields is JavaScript that asks the API from the page and returns the fields of each answer that the page can read.
+// readFields is JavaScript that asks the API from the page and returns the fields of each answer
+// that the page can read.
 const readFields = `(async () => {
 	const number = (r, name) => Number(r.headers.get(name) ?? -1);
 	const ask = async (method, path, token, body) => {
@@ -52,8 +53,9 @@ const readFields = `(async () => {
 	return seen;
 })()`
 
-// D22, D9: a script on another origin reads every field of every answer, 401, 404 and 429 too. What its requests spend is
-// exactly one unit each; the browser's preflights before them are another budget's.
+// A script on another origin reads every field of every answer, 401, 404 and 429 too (D22, D9).
+// What its requests spend is exactly one unit each; the browser's preflights before them are
+// another budget's.
 func TestAScriptOnAnotherOriginReadsTheFieldsAndPreflightsSpendNoneOfItsBudget(t *testing.T) {
 	s := serveWeir(t, "--policy", policyFile(t, longWindows))
 	b := visit(t, s)
@@ -127,7 +129,8 @@ const german = "Zu viele Widget-Anfragen in dieser Unterhaltung. Bitte senden Si
 // wrongClock is JavaScript that puts the visitor's clock an hour back.
 const wrongClock = `(() => { const now = Date.now; Date.now = () => now() - 3600000; return true })()`
 
-// watchWaiting is JavaScript that notes what the page shows as soon as it waits, and goes on trying meanwhile.
+// watchWaiting is JavaScript that notes what the page shows as soon as it waits, and goes on trying
+// meanwhile.
 const watchWaiting = `
 	window.during = null;
 	const watch = setInterval(() => {
@@ -143,15 +146,17 @@ const watchWaiting = `
 	}, 5);
 	true`
 
-// D1, D6, D20: the widget shows the 429 in the browser's language, sends nothing until Reset whatever is pressed, keeps what
-// was written, and goes on by itself, also where the local clock is wrong; and the first request after that is served.
+// The widget shows the 429 in the browser's language, sends nothing until Reset whatever is
+// pressed, keeps what was written, and goes on by itself, also where the local clock is wrong (D1,
+// D6, D20); and the first request after that is served.
 func TestTheWidgetWaitsForResetAndGoesOnByItself(t *testing.T) {
 	s := serveWeir(t, "--policy", policyFile(t, shortWindow))
 	b := visit(t, s)
 	b.until(`feed.after > 0`)
 	ask[bool](b, wrongClock)
 	ask[bool](b, watchWaiting)
-	for n := 0; !ask[bool](b, "window.during !== null"); n++ { // three fit into a window, unless the machine is very slow
+	// Three fit into a window, unless the machine is very slow.
+	for n := 0; !ask[bool](b, "window.during !== null"); n++ {
 		if n == 40 {
 			t.Fatal("40 messages, and no 429")
 		}

@@ -15,8 +15,8 @@ const (
 	unhide = `delete document.hidden; document.dispatchEvent(new Event("visibilitychange")); true`
 )
 
-// ofOne is JavaScript that sends a message without a key being pressed, so that its events are two, and has begun the next
-// one before it is answered.
+// ofOne is JavaScript that sends a message without a key being pressed, so that its events are two,
+// and has begun the next one before it is answered.
 const ofOne = `draft.value = "One?"; part("compose").requestSubmit(); draft.value += " And two?"; true`
 
 // feedRequests returns the page's requests for events, without preflights.
@@ -24,8 +24,9 @@ func (b *tab) feedRequests() []exchanged {
 	return slices.DeleteFunc(b.sent("/api/v1/widget/events"), func(x exchanged) bool { return x.preflight })
 }
 
-// Nobody looks at a hidden tab: it follows no feed. When it is looked at again it goes on where it was, over a stream that
-// carries the session, from another origin; no event is lost and none is shown twice.
+// Nobody looks at a hidden tab: it follows no feed. When it is looked at again it goes on where it
+// was, over a stream that carries the session, from another origin; no event is lost and none is
+// shown twice.
 func TestTheFeedRestsWhileHiddenAndResumesWithoutLossOrRepeat(t *testing.T) {
 	s := serveWeir(t)
 	b := visit(t, s)
@@ -58,7 +59,8 @@ func TestTheFeedRestsWhileHiddenAndResumesWithoutLossOrRepeat(t *testing.T) {
 	s.end(t)
 }
 
-// A stream that a server or something before it does not let through is replaced by asking, from the same event on.
+// A stream that a server or something before it does not let through is replaced by asking, from
+// the same event on.
 func TestWithoutStreamsTheFeedIsAskedFor(t *testing.T) {
 	s := serveWeir(t)
 	b := visit(t, s)

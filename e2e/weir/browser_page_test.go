@@ -15,7 +15,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// focused describes the element that the keyboard talks to, and whether a person can see which it is.
+// focused describes the element that the keyboard talks to, and whether a person can see which it
+// is.
 const focused = `(() => {
 	const at = document.activeElement, style = getComputedStyle(at);
 	return { id: at.id, tag: at.tagName, text: at.textContent.trim(), href: at.href ?? "", rel: at.rel ?? "",
@@ -47,7 +48,8 @@ func (b *tab) tabTo(there func(stop) bool, modifiers ...chromedp.Modifier) stop 
 	return stop{}
 }
 
-// A visitor without a mouse, on another origin, asks, reads and judges an answer, follows its source, and redeems a coupon.
+// A visitor without a mouse, on another origin, asks, reads and judges an answer, follows its
+// source, and redeems a coupon.
 func TestTheWidgetWorksFromTheKeyboardAlone(t *testing.T) {
 	s := serveWeir(t)
 	library(t, s, shopDocuments, shopCoupons)
@@ -96,7 +98,8 @@ var named = []string{
 	"group Was this answer helpful?", "button Helpful", "button Not helpful", "blockquote ", "link Returns and refunds",
 }
 
-// A screen reader finds every part of the page by role and name, hears answers as they come, and is told the budget.
+// A screen reader finds every part of the page by role and name, hears answers as they come, and is
+// told the budget.
 func TestTheWidgetIsNamedForScreenReaders(t *testing.T) {
 	s := serveWeir(t)
 	library(t, s, shopDocuments, shopCoupons)
@@ -161,8 +164,9 @@ func property(node *accessibility.Node, name accessibility.PropertyName) string 
 	return ""
 }
 
-// weak is JavaScript that puts the page into every state at once, and returns each text that stands out from its ground by
-// less than 4.5, and each edge and mark by less than 3 (WCAG 2.2, 1.4.3 and 1.4.11), with how many it has looked at.
+// weak is JavaScript that puts the page into every state at once, and returns each text that stands
+// out from its ground by less than 4.5, and each edge and mark by less than 3 (WCAG 2.2, 1.4.3 and
+// 1.4.11), with how many it has looked at.
 const weak = `(() => {
 	refuse(new Refusal(429, "Too many."));
 	part("retry").hidden = false;
@@ -254,7 +258,8 @@ func TestEverythingStandsOutAndFits(t *testing.T) {
 	s.end(t)
 }
 
-// What others wrote is text, however much it looks like markup; and a link leads to the web or nowhere.
+// What others wrote is text, however much it looks like markup; and a link leads to the web or
+// nowhere.
 func TestMarkupOfOthersIsShownAsText(t *testing.T) {
 	const bold, image, script = `<b id=x1>Wool</b>`, `<img src=x onerror=\"pwned=1\">`, `<script>pwned=1</script>`
 	plain := strings.NewReplacer(`\"`, `"`)

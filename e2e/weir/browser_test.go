@@ -28,7 +28,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A browser is a real chromium, started by the first test that opens a tab, shared by all of them, and ended by the last.
+// A browser is a real chromium, started by the first test that opens a tab, shared by all of them,
+// and ended by the last.
 type browser struct {
 	once sync.Once
 	ctx  context.Context
@@ -52,7 +53,8 @@ func (t *transcript) Write(p []byte) (int, error) {
 	return t.text.Write(p)
 }
 
-// String is what was printed, without the lines about a desktop's message bus, which a test machine does not have.
+// String is what was printed, without the lines about a desktop's message bus, which a test machine
+// does not have.
 func (t *transcript) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +107,8 @@ func (b *browser) close() {
 	}
 }
 
-// A tab is a page in a browser profile of its own, and everything that it has asked for and complained about.
+// A tab is a page in a browser profile of its own, and everything that it has asked for and
+// complained about.
 type tab struct {
 	*testing.T
 	ctx   context.Context
@@ -128,8 +131,8 @@ type exchanged struct {
 	answer    http.Header
 }
 
-// openTab opens a page. The test fails where it asks anybody but hosts, breaks its own content policy, or has anything on
-// its console that was not forgiven.
+// openTab opens a page. The test fails where it asks anybody but hosts, breaks its own content
+// policy, or has anything on its console that was not forgiven.
 func openTab(t *testing.T, address string, hosts ...string) *tab {
 	t.Helper()
 	chromium.once.Do(chromium.start)
@@ -201,7 +204,8 @@ func (b *tab) forgive(text string) {
 	b.complaints = slices.DeleteFunc(b.complaints, func(c string) bool { return strings.Contains(c, text) })
 }
 
-// leave closes the tab, before the server that its page follows ends, and fails the test for what the page complained of.
+// leave closes the tab, before the server that its page follows ends, and fails the test for what
+// the page complained of.
 func (b *tab) leave() {
 	b.close()
 	b.mu.Lock()
@@ -279,7 +283,8 @@ func (b *tab) press(keys string, modifiers ...chromedp.Modifier) {
 	}
 }
 
-// pressEnter is one event with its text, as a keyboard's is: a page that handles the key gets no line break.
+// pressEnter is one event with its text, as a keyboard's is: a page that handles the key gets no
+// line break.
 func pressEnter(ctx context.Context, target *chromedp.Target) error {
 	const code = 13
 	for _, event := range []input.DispatchKeyEventParams{
@@ -307,8 +312,9 @@ func (b *tab) text(selector string) string {
 	return ask[string](b, fmt.Sprintf("document.querySelector(%q).textContent", selector))
 }
 
-// shop serves the demo's files, as a server on a port of its own serves them, from another origin: a shop's page that
-// embeds the widget. Its content policy is the demo's, but for whom the page may talk to.
+// shop serves the demo's files, as a server on a port of its own serves them, from another origin:
+// a shop's page that embeds the widget. Its content policy is the demo's, but for whom the page may
+// talk to.
 func shop(t *testing.T, s *server) (address string) {
 	t.Helper()
 	h := http.NewServeMux()

@@ -19,7 +19,8 @@ import (
 type call struct {
 	method, path, body string
 	header             map[string]string
-	foreign            bool // answered by a backend that is not the sample's, and not in its document
+	// Answered by a backend that is not the sample's, and not in its document.
+	foreign bool
 }
 
 // A standing is what one answer said about its window.
@@ -63,7 +64,8 @@ func (c call) send(ctx context.Context, client *http.Client, url string) (standi
 	return s, nil
 }
 
-// asDescribed holds what the sample backend answered to its document, the headers of its surface included.
+// asDescribed holds what the sample backend answered to its document, the headers of its surface
+// included.
 func asDescribed(r *http.Request, sent string, response *http.Response, answer []byte) error {
 	d, err := described()
 	if err != nil {
@@ -123,7 +125,8 @@ func post(t *testing.T, url, credential, body string, status int) []byte {
 	return answer
 }
 
-// sent sends JSON to the sample backend, and returns the status and the body, which are as its document says.
+// sent sends JSON to the sample backend, and returns the status and the body, which are as its
+// document says.
 func sent(t *testing.T, method, url, credential, body string) (status int, answer []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

@@ -17,7 +17,8 @@ import (
 
 const costly = "../../examples/costly.yaml"
 
-// A costlyEdge is the whole edge under examples/costly.yaml, with the sample backend and a clock that the test sets.
+// A costlyEdge is the whole edge under examples/costly.yaml, with the sample backend and a clock
+// that the test sets.
 type costlyEdge struct {
 	*testing.T
 	handler http.Handler
@@ -74,8 +75,8 @@ func (c *costlyEdge) session() string {
 	return made.Token
 }
 
-// everyone asks for a message at once from every session, so many times each, and returns how many were let through: whatever
-// the backend then answered (D5).
+// everyone asks for a message at once from every session, so many times each, and returns how many
+// were let through: whatever the backend then answered (D5).
 func (c *costlyEdge) everyone(sessions []string, times int) (admitted int) {
 	var all sync.WaitGroup
 	answers := make([]reply, len(sessions)*times)
@@ -85,7 +86,8 @@ func (c *costlyEdge) everyone(sessions []string, times int) (admitted int) {
 	all.Wait()
 	for _, r := range answers {
 		switch r.status {
-		case http.StatusCreated, http.StatusServiceUnavailable: // the latter from SQLite on a slow disk
+		case http.StatusCreated, http.StatusServiceUnavailable:
+			// The latter from SQLite on a slow disk.
 			admitted++
 		case http.StatusTooManyRequests:
 			wantRefusal(c.T, r, 600, time.Minute, widgetMessage)
@@ -96,8 +98,8 @@ func (c *costlyEdge) everyone(sessions []string, times int) (admitted int) {
 	return admitted
 }
 
-// D7: a budget of 600 for everyone and messages of 10 let exactly 60 through, from however many sessions at once, and the
-// other endpoints do not feel it.
+// A budget of 600 for everyone and messages of 10 let exactly 60 through, from however many
+// sessions at once, and the other endpoints do not feel it (D7).
 func TestSixtyMessagesAMinuteReachTheModelWhoeverSendsThem(t *testing.T) {
 	c := newCostlyEdge(t)
 	var sessions []string
@@ -125,7 +127,8 @@ func TestSixtyMessagesAMinuteReachTheModelWhoeverSendsThem(t *testing.T) {
 	}
 }
 
-// One visitor gets ten, and leaves the others theirs: what its own window refuses is charged to neither (D3).
+// One visitor gets ten, and leaves the others theirs: what its own window refuses is charged to
+// neither (D3).
 func TestOneSessionCannotTakeWhatAllShare(t *testing.T) {
 	c := newCostlyEdge(t)
 	greedy, other := c.session(), c.session()
@@ -144,7 +147,8 @@ func TestOneSessionCannotTakeWhatAllShare(t *testing.T) {
 	}
 }
 
-// D4, D7: what does not fit is refused whole and told 0, though a cheaper request still gets what is left.
+// What does not fit is refused whole and told 0, though a cheaper request still gets what is left
+// (D4, D7).
 func TestACheaperRequestGetsWhatADearerOneCannot(t *testing.T) {
 	policy := parsed(t, readText(t, costly))
 	store, err := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
@@ -159,7 +163,8 @@ func TestACheaperRequestGetsWhatADearerOneCannot(t *testing.T) {
 		cost      int64
 		allowed   bool
 		remaining int64
-	}{{95, true, 5}, {0, false, 0}, {weir.Peek, true, 5}, {5, true, 0}, {1, false, 0}} { // 0 is the limiter's own: 10
+		// 0 is the limiter's own: 10.
+	}{{95, true, 5}, {0, false, 0}, {weir.Peek, true, 5}, {5, true, 0}, {1, false, 0}} {
 		r := weir.Request{Method: "POST", Path: "/api/v1/widget/messages", Keys: oneVisitor{}, Cost: step.cost}
 		got, err := d.Decide(context.Background(), r)
 		if err != nil || got.Allowed != step.allowed || got.Binding().Remaining != step.remaining {

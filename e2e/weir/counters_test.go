@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A visitor has spent its leads, and the server ends right after its answer, in good order or by kill -9: the one that is started
-// in its place refuses the next lead, until the same reset.
+// A visitor has spent its leads, and the server ends right after its answer, in good order or by
+// kill -9: the one that is started in its place refuses the next lead, until the same reset.
 func TestARestartGoesOnCounting(t *testing.T) {
 	for name, sig := range map[string]os.Signal{"kill -9": syscall.SIGKILL, "SIGTERM": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,8 @@ func TestARestartGoesOnCounting(t *testing.T) {
 	}
 }
 
-// killedPolicy has a limiter with two windows: one counted by address, whose agents are many, and one of its agents.
+// killedPolicy has a limiter with two windows: one counted by address, whose agents are many, and
+// one of its agents.
 const killedPolicy = `limiters:
   - name: all
     routes: [/*]
@@ -51,8 +52,9 @@ const killedPolicy = `limiters:
       - 1000000 per 2 days by ip+agent
 `
 
-// A server is killed again and again while many ask at once. Over all its lives no more is admitted than the limit, and
-// what is lost of the limit is at most what was under way at a kill, and got no answer.
+// A server is killed again and again while many ask at once. Over all its lives no more is admitted
+// than the limit, and what is lost of the limit is at most what was under way at a kill, and got no
+// answer.
 func TestKilledUnderLoadItAdmitsNoMoreThanTheLimit(t *testing.T) {
 	const limit, kills, callers = 2000, 6, 16
 	policy, data, upstream := policyFile(t, fmt.Sprintf(killedPolicy, limit)), t.TempDir(), accepting(t)
@@ -116,7 +118,8 @@ func TestKilledUnderLoadItAdmitsNoMoreThanTheLimit(t *testing.T) {
 // setAside is the line of the log about it.
 var setAside = regexp.MustCompile(`level=ERROR .*set aside.* file=\S+/counters .*reason=.* kept=\S+/counters.set-aside-`)
 
-// What is no file of counts is not believed and not lost: it is set aside, the log says so, and the server serves.
+// What is no file of counts is not believed and not lost: it is set aside, the log says so, and the
+// server serves.
 func TestAForeignFileOfCountsIsSetAside(t *testing.T) {
 	data, foreign := t.TempDir(), "not a file of counts"
 	if err := os.WriteFile(filepath.Join(data, "counters"), []byte(foreign), 0o600); err != nil {

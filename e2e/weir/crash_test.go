@@ -43,7 +43,8 @@ func counted(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	return n
 }
 
-// A process that is killed in the middle of writing leaves a sound database, with every row that it has acknowledged.
+// A process that is killed in the middle of writing leaves a sound database, with every row that it
+// has acknowledged.
 func TestKilledItLosesNothingItAcknowledged(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	plenty := "limiters:\n  - name: plenty\n    routes: [/*]\n    windows: [1000000 per minute by ip]\n"

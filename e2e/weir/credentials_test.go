@@ -27,7 +27,8 @@ func accepting(t *testing.T) string {
 	return upstream.URL
 }
 
-// D14, D17: before an operator's backend sessions are verified by a published key set, with their issuer and audience.
+// Before an operator's backend sessions are verified by a published key set, with their issuer and
+// audience (D14, D17).
 func TestSessionsAreVerifiedByAKeySet(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -78,7 +79,8 @@ func TestSessionsAreVerifiedByAKeySet(t *testing.T) {
 	s.end(t)
 }
 
-// D15, D17: before an operator's backend API tokens are verified by a file of ids and hashes, which is read again.
+// Before an operator's backend API tokens are verified by a file of ids and hashes, which is read
+// again (D15, D17).
 func TestAPITokensAreVerifiedByAFile(t *testing.T) {
 	minted := apiToken(t, t.TempDir(), "acme")
 	id := strings.Split(minted, "_")[1]
@@ -115,7 +117,8 @@ func TestAPITokensAreVerifiedByAFile(t *testing.T) {
 	s.end(t)
 }
 
-// D17: what nobody here can verify is counted by the address and passed on, and never spends a budget of its own.
+// What nobody here can verify is counted by the address and passed on, and never spends a budget of
+// its own (D17).
 func TestUnverifiableCredentialsAreCountedByTheAddress(t *testing.T) {
 	s := serveWeir(t, "--upstream", accepting(t))
 	for n, credential := range []string{"one", "two", "three"} {

@@ -35,8 +35,8 @@ func sessions(t *testing.T, url string, n int) []string {
 	return made
 }
 
-// Ten thousand streams are asked for from one address: as many are held as one address may, the others are told so, and
-// whoever else calls is served as ever.
+// Ten thousand streams are asked for from one address: as many are held as one address may, the
+// others are told so, and whoever else calls is served as ever.
 func TestTenThousandStreamsFromOneAddress(t *testing.T) {
 	const asked, held = 10_000, 64
 	s := serveWeir(t, "--policy", plentyPolicy(t), "--access-log=off")
@@ -111,7 +111,8 @@ func TestTenThousandStreamsFromOneAddress(t *testing.T) {
 	s.end(t)
 }
 
-// More than a thousand streams are open at a time, each told of its own events, and a drain ends them all well.
+// More than a thousand streams are open at a time, each told of its own events, and a drain ends
+// them all well.
 func TestAThousandStreamsAreOpenAtOnce(t *testing.T) {
 	const addresses, perAddress, perSession = 17, 64, 8
 	s := serveWeir(t, "--policy", plentyPolicy(t), "--access-log=off")
@@ -181,11 +182,12 @@ func resident(t *testing.T, pid int) (kib int) {
 	return kib
 }
 
-// Two clients never read their streams, while thousands of events are reported: reporting goes on, who reads is told of
-// everything, and those two are dropped, which takes as long as one write may.
+// Two clients never read their streams, while thousands of events are reported: reporting goes on,
+// who reads is told of everything, and those two are dropped, which takes as long as one write may.
 func TestClientsThatNeverReadAreDropped(t *testing.T) {
 	const reported = 2000
-	s := serveWeir(t, "--policy", plentyPolicy(t), "--max-data", "8GiB") // of which one session has a share
+	// Of which one session has a share.
+	s := serveWeir(t, "--policy", plentyPolicy(t), "--max-data", "8GiB")
 	visitor := session(t, s.url)
 	request := "GET " + eventsPath + " HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\nAuthorization: Bearer " + visitor + "\r\n\r\n"
 	deaf := narrow(t, s.url)
@@ -209,7 +211,8 @@ func TestClientsThatNeverReadAreDropped(t *testing.T) {
 			switch a.status {
 			case http.StatusAccepted:
 				left--
-			case http.StatusServiceUnavailable: // so many writers at once, on a slow machine: it is not stored
+			case http.StatusServiceUnavailable:
+				// So many writers at once, on a slow machine: it is not stored.
 			default:
 				t.Fatalf("a report is answered %d", a.status)
 			}

@@ -85,7 +85,8 @@ limiters:
 	s.end(t)
 }
 
-// An operator without a mouse gives a caller its budget back, then twice as much of it, and the next request feels it.
+// An operator without a mouse gives a caller its budget back, then twice as much of it, and the
+// next request feels it.
 func TestResetAndGrantFromTheKeyboard(t *testing.T) {
 	s := serveWeir(t, "--upstream", accepting(t), "--access-log=off", "--policy", policyFile(t, `
 limiters:
@@ -154,7 +155,8 @@ limiters:
 	s.end(t)
 }
 
-// All of it fits, in a wide window and a narrow one, by day and by night, and can be hit with a finger.
+// All of it fits, in a wide window and a narrow one, by day and by night, and can be hit with a
+// finger.
 func TestTheDashboardFits(t *testing.T) {
 	next := policyFile(t, strings.Replace(fmt.Sprintf(twoLimiters, 2), "rest", "other", 1))
 	s := serveWeir(t, "--upstream", accepting(t), "--access-log=off", "--candidate", next, "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 10)+`

@@ -194,7 +194,8 @@ func TestTheDashboardTellsWhatTheMetricsTell(t *testing.T) {
 	s.end(t)
 }
 
-// While the store is away the page says so, goes on telling what is counted here, and says when all is well again.
+// While the store is away the page says so, goes on telling what is counted here, and says when all
+// is well again.
 func TestTheDashboardShowsAStoreThatIsAway(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serveWeir(t, "--store", redis.URL(), "--upstream", accepting(t), "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 300)+`
@@ -221,7 +222,8 @@ func TestTheDashboardShowsAStoreThatIsAway(t *testing.T) {
 	s.end(t)
 }
 
-// A server that has gone is told of, and the page goes on when there is one again; another's totals are another's.
+// A server that has gone is told of, and the page goes on when there is one again; another's totals
+// are another's.
 func TestTheDashboardOutlivesTheServer(t *testing.T) {
 	s := serveWeir(t, "--upstream", accepting(t), "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 10)), "--access-log=off")
 	url, _ := operating(t, s)
@@ -241,7 +243,8 @@ func TestTheDashboardOutlivesTheServer(t *testing.T) {
 	again.end(t)
 }
 
-// Nobody sees anything without a token; it leaves the address bar, and survives a reload of the page, not the tab.
+// Nobody sees anything without a token; it leaves the address bar, and survives a reload of the
+// page, not the tab.
 func TestTheDashboardAsksWhoIsThere(t *testing.T) {
 	s := serveWeir(t)
 	url, token := operating(t, s)

@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// The traffic of --demo comes through the public listener, where the access log sees it, and goes before the server does.
+// The traffic of --demo comes through the public listener, where the access log sees it, and goes
+// before the server does.
 func TestADemoVisitsItselfAndLeavesNothing(t *testing.T) {
 	s := serveWeir(t, "--demo", "--access-log=on", "--policy", policyFile(t, `
 limiters:

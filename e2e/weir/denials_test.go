@@ -26,7 +26,8 @@ func openerOf(t *testing.T, key []byte) *denial.Sealer {
 	return s
 }
 
-// The id of a real 429 tells which window refused whom, to whoever has the key of the data directory; it outlives its server.
+// The id of a real 429 tells which window refused whom, to whoever has the key of the data
+// directory; it outlives its server.
 func TestA429CarriesAnIDThatOpensToTheFacts(t *testing.T) {
 	s := serveWeir(t)
 	lead := func(args ...string) reply {

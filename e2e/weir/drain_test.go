@@ -10,8 +10,8 @@ import (
 
 var draining = regexp.MustCompile(`draining`)
 
-// underWay starts a server with a request that its upstream holds until release is closed. The status of its answer, or 0
-// where there is none, arrives on answered.
+// underWay starts a server with a request that its upstream holds until release is closed. The
+// status of its answer, or 0 where there is none, arrives on answered.
 func underWay(t *testing.T) (s *server, release chan struct{}, answered chan int) {
 	t.Helper()
 	held := make(chan struct{})

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// What stands before an upstream is tested on both engines: TestMain runs all tests, on the engine that is the default, and then those
-// that had a server before an upstream once more, on net/http.
+// What stands before an upstream is tested on both engines: TestMain runs all tests, on the engine
+// that is the default, and then those that had a server before an upstream once more, on net/http.
 
 // The values of --engine.
 const (
@@ -66,8 +66,8 @@ var engineLine = regexp.MustCompile(`(?m)^engine +(.*)$`)
 // servedBy is what it says before an upstream, by engine.
 var servedBy = map[string]string{engineAuto: "Weir's own for HTTP/1.1, net/http for HTTP/2", engineStd: "net/http, since --engine is std"}
 
-// engineFor returns the variable for a server of the named test that is started with args; none where that has no upstream, or an
-// engine of its own.
+// engineFor returns the variable for a server of the named test that is started with args; none
+// where that has no upstream, or an engine of its own.
 func engineFor(test string, args []string) (env []string) {
 	own := func(arg string) bool { return arg == "--engine" || strings.HasPrefix(arg, "WEIR_ENGINE=") }
 	if !slices.Contains(args, "--upstream") || slices.ContainsFunc(args, own) {

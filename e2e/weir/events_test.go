@@ -26,7 +26,8 @@ type feedReader struct {
 	lastID   string // of what was read last
 }
 
-// openFeed asks for a stream, from after the event of lastID on; empty: from the first. The status may be any.
+// openFeed asks for a stream, from after the event of lastID on; empty: from the first. The status
+// may be any.
 func openFeed(ctx context.Context, client *http.Client, url, visitor, lastID string) (*feedReader, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+eventsPath, nil)
 	if err != nil {
@@ -93,7 +94,8 @@ func plentyPolicy(t *testing.T) (file string) {
 	return file
 }
 
-// errBusy is a 503: others were writing for so long that the event is not stored, which happens on a slow machine.
+// errBusy is a 503: others were writing for so long that the event is not stored, which happens on
+// a slow machine.
 var errBusy = errors.New("the database is busy")
 
 // reportEvent reports one event of a visitor's. errBusy.
@@ -121,7 +123,7 @@ func reportEvent(url, visitor, data string) error {
 	return fmt.Errorf("status %d", response.StatusCode)
 }
 
-// D19, contract section 6: a stream is a request like any other to its limiter, and says where that stands.
+// A stream is a request like any other to its limiter: its answer has the limiter's fields (D19).
 func TestAStreamIsCountedAndSaysSo(t *testing.T) {
 	s := serveWeir(t)
 	visitor := session(t, s.url)
@@ -141,8 +143,8 @@ func TestAStreamIsCountedAndSaysSo(t *testing.T) {
 	s.end(t)
 }
 
-// A server that is killed while it tells of events, and another in its place, tell each event once, and every one that
-// was acknowledged.
+// A server that is killed while it tells of events, and another in its place, tell each event once,
+// and every one that was acknowledged.
 func TestAStreamGoesOnAfterItsServerWasKilled(t *testing.T) {
 	policy, data := plentyPolicy(t), t.TempDir()
 	first := serveIn(t, data, "--policy", policy)
@@ -200,7 +202,8 @@ func TestAStreamGoesOnAfterItsServerWasKilled(t *testing.T) {
 	second.end(t)
 }
 
-// A drain ends what is held open: nothing is cut off, and nobody waits for the edge's patience to be over.
+// A drain ends what is held open: nothing is cut off, and nobody waits for the edge's patience to
+// be over.
 func TestADrainEndsStreamsAndWaits(t *testing.T) {
 	s := serveWeir(t, "--policy", plentyPolicy(t))
 	visitor := session(t, s.url)
@@ -224,7 +227,8 @@ func TestADrainEndsStreamsAndWaits(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() {
 		status, err := wait(25)
-		for err == nil && status == http.StatusConflict { // the place is taken by the asking whether it is
+		// The place is taken by the asking whether it is.
+		for err == nil && status == http.StatusConflict {
 			status, err = wait(25)
 		}
 		if err == nil && status != http.StatusOK {

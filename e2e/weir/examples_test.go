@@ -16,8 +16,8 @@ import (
 	"github.com/weirlimit/weir/e2e/redistest"
 )
 
-// The commands that examples show are run as they stand, against servers with the flags and files that stand beside them.
-// Only addresses, ports and directories are others.
+// The commands that examples show are run as they stand, against servers with the flags and files
+// that stand beside them. Only addresses, ports and directories are others.
 
 const examples = repository + "/examples/"
 
@@ -26,7 +26,8 @@ type shownCommand struct {
 	command, prints string
 }
 
-// shownCommands returns the commands in the comments of a file: lines that begin with "$ ", and the lines below each.
+// shownCommands returns the commands in the comments of a file: lines that begin with "$ ", and the
+// lines below each.
 func shownCommands(text string) (all []shownCommand) {
 	for line := range strings.Lines(text) {
 		line, comment := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "#\t")
@@ -63,7 +64,8 @@ func shell(t *testing.T, dir string, env []string, command string) string {
 	return string(out)
 }
 
-// serveShown runs weir serve in a directory and returns its port once it is ready. It must not complain.
+// serveShown runs weir serve in a directory and returns its port once it is ready. It must not
+// complain.
 func serveShown(t *testing.T, dir string, env []string, args ...string) (port string) {
 	t.Helper()
 	path, err := binary()
@@ -143,7 +145,8 @@ func (c composed) mounted(t *testing.T, path string) string {
 	return ""
 }
 
-// The compose file's processes, without Docker: its store, its nodes and its backend, with its flags, its variables and its files.
+// The compose file's processes, without Docker: its store, its nodes and its backend, with its
+// flags, its variables and its files.
 func TestTheComposeDemonstrationPrintsWhatItShows(t *testing.T) {
 	text := readText(t, examples+"scale/compose.yaml")
 	var file struct{ Services map[string]composed }
@@ -202,7 +205,8 @@ func TestTheComposeDemonstrationPrintsWhatItShows(t *testing.T) {
 	}
 }
 
-// The commands in the first lines of the other examples, in the order of the files: what one makes, the next may need.
+// The commands in the first lines of the other examples, in the order of the files: what one makes,
+// the next may need.
 func TestTheCommandsOfTheExamplesSucceed(t *testing.T) {
 	path, err := binary()
 	if err != nil {

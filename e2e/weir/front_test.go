@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// A front is a server before a second one, whose sample backend it protects: the second has no limits to speak of, the first
-// believes its sessions, and two of its tokens. So the contract is driven, real answers and all, through the engine that stands before
-// upstreams.
+// A front is a server before a second one, whose sample backend it protects: the second has no
+// limits to speak of, the first believes its sessions, and two of its tokens. So the contract is
+// driven, real answers and all, through the engine that stands before upstreams.
 type front struct {
 	*server
 	backend *server
@@ -42,7 +42,8 @@ func serveFront(t *testing.T, args ...string) front {
 	return front{serveWeir(t, args...), backend, tokens}
 }
 
-// Contract, section 8, through the engine before upstreams: each limit to the unit, under 32 connections at once.
+// Contract, section 8, through the engine before upstreams: each limit to the unit, under 32
+// connections at once.
 func TestBeforeAnUpstreamEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
 	s := serveFront(t, "--access-log=off")
 	for _, row := range contractLimits(t, s.url, s.tokens[0]) {
@@ -166,7 +167,8 @@ func TestBeforeAnUpstreamEveryClauseIsKept(t *testing.T) {
 	s.end(t)
 }
 
-// An event stream passes through as it comes: each event is read before the next is reported, so that nothing else can have brought it.
+// An event stream passes through as it comes: each event is read before the next is reported, so
+// that nothing else can have brought it.
 func TestBeforeAnUpstreamEventsComeAsTheyHappen(t *testing.T) {
 	s := serveFront(t)
 	visitor := session(t, s.url)

@@ -42,14 +42,15 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 	}
 	n, err := strconv.ParseUint(given, 10, 64)
 	if err != nil {
-		t.Fatalf("%s is %q: want a whole number", name, given)
+		t.Fatalf("%s is %q: expected a whole number", name, given)
 	}
 	return n
 }
 
-// Requests made from the document, good and bad, behind the real edge: none is answered 5xx, with an undocumented status,
-// content type or body, or without the headers of its surface; and what is answered 2xx is documented as such. They reach
-// every documented success. GENERATED_SEED and GENERATED_REQUESTS make it another run, or a longer one.
+// Requests made from the document, good and bad, behind the real edge: none is answered 5xx, with
+// an undocumented status, content type or body, or without the headers of its surface; and what is
+// answered 2xx is documented as such. They reach every documented success. GENERATED_SEED and
+// GENERATED_REQUESTS make it another run, or a longer one.
 func TestNoGeneratedRequestIsAnsweredOtherwiseThanDescribed(t *testing.T) {
 	seed, requests := setting(t, "GENERATED_SEED", 1), setting(t, "GENERATED_REQUESTS", 3000)
 	k := newHarness(t, seed)
@@ -68,7 +69,8 @@ func TestNoGeneratedRequestIsAnsweredOtherwiseThanDescribed(t *testing.T) {
 	k.report(t)
 }
 
-// A harness is an edge in this process, with limits that are not reached, and what the requests to it have seen.
+// A harness is an edge in this process, with limits that are not reached, and what the requests to
+// it have seen.
 type harness struct {
 	*testing.T
 	*generator
@@ -126,7 +128,8 @@ func (k *harness) exhaust() {
 	}
 }
 
-// send sends a request, judges the answer, and returns its status; 0 where no request can be made of it.
+// send sends a request, judges the answer, and returns its status; 0 where no request can be made
+// of it.
 func (k *harness) send(v *visitor, d draft) (status int) {
 	r, err := d.request()
 	if err != nil {
@@ -196,7 +199,8 @@ func (s *streaming) Flush() {
 	s.ResponseRecorder.Flush()
 }
 
-// report prints what was reached, and wants every documented success and most of the documented refusals.
+// report prints what was reached, and wants every documented success and most of the documented
+// refusals.
 func (k *harness) report(t *testing.T) {
 	var documented, reached int
 	for _, o := range k.operations {

@@ -16,8 +16,9 @@ import (
 	"github.com/weirlimit/weir/internal/openapitest"
 )
 
-// A generator makes requests of an OpenAPI document: good ones, and ones that are wrong in one way or several. It learns
-// ids from the answers. Two with the same seed, given the same answers, make the same requests.
+// A generator makes requests of an OpenAPI document: good ones, and ones that are wrong in one way
+// or several. It learns ids from the answers. Two with the same seed, given the same answers, make
+// the same requests.
 type generator struct {
 	*rand.Rand
 	operations []operation
@@ -31,7 +32,8 @@ type generator struct {
 	tags    map[string]string
 }
 
-// seedCoupons are some that will, and some that will not be taken; seeded is how many, the first of a generator's codes.
+// seedCoupons are some that will, and some that will not be taken; seeded is how many, the first of
+// a generator's codes.
 const (
 	seedCoupons = `{"items":[{"code":"ALWAYS","percent":15},{"code":"CASH","amount":500,"currency":"EUR"},{"code":"OVER","percent":5,"ends_at":"2026-01-01T00:00:00Z"},
 		{"code":"LATER","percent":5,"starts_at":"2027-01-01T00:00:00Z"},{"code":"ONCE","percent":5,"max_uses":1},{"code":"BIG","percent":5,"minimum":1000}]}`
@@ -346,7 +348,8 @@ func (g *generator) letters(n int) string {
 	return string(b)
 }
 
-// badBody changes one value of the body: another type, a missing or unknown field, one beyond what is allowed.
+// badBody changes one value of the body: another type, a missing or unknown field, one beyond what
+// is allowed.
 func (g *generator) badBody(o operation, v *visitor, d *draft) {
 	if o.RequestBody == nil {
 		return
@@ -466,7 +469,8 @@ func (g *generator) badQuery(o operation, v *visitor, d *draft) {
 		}
 	}
 	d.query = strings.Trim(d.query+"&"+more, "&")
-	if strings.Contains(d.query, "wait") && strings.Contains(d.query, "after") { // or it would wait for what never comes
+	// Or it would wait for what never comes.
+	if strings.Contains(d.query, "wait") && strings.Contains(d.query, "after") {
 		d.query = more
 	}
 }

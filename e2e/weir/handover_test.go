@@ -32,7 +32,8 @@ func newManager(t *testing.T) *manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "weir") // a short name: the path of a socket has room for some hundred bytes
+	// A short name: the path of a socket has room for some hundred bytes.
+	dir, err := os.MkdirTemp("", "weir")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +132,9 @@ func TestTheServiceManagerHearsHowItGoes(t *testing.T) {
 	m.await(`(?m)^STOPPING=1\nSTATUS=draining`)
 }
 
-// One process ends and the next begins, again and again, while clients go on: on kept connections, over HTTP/1.1 and HTTP/2, and on
-// new ones. No connection is refused, no request is lost, and the window admits exactly its limit.
+// One process ends and the next begins, again and again, while clients go on: on kept connections,
+// over HTTP/1.1 and HTTP/2, and on new ones. No connection is refused, no request is lost, and the
+// window admits exactly its limit.
 func TestAHandOverLosesNoRequestAndNoCount(t *testing.T) {
 	const limit = 3000
 	upstream := nothingBehind(t)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Contract, section 8: 30000 an hour per address, whatever the agents. 30 agents spend their minutes of 1000 from one
-// address; the 31st agent's first request is the 30001st of the hour.
+// Contract, section 8: 30000 an hour per address, whatever the agents. 30 agents spend their
+// minutes of 1000 from one address; the 31st agent's first request is the 30001st of the hour.
 func TestThe30001stInitOfAnHourIsRefused(t *testing.T) {
 	s := serveWeir(t, "--access-log=off")
 	var all sync.WaitGroup
@@ -22,7 +22,8 @@ func TestThe30001stInitOfAnHourIsRefused(t *testing.T) {
 				c := initAs(fmt.Sprintf("agent-%d", agent))
 				for n := range 1000 {
 					answer, err := c.send(t.Context(), client, s.url)
-					if err != nil || answer.status != http.StatusNotFound { // admitted: the backend does not know the agent
+					// Admitted: the backend does not know the agent.
+					if err != nil || answer.status != http.StatusNotFound {
 						t.Errorf("request %d of agent %d: status %d, %v; want it admitted", n+1, agent, answer.status, err)
 						return
 					}
@@ -43,8 +44,9 @@ func initAs(agent string) call {
 	return call{method: http.MethodPost, path: "/api/v1/widget/init", body: "{}", header: map[string]string{"X-Agent-Id": agent}}
 }
 
-// D2, D3: refused by the hour, the request costs its agent's minute nothing. The clock is an argument: at the last second
-// of the hour the 31st agent is refused; at its reset the agent's minute is whole, and begins there.
+// Refused by the hour, the request costs its agent's minute nothing (D2, D3). The clock is an
+// argument: at the last second of the hour the 31st agent is refused; at its reset the agent's
+// minute is whole, and begins there.
 func TestARefusalByTheHourLeavesTheMinuteUnspent(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	now := start

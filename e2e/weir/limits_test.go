@@ -35,7 +35,8 @@ func contractLimits(t *testing.T, url, token string) []contractLimit {
 	}
 }
 
-// Contract, section 8: each limit to the unit, under 32 connections at once, and then 429s of section 7's shape.
+// Contract, section 8: each limit to the unit, under 32 connections at once, and then 429s of
+// section 7's shape.
 func TestEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
 	s := serveWeir(t, "--access-log=off")
 	for _, row := range contractLimits(t, s.url, apiToken(t, s.data, "fresh")) {
@@ -58,8 +59,8 @@ func wantRow(t *testing.T, s *server, row contractLimit) {
 	wantRefusal(t, curl(t, args...), row.limit, time.Minute, row.message)
 }
 
-// wantExactly floods until the window is spent, and counts by the window that each answer names, so that a minute that
-// ends in the middle cannot mislead.
+// wantExactly floods until the window is spent, and counts by the window that each answer names, so
+// that a minute that ends in the middle cannot mislead.
 func wantExactly(t *testing.T, url string, limit int64, c call, served int) {
 	t.Helper()
 	admitted, refused := map[int64]int64{}, map[int64]int64{} // by Reset
@@ -69,7 +70,8 @@ func wantExactly(t *testing.T, url string, limit int64, c call, served int) {
 				t.Fatalf("X-RateLimit-Limit is %d, want %d", answer.limit, limit)
 			}
 			switch answer.status {
-			case served, http.StatusServiceUnavailable: // the latter from SQLite on a slow disk; admitted all the same (D5)
+			case served, http.StatusServiceUnavailable:
+				// The latter from SQLite on a slow disk; admitted all the same (D5).
 				admitted[answer.reset]++
 			case http.StatusTooManyRequests:
 				refused[answer.reset]++

@@ -47,7 +47,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// patience is how long a test waits for what must happen; it is never waited out by a test that passes.
+// patience is how long a test waits for what must happen; it is never waited out by a test that
+// passes.
 const patience = 60 * time.Second
 
 // A process is a running program whose output is read line by line.
@@ -91,7 +92,8 @@ func (p *process) signal(sig os.Signal) (int, error) {
 	return p.wait()
 }
 
-// wait returns the exit status once the process has ended by itself, or -1 if a signal has ended it.
+// wait returns the exit status once the process has ended by itself, or -1 if a signal has ended
+// it.
 func (p *process) wait() (int, error) {
 	select {
 	case <-p.done:
@@ -174,7 +176,8 @@ type server struct {
 	data string // its --data
 }
 
-// serveWeir starts the real binary on a free port, with a data directory of its own, and waits until it listens.
+// serveWeir starts the real binary on a free port, with a data directory of its own, and waits
+// until it listens.
 func serveWeir(t *testing.T, args ...string) *server {
 	t.Helper()
 	return serveIn(t, t.TempDir(), args...)

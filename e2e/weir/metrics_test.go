@@ -53,7 +53,8 @@ func (o operatorOf) get(t *testing.T, path string) string {
 	return string(body)
 }
 
-// What a running server tells is what was done to it, a Prometheus can read it, and nothing in it names a caller.
+// What a running server tells is what was done to it, a Prometheus can read it, and nothing in it
+// names a caller.
 func TestARunningServersMetricsAreTrueAndNameNobody(t *testing.T) {
 	s := serveWeir(t, "--access-log=off")
 	op := operator(t, s)
@@ -82,7 +83,8 @@ func TestARunningServersMetricsAreTrueAndNameNobody(t *testing.T) {
 		`weir_decisions_total{limiter="widget-leads",outcome="admitted",window="60s by session or ip"} 30`,
 		`weir_decisions_total{limiter="widget-leads",outcome="refused",window="60s by session or ip"} 10`,
 		`weir_decisions_total{limiter="widget-init",outcome="admitted",window="60s by ip+agent"} 1`,
-		`weir_near_limit_total{limiter="widget-leads",window="60s by session or ip"} 6`, // those that left 5 to 0
+		// Those that left 5 to 0.
+		`weir_near_limit_total{limiter="widget-leads",window="60s by session or ip"} 6`,
 		`weir_policy_last_reload_successful 1`,
 		`weir_store_up 1`,
 		`weir_store_breaker_open 0`,
@@ -104,7 +106,8 @@ func TestARunningServersMetricsAreTrueAndNameNobody(t *testing.T) {
 	s.end(t)
 }
 
-// Before an upstream a server tells how its addresses are doing, and what was no request, by either engine as far as that knows it.
+// Before an upstream a server tells how its addresses are doing, and what was no request, by either
+// engine as far as that knows it.
 func TestAServersMetricsTellOfItsUpstream(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -100,7 +100,8 @@ func TestTheDemoIsWhereStartUpSays(t *testing.T) {
 }
 
 func TestTheBlocksFitTheDataDirectoryAndTLS(t *testing.T) {
-	// No demo workspace: somebody has made another before the first start. The directory's name needs quoting.
+	// No demo workspace: somebody has made another before the first start. The directory's name
+	// needs quoting.
 	data := t.TempDir() + "/it's data"
 	apiToken(t, data, "acme")
 	cert, key := t.TempDir()+"/cert.pem", t.TempDir()+"/key.pem"
@@ -143,7 +144,7 @@ func TestTheBlocksFollowThePolicy(t *testing.T) {
 	s.end(t)
 }
 
-func TestBeforeAnUpstreamStartUpSaysWhatItCannotVerify(t *testing.T) { // D17
+func TestBeforeAnUpstreamStartUpSaysWhatItCannotVerify(t *testing.T) {
 	s := serveWeir(t, "--upstream", "http://127.0.0.1:9")
 	said := s.startup(t)
 	if strings.Contains(said, "demo") {

@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/e2e/nginxtest"
 )
 
-// The backend of an operator's own: it says what it received, and writes fields that are not its to write.
+// The backend of an operator's own: it says what it received, and writes fields that are not its to
+// write.
 const nginxBackend = `
 server {
 	listen LISTEN;
@@ -36,7 +37,7 @@ func TestWithNginxBehindIt(t *testing.T) {
 	backend := nginxtest.Start(t, nginxBackend)
 	s := serveWeir(t, "--upstream", "http://"+backend.Addr)
 
-	t.Run("the limits are the contract's, and the fields ours", func(t *testing.T) { // D19
+	t.Run("the limits are the contract's, and the fields ours", func(t *testing.T) {
 		wantExactly(t, s.url, 60, call{method: http.MethodPost, path: "/api/v1/widget/satisfaction", body: "{}", foreign: true}, 200)
 		wantRefusal(t, curl(t, s.url+"/api/v1/widget/satisfaction", "-d", "{}"), 60, time.Minute, widgetMessage)
 		r := curl(t, s.url+"/api/v1/widget/typing", "-d", "{}")
@@ -45,7 +46,7 @@ func TestWithNginxBehindIt(t *testing.T) {
 			t.Errorf("the first typing leaves %v", r.fields)
 		}
 	})
-	t.Run("it receives the canonical path, one forwarded chain and the host asked for", func(t *testing.T) { // D10, D12
+	t.Run("it receives the canonical path, one forwarded chain and the host asked for", func(t *testing.T) {
 		r := curl(t, "--path-as-is", s.url+"/v1/wp/./x/../a%7Eb?q=%2e", "-H", "Host: api.example.com",
 			"-H", "X-Forwarded-For: 198.51.100.9", "-H", "X-HTTP-Method-Override: DELETE")
 		want := "GET /v1/wp/a~b?q=%2e host=api.example.com forwarded=127.0.0.1 override=\n"
@@ -54,7 +55,7 @@ func TestWithNginxBehindIt(t *testing.T) {
 		}
 		wantStanding(t, r, 60, 60)
 	})
-	t.Run("its own 429 stays, with our fields and its Retry-After", func(t *testing.T) { // D19
+	t.Run("its own 429 stays, with our fields and its Retry-After", func(t *testing.T) {
 		r := curl(t, s.url+"/api/v1/widget/busy")
 		if r.status != 429 || r.body != "nginx is busy\n" || r.one(t, "Retry-After") != "17" || r.one(t, "X-RateLimit-Remaining") != "0" {
 			t.Errorf("%d %v %s", r.status, r.fields, r.body)
@@ -67,7 +68,7 @@ func TestWithNginxBehindIt(t *testing.T) {
 		}
 		wantStanding(t, r, 6000, 60)
 	})
-	t.Run("what lies outside the surfaces passes without fields", func(t *testing.T) { // D9, D24
+	t.Run("what lies outside the surfaces passes without fields", func(t *testing.T) {
 		for _, path := range []string{"/", "/api/v2/widget/leads"} {
 			r := curl(t, s.url+path)
 			// nginx's own fields are nobody's business there.
@@ -96,7 +97,8 @@ func wantUnavailable(t *testing.T, r reply) {
 	wantStanding(t, r, 6000, 60)
 }
 
-// D12: behind a proxy that is trusted the client is who the proxy says it is, and nobody else is believed.
+// Behind a proxy that is trusted the client is who the proxy says it is, and nobody else is
+// believed (D12).
 func TestBehindNginx(t *testing.T) {
 	s := serveWeir(t, "--trusted-proxies", "127.0.0.1")
 	addr := nginxtest.Start(t, fmt.Sprintf(`
@@ -135,8 +137,8 @@ server {
 	s.end(t)
 }
 
-// nginx collects answers by default, and passes an event stream on as it comes: each event is read before the next is
-// reported, so that nothing else can have brought it.
+// nginx collects answers by default, and passes an event stream on as it comes: each event is read
+// before the next is reported, so that nothing else can have brought it.
 func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
 	s := serveWeir(t, "--trusted-proxies", "127.0.0.1")
 	addr := nginxtest.Start(t, fmt.Sprintf("server { listen LISTEN; location / { proxy_pass %s; } }", s.url)).Addr
@@ -164,7 +166,7 @@ func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
 	}
 }
 
-// D12: with --proxy-protocol its header is required from trusted peers, and refused from others.
+// With --proxy-protocol its header is required from trusted peers, and refused from others (D12).
 func TestBehindTheProxyProtocol(t *testing.T) {
 	for name, behind := range map[string][]string{"the sample backend": nil, "an upstream": {"--upstream", accepting(t)}} {
 		t.Run(name, func(t *testing.T) {

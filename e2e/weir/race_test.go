@@ -2,5 +2,6 @@
 
 package weir
 
-// raceEnabled says whether the tests run with the race detector; the binary under test is built likewise.
+// raceEnabled says whether the tests run with the race detector; the binary under test is built
+// likewise.
 const raceEnabled = true

@@ -34,7 +34,8 @@ func replaceFile(t *testing.T, path, text string) {
 	}
 }
 
-// A tallyman asks a server for the same thing all the time, and keeps what the answers say was counted.
+// A tallyman asks a server for the same thing all the time, and keeps what the answers say was
+// counted.
 type tallyman struct {
 	limits map[int]bool // that an answer may show
 
@@ -45,7 +46,8 @@ type tallyman struct {
 }
 
 func (c *tallyman) ask(client *http.Client, url string) {
-	response, err := client.Post(url, "text/plain", nil) // a GET the client would send again by itself
+	// A GET the client would send again by itself.
+	response, err := client.Post(url, "text/plain", nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -67,7 +69,8 @@ func (c *tallyman) ask(client *http.Client, url string) {
 	}
 }
 
-// check wants every admitted request to have been counted once: together they are told 1, 2, 3 and so on.
+// check wants every admitted request to have been counted once: together they are told 1, 2, 3 and
+// so on.
 func (c *tallyman) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()

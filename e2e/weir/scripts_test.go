@@ -58,8 +58,9 @@ type running struct{}
 //
 //	serve [NAME=VALUE…] [FLAG…]
 //
-// It runs weir serve on free ports of 127.0.0.1, waits until it listens, and sets $URL and $ADDR, and $ADMIN to where operators are answered.
-// A script that has one before an upstream runs once more, on the other engine.
+// It runs weir serve on free ports of 127.0.0.1, waits until it listens, and sets $URL and $ADDR,
+// and $ADMIN to where operators are answered. A script that has one before an upstream runs once
+// more, on the other engine.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serve always succeeds; to see it fail: fails CODE weir serve …")
@@ -100,7 +101,8 @@ func scriptTest(ts *testscript.TestScript) string {
 //
 //	end [TERM|INT|KILL]
 //
-// It ends the server, wants exit status 0 unless it is killed, and leaves what it printed in the files serve.out and serve.err.
+// It ends the server, wants exit status 0 unless it is killed, and leaves what it printed in the
+// files serve.out and serve.err.
 func scriptEnd(ts *testscript.TestScript, _ bool, args []string) {
 	sig, want := os.Signal(syscall.SIGTERM), 0
 	switch {
@@ -123,7 +125,8 @@ func scriptEnd(ts *testscript.TestScript, _ bool, args []string) {
 //
 //	fails CODE COMMAND…
 //
-// It runs a command that must end with the status, says nothing on standard output, and an error on standard error.
+// It runs a command that must end with the status, says nothing on standard output, and an error on
+// standard error.
 func scriptFails(ts *testscript.TestScript, neg bool, args []string) {
 	scriptStatus(ts, neg, args)
 	stderr := ts.ReadFile("stderr")
@@ -171,8 +174,8 @@ func lookPath(ts *testscript.TestScript, name string) (string, error) {
 //
 //	untilrefused FILE
 //
-// It uses the API token in FILE until the server refuses it, which must be within a second of its revocation. Half a
-// second is added for this machine.
+// It uses the API token in FILE until the server refuses it, which must be within a second of its
+// revocation. Half a second is added for this machine.
 func scriptUntilRefused(ts *testscript.TestScript, _ bool, args []string) {
 	token := strings.TrimSpace(ts.ReadFile(args[0]))
 	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)

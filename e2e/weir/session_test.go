@@ -21,9 +21,9 @@ import (
 )
 
 // A readersShell is a bash in which a test types what a page shows. It has a directory of its own,
-// and the real weir on its PATH. Servers get free ports; in commands and in their output the ports of
-// the page stand for them. The page's http://127.0.0.1:3000 is a backend that answers every request
-// with hello, and redis://127.0.0.1:6379 is a real Redis.
+// and the real weir on its PATH. Servers get free ports; in commands and in their output the ports
+// of the page stand for them. The page's http://127.0.0.1:3000 is a backend that answers every
+// request with hello, and redis://127.0.0.1:6379 is a real Redis.
 type readersShell struct {
 	t       *testing.T
 	page    string
@@ -140,9 +140,9 @@ func (s *readersShell) write(name, text string) {
 }
 
 // block runs the commands of a block, each a line that begins with "$ ". A command must exit with
-// status 0 and print what the page shows below it. If the page shows nothing, it may print anything.
-// A line that ends with a backslash or a pipe continues in the next line. In the output … stands for
-// any text of a line, and a line … for any lines.
+// status 0 and print what the page shows below it. If the page shows nothing, it may print
+// anything. A line that ends with a backslash or a pipe continues in the next line. In the output …
+// stands for any text of a line, and a line … for any lines.
 func (s *readersShell) block(text string) {
 	s.t.Helper()
 	for _, one := range strings.Split("\n"+strings.TrimRight(text, "\n"), "\n$ ")[1:] {
@@ -176,7 +176,8 @@ func printsAs(want, got string) bool {
 	same := func(text string) string {
 		text = timePrinted.ReplaceAllString(varying.ReplaceAllString(text, "$1"), "TIME")
 		text = regexp.MustCompile(`(?m) +$`).ReplaceAllString(text, "")
-		return strings.TrimSpace(regexp.MustCompile(` +`).ReplaceAllString(text, " ")) // columns move
+		// Columns move.
+		return strings.TrimSpace(regexp.MustCompile(` +`).ReplaceAllString(text, " "))
 	}
 	want, got = same(want), same(got)
 	pattern := regexp.QuoteMeta(want)

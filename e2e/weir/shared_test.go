@@ -48,7 +48,8 @@ func admitted(t *testing.T, answers []standing) (n int) {
 	return n
 }
 
-// Two servers, asked at once over many connections each, admit the limit together and not one more, and tell the same reset.
+// Two servers, asked at once over many connections each, admit the limit together and not one more,
+// and tell the same reset.
 func TestServersThatShareAStoreShareOneBudget(t *testing.T) {
 	const limit = 500
 	redis := redistest.Start(t)
@@ -108,7 +109,8 @@ func TestEveryKindOfStoreIsShared(t *testing.T) {
 	}
 }
 
-// A server that is killed takes no count with it: the other goes on, and so does the one that is started in its place.
+// A server that is killed takes no count with it: the other goes on, and so does the one that is
+// started in its place.
 func TestAKilledServerLeavesItsCountsInTheStore(t *testing.T) {
 	const limit = 40
 	args := []string{"--store", redistest.Start(t).URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), patient}
@@ -124,8 +126,8 @@ func TestAKilledServerLeavesItsCountsInTheStore(t *testing.T) {
 	}
 }
 
-// All servers are restarted one after the other, each as soon as the one before is back, while many ask. Together they admit
-// exactly the limit.
+// All servers are restarted one after the other, each as soon as the one before is back, while many
+// ask. Together they admit exactly the limit.
 func TestARollingRestartAdmitsExactlyTheLimit(t *testing.T) {
 	const limit, servers, callers = 6000, 3, 16
 	args := []string{"--store", redistest.Start(t).URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), "--access-log=off", patient}
@@ -197,8 +199,8 @@ func TestAServerThatTheStoreDoesNotLetInDoesNotStart(t *testing.T) {
 	}
 }
 
-// D18: two nodes with different secrets would be two budgets. D25, trap 57: a user of the store who
-// lacks a right that takes need ends a start, which names the right and how to give it.
+// Two nodes with different secrets would be two budgets (D18). A user of the store
+// who lacks a right that takes need ends a start, which names the right and how to give it.
 func TestAServerWhoseStoreUserLacksARightDoesNotStart(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "weir", "on", ">hunter2", "~weir:*", "+@all", "-evalsha", "-decrby")
@@ -249,8 +251,9 @@ var (
 	again  = regexp.MustCompile(`level=INFO msg="the store answers again" store="redis \S+" after=\S+ "decided without it"=(\d+) "units given back"=(\d+) "units lost"=(\d+)`)
 )
 
-// D25: the store ends and comes back. Requests are answered meanwhile, from where the windows stood; /readyz and one log line each
-// time say so; and what was counted here is in the store afterwards.
+// The store ends and comes back (D25). Requests are answered meanwhile, from where the windows
+// stood; /readyz and one log line each time say so; and what was counted here is in the store
+// afterwards.
 func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 	const limit = 10_000
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -311,8 +314,9 @@ func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 	}
 }
 
-// D6: the store owns the clock. Two edges whose machines' clocks are 14 minutes apart admit exactly the limit together, tell
-// the same Reset, Retry-After and Date, and serve again at the same moment.
+// The store owns the clock (D6). Two edges whose machines' clocks are 14 minutes apart admit
+// exactly the limit together, tell the same Reset, Retry-After and Date, and serve again at the
+// same moment.
 func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 	const limit = 60
 	redis, clock := redistest.StartWithClock(t)

@@ -38,8 +38,8 @@ server {
 	}
 }`
 
-// Windows of an hour, so that what is refused does not depend on the second at which a busy machine logs a request; and one of two
-// seconds, which is asked in bursts that lie well inside it.
+// Windows of an hour, so that what is refused does not depend on the second at which a busy machine
+// logs a request; and one of two seconds, which is asked in bursts that lie well inside it.
 const nginxPolicy = `
 limiters:
   - name: chat
@@ -53,8 +53,8 @@ limiters:
     windows: [5 per 2 seconds by ip]
 `
 
-// What nginx has logged of real load, replayed, is what the server before it did: to the request, in whichever format, compressed or
-// not, and by the server's own log too.
+// What nginx has logged of real load, replayed, is what the server before it did: to the request,
+// in whichever format, compressed or not, and by the server's own log too.
 func TestTheLogsOfNginxReplayAsTheyWereServed(t *testing.T) {
 	dir, policy := t.TempDir(), policyFile(t, nginxPolicy)
 	s := serveWeir(t, "--upstream", accepting(t), "--policy", policy, "--trusted-proxies", "127.0.0.1", "--log-format", "json")
@@ -90,7 +90,8 @@ func TestTheLogsOfNginxReplayAsTheyWereServed(t *testing.T) {
 	}
 }
 
-// mixedLoad is eight callers at once, each from an address of its own, and returns how many requests they sent.
+// mixedLoad is eight callers at once, each from an address of its own, and returns how many
+// requests they sent.
 func mixedLoad(t *testing.T, addr string) (sent int64) {
 	t.Helper()
 	requests := []struct {
@@ -146,7 +147,8 @@ func drive(t *testing.T, client *http.Client, method, url, agent string) error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// bursts sends twice eight requests to a limiter of five per two seconds, each time just after a second has begun.
+// bursts sends twice eight requests to a limiter of five per two seconds, each time just after a
+// second has begun.
 func bursts(t *testing.T, addr string) (sent int64) {
 	t.Helper()
 	client := clientAt(net.IPv4(127, 0, 0, 40))
@@ -204,7 +206,8 @@ func simulated(t *testing.T, policy, log string) *replay.Report {
 	return r
 }
 
-// wantReplayed wants a log's replay to tell what the server has told, but of limiters whose windows are finer than the log's stamps.
+// wantReplayed wants a log's replay to tell what the server has told, but of limiters whose windows
+// are finer than the log's stamps.
 func wantReplayed(t *testing.T, policy, log, format string, lines int64, served total, but ...string) {
 	t.Helper()
 	r := simulated(t, policy, log)

@@ -25,7 +25,8 @@ const (
 	hostilePath  = `/chat/%3Csvg%20onload=alert(2)%3E`
 )
 
-// visits is a log of an afternoon: a busy shop, a program that asks too often, and somebody who tries markup.
+// visits is a log of an afternoon: a busy shop, a program that asks too often, and somebody who
+// tries markup.
 func visits() string {
 	var b strings.Builder
 	begin := time.Date(2027, 1, 15, 12, 0, 0, 0, time.UTC)
@@ -84,8 +85,8 @@ func visitsPage(t *testing.T) string {
 	return "file://" + path
 }
 
-// The page opens from a file, asks nobody for anything, and shows what callers call themselves as text. openTab fails where it asks, or
-// says anything on its console.
+// The page opens from a file, asks nobody for anything, and shows what callers call themselves as
+// text. openTab fails where it asks, or says anything on its console.
 func TestThePageOfAReplayIsWholeByItself(t *testing.T) {
 	b := openTab(t, visitsPage(t), "")
 	b.until(`document.querySelectorAll(".chart canvas").length >= 8`)
@@ -129,7 +130,8 @@ func TestThePageOfAReplayIsPrintedByDay(t *testing.T) {
 	if shut := ask[int](b, `document.querySelectorAll("details:not([open])").length`); shut != 0 {
 		t.Errorf("%d lists are not printed", shut)
 	}
-	b.until(`[...document.querySelectorAll(".chart canvas")].every((c) => c.clientWidth <= 640)`) // as wide as paper
+	// As wide as paper.
+	b.until(`[...document.querySelectorAll(".chart canvas")].every((c) => c.clientWidth <= 640)`)
 	ask[bool](b, `dispatchEvent(new Event("afterprint"))`)
 	b.until(ground + ` !== "rgb(255, 255, 255)"`)
 	b.leave()

@@ -19,7 +19,8 @@ import (
 
 const leadBody = `{"email":"ada@example.com"}`
 
-// leadSpellings are ways to write POST /api/v1/widget/leads of which some backend or other takes each for that.
+// leadSpellings are ways to write POST /api/v1/widget/leads of which some backend or other takes
+// each for that.
 var leadSpellings = []string{
 	"/api/v1/widget/leads", "/api/v1/widget/Leads", "/API/V1/WIDGET/LEADS", "/api/v1/Widget/leads",
 	"/api/v1/widget/leads/", "/api/v1/widget/leads//", "/api/v1/widget//leads", "//api/v1/widget/leads", "/api//v1//widget//leads",
@@ -57,7 +58,8 @@ var leadFields = [][]string{
 	{"--http2-prior-knowledge"}, {"--http2"}, {"--http1.0"},
 }
 
-// visitorSpellings are ways to send a session's token such that somebody could take it for another's.
+// visitorSpellings are ways to send a session's token such that somebody could take it for
+// another's.
 func visitorSpellings(t *testing.T, token string) [][]string {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -93,7 +95,8 @@ func visitorSpellings(t *testing.T, token string) [][]string {
 		bearer(foreign(jwt.SigningMethodHS512, []byte("another secret of thirty-two bytes"))),
 		bearer(strings.Repeat("a", 9000)), bearer("wpt_demo_" + strings.Repeat("a", 40)),
 	}
-	// The last character of a signature has bits that decode to nothing: four spellings, one signature.
+	// The last character of a signature has bits that decode to nothing: four spellings, one
+	// signature.
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
 		if byte(c) != last {
 			all = append(all, bearer(parts[0]+"."+parts[1]+"."+signature[:len(signature)-1]+string(c)))
@@ -136,7 +139,8 @@ func (s smuggler) attempts(t *testing.T) [][]string {
 	return all
 }
 
-// parserSays is how the bodies begin that a parser of HTTP answers with, net/http's and the fast engine's.
+// parserSays is how the bodies begin that a parser of HTTP answers with, net/http's and the fast
+// engine's.
 var parserSays = []string{"400 Bad Request", `{"error":{"code":"invalid_request","message":"This request cannot be taken: `}
 
 // wantSurfaceFields wants the three fields on every answer that is not the HTTP parser's own (D9).
@@ -168,7 +172,8 @@ func leadsPerDay(t *testing.T) string {
 	return file
 }
 
-// D10, D12, D14, D16: a visitor has spent the 30 leads of its minute, and tries to get a 31st through.
+// A visitor has spent the 30 leads of its minute, and tries to get a 31st through (D10, D12, D14,
+// D16).
 func TestNoSpellingGetsA31stLeadThrough(t *testing.T) {
 	s := serveWeir(t, "--policy", leadsPerDay(t))
 	visitor := session(t, s.url)
@@ -191,7 +196,8 @@ func TestNoSpellingGetsA31stLeadThrough(t *testing.T) {
 	s.end(t)
 }
 
-// lenient takes nearly everything for a lead, as backends do in one way or another, and counts by whom.
+// lenient takes nearly everything for a lead, as backends do in one way or another, and counts by
+// whom.
 type lenient struct {
 	mu    sync.Mutex
 	leads []string
@@ -223,8 +229,9 @@ func (l *lenient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// The same before a backend of the operator's own, which takes every spelling for a lead. Here the tokens are verified by
-// the operator's key; requests that are not verified pass, counted by the address, which has 30 leads of its own.
+// The same before a backend of the operator's own, which takes every spelling for a lead. Here the
+// tokens are verified by the operator's key; requests that are not verified pass, counted by the
+// address, which has 30 leads of its own.
 func TestNoSpellingGetsA31stLeadToALenientBackend(t *testing.T) {
 	backend := &lenient{}
 	upstream := httptest.NewServer(backend)

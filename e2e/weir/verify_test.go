@@ -79,7 +79,8 @@ func verifyAt(t *testing.T, url, tokens string, args ...string) (v verification,
 // An exception is a clause that cannot be tested, for some limiters, and part of the reason.
 type exception struct{ clause, limiters, why string }
 
-// wantKept wants every clause kept for every limiter, but for the exceptions, which are untested and nothing else.
+// wantKept wants every clause kept for every limiter, but for the exceptions, which are untested
+// and nothing else.
 func wantKept(t *testing.T, v verification, code int, exceptions []exception) {
 	t.Helper()
 	if code != cli.Done || !v.Done || v.Error != "" {
@@ -187,14 +188,15 @@ server { listen LISTEN; %s }`, strings.TrimPrefix(one.url, "http://"), strings.T
 
 const byAddress = "widget-typing widget-satisfaction widget-coupon widget-other"
 
-// cannotBeSeen are the clauses that one caller at one address cannot test of the contract's limiters.
+// cannotBeSeen are the clauses that one caller at one address cannot test of the contract's
+// limiters.
 var cannotBeSeen = []exception{
 	{"separate", byAddress, "it counts by address, and the verifier has one address"},
 	{"fields-5xx", allLimiters, "no server error was answered"},
 	{"unverified", "widget-init " + byAddress, "it counts by no credential"},
 	{"fields-preflight", "widget-other", "preflights are counted by this limiter"},
 	{"preflight-free", "widget-other", "preflights are counted by this limiter"},
-	{"exposed", "wp-plugin", "answers allow no other origin"}, // D22: the widget surface alone
+	{"exposed", "wp-plugin", "answers allow no other origin"}, // widget only (D22)
 }
 
 const allLimiters = "widget-init widget-session widget-leads wp-plugin " + byAddress
@@ -202,7 +204,8 @@ const allLimiters = "widget-init widget-session widget-leads wp-plugin " + byAdd
 // notQuick are the clauses that need a wait.
 var notQuick = []exception{{"restored", allLimiters, "(quick)"}, {"refused-free", allLimiters, "(quick)"}, {"fixed-window", allLimiters, "(quick)"}, {"retry-after", allLimiters, "(quick)"}}
 
-// theProxy is an address of this machine that only the proxy has: a client at a trusted address is believed what it says (D12).
+// theProxy is an address of this machine that only the proxy has: a client at a trusted address is
+// believed what it says (D12).
 const theProxy = "127.0.0.9"
 
 // passingOn is an nginx location that passes everything on, and says for whom.
@@ -217,7 +220,8 @@ func passingOn(to string) string {
 }`, to, theProxy)
 }
 
-// Without waiting for any window, the whole contract is looked at in seconds; what that leaves out is said.
+// Without waiting for any window, the whole contract is looked at in seconds; what that leaves out
+// is said.
 func TestTheContractIsLookedAtQuickly(t *testing.T) {
 	s := serveWeir(t, "--access-log=off", patient)
 	v, stderr, code := verifyAt(t, s.url, twoTokens(t, s.data), "--quick")

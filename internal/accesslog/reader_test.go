@@ -179,7 +179,7 @@ func TestFilesThatCannotBeReadAreSaidToBeByName(t *testing.T) {
 		{"clf", nil, []string{"good.log"}, []string{`"clf"`, "vhost_combined"}},
 		{"$remote_addr $status", nil, []string{"good.log"}, []string{"no time", "$time_local"}},
 		{"$msec $status", nil, []string{"good.log"}, []string{"no request", "$request_uri"}},
-		{"$msec$request", nil, []string{"good.log"}, []string{"where $msec ends and $request begins"}},
+		{"$msec$request", nil, []string{"good.log"}, []string{"the end of $msec and the beginning of $request"}},
 		{"$msec '$'", nil, []string{"good.log"}, []string{"no variable"}},
 	} {
 		o := accesslog.Options{Format: test.format, Fields: test.fields}

@@ -66,8 +66,8 @@ func (s *slowStore) waiting(t testing.TB, most time.Duration, failed *atomic.Int
 	return func(o *Options) { o.Decider = d }
 }
 
-// A client that goes away while the limiter waits for its store is 499 in the access log, whatever the store says in the end.
-// Its take goes on: it is no failure of the store.
+// A client that goes away while the limiter waits for its store is 499 in the access log, whatever
+// the store says in the end. Its take goes on: it is no failure of the store.
 func TestAClientThatLeavesWhileTheStoreIsAskedIs499(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -138,7 +138,8 @@ func leavesDuringATake(t *testing.T, before, answers, over2 bool) {
 	}
 }
 
-// A client that leaves in the middle of its upload is 499 too, before a backend of this process and over HTTP/2.
+// A client that leaves in the middle of its upload is 499 too, before a backend of this process and
+// over HTTP/2.
 func TestAClientThatLeavesItsUploadIs499Everywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// trickle sends a byte every few milliseconds until the connection ends, and returns what is answered.
+// trickle sends a byte every few milliseconds until the connection ends, and returns what is
+// answered.
 func trickle(t *testing.T, c net.Conn, piece string) string {
 	t.Helper()
 	ended := make(chan string, 1)
@@ -31,8 +32,9 @@ func trickle(t *testing.T, c net.Conn, piece string) string {
 	}
 }
 
-// An upload that trickles holds nobody's worker for long, whatever of it came fast before: 408, the connection ends, and the
-// upstream's with it. The same for one that is fast enough, and goes on for too long.
+// An upload that trickles holds nobody's worker for long, whatever of it came fast before: 408, the
+// connection ends, and the upstream's with it. The same for one that is fast enough, and goes on
+// for too long.
 func TestAnUploadThatTricklesIsEnded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")

@@ -72,7 +72,8 @@ func sink(size int64) http.HandlerFunc {
 	}
 }
 
-// Streams of one HTTP/2 connection share its link, so each may be below the least rate if the client as a whole is above it.
+// Streams of one HTTP/2 connection share its link, so each may be below the least rate if the
+// client as a whole is above it.
 func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -119,7 +120,8 @@ func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 	}
 }
 
-// A backend that does not read closes the window of the whole connection. That is not held against the other uploads on it.
+// A backend that does not read closes the window of the whole connection. That is not held against
+// the other uploads on it.
 func TestAWindowThatABackendHoldsIsNotHeldAgainstOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -174,7 +176,8 @@ func TestTheTimeOfAnUploadDoesNotBoundAnAnswer(t *testing.T) {
 	}
 }
 
-// An upload above the least rate is not ended because its TLS records are so large that each takes longer than the grace.
+// An upload above the least rate is not ended because its TLS records are so large that each takes
+// longer than the grace.
 func TestARecordMayTakeLongerThanTheGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")

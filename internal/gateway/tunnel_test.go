@@ -10,8 +10,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A tunnel whose client is gone ends, however little the upstream minds, and so does one whose upstream is gone: neither a
-// request nor a connection stays. Either may look like one that has only ended its half.
+// A tunnel whose client is gone ends, however little the upstream minds, and so does one whose
+// upstream is gone: neither a request nor a connection stays. Either may look like one that has
+// only ended its half.
 func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -56,8 +57,8 @@ func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
 	}
 }
 
-// What one side still says after the other has ended its half is passed on for as long as it comes, and a tunnel that is quiet
-// both ways lives.
+// What one side still says after the other has ended its half is passed on for as long as it comes,
+// and a tunnel that is quiet both ways lives.
 func TestATunnelLivesWhileItMayAndMoves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")

@@ -41,12 +41,15 @@ type hooks struct {
 	preflighted func(ctx context.Context, p preflighting) error
 	paused      func(p pause)                                // half of a budget is spent
 	drained     func(ctx context.Context, s *spending) error // a budget is used up
-	tries       func(ctx context.Context, t *tally) error    // nothing is left of t: tries to get more
-	spent       func(ctx context.Context, t *tally) error    // nothing is left of t, after the tries
-	rolled      func(r rollover)                             // something was seen at a window's end
-	later       func(ctx context.Context) error              // the next window has begun
-	again       func(ctx context.Context, t *tally) error    // the next budget is used up as well
-	concluded   func()                                       // the timeline has ended without an error
+	// Nothing is left of t: tries to get more.
+	tries func(ctx context.Context, t *tally) error
+	// Nothing is left of t, after the tries.
+	spent  func(ctx context.Context, t *tally) error
+	rolled func(r rollover)                          // something was seen at a window's end
+	later  func(ctx context.Context) error           // the next window has begun
+	again  func(ctx context.Context, t *tally) error // the next budget is used up as well
+	// The timeline has ended without an error.
+	concluded func()
 
 	// settle gives the final verdict; nil: check.settleDefault.
 	settle func(s *suspicion, otherClock string)

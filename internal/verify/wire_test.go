@@ -68,8 +68,8 @@ func TestAnExchangeShowsNoCredential(t *testing.T) {
 	}
 }
 
-// No report contains a credential or a part of one, even if the server repeats it in a field, a body
-// or an error.
+// No report contains a credential or a part of one, even if the server repeats it in a field, a
+// body or an error.
 func TestNoReportContainsACredential(t *testing.T) {
 	const token, basic, cookie = "opaque-secret-token-12345678", "dXNlcjpwYXNzd29yZDEyMw==", "kX81zz"
 	reset := strconv.FormatInt(time.Now().Unix()+30, 10)
