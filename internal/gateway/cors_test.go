@@ -89,6 +89,19 @@ func TestAScriptMayResumeAnEventStream(t *testing.T) {
 	}
 }
 
+// A field that Connection names is about this hop alone, so no engine answers a preflight by it.
+func TestAPreflightIsAnsweredWithoutFieldsThatConnectionNames(t *testing.T) {
+	backend := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for _, change := range []func(*Options){nil, behind(t, backend)} {
+		e := open(t, backend, change)
+		res := e.ask("OPTIONS /api/v1/widget/leads", "Origin: https://shop.test", "Access-Control-Request-Method: POST",
+			"Access-Control-Request-Headers: x-a", "Connection: access-control-request-headers")
+		if got := res.Header.Get("Access-Control-Allow-Headers"); res.StatusCode != http.StatusNoContent || got != "" {
+			t.Errorf("fast %v: %d, allowed are %q, want a preflight's answer and no fields", e.gateway.Fast(), res.StatusCode, got)
+		}
+	}
+}
+
 func TestOnlyListedOriginsMayRead(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -137,6 +138,24 @@ func TestAnAbortedAnswerEndsTheConnectionQuietly(t *testing.T) {
 	e.stop()
 	if !strings.Contains(e.access.String(), "aborted=true") || e.log.String() != "" {
 		t.Errorf("access log %q, log %q", e.access.String(), e.log.String())
+	}
+}
+
+func TestAHandlerThatEndsItsGoroutineIsInTheAccessLog(t *testing.T) {
+	e := open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }), nil)
+	c := e.dial()
+	if _, err := io.WriteString(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, _ := io.ReadAll(c); len(answer) > 0 {
+		t.Errorf("%q, want nothing", answer)
+	}
+	e.stop()
+	if line := e.access.String(); !strings.Contains(line, "path=/v1/wp/status") || !strings.Contains(line, "aborted=true") {
+		t.Errorf("access log %q, want the request, aborted", line)
+	}
+	if e.log.String() != "" {
+		t.Errorf("log %q", e.log.String())
 	}
 }
 

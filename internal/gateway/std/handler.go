@@ -21,18 +21,24 @@ func (e *Engine) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Header[rules.ForwardedFor] != nil {
 		e.NoteForwarder(r.RemoteAddr)
 	}
-	err := x.attempt(x.paceBody(r))
+	err := errExited
+	defer func() { x.end(err) }()
+	err = x.attempt(x.paceBody(r))
+}
+
+// end completes the answer, after err, writes the access log, and ends the body.
+func (x *exchange) end(err error) {
 	switch {
 	case x.Gone || errors.Is(err, http.ErrAbortHandler):
 		x.Aborted = true
 		x.Gone = x.Gone || x.Status == 0 && x.hasLeft()
-	case err != nil && x.Status != 0:
+	case err == errExited || err != nil && x.Status != 0:
 		x.Aborted = true
 	case err != nil:
 		write(x, &rules.Panicked)
 	}
 	x.finish()
-	if e.AccessLog != nil {
+	if x.engine.AccessLog != nil {
 		x.log()
 	}
 	x.settle()
@@ -41,6 +47,10 @@ func (e *Engine) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 }
+
+// errExited is why attempt has not returned: a handler has called runtime.Goexit, as the FailNow of
+// a test does.
+var errExited = errors.New("a handler ended its goroutine")
 
 var errPanicked = errors.New("a handler panicked")
 
