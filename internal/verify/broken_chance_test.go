@@ -12,6 +12,9 @@ import (
 // If a request is admitted by chance, its spelling, its fields and its connection are not the
 // cause.
 func TestChanceIsBlamedOnNothingThatARequestSays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	about := []string{"shared", "forwarded", "spelling", "language", "unverified", "separate"}
 	for _, test := range []struct {
 		name   string

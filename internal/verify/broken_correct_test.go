@@ -124,6 +124,9 @@ func TestACorrectServerIsNeverCalledBroken(t *testing.T) {
 }
 
 func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -149,6 +152,9 @@ func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
 // Another process or machine may write Date, so its clock may be a little ahead of the deciding
 // one, or behind.
 func TestADateThatIsOffByAFractionIsNoBrokenClause(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for off := -1400 * time.Millisecond; off <= 1400*time.Millisecond; off += 100 * time.Millisecond {
 		for _, takes := range []time.Duration{time.Millisecond / 2, 60 * time.Millisecond} {
 			t.Run(fmt.Sprint(off, " ", takes), func(t *testing.T) {

@@ -112,6 +112,9 @@ func TestEachDefectIsFoundByItsClause(t *testing.T) {
 // A verification with valid bodies, without waits, with one connection or without credentials sees
 // less, but still reports nothing wrongly as broken. Each is run with a part of the table.
 func TestNoDefectIsTakenForAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	others := []string{"widget-init", "widget-leads"}
 	ways := []struct {
 		name   string
