@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// Doubt refuses: after an error nothing was counted for certain, whatever the limiter declares. Only a failover could do better.
+// Doubt refuses: after an error nothing was counted for certain, whatever the limiter declares.
+// Only a failover could do better.
 func TestABareStoreThatFailsRefuses(t *testing.T) {
 	for mode := weir.FailLocal; mode <= weir.FailDeny; mode++ {
 		l := limiter("l", "3 per minute by ip")
@@ -26,7 +27,7 @@ func TestABareStoreThatFailsRefuses(t *testing.T) {
 	}
 }
 
-// D5: a caller that goes away is counted all the same.
+// A caller that goes away is counted all the same (D5).
 func TestABareStoreDoesNotSeeThatACallerGoesAway(t *testing.T) {
 	store := &attentive{Store: newStore(t, storetest.StartManualClock())}
 	d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), store, weir.Options{})
@@ -48,4 +49,23 @@ func (a *attentive) Take(ctx context.Context, charges []weir.Charge, r *weir.Rec
 		return err
 	}
 	return a.Store.Take(ctx, charges, r)
+}
+
+// A Scratch that has seen a failure says nothing of it in the next decision, also of another
+// Decider.
+func TestAScratchForgetsAFailure(t *testing.T) {
+	p, scratch := policyOf(limiter("l", "3 per minute by ip")), new(weir.Scratch)
+	for _, test := range []struct {
+		store weir.Store
+		want  weir.Outcome
+	}{{silent{}, weir.StoreUnavailable}, {newStore(t, storetest.StartManualClock()), weir.Counted}} {
+		d, err := weir.New(p, test.store, weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Keys: ip, Scratch: scratch})
+		if err != nil || got.Outcome != test.want {
+			t.Errorf("outcome %v, %v; want %v", got.Outcome, err, test.want)
+		}
+	}
 }

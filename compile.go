@@ -69,7 +69,7 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 	if to.all != nil {
 		taken, ok := to.all.add(*r, match)
 		if !ok && taken.limiter == l && l.Mode == Shadow {
-			c.add("routes", index, r.String(), "route %q is written twice: remove one", r)
+			c.add("routes", index, r.String(), "route %q occurs twice: remove one", r)
 		}
 	}
 	if l.Mode == Shadow {
@@ -80,7 +80,7 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 		return
 	}
 	if taken.limiter == l {
-		c.add("routes", index, r.String(), "route %q is written twice: remove one", r)
+		c.add("routes", index, r.String(), "route %q occurs twice: remove one", r)
 		return
 	}
 	c.add("routes", index, r.String(), "route %q is unreachable: limiter %q has %q already (letter case and trailing slashes make no difference)",

@@ -99,7 +99,6 @@ func (b *bench) want(d weir.Decision, want string) {
 
 var ip = caller{"ip": "192.0.2.1"}
 
-// D1, D2.
 func TestABudgetIsRestoredExactlyAtReset(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "2 per minute by ip")))
 	b.want(b.ask("l", 0, ip), "allowed 2 1 60 0")
@@ -112,7 +111,8 @@ func TestABudgetIsRestoredExactlyAtReset(t *testing.T) {
 	b.want(b.ask("l", 0, ip), "allowed 2 1 60 0")
 }
 
-// D4: served, the window with the least left; refused, of those that refused, the one that frees last.
+// An allowed request reports the window with the smallest remainder. A refused one reports, of the
+// windows that refused, the one with the latest reset (D4).
 func TestTheHeadersDescribeTheBindingWindow(t *testing.T) {
 	for _, order := range [][]string{
 		{"3 per minute by ip", "5 per hour by ip"},
@@ -132,7 +132,8 @@ func TestTheHeadersDescribeTheBindingWindow(t *testing.T) {
 	}
 }
 
-// D4: on a tie, the later reset; refused by both, the later reset too.
+// If the remainders are equal, the window with the later reset is reported, also if both refuse
+// (D4).
 func TestATieIsDecidedByTheLaterReset(t *testing.T) {
 	for _, order := range [][]string{
 		{"2 per minute by ip", "2 per hour by ip"},
@@ -145,7 +146,7 @@ func TestATieIsDecidedByTheLaterReset(t *testing.T) {
 	}
 }
 
-// D7, D4: a request that does not fit spends nothing, and its 429 says that nothing is left.
+// A request whose cost does not fit spends nothing, and its 429 has Remaining 0 (D7, D4).
 func TestACostThatDoesNotFitIsRefusedWithNothingRemaining(t *testing.T) {
 	l := limiter("l", "10 per minute by ip")
 	l.Cost = 4
@@ -156,7 +157,6 @@ func TestACostThatDoesNotFitIsRefusedWithNothingRemaining(t *testing.T) {
 	b.want(b.ask("l", 2, ip), "allowed 10 0 60 0")
 }
 
-// D4, D7.
 func TestAPeekReadsWithoutSpending(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "3 per minute by ip")))
 	b.want(b.ask("l", weir.Peek, ip), "allowed 3 3 60 0")
@@ -165,7 +165,8 @@ func TestAPeekReadsWithoutSpending(t *testing.T) {
 	b.want(b.ask("l", weir.Peek, ip), "allowed 3 2 50 0")
 }
 
-// Contract, section 8, and D3: 31 agents of one address spend its hour, and the refused one keeps its minute.
+// 31 agents of one address spend its hour. The request that the hour refuses does not spend its
+// minute (contract, section 8; D3).
 func TestTheHourOfAnAddressBoundsItsAgents(t *testing.T) {
 	b := newBench(t, policyOf(limiter("widget-init", "1000 per minute by ip+agent", "30000 per hour by ip")))
 	who := func(agent int) caller { return caller{"ip": "192.0.2.1", "agent": fmt.Sprint(agent)} }
@@ -187,7 +188,8 @@ func TestTheHourOfAnAddressBoundsItsAgents(t *testing.T) {
 	b.want(b.ask("widget-init", 0, who(30)), "allowed 1000 999 60 0")
 }
 
-// D16: whoever lacks a session is counted by address, and touches nobody's session.
+// A caller without a session is counted by address, and does not change the count of a session
+// (D16).
 func TestWithoutASessionTheAddressIsCounted(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "1 per minute by session or ip"), limiter("bare", "1 per minute by session")))
 	for _, name := range []string{"l", "bare"} { // "session" alone falls back likewise
@@ -196,7 +198,8 @@ func TestWithoutASessionTheAddressIsCounted(t *testing.T) {
 		b.want(b.ask(name, 0, ip), "refused 1 0 60 60")
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": "s"}), "refused 1 0 60 60")
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.2"}), "allowed 1 0 60 0")
-		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": ""}), "allowed 1 0 60 0") // empty is a value of its own
+		// Empty is a value of its own.
+		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": ""}), "allowed 1 0 60 0")
 		b.want(b.ask(name, 0, caller{"ip": "x", "session": "192.0.2.1"}), "allowed 1 0 60 0")
 	}
 }
@@ -215,7 +218,6 @@ func TestSeveralLimitersAreAllChargedOrNone(t *testing.T) {
 	b.want(ask("a"), "allowed 5 3 60 0") // the refused one cost it nothing
 }
 
-// D5, traps 25, 28, 48.
 func TestCountsSurviveAChangeOfPolicy(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "5 per minute by ip")))
 	swap := func(l weir.Limiter) {
@@ -232,7 +234,7 @@ func TestCountsSurviveAChangeOfPolicy(t *testing.T) {
 	swap(limiter("l", "3 per minute by ip"))
 	b.want(b.ask("l", weir.Peek, ip), "allowed 3 0 60 0")
 	b.want(b.ask("l", 0, ip), "refused 3 0 60 60")
-	swap(limiter("l", "3 per hour by ip")) // another length is another window (trap 17)
+	swap(limiter("l", "3 per hour by ip")) // another length is another window
 	b.want(b.ask("l", 0, ip), "allowed 3 2 3600 0")
 	swap(limiter("l", "3 per minute by ip+agent")) // another key likewise
 	b.want(b.ask("l", 0, ip), "allowed 3 2 60 0")
@@ -274,7 +276,7 @@ func TestAnUncoveredRequestIsUnlimited(t *testing.T) {
 	}
 }
 
-// D3, traps 1–3: concurrent requests over two windows, the counts exact at the end.
+// Concurrent requests over two windows leave exact counts (D3).
 func TestConcurrentRequestsAreAdmittedExactly(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "100 per minute by agent", "300 per hour by ip")))
 	var mu sync.Mutex
@@ -350,7 +352,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// Every problem of a policy is said at once, with the value and what is allowed.
+// New reports every problem of a policy at once, with the value and what is allowed.
 func TestProblemsAreSaidAllAtOnce(t *testing.T) {
 	bad := limiter("Widget Init", "5 per minute by ip")
 	bad.Cost = 6
@@ -366,7 +368,7 @@ func TestProblemsAreSaidAllAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		`name "Widget Init": lower-case`, "cost 6 exceeds the limit", `"6 per minute by ip" and "5 per minute by ip" have the same`,
-		`key source "nobody" is unknown: ip, agent are allowed`, `route "/A/" is written twice`, `name "twin" is taken`,
+		`key source "nobody" is unknown: ip, agent are allowed`, `route "/A/" occurs twice`, `name "twin" is taken`,
 		`route "/a" is unreachable: limiter "twin" has "/a" already`, `method "get" is not in capital letters`,
 		`path "b" does not begin with a slash`, "limit 0 is out of range", "no windows",
 	} {

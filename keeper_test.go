@@ -101,7 +101,8 @@ func TestAGrantIsTheLimitUntilItsVerySecond(t *testing.T) {
 	want(b.ask("l", 3, ip), true, 4, 1)
 	b.clock.Advance(29 * time.Second)
 	want(b.ask("l", weir.Peek, ip), true, 4, 1)
-	b.clock.Advance(time.Second) // it ends in the middle of a window: more is spent than the policy allows
+	// It ends in the middle of a window: more is spent than the policy allows.
+	b.clock.Advance(time.Second)
 	want(b.ask("l", weir.Peek, ip), true, 2, 0)
 	want(b.ask("l", 0, ip), false, 2, 0)
 	b.clock.Advance(30 * time.Second)
@@ -176,8 +177,9 @@ func TestAStoreThatIsNoKeeperSaysSo(t *testing.T) {
 	}
 }
 
-// Resets while many ask: between two of them never more than the limit is admitted. The resets are counted before they happen and
-// the admissions after, so that the bound holds for any interleaving.
+// Resets while many ask: between two of them never more than the limit is admitted. The resets are
+// counted before they happen and the admissions after, so that the bound holds for any
+// interleaving.
 func TestResetsWhileManyAsk(t *testing.T) {
 	const limit, resets, askers = 10, 50, 8
 	b := newBench(t, policyOf(limiter("l", fmt.Sprint(limit, " per hour by ip"))))

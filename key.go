@@ -33,7 +33,7 @@ func ParseKey(s string) (Key, error) {
 		for i, word := range words {
 			if i%2 == 1 {
 				if word != "or" {
-					return nil, fmt.Errorf("key %q: %q stands where \"or\" or \"+\" is allowed", s, word)
+					return nil, fmt.Errorf("key %q: %q follows where only \"or\" or \"+\" is allowed", s, word)
 				}
 				continue
 			}
@@ -49,20 +49,6 @@ func ParseKey(s string) (Key, error) {
 		k = append(k, p)
 	}
 	return k, nil
-}
-
-// isName reports whether s can name a key source, or a limiter.
-func isName(s string) bool {
-	if s == "" || len(s) > 64 || s == "or" {
-		return false
-	}
-	for i, c := range []byte(s) {
-		lower := 'a' <= c && c <= 'z'
-		if !lower && (i == 0 || !('0' <= c && c <= '9' || c == '-')) {
-			return false
-		}
-	}
-	return true
 }
 
 // String returns the key as a policy spells it.

@@ -28,7 +28,7 @@ func keyOf(t testing.TB, limiter string, per time.Duration, spec string, s Keys)
 	return out
 }
 
-// D18, traps 17, 39, 40: different callers, limiters, lengths and sources never have the same key.
+// Different callers, limiters, lengths and sources never have the same key (D18).
 func TestKeysDoNotCollide(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	seen := map[string]string{}
@@ -68,7 +68,8 @@ type keptSources struct {
 
 func (s keptSources) Digested(source string) bool { return s.digested[source] }
 
-// D13: whoever kept a long value's digest names the same caller by it; a value that merely has a digest's length stays one.
+// Whoever kept a long value's digest names the same caller by it (D13); a value that merely has a
+// digest's length stays one.
 func TestADigestThatWasKeptIsNotDigestedAgain(t *testing.T) {
 	for _, length := range []int{0, 1, 31, 32, 33, 256, 257, 8000} {
 		value := strings.Repeat("v", length)
@@ -87,7 +88,7 @@ func TestADigestThatWasKeptIsNotDigestedAgain(t *testing.T) {
 	}
 }
 
-// D18: keys are injective in what they are made of.
+// Keys are injective in what they are made of (D18).
 func FuzzKeysAreInjective(f *testing.F) {
 	f.Add("a", "b_c", "a_b", "c")
 	f.Add("", "ab", "ab", "")
@@ -138,7 +139,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"5 per 2147483647 days by ip":        "longer than the longest window",
 		"5 per minute by ip or":              "a key source is missing",
 		"5 per minute by +ip":                "a key source is missing",
-		"5 per minute by ip agent":           `"agent" stands where "or" or "+" is allowed`,
+		"5 per minute by ip agent":           `"agent" follows where only "or" or "+" is allowed`,
 		"5 per minute by IP":                 `"IP" is no name of a key source`,
 		"5 per minute by header:":            "a field's name has 1 to 64 characters",
 		"5 per minute by header:X_Api_Key":   "letters, digits and dashes, as in header:X-Api-Key, and not '_'",

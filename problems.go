@@ -86,11 +86,11 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 		c.add("windows", i, w.String(), "length %v is out of range: whole seconds, 1 second to 31 days, are allowed", w.Per)
 	}
 	if len(w.Key) == 0 {
-		c.add("windows", i, w.String(), "no key: say what is counted, such as: by ip")
+		c.add("windows", i, w.String(), "no key: add what is counted by, such as: by ip")
 	}
 	for _, part := range w.Key {
 		if len(part) == 0 {
-			c.add("windows", i, w.String(), "an empty part of the key: say what is counted, such as: by ip")
+			c.add("windows", i, w.String(), "an empty part of the key: add what is counted by, such as: by ip")
 		}
 		for _, source := range part {
 			c.checkSource(i, source)
@@ -116,7 +116,7 @@ func (c *checker) checkEveryone(index int, w Window) {
 			c.add("windows", index, everyoneSource, "%q: everyone comes before %q, which can never be reached, since everyone is what all callers have; put it last, or leave the others out",
 				w, strings.Join(part[at+1:], " or "))
 		case at == 0 && len(w.Key) > 1:
-			c.add("windows", index, everyoneSource, "%q: everyone beside other key sources changes nothing, since it is the same for all callers; leave it out, or give everyone a window of its own", w)
+			c.add("windows", index, everyoneSource, "%q: everyone joined to other key sources changes nothing, since it is the same for all callers; leave it out, or give everyone a window of its own", w)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (c *checker) checkShadows(to *compiled) {
 		c.limiter = i
 		for j, r := range l.Routes {
 			if n := to.all.maxShadows(r.Path, methods); n > MaxShadows {
-				c.add("routes", j, r.String(), "route %q: %d limiters in mode shadow stand one over another here: at most %d are allowed; try them out in a candidate policy", r, n, MaxShadows)
+				c.add("routes", j, r.String(), "route %q: %d limiters in mode shadow cover the same paths here: at most %d are allowed; try them out in a candidate policy", r, n, MaxShadows)
 				return
 			}
 		}

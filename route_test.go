@@ -45,7 +45,7 @@ var contractRoutes = map[string][]string{
 	"widget-other":        {"/api/v1/widget/*"},
 }
 
-// D8, D9, D10: which limiter each spelling of each endpoint is counted by.
+// Which limiter each spelling of each endpoint is counted by (D8, D9, D10).
 func TestEveryRequestFindsItsLimiter(t *testing.T) {
 	d := deciderFor(t, contractRoutes)
 	for _, test := range []struct{ method, path, want string }{
@@ -86,12 +86,14 @@ func TestEveryRequestFindsItsLimiter(t *testing.T) {
 		{"POST", "/../../api/v1/widget/leads", "widget-leads"},
 		{"POST", "/x/..;/api/v1/widget/leads", "widget-leads"},
 		{"POST", `\api\v1\widget\leads`, "widget-leads"},
-		{"POST", "/api/v1/widget/leadſ", "widget-leads"},      // the long s is an s to case-insensitive backends
+		// The long s is an s to case-insensitive backends.
+		{"POST", "/api/v1/widget/leadſ", "widget-leads"},
 		{"POST", "/api/v1/w\u0131dget/leads", "widget-leads"}, // dotless i
 		{"POST", "/api/v1/W\u0130DGET/leads", "widget-leads"}, // capital i with a dot
 		{"POST", "/api/v1/widget/me\u00DFages", "widget-session"},
 		{"POST", "/api/v1/widget/sati\u017Ffaction", "widget-satisfaction"},
-		{"POST", "/api/v1/widget/\u212Aeads", "widget-other"}, // the Kelvin sign is a k, and that is no lead
+		// The Kelvin sign is a k, and that is no lead.
+		{"POST", "/api/v1/widget/\u212Aeads", "widget-other"},
 		{"POST", "/api/v1/widget/leads\xff", "widget-other"},
 		{"POST", "/api/v1/widget/" + strings.Repeat("a", 5000), "widget-other"},
 		{"POST", "/api/v1/widget/" + strings.Repeat("../widget/", 500) + "leads", "widget-leads"},
@@ -102,7 +104,7 @@ func TestEveryRequestFindsItsLimiter(t *testing.T) {
 	}
 }
 
-// D8: literal before prefix, longer before shorter, with a method before without.
+// Literal before prefix, longer before shorter, with a method before without (D8).
 func TestTheMostSpecificRouteWins(t *testing.T) {
 	d := deciderFor(t, map[string][]string{
 		"all":        {"/*"},
@@ -127,7 +129,8 @@ func TestTheMostSpecificRouteWins(t *testing.T) {
 		{"GET", "/a/b", "ab-get"},
 		{"HEAD", "/a/b", "ab-get"}, // whoever serves GET serves HEAD
 		{"GET", "/a/bx", "ab-prefix"},
-		{"PUT", "/a/b.json", "ab"}, // a literal covers what follows it, before a prefix of the same length
+		// A literal covers what follows it, before a prefix of the same length.
+		{"PUT", "/a/b.json", "ab"},
 		{"PUT", "/a/b/x", "ab"},
 		{"PUT", "/a/b/c", "abc-prefix"},
 		{"PUT", "/a/b/cx", "abc-prefix"},
@@ -140,7 +143,7 @@ func TestTheMostSpecificRouteWins(t *testing.T) {
 	}
 }
 
-// D9, D10: what a surface counts when nothing more is known of a request.
+// What a surface counts when nothing more is known of a request (D9, D10).
 func TestTheFallbackIsTheLeastSpecificRoute(t *testing.T) {
 	d := deciderFor(t, contractRoutes)
 	for path, want := range map[string]string{
@@ -189,7 +192,7 @@ func atSlash(t *rapid.T, p, replacement string) string {
 	return p[:i-1] + replacement + p[i:]
 }
 
-// D10: no spelling of an endpoint comes under another limiter.
+// No spelling of an endpoint comes under another limiter (D10).
 func TestNoRespellingChangesTheLimiter(t *testing.T) {
 	d := deciderFor(t, contractRoutes)
 	rapid.Check(t, func(t *rapid.T) {

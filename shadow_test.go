@@ -203,7 +203,7 @@ func TestShadowRoutesThatCollide(t *testing.T) {
 	}{
 		{"the same in a limiter of each mode", policyOf(s("s"), routed(limiter("l", "1 per minute by ip"), "/a*")), ""},
 		{"the same in two shadows", policyOf(s("s"), s("r")), ""},
-		{"twice in one", policyOf(shadowOf(routed(limiter("s", "1 per minute by ip"), "/a*", "/A*"))), "written twice"},
+		{"twice in one", policyOf(shadowOf(routed(limiter("s", "1 per minute by ip"), "/a*", "/A*"))), "occurs twice"},
 		{"five over one another", policyOf(s("a"), s("b"), s("c"), s("d"), shadowOf(routed(limiter("e", "1 per minute by ip"), "POST /a/x"))), "5 limiters in mode shadow"},
 		{"five, apart", policyOf(s("a"), s("b"), s("c"), s("d"), shadowOf(routed(limiter("e", "1 per minute by ip"), "POST /b/x"))), ""},
 	} {
@@ -251,7 +251,8 @@ func TestWithAndWithoutShadowsTheSameLimiterIsEnforced(t *testing.T) {
 	})
 }
 
-// A slow store delays nobody for the sake of a shadow, and is not asked by more than a bounded number at a time.
+// A slow store delays nobody for the sake of a shadow, and is not asked by more than a bounded
+// number at a time.
 func TestARequestDoesNotWaitForItsShadow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowFor{Store: newStore(t, storetest.StartManualClock()), scope: "soon", wait: time.Minute}
@@ -418,7 +419,8 @@ func TestAnExemptCallerIsCountedAndNeverRefused(t *testing.T) {
 	if err != nil || d.Allowed || d.Exempt {
 		t.Errorf("a stranger at a full address: %+v, %v", d, err)
 	}
-	// Keys that know their address only as a key source fit no network: it may stand for a whole one.
+	// Keys that know their address only as a key source fit no network: it may stand for a whole
+	// one.
 	d, err = b.d.Decide(context.Background(), weir.Request{Limiters: []string{"l"}, Keys: caller{"ip": "10.1.2.3"}})
 	if err != nil || d.Exempt {
 		t.Errorf("%+v, %v", d, err)

@@ -90,10 +90,15 @@ func FindSource(all []Source, name string) (s Source, ok bool) {
 	return Source{}, false
 }
 
-// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any other
-// name it returns the zero Source, whose kind is Chosen: that is what a source has to be taken for
-// if nothing is known about it.
+// SourceOf returns the row of the built-in key source that a name in a Part refers to. For any
+// other name it returns the zero Source, whose kind is Chosen: that is what a source has to be
+// taken for if nothing is known about it.
 func SourceOf(name string) Source {
+	for i := range builtInSources { // most names have no field, and every request asks
+		if s := &builtInSources[i]; s.Name == name && s.Field == "" {
+			return *s
+		}
+	}
 	s, ok := FindSource(builtInSources, name)
 	if !ok {
 		return Source{}
@@ -101,8 +106,9 @@ func SourceOf(name string) Source {
 	return s
 }
 
-// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in canonical
-// form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has none.
+// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in
+// canonical form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has
+// none.
 func SplitSource(name string) (source, field string) {
 	source, field, _ = strings.Cut(name, ":")
 	return source, field
@@ -176,4 +182,18 @@ func canonicalField(s string) (string, error) {
 		return "", fmt.Errorf("the field %s is about the connection and names no caller", out)
 	}
 	return string(out), nil
+}
+
+// isName reports whether s can name a key source, or a limiter.
+func isName(s string) bool {
+	if s == "" || len(s) > 64 || s == "or" {
+		return false
+	}
+	for i, c := range []byte(s) {
+		lower := 'a' <= c && c <= 'z'
+		if !lower && (i == 0 || !('0' <= c && c <= '9' || c == '-')) {
+			return false
+		}
+	}
+	return true
 }

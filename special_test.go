@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A grant outlives a policy under which one request costs more than it allows: no caller is turned into an error.
+// A grant outlives a policy under which one request costs more than it allows: no caller is turned
+// into an error.
 func TestAGrantBelowANewCostServesOneRequestAtATime(t *testing.T) {
 	l := limiter("l", "100 per minute by ip")
 	b := newBench(t, policyOf(l))
@@ -33,7 +34,8 @@ func TestAGrantBelowANewCostServesOneRequestAtATime(t *testing.T) {
 	b.holds(ip, "10/5, 0 left, 60 s, granted for 3600 s over 100")
 }
 
-// What all callers share is nobody's to have more or less of: an override of the same length leaves it as it is.
+// What all callers share is nobody's to have more or less of: an override of the same length leaves
+// it as it is.
 func TestAnOverrideLeavesWhatAllShareAlone(t *testing.T) {
 	l := limiter("l", "8 per minute by everyone", "4 per minute by ip")
 	l.Overrides = []weir.Override{override("2 per minute for 10.0.0.1"), override("100 per minute for 10.0.0.2")}
@@ -69,7 +71,8 @@ func TestAnOverrideLeavesWhatAllShareAlone(t *testing.T) {
 	}
 }
 
-// A route without a star hides what stands over it at its own path alone; what follows the path otherwise meets them all.
+// A route without a star hides what stands over it at its own path alone; what follows the path
+// otherwise meets them all.
 func TestShadowsAreCountedWhereMostStandOverOneAnother(t *testing.T) {
 	var all []weir.Limiter
 	for i, route := range []string{"/*", "/a*", "/a/*", "/a/b*"} {

@@ -57,7 +57,7 @@ func (w Who) problem() error {
 	case w.Token != "":
 		return tokenProblem(w.Token)
 	case !w.Network.IsValid():
-		return errors.New("nobody is named: " + whoForm)
+		return errors.New("no caller is named: " + whoForm)
 	case w.Network.Addr().Is4In6():
 		return fmt.Errorf("network %v is IPv4 within IPv6: write it as IPv4, since that is how such callers are counted", w.Network)
 	case w.Network != w.Network.Masked():
@@ -70,7 +70,7 @@ func (w Who) problem() error {
 // in a policy.
 func tokenProblem(id string) error {
 	if strings.HasPrefix(id, wholeToken) {
-		return errors.New("a whole token stands where its public id is needed: that is what is between its two underscores; revoke the token if others could read it here")
+		return errors.New("this is a whole token, and its public id is needed: the part between its two underscores; revoke the token if others could read it here")
 	}
 	for _, c := range []byte(id) {
 		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
@@ -299,7 +299,7 @@ func (c *checker) checkOverride(l *Limiter, i int, o Override) {
 			return
 		}
 		if w.Per == o.Per {
-			shared = "; what is counted by everyone is nobody's own, and stays as it is"
+			shared = "; what is counted by everyone belongs to no caller, and is not changed"
 		}
 		lengths = append(lengths, w.String())
 	}

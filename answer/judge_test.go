@@ -36,7 +36,7 @@ func TestAnAnswerIsValues(t *testing.T) {
 	}
 }
 
-// D4, D7: a peek spends nothing. Before the first request it shows the whole budget, and a reset a
+// A peek spends nothing (D4, D7). Before the first request it shows the whole budget, and a reset a
 // whole window ahead.
 func TestAPeekShowsTheStandingAndSpendsNothing(t *testing.T) {
 	d := open(t, limiters(t, contract), answer.Options{})
@@ -150,7 +150,7 @@ func TestAnAnswerOwnsItsFieldsInAnySpelling(t *testing.T) {
 	}
 }
 
-// D19: the backend's own 429.
+// The backend's own 429 (D19).
 func TestABackendsRefusalIsInTheFields(t *testing.T) {
 	d := open(t, limiters(t, contract), answer.Options{IETF: true})
 	for sent, want := range map[string]string{"7": "7", "0": "60", "soon": "60"} {
@@ -196,7 +196,7 @@ func TestAnAnswerCarriesItsDenial(t *testing.T) {
 	}
 }
 
-// D16: a credential is required if the limiter counts by it, unless the request is public.
+// A credential is required if the limiter counts by it, unless the request is public (D16).
 func TestACredentialIsRequiredIfTheLimiterCountsByIt(t *testing.T) {
 	d := open(t, limiters(t, contract), answer.Options{})
 	a, fields := d.ask(fromHome, post("leads"))

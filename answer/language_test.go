@@ -43,7 +43,7 @@ func once(t testing.TB, message string) weir.Policy {
 	return p
 }
 
-// D20: quality values as in RFC 9110, section 12.5.4, and English if nothing fits.
+// Quality values as in RFC 9110, section 12.5.4, and English if nothing fits (D20).
 func TestTheMessageIsInTheCallersLanguage(t *testing.T) {
 	d := open(t, once(t, ""), answer.Options{})
 	for _, test := range []struct {
@@ -99,7 +99,7 @@ func TestTheMessageIsInTheCallersLanguage(t *testing.T) {
 	}
 }
 
-// D20: every message has the contract's English sentence, and twelve other languages.
+// Every message has the contract's English sentence, and twelve other languages (D20).
 func TestEveryMessageIsThereInEveryLanguage(t *testing.T) {
 	languages := []string{"en", "de", "es", "fr", "it", "ja", "nl", "pl", "pt", "tr", "uk", "zh", "ar"}
 	if got := answer.Messages(); !slices.Equal(got, []string{"bulk-sync", "general", "widget"}) {

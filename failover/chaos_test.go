@@ -11,8 +11,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A store that fails in every way, all the time, under many requests at once: every unit that was counted here is given to it
-// once or said to be lost, never both, and never neither; the events alternate; and in the end it is asked again.
+// A store that fails in every way, all the time, under many requests at once: every unit that was
+// counted here is given to it once or said to be lost, never both, and never neither; the events
+// alternate; and in the end it is asked again.
 func TestEveryUnitCountedHereIsGivenOnceOrSaidToBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)

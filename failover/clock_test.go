@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Before a shared store has answered, its clock is this process's; the first answer can set it by minutes. A window that is owed
-// ends as much later as its caller was told, whichever way the clock goes.
+// Before a shared store has answered, its clock is this process's; the first answer can set it by
+// minutes. A window that is owed ends as much later as its caller was told, whichever way the clock
+// goes.
 func TestAClockThatIsSetMovesNoWindowThatIsOwed(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -19,10 +20,12 @@ func TestAClockThatIsSetMovesNoWindowThatIsOwed(t *testing.T) {
 	}{
 		{"forward", 20 * time.Second, 5 * time.Minute, false, 20, 40 * time.Second},
 		{"back", 20 * time.Second, -5 * time.Minute, false, 20, 40 * time.Second},
-		{"hardly", 20 * time.Second, 1500 * time.Millisecond, false, 20, 38500 * time.Millisecond}, // what was told stays
+		// What was told stays.
+		{"hardly", 20 * time.Second, 1500 * time.Millisecond, false, 20, 38500 * time.Millisecond},
 		{"back, after its end", 61 * time.Second, -5 * time.Minute, false, 0, 0},
 		{"forward, after its end", 61 * time.Second, 5 * time.Minute, false, 0, 0},
-		{"forward, and on", 20 * time.Second, 5 * time.Minute, true, 21, time.Minute}, // it was told the new window's end
+		// It was told the new window's end.
+		{"forward, and on", 20 * time.Second, 5 * time.Minute, true, 21, time.Minute},
 		{"back, and on", 20 * time.Second, -5 * time.Minute, true, 21, 40 * time.Second},
 		{"not, and on", 20 * time.Second, 0, true, 21, 40 * time.Second},
 		{"not, and on after its end", time.Minute, 0, true, 1, time.Minute},

@@ -37,7 +37,8 @@ func newListening(t testing.TB, store weir.Store, deadline time.Duration) *bench
 	return newBench(t, policyOf(limiter("l", "3 per minute by ip")), store, nil, failover.Options{Deadline: deadline})
 }
 
-// D25: no request waits longer than the deadline, counted from its own asking, and none much less, whenever it comes.
+// No request waits longer than the deadline, counted from its own asking, and none much less,
+// whenever it comes (D25).
 func TestNoRequestWaitsPastItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deadline = 160 * time.Millisecond
@@ -57,8 +58,8 @@ func TestNoRequestWaitsPastItsDeadline(t *testing.T) {
 	})
 }
 
-// Takes that are asked at about the same time share a deadline, later ones have one of their own; and each keeps its own for as
-// long as it holds it.
+// Takes that are asked at about the same time share a deadline, later ones have one of their own;
+// and each keeps its own for as long as it holds it.
 func TestTakesThatAreAskedTogetherShareADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
@@ -90,7 +91,7 @@ func TestTakesThatAreAskedTogetherShareADeadline(t *testing.T) {
 	})
 }
 
-// D5: a take has the values of its request, and nothing of its end.
+// A take has the values of its request, and nothing of its end (D5).
 func TestATakeHasTheValuesOfItsRequestAndNothingOfItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -126,8 +127,8 @@ func (s outward) Take(ctx context.Context, charges []weir.Charge, receipt *weir.
 	return s.Store.Take(ctx, charges, receipt)
 }
 
-// BenchmarkDeadline shows what a deadline costs: a take of a store that may not answer, beside one of the same store in process,
-// and beside a timer for every take.
+// BenchmarkDeadline shows what a deadline costs: a take of a store that may not answer, beside one
+// of the same store in process, and beside a timer for every take.
 func BenchmarkDeadline(b *testing.B) {
 	store, _ := memstore.New(memstore.Options{})
 	over, err := failover.New(outward{store}, store, failover.Options{})

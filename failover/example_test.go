@@ -33,7 +33,8 @@ func ExampleNew() {
 
 	window, _ := weir.ParseWindow("1 per minute by ip")
 	policy := weir.Policy{Limiters: []weir.Limiter{
-		{Name: "search", Windows: []weir.Window{window}}, // counts in this process, unless declared otherwise
+		// Counts in this process, unless declared otherwise.
+		{Name: "search", Windows: []weir.Window{window}},
 		{Name: "login", Windows: []weir.Window{window}, OnStoreFailure: weir.FailDeny},
 	}}
 	decider, err := weir.New(policy, store, weir.Options{})

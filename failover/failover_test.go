@@ -69,7 +69,8 @@ func newCluster(t *testing.T, mode weir.FailureMode) *cluster {
 	return c
 }
 
-// D25, trap 29: what each mode answers while the store fails; never an error, never a wait beyond the deadline.
+// What each mode answers while the store fails (D25); never an error, never a wait beyond the
+// deadline.
 func TestAFailingStoreFollowsTheLimitersPolicy(t *testing.T) {
 	for _, failure := range []int32{fails, hangs} {
 		synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,8 @@ func TestAFailingStoreFollowsTheLimitersPolicy(t *testing.T) {
 			local.want(local.ask("l", 0, ip), "allowed 3 2 60 0")
 			local.store.mode.Store(failure)
 			start := time.Now()
-			local.want(local.ask("l", 0, ip), "allowed 3 2 60 0") // counted here, from the beginning
+			// Counted here, from the beginning.
+			local.want(local.ask("l", 0, ip), "allowed 3 2 60 0")
 			if waited := time.Since(start); waited > 100*time.Millisecond {
 				t.Errorf("waited %v for the store, over the deadline", waited)
 			}
@@ -106,7 +108,8 @@ func TestAFailingStoreFollowsTheLimitersPolicy(t *testing.T) {
 	}
 }
 
-// D25: the breaker stops the waiting after 20 failures, one request a second tries, and recovery is automatic.
+// The breaker stops the waiting after 20 failures, one request a second tries, and recovery is
+// automatic (D25).
 func TestTheBreakerStopsTheWaitingAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailAllow)
@@ -140,7 +143,7 @@ func TestTheBreakerStopsTheWaitingAndRecovers(t *testing.T) {
 	})
 }
 
-// D25: over half of a second's takes failing opens the breaker as well.
+// Over half of a second's takes failing opens the breaker as well (D25).
 func TestTheBreakerOpensWhenMostTakesOfASecondFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailAllow)
@@ -171,6 +174,33 @@ func TestTheBreakerOpensWhenMostTakesOfASecondFail(t *testing.T) {
 	})
 }
 
+// All takes that wait for one dead machine of several fail at the same moment. That is one failure,
+// and not several in a row (D25).
+func TestFailuresOfOneMomentLeaveTheBreakerClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, weir.FailAllow)
+		for range 30 { // more than the failures of this second
+			c.ask("l", weir.Peek, ip)
+		}
+		c.store.mode.Store(fails)
+		for range 20 {
+			c.ask("l", weir.Peek, ip)
+		}
+		before := c.store.takes.Load()
+		c.ask("l", weir.Peek, ip)
+		if c.store.takes.Load() == before {
+			t.Error("the breaker is open at the moment of the last answer")
+		}
+		<-time.After(25 * time.Millisecond)
+		c.ask("l", weir.Peek, ip)
+		before = c.store.takes.Load()
+		c.ask("l", weir.Peek, ip)
+		if c.store.takes.Load() != before {
+			t.Error("the breaker is closed after 25 ms without an answer")
+		}
+	})
+}
+
 // Doubt refuses: with nothing to count in, nothing is admitted.
 func TestWithoutAFallbackAFailingStoreRefuses(t *testing.T) {
 	store := &remote{}
@@ -192,7 +222,7 @@ func TestAFallbackThatCanFailIsRefused(t *testing.T) {
 	}
 }
 
-// D5: a caller that goes away is counted all the same, and does not look like a failing store.
+// A caller that goes away is counted all the same, and does not look like a failing store (D5).
 func TestACallerThatGoesAwayIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailDeny)

@@ -56,7 +56,8 @@ func TestGivingThatFailsPauses(t *testing.T) {
 	})
 }
 
-// A give that hangs and fails, while takes fail as well, does not keep the breaker open after the store's answer.
+// A give that hangs and fails, while takes fail as well, does not keep the breaker open after the
+// store's answer.
 func TestAnAnswerInThePauseOfGivingClosesTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -104,7 +105,8 @@ func TestGivingClosesNoBreakerThatWaitsForAnAnswer(t *testing.T) {
 	})
 }
 
-// While the store is given what it is owed nobody tries it, however long that takes; nor while one is trying already.
+// While the store is given what it is owed nobody tries it, however long that takes; nor while one
+// is trying already.
 func TestOnlyOneRequestTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)

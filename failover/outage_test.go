@@ -16,7 +16,7 @@ import (
 
 func who(i int) caller { return caller{"ip": strconv.Itoa(i)} }
 
-// D25: a window that is half spent at the store is half spent here, and ends when it ends there.
+// A window that is half spent at the store is half spent here, and ends when it ends there (D25).
 func TestTheLocalCountGoesOnWhereTheStoreLeftOff(t *testing.T) {
 	for _, failure := range []int32{fails, hangs} {
 		synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,8 @@ func TestTheLocalCountGoesOnWhereTheStoreLeftOff(t *testing.T) {
 	}
 }
 
-// D25, trap 31: what was counted here is given to the store once, before it counts again; then it is told how much that was.
+// What was counted here is given to the store once, before it counts again (D25); then it is told
+// how much that was.
 func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -60,7 +61,8 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		<-time.After(time.Second)
 		store.mode.Store(answers)
 		store.slow.Store(int64(400 * time.Millisecond))
-		n.want(n.outcome(weir.CountedLocally, ip), "allowed 100 78 54 0") // for it the store is only tried
+		// For it the store is only tried.
+		n.want(n.outcome(weir.CountedLocally, ip), "allowed 100 78 54 0")
 		synctest.Wait()
 		for range 3 {
 			n.outcome(weir.CountedLocally, ip) // given in the second round
@@ -87,7 +89,8 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 	})
 }
 
-// D25: two nodes that were both cut off admit at most their limits together, and nothing beyond once the store is back.
+// Two nodes that were both cut off admit at most their limits together, and nothing beyond once the
+// store is back (D25).
 func TestTwoNodesHandNoBudgetOutTwiceAfterAnOutage(t *testing.T) {
 	const limit = 100
 	for _, failure := range []int32{fails, hangs, late} {
@@ -135,7 +138,8 @@ func TestTwoNodesHandNoBudgetOutTwiceAfterAnOutage(t *testing.T) {
 	}
 }
 
-// D25: single failures leave the breaker closed; what they were counted here is given with the next answer.
+// Single failures leave the breaker closed (D25); what they were counted here is given with the
+// next answer.
 func TestWhatASingleFailureCountedIsGivenSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -144,8 +148,10 @@ func TestWhatASingleFailureCountedIsGivenSoon(t *testing.T) {
 		store.mode.Store(late) // counted there, and here as well
 		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 8 60 0")
 		store.mode.Store(answers)
-		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 7 60 0") // the store has not got the last one yet
-		n.want(n.outcome(weir.Counted, who(1)), "allowed 10 9 60 0")    // it is owed nothing of this window
+		// The store has not got the last one yet.
+		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 7 60 0")
+		// It is owed nothing of this window.
+		n.want(n.outcome(weir.Counted, who(1)), "allowed 10 9 60 0")
 		synctest.Wait()
 		n.want(n.outcome(weir.Counted, ip), "allowed 10 5 60 0")
 		<-time.After(time.Second)
@@ -156,7 +162,8 @@ func TestWhatASingleFailureCountedIsGivenSoon(t *testing.T) {
 	})
 }
 
-// A give that fails is not tried again: it is lost, and said. What was not in it waits for the store's next answer.
+// A give that fails is not tried again: it is lost, and said. What was not in it waits for the
+// store's next answer.
 func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 	for _, failure := range []int32{fails, hangs} {
 		synctest.Test(t, func(t *testing.T) {
@@ -196,8 +203,12 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 	}
 }
 
-// The windows that are noted are bounded; what does not fit is lost, and said. Those that have ended are forgotten.
+// The windows that are noted are bounded; what does not fit is lost, and said. Those that have
+// ended are forgotten.
 func TestTheNotesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const most = 1 << 18
 		store := newCommon(t)
@@ -218,7 +229,8 @@ func TestTheNotesAreBounded(t *testing.T) {
 		n.outcome(weir.CountedLocally, ip)
 		<-time.After(2 * time.Second)
 		n.outcome(weir.Counted, ip)
-		if e := n.recovered(); e.Lost != 10 || e.Given != 1002 || store.units() != 1002 { // ip's window is one of the most
+		// Ip's window is one of the most.
+		if e := n.recovered(); e.Lost != 10 || e.Given != 1002 || store.units() != 1002 {
 			t.Errorf("told of %+v, and the store has got %d units", e, store.units())
 		}
 	})
@@ -226,6 +238,9 @@ func TestTheNotesAreBounded(t *testing.T) {
 
 // So are the bytes of their keys.
 func TestTheBytesOfTheNotesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000 per minute by a+b+c+d"))
@@ -284,7 +299,8 @@ func TestARememberedAnswerSaysNothingOfTheStore(t *testing.T) {
 	})
 }
 
-// Allow lets everything through, and the store is owed what the local count has admitted; a peek and a refusal owe nothing.
+// Allow lets everything through, and the store is owed what the local count has admitted; a peek
+// and a refusal owe nothing.
 func TestOnlyWhatTheLocalCountAdmittedIsOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -319,7 +335,8 @@ func TestOnlyWhatTheLocalCountAdmittedIsOwed(t *testing.T) {
 	})
 }
 
-// Under load there is always something more to give. The breaker closes all the same, and the rest is given beside requests.
+// Under load there is always something more to give. The breaker closes all the same, and the rest
+// is given beside requests.
 func TestGivingEndsUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -344,7 +361,8 @@ func TestGivingEndsUnderLoad(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		n.ask("l", weir.Peek, ip)
-		if e := n.recovered(); e.Lost != 0 || e.Given != store.units() || e.Local-e.Given != 1 { // the peek of open
+		// The peek of open.
+		if e := n.recovered(); e.Lost != 0 || e.Given != store.units() || e.Local-e.Given != 1 {
 			t.Errorf("told of %+v, and the store has got %d units", e, store.units())
 		}
 	})
@@ -376,7 +394,8 @@ func TestCloseGivesWhatIsPending(t *testing.T) {
 	})
 }
 
-// Close waits no longer than its context says, also for what was being given already, and says how much that costs.
+// Close waits no longer than its context says, also for what was being given already, and says how
+// much that costs.
 func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 	for _, giving := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -401,7 +420,8 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 			if waited := time.Since(start); waited != 50*time.Millisecond {
 				t.Errorf("waited %v", waited)
 			}
-			if h := n.over.Health(); !errors.Is(h.Err, errDown) { // that we stopped waiting is no failure of the store's
+			// That we stopped waiting is no failure of the store's.
+			if h := n.over.Health(); !errors.Is(h.Err, errDown) {
 				t.Errorf("Health says %+v", h)
 			}
 		})

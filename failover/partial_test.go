@@ -11,22 +11,22 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A halves is a common store of two machines of which one can be dead.
-type halves struct {
+// A splitStore is a common store of two machines of which one can be dead.
+type splitStore struct {
 	*link
 	dead atomic.Bool // the machine of cutOff is
 }
 
 const cutOff = "192.0.2.2"
 
-func (h *halves) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
+func (h *splitStore) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
 	if h.dead.Load() && bytes.Contains(charges[0].Key, []byte(cutOff)) {
 		return errDown
 	}
 	return h.link.Take(ctx, charges, receipt)
 }
 
-func (h *halves) Reach(ctx context.Context, spent []weir.Spent, reached []bool) (err error) {
+func (h *splitStore) Reach(ctx context.Context, spent []weir.Spent, reached []bool) (err error) {
 	for i, s := range spent {
 		if h.dead.Load() && bytes.Contains(s.Key, []byte(cutOff)) {
 			err = errDown
@@ -37,7 +37,7 @@ func (h *halves) Reach(ctx context.Context, spent []weir.Spent, reached []bool) 
 	return err
 }
 
-func (h *halves) Give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
+func (h *splitStore) Give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
 	var arrives []weir.Spent
 	for _, s := range spent {
 		if h.dead.Load() && bytes.Contains(s.Key, []byte(cutOff)) {
@@ -57,7 +57,7 @@ func (h *halves) Give(ctx context.Context, spent []weir.Spent) (lost int64, err 
 func TestWhatADeadMachineIsOwedWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
-		h := &halves{link: &link{common: store}}
+		h := &splitStore{link: &link{common: store}}
 		n := newNodeBy(t, 100*time.Millisecond, store, h, limiter("l", "1000000 per hour by ip"))
 		living, cut := caller{"ip": "192.0.2.1"}, caller{"ip": cutOff}
 		n.outcome(weir.Counted, living)
@@ -82,13 +82,13 @@ func TestWhatADeadMachineIsOwedWaitsForIt(t *testing.T) {
 	})
 }
 
-// One machine is dead, and the other fails once. Its caller is counted in common again as soon as it has
-// been given that unit, though the dead machine is still owed some; and a caller of the dead machine
-// whose window has ended is owed nothing.
+// One machine is dead, and the other fails once. Its caller is counted in common again as soon as
+// it has been given that unit, though the dead machine is still owed some; and a caller of the dead
+// machine whose window has ended is owed nothing.
 func TestADeadMachineKeepsNoOtherWindowHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
-		h := &halves{link: &link{common: store}}
+		h := &splitStore{link: &link{common: store}}
 		n := newNodeBy(t, 100*time.Millisecond, store, h, limiter("l", "20 per 5 seconds by ip"))
 		living, cut := caller{"ip": "192.0.2.1"}, caller{"ip": cutOff}
 		h.dead.Store(true)

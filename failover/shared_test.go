@@ -193,10 +193,10 @@ func (c *common) windowsGiven() []int {
 // A node is a Decider before a common store, and what it was told of it.
 type node struct {
 	*bench
-	store *common
-	mu    sync.Mutex
-	told  []failover.Event
-	slow  atomic.Int64 // nanoseconds that telling takes
+	store   *common
+	mu      sync.Mutex
+	reports []failover.Event
+	slow    atomic.Int64 // nanoseconds that telling takes
 }
 
 // newNode must be called in a synctest bubble: its clock is the bubble's.
@@ -224,7 +224,7 @@ func newNodeBy(t *testing.T, deadline time.Duration, store *common, way weir.Sha
 			<-time.After(time.Duration(n.slow.Load()))
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.told = append(n.told, e)
+			n.reports = append(n.reports, e)
 		},
 	})
 	return n
@@ -234,7 +234,7 @@ func newNodeBy(t *testing.T, deadline time.Duration, store *common, way weir.Sha
 func (n *node) events() []failover.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.told)
+	return slices.Clone(n.reports)
 }
 
 // open asks until the breaker is open, which the mode of the store must bring about.
@@ -274,7 +274,8 @@ func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
 	return d
 }
 
-// recovered lets so much time pass that the outage is over, and fails the test unless the node was told of one, and of its end.
+// recovered lets so much time pass that the outage is over, and fails the test unless the node was
+// told of one, and of its end.
 func (n *node) recovered() failover.Event {
 	n.Helper()
 	if n.over.Health().Failing {

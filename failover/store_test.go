@@ -59,7 +59,8 @@ func TestATakeReturnsNoError(t *testing.T) {
 	for _, fallback := range []weir.Store{nil, newMem(t, time.Now)} {
 		s := around(t, r, fallback, time.Now)
 		charges := []weir.Charge{{Key: []byte("k"), Limit: 3, Per: 60, Cost: 1}}
-		receipt := weir.Receipt{Outcome: weir.AllowedUncounted, Remembered: true, Allowed: true} // of a take before
+		// Of a take before.
+		receipt := weir.Receipt{Outcome: weir.AllowedUncounted, Remembered: true, Allowed: true}
 		if err := s.Take(t.Context(), charges, &receipt); err != nil {
 			t.Error(err)
 		}
@@ -73,8 +74,8 @@ func TestATakeReturnsNoError(t *testing.T) {
 	}
 }
 
-// A limiter in Shadow mode is charged as any other: within the deadline, and in the fallback's windows if the store is silent. Its
-// request does not wait for that.
+// A limiter in Shadow mode is charged as any other: within the deadline, and in the fallback's
+// windows if the store is silent. Its request does not wait for that.
 func TestAShadowIsTakenThroughTheFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &remote{inner: newMem(t, time.Now)}
@@ -142,6 +143,28 @@ func TestAnOperatorAsksTheStoreInside(t *testing.T) {
 		}
 	}
 }
+
+// A store around a failover.Store, such as one that measures, hides the store inside from nobody.
+func TestAnOperatorAsksTheInnermostStore(t *testing.T) {
+	inner := &remote{inner: newMem(t, time.Now)}
+	inner.mode.Store(fails)
+	measured := measuring{around(t, inner, newMem(t, time.Now), time.Now)}
+	d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), measured, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := d.Inspect(t.Context(), "l", ip); !errors.Is(err, errDown) {
+		t.Errorf("inspect: %+v, %v", held, err)
+	}
+	if err := d.Reset(t.Context(), "l", ip); !errors.Is(err, weir.ErrNoKeeper) {
+		t.Errorf("reset: %v", err)
+	}
+}
+
+// measuring is a store around a store around a store.
+type measuring struct{ *failover.Store }
+
+func (m measuring) Unwrap() weir.Store { return m.Store }
 
 // A keptRemote is a remote whose windows an operator can change.
 type keptRemote struct{ remote }

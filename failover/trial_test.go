@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/failover"
 )
 
-// D25: a window that the store has forgotten ends there when callers were told, whoever asks first: nobody opens it anew
-// before what was counted here has arrived.
+// A window that the store has forgotten ends there when callers were told, whoever asks first
+// (D25): nobody opens it anew before what was counted here has arrived.
 func TestAStoreThatWasEmptiedIsGivenWhatItIsOwedBeforeItIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -24,7 +24,8 @@ func TestAStoreThatWasEmptiedIsGivenWhatItIsOwedBeforeItIsAsked(t *testing.T) {
 		store.mode.Store(answers)
 		n.want(n.outcome(weir.CountedLocally, ip), "allowed 100 78 39 0")
 		synctest.Wait()
-		n.want(n.outcome(weir.Counted, ip), "allowed 100 78 39 0") // 20, 1 and this; what it had counted itself is gone
+		// 20, 1 and this; what it had counted itself is gone.
+		n.want(n.outcome(weir.Counted, ip), "allowed 100 78 39 0")
 	})
 }
 
@@ -53,8 +54,8 @@ func TestATrialThatFailsKeepsTheBreakerOpen(t *testing.T) {
 	}
 }
 
-// Without any request a probe each second finds out that the store answers, gives it what it is owed, and tells so; where there
-// is nothing to do it does not ask.
+// Without any request a probe each second finds out that the store answers, gives it what it is
+// owed, and tells so; where there is nothing to do it does not ask.
 func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -96,7 +97,8 @@ func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
 	})
 }
 
-// A single failure leaves the breaker closed, and a unit that is owed: that is given without a request, too.
+// A single failure leaves the breaker closed, and a unit that is owed: that is given without a
+// request, too.
 func TestAProbeGivesWhatASingleFailureCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -126,7 +128,8 @@ func TestProbeAsksNoStoreOfOnesOwn(t *testing.T) {
 	})
 }
 
-// However much an outage has left, the store has all of it before it is asked again; only what comes meanwhile is bounded.
+// However much an outage has left, the store has all of it before it is asked again; only what
+// comes meanwhile is bounded.
 func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const windows = 2000
@@ -160,7 +163,8 @@ func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
 	})
 }
 
-// Charges that the store cannot count together are counted here, and say nothing about whether it answers.
+// Charges that the store cannot count together are counted here, and say nothing about whether it
+// answers.
 func TestChargesThatCannotBeCountedTogetherAreNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -193,7 +197,8 @@ func TestChargesThatCannotBeCountedTogetherAreNoFailure(t *testing.T) {
 	})
 }
 
-// A store of which one machine of several is dead fails every now and then, and answers in between: that is one outage.
+// A store of which one machine of several is dead fails every now and then, and answers in between:
+// that is one outage.
 func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -220,6 +225,28 @@ func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
 		n.ask("l", 0, ip)
 		if e := n.recovered(); e.Local != 10 {
 			t.Errorf("told of %+v", e)
+		}
+	})
+}
+
+// A window whose units are on their way to the store is not asked about before they have arrived,
+// though the breaker is closed.
+func TestAWindowOnItsWayToTheStoreIsCountedHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "10 per minute by ip"))
+		store.mode.Store(fails)
+		n.ask("l", 0, ip)
+		store.mode.Store(answers)
+		store.slow.Store(int64(400 * time.Millisecond))
+		n.over.Probe(t.Context())
+		synctest.Wait() // the unit is on its way
+		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 8 60 0")
+		n.outcome(weir.Counted, who(1))
+		<-time.After(time.Second) // this unit has followed
+		n.want(n.outcome(weir.Counted, ip), "allowed 10 7 59 0")
+		if got := store.units(); got != 2 {
+			t.Errorf("the store was given %d units, want 2", got)
 		}
 	})
 }

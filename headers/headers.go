@@ -142,7 +142,7 @@ func Parse(get func(name string) []string) (Fields, error) {
 func missing(get func(string) []string) error {
 	for _, name := range [...]string{Limit, Remaining, Reset} {
 		if len(get(name)) == 0 {
-			return &FieldError{Field: name, Problem: "is missing beside the others: all three are sent together"}
+			return &FieldError{Field: name, Problem: "is missing: all three fields are sent together"}
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func TestReadingRefusesWhatIsNotExactlyAllowed(t *testing.T) {
 		{headers.Limit, []string{"30, 30"}, `field X-RateLimit-Limit: "30, 30" is no number: digits alone are allowed`},
 		{headers.Limit, []string{"٣"}, `field X-RateLimit-Limit: "٣" is no number: digits alone are allowed`},
 		{headers.Limit, []string{""}, `field X-RateLimit-Limit is empty: a number in digits is required`},
-		{headers.Limit, nil, `field X-RateLimit-Limit is missing beside the others: all three are sent together`},
+		{headers.Limit, nil, `field X-RateLimit-Limit is missing: all three fields are sent together`},
 		{headers.Remaining, []string{"3", "4"}, `field X-RateLimit-Remaining: "4" is one of 2 values: one is allowed`},
 		{headers.Remaining, []string{"3.5"}, `field X-RateLimit-Remaining: "3.5" is no number: digits alone are allowed`},
 		{headers.Reset, []string{"9223372036854775808"}, `field X-RateLimit-Reset: "9223372036854775808" is too large: at most 9223372036854775807 is allowed`},

@@ -126,7 +126,7 @@ func parseMembers(field string, lines []string, fill func(*Member, parameters) e
 		}
 		for i := range members {
 			if members[i].Name == item.text {
-				return nil, refuse("the member %q is there twice", item.text)
+				return nil, refuse("the member %q occurs twice", item.text)
 			}
 		}
 		m := Member{Name: item.text}

@@ -18,7 +18,7 @@ var (
 	initLimits = `"widget-init 60s by ip+agent";r=999;t=60, "widget-init 3600s by ip";r=29999;t=3600`
 )
 
-// D23: one member per window.
+// One member per window (D23).
 func TestIETFFieldsAreListsOfAMemberPerWindow(t *testing.T) {
 	if got := string(headers.AppendPolicy(nil, initMembers)); got != initPolicy {
 		t.Errorf("AppendPolicy writes %s\nwant %s", got, initPolicy)
@@ -40,7 +40,8 @@ func TestIETFFieldsAreReadAsTheDraftSays(t *testing.T) {
 		{[]string{`"peruser";q=65535;qu="content-bytes";w=10;pk=:sdfjLJUOUH==:`}, []headers.Member{{Name: "peruser", Quota: 65535, Window: 10}}},
 		{[]string{` "a\"\\b"; q=1 `}, []headers.Member{{Name: `a"\b`, Quota: 1}}},
 		{[]string{"\"a\";q=1\t ,\t\"b\";q=2"}, []headers.Member{{Name: "a", Quota: 1}, {Name: "b", Quota: 2}}},
-		{[]string{`"a";q=1;q=2`}, []headers.Member{{Name: "a", Quota: 2}}}, // of a parameter that is there twice the last counts
+		// Of a parameter that is there twice the last counts.
+		{[]string{`"a";q=1;q=2`}, []headers.Member{{Name: "a", Quota: 2}}},
 		{[]string{`"a";x;y=?0;z=tok/en;d=@1659578233;f=-1.5;s="w=9";u=%"%c3%bc";q=999999999999999`}, []headers.Member{{Name: "a", Quota: 999999999999999}}},
 	} {
 		got, err := headers.ParsePolicy(test.lines)
@@ -69,11 +70,11 @@ func TestReadingIETFFieldsRefusesWhatIsNoListOfMembers(t *testing.T) {
 		`a;q=1`:                               `a member begins with a name in quotes`,
 		`("a");q=1`:                           `'(' begins no value`,
 		`"a;q=1`:                              `a string has no end`,
-		`"\a";q=1`:                            `a backslash in a string stands before " or \ only`,
-		`"ü";q=1`:                             `'Ã' stands in a string, where printable ASCII is allowed`,
-		`"a";q=1,`:                            `a comma stands at its end`,
-		`"a";q=1 "b";q=2`:                     `'"' stands where a comma is allowed`,
-		`"a";q=1, "a";q=2`:                    `the member "a" is there twice`,
+		`"\a";q=1`:                            `a backslash in a string must precede " or \`,
+		`"ü";q=1`:                             `a string contains 'Ã': only printable ASCII is allowed`,
+		`"a";q=1,`:                            `it ends with a comma`,
+		`"a";q=1 "b";q=2`:                     `'"' follows where only a comma is allowed`,
+		`"a";q=1, "a";q=2`:                    `the member "a" occurs twice`,
 		`"a";pk=:é:;q=1`:                      `a byte sequence has no end`,
 		`"a";pk=:a:;q=1`:                      `a byte sequence is not base64`,
 		`"a";x=?2;q=1`:                        `a boolean is ?0 or ?1`,

@@ -53,12 +53,12 @@ func (s *scanner) comma() (more bool, err error) {
 		return false, nil
 	}
 	if s.peek() != ',' {
-		return false, fmt.Errorf("%q stands where a comma is allowed", s.text[s.at])
+		return false, fmt.Errorf("%q follows where only a comma is allowed", s.text[s.at])
 	}
 	s.at++
 	s.take(blank)
 	if s.at == len(s.text) {
-		return false, errors.New("a comma stands at its end")
+		return false, errors.New("it ends with a comma")
 	}
 	return true, nil
 }
@@ -166,10 +166,10 @@ func (s *scanner) quoted() (string, error) {
 		case c == '"':
 			return b.String(), nil
 		case c < ' ' || c > '~':
-			return "", fmt.Errorf("%q stands in a string, where printable ASCII is allowed", c)
+			return "", fmt.Errorf("a string contains %q: only printable ASCII is allowed", c)
 		case c == '\\':
 			if c = s.peek(); c != '"' && c != '\\' {
-				return "", errors.New(`a backslash in a string stands before " or \ only`)
+				return "", errors.New(`a backslash in a string must precede " or \`)
 			}
 			s.at++
 		}

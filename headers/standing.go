@@ -29,16 +29,19 @@ type Hint struct {
 // http.CanonicalHeaderKey, so that looking them up does not allocate.
 type dialect struct {
 	limit, remaining, reset string
-	spent                   bool // its units are not requests, so it matters only if nothing is left
+	// spent means that the units are not requests, so the window matters only if nothing is left.
+	spent bool
 }
 
 // The dialects that Read knows. Of two with the same limit, Read uses the first that the response
 // has: Discord sends X-RateLimit-Reset too.
 var dialects = []dialect{
 	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset-After", false}, // Discord
-	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", false},       // GitHub, Envoy
-	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", false},             // drafts 3 to 6, Kong
-	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", false},    // X, Okta
+	// GitHub and Envoy.
+	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", false},
+	// Drafts 3 to 6, and Kong.
+	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", false},
+	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", false}, // X, Okta
 	// OpenAI and Anthropic limit requests, and tokens of a language model.
 	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", false},
 	{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", true},

@@ -29,13 +29,14 @@ func three(reset string) []string {
 func TestAResetIsToldApartByItsForm(t *testing.T) {
 	const minute = 60 * time.Second
 	for reset, want := range map[string]headers.Standing{
-		"60":                             {After: minute, Plain: true},
-		"1":                              {After: time.Second, Plain: true},
-		"0":                              {Plain: true},
-		"1.5":                            {After: 1500 * time.Millisecond, Plain: true},
-		"86400":                          {After: 24 * time.Hour, Plain: true},
-		"2678400":                        {After: headers.MaxReset, Plain: true},
-		"2678401":                        {After: 2678401 * time.Millisecond}, // no window is so many seconds long
+		"60":      {After: minute, Plain: true},
+		"1":       {After: time.Second, Plain: true},
+		"0":       {Plain: true},
+		"1.5":     {After: 1500 * time.Millisecond, Plain: true},
+		"86400":   {After: 24 * time.Hour, Plain: true},
+		"2678400": {After: headers.MaxReset, Plain: true},
+		// No window is so many seconds long.
+		"2678401":                        {After: 2678401 * time.Millisecond},
 		"3600000":                        {After: time.Hour},
 		"86400000":                       {After: 24 * time.Hour},
 		"1795321645":                     {Reset: madeAt + 60},

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// D16: a request with a missing or invalid credential is counted by address, under the same
-// limiter, and answered 401.
+// A request with a missing or invalid credential is counted by address, under the same limiter, and
+// answered 401 (D16).
 func TestAMissingOrInvalidCredentialIs401CountedByAddress(t *testing.T) {
 	e := setUp(t, ok)
 	valid := e.session("alice")
@@ -32,8 +32,8 @@ func TestAMissingOrInvalidCredentialIs401CountedByAddress(t *testing.T) {
 	e.send("POST /api/v1/widget/leads", valid).want(200, 3, 2, 60)
 }
 
-// D16: when the address's budget is spent the answer is 429, and no new signature from that address
-// is verified. A credential that was verified before keeps working.
+// When the address's budget is spent the answer is 429, and no new signature from that address is
+// verified (D16). A credential that was verified before keeps working.
 func TestASpentFallbackStopsTheCheckingOfSignatures(t *testing.T) {
 	e := setUp(t, ok)
 	seen, unseen := e.session("seen"), e.session("unseen")
@@ -48,7 +48,7 @@ func TestASpentFallbackStopsTheCheckingOfSignatures(t *testing.T) {
 	e.send("POST /api/v1/widget/leads", unseen).want(200, 3, 2, 120)
 }
 
-// D16: a caller that spends its session's budget does not spend that of its address.
+// A caller that spends its session's budget does not spend that of its address (D16).
 func TestAValidCallerThatIsRefusedLeavesItsAddressAlone(t *testing.T) {
 	e := setUp(t, ok)
 	alice := e.session("alice")
@@ -59,8 +59,8 @@ func TestAValidCallerThatIsRefusedLeavesItsAddressAlone(t *testing.T) {
 	e.send("POST /api/v1/widget/leads", e.session("bob")).want(200, 3, 2, 60)
 }
 
-// D16: if callers without a session are counted by address and agent, one agent's spent budget does
-// not affect another agent behind the same address.
+// If callers without a session are counted by address and agent, one agent's spent budget does not
+// affect another agent behind the same address (D16).
 func TestASpentAgentDoesNotSpeakForItsAddress(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"1 per minute by session or ip+agent"}})
@@ -70,7 +70,7 @@ func TestASpentAgentDoesNotSpeakForItsAddress(t *testing.T) {
 	e.send("GET /", "X-Agent-Id: b", e.session("bob")).want(200, 1, 0, 60)
 }
 
-// D15, D16: the 401 for an API token has its own text.
+// The 401 for an API token has its own text (D15, D16).
 func TestAnAPITokenIsNeededWhereALimiterCountsByIt(t *testing.T) {
 	e := setUp(t, ok)
 	e.send("GET /v1/wp/status", e.token()).want(200, 4, 3, 60)
@@ -78,7 +78,8 @@ func TestAnAPITokenIsNeededWhereALimiterCountsByIt(t *testing.T) {
 	if !strings.Contains(a.body, "workspace API token") || !strings.Contains(a.body, "weir token create") {
 		t.Errorf("the body is %s", a.body)
 	}
-	e.send("GET /v1/wp/status", e.session("alice")).want(401, 4, 2, 60) // a credential of the other surface
+	// A credential of the other surface.
+	e.send("GET /v1/wp/status", e.session("alice")).want(401, 4, 2, 60)
 }
 
 // A service can replace the sentence on how to get a credential.
@@ -91,7 +92,7 @@ func TestA401SaysHowToGetACredentialInTheServicesWords(t *testing.T) {
 	}
 }
 
-// D17: without a key no credential can be verified, so requests are counted by address and pass.
+// Without a key no credential can be verified, so requests are counted by address and pass (D17).
 func TestCredentialsThatCannotBeVerifiedHerePass(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, who *identity.Options, _ *weir.Policy) {
 		who.Sessions, who.Tokens = nil, nil
@@ -116,7 +117,7 @@ func TestOneOfSeveralCredentialsIsEnough(t *testing.T) {
 	e.send("GET /").want(401, 3, 2, 60).wantFields("WWW-Authenticate", `Bearer realm="session"`)
 }
 
-// D9, D10: Charge requires no credential, and Serve does.
+// Charge requires no credential, and Serve does (D9, D10).
 func TestAChargeNeedsNoCredential(t *testing.T) {
 	e := setUp(t, ok)
 	decider := e.decider

@@ -47,7 +47,7 @@ func TestA429HasTheContractsShape(t *testing.T) {
 	e.send("POST /api/v1/widget/satisfaction").want(200, 2, 1, 120)
 }
 
-// D20: the bulk-sync surface has its own message.
+// The bulk-sync surface has its own message (D20).
 func TestTheBulkSyncSurfaceHasItsOwnSentence(t *testing.T) {
 	e := setUp(t, ok)
 	token := e.token()
@@ -70,7 +70,7 @@ func TestAHeadGetsNoBody(t *testing.T) {
 	}
 }
 
-// D4, D13: the fields describe the binding window. After a refusal that is a window that refused.
+// The fields describe the binding window (D4, D13). After a refusal that is a window that refused.
 func TestTheFieldsDescribeTheBindingWindow(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"2 per minute by ip+agent", "3 per hour by ip"}})
@@ -83,7 +83,7 @@ func TestTheFieldsDescribeTheBindingWindow(t *testing.T) {
 	e.send("GET /", "X-Agent-Id: a").want(429, 3, 0, 3600) // both refuse: the one that frees last
 }
 
-// D19, D6: our values replace a backend's own, in any spelling.
+// Our values replace a backend's own, in any spelling (D19, D6).
 func TestABackendsOwnFieldsAreReplaced(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
@@ -99,7 +99,7 @@ func TestABackendsOwnFieldsAreReplaced(t *testing.T) {
 		"X-Ratelimit-Policy", "kept", "Ratelimit", `"theirs";r=1`)
 }
 
-// D19: a 429 of the backend keeps its body. Its Retry-After is kept if it is an integer, and is
+// A 429 of the backend keeps its body (D19). Its Retry-After is kept if it is an integer, and is
 // else reset - now.
 func TestABackendsOwn429KeepsItsBody(t *testing.T) {
 	var retryAfter []string
@@ -130,7 +130,7 @@ func TestABackendsOwn429KeepsItsBody(t *testing.T) {
 	}
 }
 
-// D9: a path that no limiter covers passes without fields.
+// A path that no limiter covers passes without fields (D9).
 func TestAPathThatNoLimiterCoversPassesUntouched(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		if _, found := httplimit.CallerOf(w); found {
@@ -184,8 +184,8 @@ func bridge(t *testing.T, fallback weir.Store, now func() time.Time) weir.Store 
 	return s
 }
 
-// D25: the answer is no 500, has no Retry-After, and has the fields of a window that ends in a
-// second.
+// The answer is no 500, has no Retry-After, and has the fields of a window that ends in a second
+// (D25).
 func TestAStoreThatDoesNotAnswerIsA503UnderDeny(t *testing.T) {
 	e := setUp(t, ok)
 	p := limiters(t, map[string][]string{"l /": {"5 per minute by ip"}})
@@ -205,7 +205,7 @@ func TestAStoreThatDoesNotAnswerIsA503UnderDeny(t *testing.T) {
 	}
 }
 
-// D25, local: this process enforces the same limits, and callers notice nothing.
+// This process enforces the same limits, and callers notice nothing (D25).
 func TestAStoreThatDoesNotAnswerIsCountedHere(t *testing.T) {
 	e := setUp(t, ok)
 	local, err := memstore.New(memstore.Options{Now: e.clock.Now})
@@ -225,7 +225,7 @@ func TestAStoreThatDoesNotAnswerIsCountedHere(t *testing.T) {
 	e.send("GET /").want(429, 1, 0, 60).wantFields("Retry-After", "60")
 }
 
-// D7: a request that costs more than what is left is refused, with Remaining at 0.
+// A request that costs more than what is left is refused, with Remaining at 0 (D7).
 func TestARequestThatDoesNotFitIsToldZero(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"5 per minute by ip"}})
@@ -235,7 +235,7 @@ func TestARequestThatDoesNotFitIsToldZero(t *testing.T) {
 	e.send("GET /").want(429, 5, 0, 60)
 }
 
-// D23: the fields of the IETF draft have a member for each window.
+// The fields of the IETF draft have a member for each window (D23).
 func TestIETFFieldsCanBeSwitchedOn(t *testing.T) {
 	on := func(_ *edge, o *httplimit.Options, _ *identity.Options, p *weir.Policy) { o.IETF = true }
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -252,7 +252,7 @@ func TestIETFFieldsCanBeSwitchedOn(t *testing.T) {
 	e.send("POST /api/v1/widget/satisfaction").want(429, 2, 0, 70).wantFields("RateLimit", `"widget-satisfaction";r=0;t=59`, "Retry-After", "59")
 }
 
-// D19, D23: the backend's 429 has Remaining 0 in the IETF fields too.
+// The backend's 429 has Remaining 0 in the IETF fields too (D19, D23).
 func TestABackendsOwn429IsZeroInTheIETFFieldToo(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) },
 		func(_ *edge, o *httplimit.Options, _ *identity.Options, p *weir.Policy) { o.IETF = true })
@@ -264,7 +264,7 @@ func TestTheIETFFieldsAreOffByDefault(t *testing.T) {
 	e.send("POST /api/v1/widget/typing").want(200, 60, 59, 60).wantFields("RateLimit", "", "RateLimit-Policy", "")
 }
 
-// D5: if a limit is lowered, Remaining is 0 and never negative. A raised limit takes effect at
+// If a limit is lowered, Remaining is 0 and never negative (D5). A raised limit takes effect at
 // once.
 func TestAChangedLimitTakesEffectAtOnce(t *testing.T) {
 	e := setUp(t, ok)

@@ -26,7 +26,7 @@ func (t *troubled) Lookup(id string) (identity.StoredToken, error) {
 	return t.Tokens.Lookup(id)
 }
 
-// D15, D16: if the lookup of a token fails, the answer is 503 and does not reveal the cause. The
+// If the lookup of a token fails, the answer is 503 and does not reveal the cause (D15, D16). The
 // address is not recorded as spent.
 func TestATokenThatCannotBeLookedUpIs503(t *testing.T) {
 	tokens := &troubled{}
@@ -51,7 +51,7 @@ func TestATokenThatCannotBeLookedUpIs503(t *testing.T) {
 	e.send("GET /v1/wp/status", unseen).want(200, 4, 3, 63) // verified: the address is not spent
 }
 
-// D10: a path with dot segments does not reach a handler that might not resolve them.
+// A path with dot segments does not reach a handler that might not resolve them (D10).
 func TestDotSegmentsAreNotPassedOn(t *testing.T) {
 	reached := false
 	e := setUp(t, func(http.ResponseWriter, *http.Request) { reached = true })
@@ -71,7 +71,7 @@ func TestDotSegmentsAreNotPassedOn(t *testing.T) {
 	}
 }
 
-// D19: trailers do not repeat our fields, also if the handler removed as many fields as it added.
+// Trailers do not repeat our fields, also if the handler removed as many fields as it added (D19).
 func TestTrailersRepeatNoneOfOurFields(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()

@@ -27,7 +27,7 @@ func TestEveryoneSharesOneBudgetAndNeedsNoCredential(t *testing.T) {
 	e.send("GET /").want(200, 3, 2, 120)
 }
 
-// D16: a request that is answered 401 does not spend a budget that all share. It is limited by its
+// A request that is answered 401 does not spend a budget that all share (D16). It is limited by its
 // address, with the same limits.
 func TestWhoIsAnswered401SpendsNothingOfEveryonesBudget(t *testing.T) {
 	e := setUp(t, ok, counting(t, "4 per minute by everyone", "5 per minute by session or ip"))
@@ -36,13 +36,14 @@ func TestWhoIsAnswered401SpendsNothingOfEveryonesBudget(t *testing.T) {
 	for left := int64(3); left >= 0; left-- {
 		e.send("GET /").want(401, 4, left, 60)
 	}
-	e.send("GET /", "Authorization: Bearer bad.bad.bad").want(429, 4, 0, 60) // of the address, in the first window
+	// Of the address, in the first window.
+	e.send("GET /", "Authorization: Bearer bad.bad.bad").want(429, 4, 0, 60)
 	e.send("GET /", alice).want(200, 4, 2, 60)
 }
 
-// D16 holds for "session or everyone" too. Without a session the address is answered 401, and 429
-// when its budget is spent. Then no new signature from it is verified. Callers at other addresses
-// keep the whole shared budget.
+// The fallback to the address applies to "session or everyone" too (D16). Without a session the
+// address is answered 401, and 429 when its budget is spent. Then no new signature from it is
+// verified. Callers at other addresses keep the whole shared budget.
 func TestSessionOrEveryoneFallsBackToTheAddressOfWhoIsTurnedAway(t *testing.T) {
 	e := setUp(t, ok, counting(t, "2 per minute by session or everyone"))
 	seen, unseen := e.session("seen"), e.session("unseen")
@@ -54,7 +55,7 @@ func TestSessionOrEveryoneFallsBackToTheAddressOfWhoIsTurnedAway(t *testing.T) {
 	e.send("GET /", seen).want(200, 2, 0, 60)
 }
 
-// D17: if no session can be verified, all callers share one budget.
+// If no session can be verified, all callers share one budget (D17).
 func TestWithoutKeysSessionOrEveryoneIsOneBudgetForAll(t *testing.T) {
 	e := setUp(t, ok, counting(t, "2 per minute by session or everyone"), func(_ *edge, _ *httplimit.Options, o *identity.Options, _ *weir.Policy) {
 		o.Sessions = nil

@@ -30,7 +30,7 @@ func (a anAddress) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, netip.Addr(a).AsSlice()...), true
 }
 
-// D16, D5: an address counts as spent only while it has no budget. If it gets budget in any way,
+// An address counts as spent only while it has no budget (D16, D5). If it gets budget in any way,
 // the next new credential from it is verified.
 func TestAnAddressThatHasBudgetAgainIsNoLongerSpent(t *testing.T) {
 	local := anAddress(netip.MustParseAddr("127.0.0.1"))

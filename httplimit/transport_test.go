@@ -331,7 +331,7 @@ func TestALimiterInsideAnotherSpeaksThroughIt(t *testing.T) {
 	}
 }
 
-// D21: every error has one format, and no fields that describe another body.
+// Every error has one format, and no fields that describe another body (D21).
 func TestEveryErrorHasTheOneShape(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// clientAddr finds the client (D12): the peer, or, where the peer is a trusted proxy, the first address from the right of
-// the configured field that is not one. What cannot be read stops the walk at the last trusted hop; where all are trusted,
-// the leftmost is the client. visit, if not nil, is told of each hop from the peer to the client.
+// clientAddr finds the client (D12). It is the peer, unless the peer is a trusted proxy. Then it is
+// the first address from the right of the configured field that is no trusted proxy, or the
+// leftmost if all are trusted. An entry that cannot be parsed ends the walk at the last trusted
+// hop. visit, if not nil, is called with each hop from the peer to the client.
 func (r *Resolver) clientAddr(req Request, visit func(netip.Addr)) netip.Addr {
 	client := parsePeer(req.Peer())
 	if visit != nil && client.IsValid() {
@@ -49,7 +50,7 @@ func (r *Resolver) trusts(a netip.Addr) bool {
 	return false
 }
 
-// parsePeer reads what net/http says of a connection, nearly always an address with a port.
+// parsePeer parses RemoteAddr of net/http, which is nearly always an address with a port.
 func parsePeer(s string) netip.Addr {
 	if a, ok := parseIPv4Peer(s); ok {
 		return a
@@ -60,8 +61,8 @@ func parsePeer(s string) netip.Addr {
 	return parseHop(s)
 }
 
-// parseIPv4Peer reads the commonest of all spellings, in a third of the time that netip takes for any of them; whatever
-// else it may be, it leaves to netip.
+// parseIPv4Peer parses an IPv4 address with a port, the most frequent form, in a third of the time
+// that netip takes. For every other form ok is false, and netip parses it.
 func parseIPv4Peer(s string) (a netip.Addr, ok bool) {
 	var b [4]byte
 	field, n, digits := 0, 0, 0
@@ -70,7 +71,7 @@ func parseIPv4Peer(s string) (a netip.Addr, ok bool) {
 		case '0' <= c && c <= '9':
 			n = n*10 + int(c-'0')
 			digits++
-			if digits > 1 && n < 10 || n > 255 { // a leading zero is somebody's octal
+			if digits > 1 && n < 10 || n > 255 { // a leading zero means octal to some parsers
 				return netip.Addr{}, false
 			}
 		case digits == 0:
@@ -99,8 +100,9 @@ func isPort(s string) bool {
 	return s != "" && n <= 65535
 }
 
-// parseHop reads an address with or without a port, IPv6 with or without brackets; the zero Addr where it is none. netip
-// takes any text for a zone; a quote or a comma in one is no interface's name, but somebody trying.
+// parseHop parses an address with or without a port, and IPv6 with or without brackets. For
+// anything else it returns the zero Addr. It rejects characters that no zone has, such as a quote
+// or a comma: netip would accept any text as a zone.
 func parseHop(s string) netip.Addr {
 	s = strings.Trim(s, " \t")
 	if s == "" || len(s) > 64 || strings.ContainsFunc(s, foreignToHops) {
@@ -127,21 +129,23 @@ func parseHop(s string) netip.Addr {
 	return ap.Addr().Unmap().WithZone("")
 }
 
-// foreignToHops reports what stands in no address, port or zone (RFC 6874's unreserved).
+// foreignToHops reports whether r occurs in no address, port or zone (the unreserved characters of
+// RFC 6874).
 func foreignToHops(r rune) bool {
 	return !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune("[]:.%-_~", r))
 }
 
-// A hopWalk goes through the elements of one line from the right, so that what a client wrote on the left is only looked at
-// once every hop to its right is trusted.
+// A hopWalk iterates over the elements of one line from the right. It looks at what a client wrote
+// on the left only when every hop to its right is trusted.
 type hopWalk struct {
 	rest      string
 	forwarded bool // the syntax of Forwarded, else a plain list
 	done      bool
 }
 
-// next returns the address that the next element names; ok is false where the line has no more. An element that is not
-// there (two commas, Forwarded without "for") or cannot be read is an empty text, which is no address.
+// next returns the address that the next element names; ok is false at the end of the line. For an
+// element that is empty (two commas, Forwarded without "for") or malformed it returns an empty
+// text, which is no address.
 func (h *hopWalk) next() (text string, ok bool) {
 	if h.done {
 		return "", false
@@ -161,9 +165,10 @@ func (h *hopWalk) next() (text string, ok bool) {
 	return element, true
 }
 
-// lastUnquotedComma returns where the last element of a Forwarded line begins: behind which comma, or −1. It reads from the
-// right: a quote that closes a string is met first, and the next one that is not escaped opens it. A quote left open by
-// whoever wrote the left part thus cannot swallow what the proxies appended.
+// lastUnquotedComma returns the index of the comma before the last element of a Forwarded line, or
+// −1. It reads from the right: the first quote that it meets closes a string, and the next one that
+// is not escaped opens it. So a quote that a client left open cannot swallow what the proxies
+// appended.
 func lastUnquotedComma(s string) int {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -179,14 +184,15 @@ func lastUnquotedComma(s string) int {
 	return -1
 }
 
-// isEscaped reports whether an odd number of backslashes stands before s[i].
+// isEscaped reports whether s[i] follows an odd number of backslashes.
 func isEscaped(s string, i int) bool {
 	backslashes := len(s[:i]) - len(strings.TrimRight(s[:i], `\`))
 	return backslashes%2 == 1
 }
 
-// forwardedFor reads one element of a Forwarded line (RFC 7239, section 4), pairs joined by ";", and returns its "for";
-// empty where it has none or two, or cannot be read.
+// forwardedFor returns the "for" of one element of a Forwarded line (RFC 7239, section 4), which is
+// a list of pairs joined by ";". It returns "" if the element has no "for", more than one, or is
+// malformed.
 func forwardedFor(s string) string {
 	hop, seen := "", false
 	for {
@@ -220,7 +226,7 @@ func forwardedFor(s string) string {
 	}
 }
 
-// forwardedValue reads a token or a quoted string.
+// forwardedValue parses a token or a quoted string, and returns what follows it.
 func forwardedValue(s string) (value, rest string, ok bool) {
 	if s == "" || s[0] != '"' {
 		end := strings.IndexAny(s, " \t,;")

@@ -14,7 +14,7 @@ import (
 // The proxies of every table below: 10/8 and one IPv6 network are trusted.
 var trusted = networks("10.0.0.0/8", "2001:db8:ffff::/48")
 
-func TestWithoutTrustedProxiesThePeerIsTheClient(t *testing.T) { // D12, trap 38
+func TestWithoutTrustedProxiesThePeerIsTheClient(t *testing.T) {
 	r := resolver(t, identity.Options{})
 	for _, c := range []struct{ peer, want string }{
 		{"203.0.113.7:1234", "203.0.113.7"},
@@ -36,7 +36,7 @@ func TestWithoutTrustedProxiesThePeerIsTheClient(t *testing.T) { // D12, trap 38
 	}
 }
 
-func TestAForwardedForChainIsWalkedFromTheRight(t *testing.T) { // D12, trap 38
+func TestAForwardedForChainIsWalkedFromTheRight(t *testing.T) {
 	for _, c := range []struct {
 		name, peer string
 		lines      []string
@@ -97,7 +97,7 @@ func through(peer, header string, lines []string) *identity.HTTPRequest {
 	return req
 }
 
-func TestAForwardedFieldIsReadAsRFC7239SaysIt(t *testing.T) { // D12, trap 38
+func TestAForwardedFieldIsReadAsRFC7239SaysIt(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []string
@@ -138,7 +138,8 @@ func TestAForwardedFieldIsReadAsRFC7239SaysIt(t *testing.T) { // D12, trap 38
 		t.Run(c.name, func(t *testing.T) {
 			r := resolver(t, identity.Options{TrustedProxies: trusted, ClientIPHeader: "forwarded"})
 			req := through("10.0.0.1:1", "Forwarded", c.lines)
-			req.Request.Header.Set("X-Forwarded-For", "198.51.100.9") // not the one that is configured
+			// Not the one that is configured.
+			req.Request.Header.Set("X-Forwarded-For", "198.51.100.9")
 			if got := caller(r, req).Addr().String(); got != c.want {
 				t.Errorf("the client is %s, want %s", got, c.want)
 			}
@@ -146,7 +147,8 @@ func TestAForwardedFieldIsReadAsRFC7239SaysIt(t *testing.T) { // D12, trap 38
 	}
 }
 
-func TestOnlyTheConfiguredFieldIsRead(t *testing.T) { // D12: exactly one header
+// Exactly one header (D12).
+func TestOnlyTheConfiguredFieldIsRead(t *testing.T) {
 	for header, want := range map[string]string{
 		"": "198.51.100.1", "x-forwarded-for": "198.51.100.1", "FORWARDED": "198.51.100.2", "X-Real-IP": "198.51.100.3", "X-Real-Ip": "198.51.100.3",
 	} {
@@ -158,7 +160,8 @@ func TestOnlyTheConfiguredFieldIsRead(t *testing.T) { // D12: exactly one header
 	}
 }
 
-func TestAProxyNetworkMayBeWrittenAsMapped(t *testing.T) { // D12: IPv4-mapped IPv6 counts as IPv4
+// IPv4-mapped IPv6 counts as IPv4 (D12).
+func TestAProxyNetworkMayBeWrittenAsMapped(t *testing.T) {
 	r := resolver(t, identity.Options{TrustedProxies: networks("::ffff:10.0.0.0/104")})
 	if got := caller(r, request("10.0.0.1:1", "X-Forwarded-For", "203.0.113.7")).Addr().String(); got != "203.0.113.7" {
 		t.Errorf("the client is %s", got)
@@ -168,7 +171,7 @@ func TestAProxyNetworkMayBeWrittenAsMapped(t *testing.T) { // D12: IPv4-mapped I
 	}
 }
 
-func TestAnAddressIsKeyedWholeOrByItsNetwork(t *testing.T) { // D12, trap 38
+func TestAnAddressIsKeyedWholeOrByItsNetwork(t *testing.T) {
 	for _, c := range []struct {
 		bits int
 		peer string
@@ -193,7 +196,7 @@ func TestAnAddressIsKeyedWholeOrByItsNetwork(t *testing.T) { // D12, trap 38
 	}
 }
 
-func TestAnUntrustedPeersFieldsNeverChangeTheAddress(t *testing.T) { // D12, trap 38
+func TestAnUntrustedPeersFieldsNeverChangeTheAddress(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := resolver(t, identity.Options{TrustedProxies: trusted, ClientIPHeader: aHeader(rt)})
 		peer := fmt.Sprintf("203.0.113.%d:%d", rapid.IntRange(0, 255).Draw(rt, "host"), rapid.IntRange(0, 65535).Draw(rt, "port"))
@@ -208,7 +211,8 @@ func TestAnUntrustedPeersFieldsNeverChangeTheAddress(t *testing.T) { // D12, tra
 	})
 }
 
-func TestEntriesAddedOnTheLeftNeverChangeTheClient(t *testing.T) { // D12, trap 38: what a client can add stands left of what proxies add
+// What a client can add stands left of what proxies add (D12).
+func TestEntriesAddedOnTheLeftNeverChangeTheClient(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		header := aHeader(rt)
 		r := resolver(t, identity.Options{TrustedProxies: trusted, ClientIPHeader: header})

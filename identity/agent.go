@@ -6,17 +6,18 @@ import (
 	"mime"
 )
 
-// maxAgentBody is how much of a body is looked at for an agent.
+// maxAgentBody is how many bytes of a body are searched for an agent.
 const maxAgentBody = 16 << 10
 
-// NamesAgent reports whether the field X-Agent-Id names the agent, so that nothing else is looked at (D13).
+// NamesAgent reports whether the field X-Agent-Id names the agent. If so, nothing else is read for
+// it (D13).
 func NamesAgent(req Request) bool {
 	lines := req.Header("X-Agent-Id")
 	return len(lines) > 0 && lines[0] != ""
 }
 
-// agentOf finds the agent (D13): the field X-Agent-Id, the query parameter agent_id, the member agent_id of a JSON body;
-// when there is none, the User-Agent.
+// agentOf finds the agent (D13): the first of the field X-Agent-Id, the query parameter agent_id,
+// the member agent_id of a JSON body, and the User-Agent.
 func agentOf(req Request) string {
 	if lines := req.Header("X-Agent-Id"); len(lines) > 0 && lines[0] != "" {
 		return lines[0]
@@ -35,7 +36,7 @@ func agentOf(req Request) string {
 	return ""
 }
 
-// isPlainJSON reports whether the body is declared as JSON that can be read as it stands.
+// isPlainJSON reports whether the body is declared as JSON without a content encoding.
 func isPlainJSON(req Request) bool {
 	types := req.Header("Content-Type")
 	if len(types) != 1 || len(req.Header("Content-Encoding")) > 0 {
@@ -45,10 +46,11 @@ func isPlainJSON(req Request) bool {
 	return err == nil && kind == "application/json"
 }
 
-// AgentInJSON returns the member "agent_id" of the JSON object that body begins with: exact case, a string, the last one
-// where it stands several times. It is empty where there is none. body may be cut short or malformed; what stands before
-// that counts.
-// Only the first 16 KiB are looked at, so that whoever holds more of the body finds the same as whoever counts.
+// AgentInJSON returns the member "agent_id" of the JSON object that body begins with, or "" if it
+// has none. The name is matched in exact case, and the value must be a string. If the name occurs
+// more than once, the last one counts. body may be cut short or malformed: what precedes that point
+// counts. Only the first 16 KiB are read, so that a backend, which has the whole body, finds the
+// agent that was counted.
 func AgentInJSON(body []byte) string {
 	body = body[:min(len(body), maxAgentBody)]
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -70,7 +72,7 @@ func AgentInJSON(body []byte) string {
 		}
 		agent = ""
 		if len(value) > 0 && value[0] == '"' {
-			json.Unmarshal(value, &agent) // a decoded string: it cannot fail
+			json.Unmarshal(value, &agent) // it is a valid string, so this cannot fail
 		}
 	}
 	return agent

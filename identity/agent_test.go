@@ -21,7 +21,8 @@ func asking(target, body string, fields ...string) *identity.HTTPRequest {
 	return &identity.HTTPRequest{Request: r}
 }
 
-func TestAnAgentIsFoundInItsOrder(t *testing.T) { // D13: field, query, body, User-Agent
+// Field, query, body, User-Agent (D13).
+func TestAnAgentIsFoundInItsOrder(t *testing.T) {
 	const j = "application/json"
 	for _, c := range []struct {
 		name string
@@ -60,14 +61,15 @@ func TestAnAgentIsFoundInItsOrder(t *testing.T) { // D13: field, query, body, Us
 	}
 }
 
-func TestWithoutAnythingTheAgentIsEmpty(t *testing.T) { // D13
+func TestWithoutAnythingTheAgentIsEmpty(t *testing.T) {
 	who := caller(resolver(t, identity.Options{}), request("203.0.113.7:1"))
 	if got, ok := key(who, identity.Agent); got != "" || !ok {
 		t.Errorf("the agent is %q, %v: an empty value is a value", got, ok)
 	}
 }
 
-func TestWhoHoldsTheWholeBodyFindsTheAgentThatWasCounted(t *testing.T) { // D13: the backend asks the same function
+// The backend asks the same function (D13).
+func TestWhoHoldsTheWholeBodyFindsTheAgentThatWasCounted(t *testing.T) {
 	for _, padding := range []int{0, 16 << 10, 64 << 10} {
 		body := []byte(`{"agent_id":"early","x":"` + strings.Repeat("x", padding) + `","agent_id":"late"}`)
 		seen := body[:min(len(body), 16<<10)]
@@ -77,7 +79,8 @@ func TestWhoHoldsTheWholeBodyFindsTheAgentThatWasCounted(t *testing.T) { // D13:
 	}
 }
 
-func TestTheAgentOfABody(t *testing.T) { // D13: top-level, exact case, a string, the last duplicate
+// Top-level, exact case, a string, the last duplicate (D13).
+func TestTheAgentOfABody(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"plain", `{"agent_id":"a"}`, "a"},
 		{"behind others", ` {"x":[1,{"y":null}],"agent_id":"a"} `, "a"},
@@ -110,7 +113,7 @@ func TestTheAgentOfABody(t *testing.T) { // D13: top-level, exact case, a string
 	}
 }
 
-func TestABodyReachesTheNextReaderUntouched(t *testing.T) { // D13
+func TestABodyReachesTheNextReaderUntouched(t *testing.T) {
 	for _, length := range []int{0, 1, 16<<10 - 1, 16 << 10, 16<<10 + 1, 100 << 10} {
 		body := strings.Repeat("[", length)
 		req := asking("/", body, "Content-Type", "application/json")
@@ -126,7 +129,8 @@ func TestABodyReachesTheNextReaderUntouched(t *testing.T) { // D13
 	}
 }
 
-func TestAnErrorInABodyReachesTheNextReader(t *testing.T) { // D13: untouched, its errors too
+// Untouched, its errors too (D13).
+func TestAnErrorInABodyReachesTheNextReader(t *testing.T) {
 	body := &closes{Reader: &torn{text: `{"agent_id":"a",`}}
 	req := asking("/", "", "Content-Type", "application/json")
 	req.Request.Body = body
@@ -150,7 +154,7 @@ type closes struct {
 
 func (c *closes) Close() error { c.closed = true; return nil }
 
-func TestABodyIsLeftAloneWhereTheFieldOrTheQueryNamesTheAgent(t *testing.T) { // D13
+func TestABodyIsLeftAloneWhereTheFieldOrTheQueryNamesTheAgent(t *testing.T) {
 	for _, req := range []*identity.HTTPRequest{
 		asking("/?agent_id=q", "{}", "Content-Type", "application/json"),
 		asking("/", "{}", "Content-Type", "application/json", "X-Agent-Id", "h"),

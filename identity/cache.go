@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// A verifiedCache remembers credentials that verified, so that a repeat costs no cryptography. Only what verified ever
-// enters, whoever finds an entry checks that it still holds, and a look-up compares the whole credential. It is bounded by
-// two generations: when the young one is full it becomes the old one, whose entries move back as they are used. The zero
-// value is empty and ready.
+// A verifiedCache holds credentials that verified, so that the next request with one costs no
+// cryptography. Only verified credentials enter it, each user of an entry checks that it is still
+// valid, and a look-up compares the whole credential. It is bounded by two generations: a full
+// young generation becomes the old one, and an entry that is used moves back to the young one. The
+// zero value is empty and ready.
 type verifiedCache[V any] struct {
 	shards [cacheShards]cacheShard[V]
 }
 
 const (
 	cacheShards = 16
-	// generationBytes bounds one generation of one shard: 16 shards, two generations, 32 MiB in all, with what belongs to
-	// an entry beside its credential.
+	// generationBytes bounds one generation of one shard. With 16 shards, two generations and the
+	// overhead of each entry that is 32 MiB in all.
 	generationBytes = 1 << 20
 	entryOverhead   = 256
 )
@@ -26,11 +27,11 @@ const (
 type cacheShard[V any] struct {
 	mu         sync.RWMutex
 	young, old map[string]*V
-	bytes      int // what young has taken
+	bytes      int // the size of young
 	_          [64]byte
 }
 
-// shard goes by the credential's end, which is its signature or checksum.
+// shard chooses by the credential's end, which is its signature or checksum.
 func (c *verifiedCache[V]) shard(credential string) *cacheShard[V] {
 	h := uint32(2166136261)
 	for i := max(0, len(credential)-8); i < len(credential); i++ {
@@ -39,7 +40,7 @@ func (c *verifiedCache[V]) shard(credential string) *cacheShard[V] {
 	return &c.shards[(h>>16)%cacheShards]
 }
 
-// find returns what was kept for credential; nil where nothing is.
+// find returns the entry of credential, or nil.
 func (c *verifiedCache[V]) find(credential string) *V {
 	s := c.shard(credential)
 	s.mu.RLock()
@@ -54,7 +55,7 @@ func (c *verifiedCache[V]) find(credential string) *V {
 	return v
 }
 
-// keep remembers v for credential, which is copied.
+// keep stores v for credential, which it copies.
 func (c *verifiedCache[V]) keep(credential string, v *V) {
 	s := c.shard(credential)
 	s.mu.Lock()
@@ -71,7 +72,7 @@ func (c *verifiedCache[V]) keep(credential string, v *V) {
 	s.young[string(append([]byte(nil), credential...))] = v
 }
 
-// drop forgets credential.
+// drop removes credential.
 func (c *verifiedCache[V]) drop(credential string) {
 	s := c.shard(credential)
 	s.mu.Lock()
@@ -80,8 +81,9 @@ func (c *verifiedCache[V]) drop(credential string) {
 	delete(s.old, credential)
 }
 
-// A spentTable holds addresses that have spent the fallback budget of a limiter. It is bounded like verifiedCache: an
-// address that drops out early only has its next credentials checked again. The zero value is empty and ready.
+// A spentTable holds addresses that have spent the fallback budget of a limiter. It is bounded like
+// verifiedCache. If an address drops out early, its next credentials are verified again, and
+// nothing worse happens. The zero value is empty and ready.
 type spentTable struct {
 	size       atomic.Int64
 	mu         sync.Mutex
@@ -93,7 +95,7 @@ type spentKey struct {
 	addr    netip.Addr
 }
 
-const maxSpent = 1 << 15 // a generation
+const maxSpent = 1 << 15 // entries of a generation
 
 func (t *spentTable) empty() bool { return t.size.Load() == 0 }
 
@@ -109,7 +111,7 @@ func (t *spentTable) add(k spentKey, until time.Time) {
 	t.size.Store(int64(len(t.young) + len(t.old)))
 }
 
-// holds reports whether k is spent at now, and forgets it when it no longer is.
+// holds reports whether k is spent at now, and removes it if it no longer is.
 func (t *spentTable) holds(k spentKey, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +129,7 @@ func (t *spentTable) holds(k spentKey, now time.Time) bool {
 	return false
 }
 
-// drop forgets k.
+// drop removes k.
 func (t *spentTable) drop(k spentKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,7 +22,7 @@ func (c *verifiedCache[V]) entries() (n, bytes int) {
 	return n, bytes
 }
 
-func TestAFloodOfVerifiedCredentialsStaysBounded(t *testing.T) { // trap 44
+func TestAFloodOfVerifiedCredentialsStaysBounded(t *testing.T) {
 	const bound = 2 * cacheShards * (generationBytes + maxBearer + entryOverhead)
 	for _, length := range []int{61, 400, maxBearer} {
 		var c verifiedCache[int]
@@ -38,7 +38,8 @@ func TestAFloodOfVerifiedCredentialsStaysBounded(t *testing.T) { // trap 44
 	}
 }
 
-func TestWhatASessionSaysCountsAgainstTheBound(t *testing.T) { // trap 44: 8 KiB of token can hold 100 KiB of small values
+// 8 KiB of token can hold 100 KiB of small values.
+func TestWhatASessionSaysCountsAgainstTheBound(t *testing.T) {
 	var few, many verifiedCache[SessionClaims]
 	list := make([]any, 2000)
 	for i := range list {
@@ -57,7 +58,8 @@ func TestWhatASessionSaysCountsAgainstTheBound(t *testing.T) { // trap 44: 8 KiB
 	}
 }
 
-func TestACredentialInUseSurvivesAFlood(t *testing.T) { // trap 44: it moves to the young generation as it is used
+// It moves to the young generation as it is used.
+func TestACredentialInUseSurvivesAFlood(t *testing.T) {
 	var c verifiedCache[int]
 	hot, v := 1, 7
 	c.keep("hot", &hot)
@@ -108,7 +110,7 @@ func TestACacheIsSharedByManyRequests(t *testing.T) { // for the race detector, 
 	all.Wait()
 }
 
-func TestAMillionSpentAddressesStayBounded(t *testing.T) { // D16, trap 44
+func TestAMillionSpentAddressesStayBounded(t *testing.T) {
 	var s spentTable
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	key := func(i int) spentKey {
@@ -138,7 +140,8 @@ func TestAMillionSpentAddressesStayBounded(t *testing.T) { // D16, trap 44
 	}
 }
 
-func TestAnAddressSpentAgainIsSpentUntilTheLaterReset(t *testing.T) { // D16: two windows of one limiter
+// Two windows of one limiter (D16).
+func TestAnAddressSpentAgainIsSpentUntilTheLaterReset(t *testing.T) {
 	var s spentTable
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	k := spentKey{"chat", netip.MustParseAddr("203.0.113.7")}

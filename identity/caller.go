@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A Caller is whoever sent one request. Its owner keeps the memory, Start fills it; it is not for concurrent use, and its
-// answers hold for as long as the request does.
+// A Caller is the sender of one request. The memory belongs to the code that declares it, and Start
+// fills it in. It is not for concurrent use, and its results are valid as long as the request is.
 type Caller struct {
 	resolver *Resolver
 	request  Request
 	limiter  string
 
-	known   uint8 // which of the answers below have been worked out
+	known   uint8 // which of the fields below are set
 	addr    netip.Addr
 	agent   string
 	session *SessionClaims
@@ -31,25 +31,26 @@ const (
 )
 
 var (
-	// ErrNone says that the request carries no credential of that kind.
+	// ErrNone means that the request carries no credential of that kind.
 	ErrNone = errors.New("no credential")
-	// ErrUnverifiable says that this deployment has no key to verify such a credential with.
+	// ErrUnverifiable means that this deployment has no key for credentials of that kind.
 	ErrUnverifiable = errors.New("credentials of this kind are not verified here")
-	// ErrNotChecked says that the credential was not looked at, because its address has spent the budget of those whose
-	// credential does not verify (D16).
+	// ErrNotChecked means that the credential was not verified, because its address has spent the
+	// budget for requests without a verified credential (D16).
 	ErrNotChecked = errors.New("too many unverified requests from this address: the credential was not checked")
 )
 
-// Start makes c the caller of req. Nothing is worked out yet.
+// Start makes c the caller of req. It computes nothing yet.
 func (r *Resolver) Start(c *Caller, req Request) {
-	c.resolver, c.request, c.limiter, c.known = r, req, "", 0 // the answers count only once they are known
+	// The other fields keep their values: they are void while known is 0.
+	c.resolver, c.request, c.limiter, c.known = r, req, "", 0
 }
 
-// Request returns what the caller was started with.
+// Request returns the request that Start was called with.
 func (c *Caller) Request() Request { return c.request }
 
-// Limiter says which limiter is about to ask, so that its spent addresses are known (see Resolver.Spent). A credential that
-// was not checked for another limiter is looked at again.
+// Limiter names the limiter that is about to ask, which decides which addresses are spent (see
+// Resolver.Spent). A credential that was not verified for another limiter may be verified now.
 func (c *Caller) Limiter(name string) {
 	if name == c.limiter {
 		return
@@ -58,7 +59,7 @@ func (c *Caller) Limiter(name string) {
 	c.lookAgain()
 }
 
-// lookAgain forgets of credentials that they were not checked.
+// lookAgain clears the results that are ErrNotChecked.
 func (c *Caller) lookAgain() {
 	if c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked {
 		c.known &^= knowsSession
@@ -68,7 +69,8 @@ func (c *Caller) lookAgain() {
 	}
 }
 
-// appendAddr appends four bytes for IPv4, sixteen for IPv6 with everything after the network cleared.
+// appendAddr appends four bytes for IPv4, or sixteen for IPv6 with the bits after the network
+// cleared.
 func (c *Caller) appendAddr(dst []byte, _ string) ([]byte, bool) {
 	if c.Addr(); c.addr.Is4() {
 		b := c.addr.As4()
@@ -82,7 +84,7 @@ func (c *Caller) appendAddr(dst []byte, _ string) ([]byte, bool) {
 	return append(dst, b[:]...), true
 }
 
-// network returns what of the address is counted.
+// network returns the part of the address that is counted.
 func (c *Caller) network() netip.Addr {
 	a := c.Addr()
 	if a.Is6() {
@@ -93,7 +95,8 @@ func (c *Caller) network() netip.Addr {
 	return a
 }
 
-// Addr returns the client's address, IPv4 unmapped and without a zone; the zero Addr where the connection has none.
+// Addr returns the client's address, IPv4 unmapped and without a zone. It is the zero Addr if the
+// connection has none.
 func (c *Caller) Addr() netip.Addr {
 	if c.known&knowsAddr == 0 {
 		c.known |= knowsAddr
@@ -102,10 +105,11 @@ func (c *Caller) Addr() netip.Addr {
 	return c.addr
 }
 
-// Chain returns what a backend is told in X-Forwarded-For: the decided client, then each trusted hop up to the peer.
+// Chain returns the value of X-Forwarded-For for a backend: the client, then each trusted hop up to
+// the peer.
 func (c *Caller) Chain() string { return string(c.AppendChain(nil)) }
 
-// AppendChain appends what Chain returns.
+// AppendChain appends to dst what Chain returns.
 func (c *Caller) AppendChain(dst []byte) []byte {
 	if len(c.resolver.options.TrustedProxies) == 0 {
 		if a := c.Addr(); a.IsValid() {
@@ -124,7 +128,8 @@ func (c *Caller) AppendChain(dst []byte) []byte {
 	return dst
 }
 
-// Agent returns the id of the assistant that the widget embeds, or the User-Agent where none is named; it may be empty.
+// Agent returns the id of the assistant that the widget embeds, or the User-Agent if the request
+// names none. It may be empty.
 func (c *Caller) Agent() string {
 	if c.known&knowsAgent == 0 {
 		c.known |= knowsAgent
@@ -133,9 +138,8 @@ func (c *Caller) Agent() string {
 	return c.agent
 }
 
-// AskedAgent returns what Agent has returned for this request; ok is false if nobody has asked for
-// it yet. It reads nothing of the request, so that whoever reports on a request does not read its
-// body for that.
+// AskedAgent returns the agent if Agent has been called for this request; otherwise ok is false. It
+// reads nothing of the request, so that a log or a metric does not cause its body to be read.
 func (c *Caller) AskedAgent() (agent string, ok bool) {
 	if c.known&knowsAgent == 0 {
 		return "", false
@@ -143,8 +147,8 @@ func (c *Caller) AskedAgent() (agent string, ok bool) {
 	return c.agent, true
 }
 
-// Session returns the verified visitor session, or why there is none: ErrNone, ErrUnverifiable, ErrNotChecked, or what is
-// wrong with the credential, in words for its bearer.
+// Session returns the verified visitor session, or the reason that there is none: ErrNone,
+// ErrUnverifiable, ErrNotChecked, or what is wrong with the credential, worded for the client.
 func (c *Caller) Session() (SessionClaims, error) {
 	s, err := c.sessionClaims()
 	if err != nil {
@@ -179,7 +183,7 @@ func (c *Caller) verifySession() (*SessionClaims, error) {
 		if !r.options.Sessions.isStale(seen, now) {
 			return seen, nil
 		}
-	} else if c.isSpent(now) { // one that was seen before keeps working (D16)
+	} else if c.isSpent(now) { // a session in the cache keeps working (D16)
 		return nil, ErrNotChecked
 	}
 	s, err := r.options.Sessions.verify(credential, now)
@@ -193,7 +197,7 @@ func (c *Caller) verifySession() (*SessionClaims, error) {
 	return s, nil
 }
 
-// Token returns the verified API token, or why there is none, as Session does.
+// Token returns the verified API token, or the reason that there is none, as Session does.
 func (c *Caller) Token() (TokenClaims, error) {
 	t, err := c.tokenClaims()
 	if err != nil {
@@ -202,8 +206,8 @@ func (c *Caller) Token() (TokenClaims, error) {
 	return *t, nil
 }
 
-// Verified returns nil if the caller has a verified credential of a source of that kind, else why not,
-// as Session does. For any other source it returns ErrNone.
+// Verified returns nil if the caller has a verified credential of a source of that kind, else the
+// reason, as Session does. For any other source it returns ErrNone.
 func (c *Caller) Verified(source string) (err error) {
 	switch source {
 	case Session:
@@ -235,7 +239,7 @@ func (c *Caller) verifyToken() (*TokenClaims, error) {
 	}
 	now := r.options.Now()
 	if t := r.tokens.find(credential); t != nil {
-		if err := t.stillStands(r.options.Tokens, now); err != nil {
+		if err := t.recheck(r.options.Tokens, now); err != nil {
 			if err == errTokenRefused {
 				r.tokens.drop(credential)
 			}
@@ -254,10 +258,11 @@ func (c *Caller) verifyToken() (*TokenClaims, error) {
 	return t.claims.Load(), nil
 }
 
-// maxBearer is the longest credential that is looked at.
+// maxBearer is the length in bytes of the longest credential that is accepted.
 const maxBearer = 8 << 10
 
-// bearer returns the one credential of an Authorization field with the scheme Bearer (RFC 6750, section 2.1).
+// bearer returns the credential of the one Authorization field, which must have the scheme Bearer
+// (RFC 6750, section 2.1).
 func bearer(req Request) (string, error) {
 	lines := req.Header("Authorization")
 	switch len(lines) {
@@ -285,21 +290,24 @@ func bearer(req Request) (string, error) {
 	return credential, nil
 }
 
-// Spent notes that the caller's address has spent the fallback budget of limiter for that long: until then, credentials
-// from there that have not been seen before are not verified for it (D16).
+// Spent records that the caller's address has spent the fallback budget of limiter for that long.
+// Until then, credentials from that address are not verified for that limiter, unless they are in
+// the cache (D16).
 func (r *Resolver) Spent(c *Caller, limiter string, span time.Duration) {
 	if a := c.network(); a.IsValid() {
 		r.spent.add(spentKey{limiter, a}, r.options.Now().Add(span))
 	}
 }
 
-// Unspent takes back what Spent noted: the address has budget of limiter after all. What c was not looked at for is looked at again.
+// Unspent undoes Spent: the address has budget of limiter again. Credentials of c that were not
+// verified because of it may be verified now.
 func (r *Resolver) Unspent(c *Caller, limiter string) {
 	r.spent.drop(spentKey{limiter, c.network()})
 	c.lookAgain()
 }
 
-// Unchecked reports whether a credential of c was asked for and not checked, because its address is spent (ErrNotChecked).
+// Unchecked reports whether a credential of c was asked for but not verified, because its address
+// is spent (ErrNotChecked).
 func (c *Caller) Unchecked() bool {
 	return c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked || c.known&knowsToken != 0 && c.errs[1] == ErrNotChecked
 }

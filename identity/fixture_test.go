@@ -36,7 +36,8 @@ func (c *clock) set(sinceNoon time.Duration) {
 	c.now = noon.Add(sinceNoon)
 }
 
-// request returns one from peer; fields are names and values by turns, a repeated name is another line.
+// request returns one from peer; fields are names and values by turns, a repeated name is another
+// line.
 func request(peer string, fields ...string) *identity.HTTPRequest {
 	r := httptest.NewRequest(http.MethodGet, "/v1/wp/settings", nil)
 	r.RemoteAddr = peer
@@ -83,8 +84,8 @@ var errTorn = errors.New("the connection was torn")
 
 // torn gives text and then fails with errTorn, once; afterwards it ends, as no honest body would.
 type torn struct {
-	text string
-	told bool
+	text     string
+	reported bool
 }
 
 func (r *torn) Read(p []byte) (int, error) {
@@ -93,9 +94,9 @@ func (r *torn) Read(p []byte) (int, error) {
 		r.text = r.text[n:]
 		return n, nil
 	}
-	if r.told {
+	if r.reported {
 		return 0, io.EOF
 	}
-	r.told = true
+	r.reported = true
 	return 0, errTorn
 }

@@ -6,8 +6,9 @@ import (
 	"net/http"
 )
 
-// An HTTPRequest is a Request made from net/http's. A pointer to it implements Request, so that it can live inside a
-// caller-owned struct. Body replaces the request's Body by one that gives the looked-at bytes again.
+// An HTTPRequest is a Request made from net/http's. A pointer to it implements Request, so that it
+// can be part of a caller-owned struct. Body replaces the request's Body by one that yields the
+// bytes again that were read.
 type HTTPRequest struct {
 	*http.Request
 }
@@ -23,8 +24,9 @@ func (r *HTTPRequest) Query(name string) (string, bool) {
 	return QueryValue(r.URL.RawQuery, name)
 }
 
-// Body implements Request. It waits until limit bytes or the end have come; the server's time-outs bound that. An error that
-// it meets is met again by the next reader, behind the same bytes.
+// Body implements Request. It blocks until limit bytes or the end have arrived; the server's
+// timeouts bound that. An error of the body is returned to the next reader too, after the same
+// bytes.
 func (r *HTTPRequest) Body(limit int) []byte {
 	if r.Request.Body == nil || r.Request.Body == http.NoBody {
 		return nil
@@ -39,12 +41,12 @@ func (r *HTTPRequest) Body(limit int) []byte {
 	return start
 }
 
-// failed is what is left of a body that could not be read on.
+// failed is the rest of a body after a read error.
 type failed struct{ err error }
 
 func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
-// replayed is a body whose beginning was read already.
+// replayed is a body whose first bytes were read already.
 type replayed struct {
 	io.Reader
 	io.Closer

@@ -1,11 +1,13 @@
-// Package identity answers who is calling: the client's address behind trusted proxies, the agent that a widget embeds, the
-// visitor session, the workspace API token; or that it makes no difference who.
+// Package identity determines who is calling: the client's address behind trusted proxies, the
+// agent that a widget embeds, the visitor session, and the workspace API token.
 //
-// A [Resolver] holds what is configured once: which proxies are trusted, which keys verify. A [Caller] is one request's
-// view of it. It works lazily, each answer at most once: a limiter that counts by address never looks at a credential.
-// What cannot be verified is anonymous, and a caller without a credential is its address.
+// A [Resolver] holds the configuration: which proxies are trusted, and which keys verify
+// credentials. A [Caller] is one request seen through it. It works lazily and determines each value
+// at most once, so a limiter that counts by address never looks at a credential. A credential that
+// cannot be verified counts as none, and a caller without one is counted by its address.
 //
-// The package reads a request through the narrow interface [Request], of which [HTTPRequest] is one implementation.
+// The package reads a request through the narrow interface [Request], of which [HTTPRequest] is one
+// implementation.
 package identity
 
 import (
@@ -28,44 +30,48 @@ const (
 	Everyone = "everyone" // the same for all callers: one budget that they share
 )
 
-// A Request is what identity reads of a request. Implementations need not be safe for concurrent use.
+// A Request is what this package reads of a request. Implementations need not be safe for
+// concurrent use.
 type Request interface {
-	// Peer returns the connection's other end as host:port, after a PROXY protocol header was taken off.
+	// Peer returns the remote address of the connection as host:port, after a PROXY protocol header
+	// was removed.
 	Peer() string
 	// Header returns the lines of a field by its canonical name, in order.
 	Header(name string) []string
 	// Query returns the first value of a query parameter.
 	Query(name string) (value string, ok bool)
-	// Body returns the first bytes of the body, at most limit, and leaves the whole body to the next reader.
+	// Body returns the first bytes of the body, at most limit, and leaves the whole body to the
+	// next reader.
 	Body(limit int) []byte
 }
 
-// Options are a Resolver's settings; the zero value trusts nobody and verifies nothing.
+// Options are a Resolver's settings. The zero value trusts no proxy and verifies nothing.
 type Options struct {
-	// TrustedProxies are the networks whose word about their own peer is believed; none by default.
+	// TrustedProxies are the networks of proxies whose header about the client is believed; none by
+	// default.
 	TrustedProxies []netip.Prefix
 
-	// ClientIPHeader is the one field that trusted proxies write: X-Forwarded-For (also where it is empty), Forwarded or
-	// X-Real-IP.
+	// ClientIPHeader is the one field that trusted proxies write: X-Forwarded-For (the default,
+	// also if it is empty), Forwarded or X-Real-IP.
 	ClientIPHeader string
 
 	// IPv6Prefix is how many bits of an IPv6 address are counted as one caller; 0 means 64.
 	IPv6Prefix int
 
-	// Sessions verifies visitor sessions; nil: they cannot be verified here, and nobody has one (D17).
+	// Sessions verifies visitor sessions. If it is nil, no caller has a verified session (D17).
 	Sessions *Sessions
 
-	// Tokens finds API tokens; nil: they cannot be verified here, and nobody has one (D17).
+	// Tokens finds API tokens. If it is nil, no caller has a verified token (D17).
 	Tokens Tokens
 
-	// Extra are key sources of the embedding service's own.
+	// Extra are further key sources, those of the embedding service.
 	Extra []Source
 
-	// Now is the clock by which credentials expire; nil means time.Now.
+	// Now is the clock that decides when credentials expire; nil means time.Now.
 	Now func() time.Time
 }
 
-// A Resolver knows how to find out who is calling. It is safe for concurrent use.
+// A Resolver determines who is calling. It is safe for concurrent use.
 type Resolver struct {
 	options  Options
 	header   string
@@ -107,11 +113,12 @@ func New(o Options) (*Resolver, error) {
 }
 
 var (
-	clientIPHeaders  = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
-	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} // as net/http files them
+	clientIPHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-IP"}
+	// canonicalHeaders has the spelling of net/http.
+	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 )
 
-// Verifies reports whether source is a credential that can be verified here.
+// Verifies reports whether source is a credential that this Resolver can verify.
 func (r *Resolver) Verifies(source string) bool {
 	switch source {
 	case Session:

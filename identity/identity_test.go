@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-func TestAKeySourceOfOnesOwnNeedsAFunctionAndANameOfItsOwn(t *testing.T) { // before a request meets it
+// Before a request meets it.
+func TestAKeySourceOfOnesOwnNeedsAFunctionAndANameOfItsOwn(t *testing.T) {
 	find := func(identity.Request, string) (string, bool) { return "v", true }
 	for _, c := range []struct {
 		name, why string

@@ -8,11 +8,12 @@ import (
 // agentParameter is the query parameter that names an agent (D13).
 const agentParameter = "agent_id"
 
-// mostParameters is how many parameters PHP and Node's qs read of a query at most. What comes behind them is there for some readers alone.
-const mostParameters = 1000
+// maxParameters is how many parameters of a query PHP and Node's qs read at most. Only some readers
+// see those that follow.
+const maxParameters = 1000
 
-// QueryValue returns the first value of a parameter of a raw query, as implementations of Request give it. What cannot be read counts as
-// not there, as for net/url: a parameter with a semicolon, or with an escape that is none.
+// QueryValue returns the first value of a parameter of a raw query, as implementations of Request
+// return it. Like net/url, it ignores parameters with a semicolon or an invalid escape.
 func QueryValue(raw, name string) (value string, ok bool) {
 	if !strings.Contains(raw, name) && !strings.Contains(raw, "%") {
 		return "", false
@@ -33,10 +34,12 @@ func QueryValue(raw, name string) (value string, ok bool) {
 	return "", false
 }
 
-// AgentIsAmbiguous reports whether a raw query names an agent that readers differ about (D10): two different values of agent_id, one with an
-// escape that is none, one beside a semicolon, which separates parameters for some, one behind more parameters than some read, or a
-// name that only some read as agent_id (in other letters, with "." for "_", with brackets). It says nothing of a query without an
-// agent. It allocates only for a query that has escapes, or a name like that.
+// AgentIsAmbiguous reports whether readers would differ about the agent that a raw query names
+// (D10): it has two different values of agent_id, a value with an invalid escape, a semicolon
+// beside it, which some readers take as a separator, more parameters before it than some read, or a
+// name that only some read as agent_id (in other letters, with "." for "_", with brackets). It is
+// false for a query without an agent. It allocates only for a query that has escapes, or such a
+// name.
 func AgentIsAmbiguous(raw string) bool {
 	if !mayNameAgent(raw) {
 		return false
@@ -60,7 +63,7 @@ func AgentIsAmbiguous(raw string) bool {
 			return true
 		}
 		v, err := url.QueryUnescape(escaped)
-		if err != nil || found && v != value || n > mostParameters {
+		if err != nil || found && v != value || n > maxParameters {
 			return true
 		}
 		value, found = v, true
@@ -84,16 +87,17 @@ func mayNameAgent(raw string) bool {
 	return false
 }
 
-// How the name of a parameter reads.
+// How servers read the name of a parameter.
 const (
 	noAgent   = iota
-	someAgent // as agent_id to some
-	anAgent   // as agent_id to everybody
+	someAgent // some read it as agent_id
+	anAgent   // all read it as agent_id
 )
 
-// readsAsAgent says how the name of a parameter reads, as it stands in a query. Some readers do not tell letters by their case (ASP.NET);
-// PHP ends a name at a NUL, drops blanks before it, and reads ".", blank and "[" as "_"; it, Rack and qs read "agent_id[]" as a list; qs reads
-// "[agent_id]" as the name itself.
+// readsAsAgent returns how servers read the name of a parameter, given its raw text in the query.
+// ASP.NET ignores the case of letters. PHP ends a name at a NUL, drops blanks before it, and reads
+// ".", blank and "[" as "_". PHP, Rack and qs read "agent_id[]" as a list. qs reads "[agent_id]" as
+// the name itself.
 func readsAsAgent(name string) int {
 	if name == agentParameter {
 		return anAgent
@@ -104,7 +108,7 @@ func readsAsAgent(name string) int {
 	if strings.ContainsAny(name, "%+") {
 		decoded, err := url.QueryUnescape(name)
 		if err != nil {
-			return noAgent // to everybody the "%" is part of the name, or the parameter is not there
+			return noAgent // the "%" is part of the name, or the parameter is ignored
 		}
 		if name = decoded; name == agentParameter {
 			return anAgent

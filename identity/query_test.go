@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// D10: where readers differ about the agent of a query, nobody is counted by one of them.
+// Where readers differ about the agent of a query, nobody is counted by one of them (D10).
 func TestAnAgentThatReadersDifferAboutIsAmbiguous(t *testing.T) {
 	many := strings.Repeat("x&", 1000)
 	for query, ambiguous := range map[string]bool{
@@ -58,8 +58,8 @@ func TestAnAgentThatReadersDifferAboutIsAmbiguous(t *testing.T) {
 	}
 }
 
-// A query that is not ambiguous has one agent for whoever splits it at "&" alone or at ";" too, takes the first or the last value, and drops or
-// keeps what does not parse.
+// A query that is not ambiguous has one agent for whoever splits it at "&" alone or at ";" too,
+// takes the first or the last value, and drops or keeps what does not parse.
 func FuzzOneAgentForEveryReader(f *testing.F) {
 	for _, q := range []string{"agent_id=a", "agent_id=a;agent_id=b", "agent%5fid=a&agent_id=%zz", "x=1;y&agent_id=a", "agent.id=a", "a&agent_id"} {
 		f.Add(q)

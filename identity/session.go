@@ -17,43 +17,46 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// SessionClaims is what a verified visitor session says.
+// SessionClaims holds the claims of a verified visitor session.
 type SessionClaims struct {
-	// Key is what a budget is counted by: the issuer (or the verifying key's id) with sid, else with jti, else a hash of
-	// what was signed. Two different sessions never have the same.
+	// Key is what a budget is counted by: the issuer (or the verifying key's id) with sid, else
+	// with jti, else a hash of what was signed. Two different sessions never have the same Key.
 	Key string
 
 	ID      string         // sid, else jti; may be empty
 	Issuer  string         // iss; may be empty
 	Subject string         // sub; may be empty
 	Expires time.Time      // exp
-	Claims  map[string]any // all of them, read only
+	Claims  map[string]any // all claims; read only
 
-	notBefore time.Time // nbf; zero where there is none
+	notBefore time.Time // nbf; zero if the token has none
 	verified  time.Time // when its signature was checked
 }
 
-// SessionsOptions say which visitor sessions are believed. Keys or Lookup is required.
+// SessionsOptions decide which visitor sessions are accepted. Keys or Lookup is required.
 type SessionsOptions struct {
-	// Keys verify tokens, each for the one algorithm that it is for.
+	// Keys verify tokens, each for its one algorithm.
 	Keys []SessionKey
 
-	// Lookup, if set, is asked for a key beside Keys: for a key set that changes (package identity/jwks). It is never asked
-	// for HS256, must return a public key that is meant for alg, and must not block for long. A session that
-	// verified is believed for up to five minutes after its key is withdrawn.
+	// Lookup, if set, returns keys beside Keys, for a key set that changes (package identity/jwks).
+	// It is never called for HS256, must return a public key that is meant for alg, and must not
+	// block for long. A session that verified is accepted for up to five minutes after its key is
+	// withdrawn.
 	Lookup func(kid, alg string) (key crypto.PublicKey, err error)
 
-	Issuer   string // iss must equal it; empty: any
-	Audience string // aud must hold it; empty: any
+	Issuer   string // iss must equal it; empty accepts any
+	Audience string // aud must contain it; empty accepts any
 
-	// Leeway is how far clocks may differ in judging exp and nbf; 0 by default.
+	// Leeway is the clock difference that is tolerated for exp and nbf; 0 by default.
 	Leeway time.Duration
 
-	// BudgetPerToken counts each token by itself, as the contract's "per JWT" reads literally, instead of each session.
+	// BudgetPerToken gives each token a budget of its own, which is the literal reading of the
+	// contract's "per JWT", instead of each session.
 	BudgetPerToken bool
 }
 
-// Sessions verifies visitor sessions: JWTs under HS256, RS256, ES256 or EdDSA (D14). It is safe for concurrent use.
+// Sessions verifies visitor sessions: JWTs under HS256, RS256, ES256 or EdDSA (D14). It is safe for
+// concurrent use.
 type Sessions struct {
 	options SessionsOptions
 	methods []string
@@ -75,20 +78,22 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 		s.methods = append(s.methods, k.alg)
 	}
 	if o.Lookup != nil {
-		s.methods = append(s.methods, "RS256", "ES256", "EdDSA") // never a secret from a public key set
+		// Never a secret from a public key set.
+		s.methods = append(s.methods, "RS256", "ES256", "EdDSA")
 	}
 	return s, nil
 }
 
-// trustVerified is how long a signature is taken as checked where keys can be withdrawn.
+// trustVerified is how long a verified signature is trusted if keys can be withdrawn.
 const trustVerified = 5 * time.Minute
 
-// isStale reports whether a session that verified before must be verified again, since its key may have been withdrawn.
+// isStale reports whether a session in the cache must be verified again, since its key may have
+// been withdrawn.
 func (s *Sessions) isStale(c *SessionClaims, now time.Time) bool {
 	return s.options.Lookup != nil && now.Sub(c.verified) > trustVerified
 }
 
-// holds reports whether a session that verified before is still within its time.
+// holds returns an error if a session in the cache has expired, or has not begun.
 func (s *Sessions) holds(c *SessionClaims, now time.Time) error {
 	if !now.Before(c.Expires.Add(s.options.Leeway)) {
 		return fmt.Errorf("the session expired at %s: begin a new one", c.Expires.UTC().Format(time.RFC3339))
@@ -99,7 +104,7 @@ func (s *Sessions) holds(c *SessionClaims, now time.Time) error {
 	return nil
 }
 
-// verify checks everything about a token and returns what it says.
+// verify checks everything about a token and returns its claims.
 func (s *Sessions) verify(token string, now time.Time) (*SessionClaims, error) {
 	if err := checkSpelling(token); err != nil {
 		return nil, err
@@ -138,7 +143,7 @@ func (s *Sessions) verify(token string, now time.Time) (*SessionClaims, error) {
 	return claims, nil
 }
 
-// checkSpelling refuses what is no JWS in compact form before anything is decoded.
+// checkSpelling rejects a text that is no JWS in compact form, before anything is decoded.
 func checkSpelling(token string) error {
 	dots := 0
 	for i := range len(token) {
@@ -156,7 +161,7 @@ func checkSpelling(token string) error {
 	return nil
 }
 
-// weight is about how many bytes the claims take: a short payload can hold very many small values.
+// weight is about how many bytes the claims take. A short payload can hold very many small values.
 func (c *SessionClaims) weight() int {
 	return weigh(c.Claims)
 }
@@ -181,8 +186,9 @@ func weigh(value any) int {
 	return 8
 }
 
-// checkTimes refuses times that are none (RFC 7519, section 2: seconds since 1970), up to the year 9999: the library would
-// let them wrap around, and a session that begins in the far future would have begun.
+// checkTimes rejects exp and nbf outside the years 1970 to 9999 (RFC 7519, section 2: seconds since
+// 1970). In the library they would wrap around, and a session that begins in the far future would
+// be valid now.
 func checkTimes(claims jwt.MapClaims) error {
 	const last = 253402300799
 	for _, name := range []string{"exp", "nbf"} {
@@ -201,10 +207,10 @@ func verifying(t *jwt.Token, token string, keys jwt.VerificationKeySet) int {
 			return i
 		}
 	}
-	return len(keys.Keys) - 1 // one of them did
+	return len(keys.Keys) - 1 // the parser verified with one of them
 }
 
-// keysFor returns the keys that may have signed t, those of its algorithm, which each key has one of, and their ids.
+// keysFor returns the keys that may have signed t, which are those of its algorithm, and their ids.
 func (s *Sessions) keysFor(t *jwt.Token) (set jwt.VerificationKeySet, ids []string, err error) {
 	if _, critical := t.Header["crit"]; critical {
 		return set, nil, errors.New("the token has critical extensions, and none is understood here")
@@ -234,11 +240,11 @@ func (s *Sessions) keysFor(t *jwt.Token) (set jwt.VerificationKeySet, ids []stri
 	return set, ids, nil
 }
 
-// algorithmOf returns the one algorithm that a public key is for; empty where it is none of ours.
+// algorithmOf returns the one algorithm that a public key is for, or "" if it is not one of ours.
 func algorithmOf(key crypto.PublicKey) string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
-		if k != nil && k.N != nil && k.N.BitLen() >= leastRSABits {
+		if k != nil && k.N != nil && k.N.BitLen() >= minRSABits {
 			return "RS256"
 		}
 	case *ecdsa.PublicKey:
@@ -253,8 +259,8 @@ func algorithmOf(key crypto.PublicKey) string {
 	return ""
 }
 
-// claims reads a verified token. Its key never comes from how the token is spelled: a signature can be re-encoded, and
-// every spelling would be a fresh budget.
+// claims makes the SessionClaims of a verified token. Key never depends on the encoding of the
+// signature: a signature can be encoded anew, and each encoding would be a fresh budget.
 func (s *Sessions) claims(t *jwt.Token, token, keyID string) *SessionClaims {
 	all := t.Claims.(jwt.MapClaims)
 	text := func(name string) string { v, _ := all[name].(string); return v }
@@ -287,17 +293,19 @@ func (s *Sessions) claims(t *jwt.Token, token, keyID string) *SessionClaims {
 	return c
 }
 
-// KeysOf returns what the budget of a session may be counted under (SessionClaims.Key), given its sid or, where its tokens have none,
-// its jti. issuer is its iss; empty stands for the one that is believed here, or, where any is, for sessions without one: those are
-// counted under the key that verifies them, and that is known of Keys only. It errs where an id does not tell a session's budget.
+// KeysOf returns the keys (SessionClaims.Key) under which the budget of a session may be counted.
+// id is its sid, or its jti if its tokens have no sid. issuer is its iss. An empty issuer means the
+// one in SessionsOptions; if that is empty too, it means sessions without an issuer, which are
+// counted under the key that verifies them. KeysOf knows only those in Keys. It returns an error if
+// the id does not determine the budget.
 func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 	switch {
 	case id == "":
-		return nil, errors.New("the session's id is empty: it is the token's sid, or its jti where it has no sid")
+		return nil, errors.New("the session's id is empty: it is the token's sid, or its jti if it has no sid")
 	case s.options.BudgetPerToken:
 		return nil, errors.New("each token is a budget of its own here, so a session's id names none")
 	case issuer != "" && s.options.Issuer != "" && issuer != s.options.Issuer:
-		return nil, fmt.Errorf("sessions of issuer %.80q are not believed here; only those of %q are", issuer, s.options.Issuer)
+		return nil, fmt.Errorf("sessions of issuer %.80q are not accepted here; only those of %q are", issuer, s.options.Issuer)
 	case issuer == "":
 		issuer = s.options.Issuer
 	}
@@ -310,7 +318,7 @@ func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 		}
 	}
 	if len(begins) == 0 {
-		return nil, errors.New("sessions of any issuer are believed here, so the session's issuer must be named too")
+		return nil, errors.New("sessions of any issuer are accepted here, so the session's issuer must be named too")
 	}
 	var keys []string
 	for _, who := range begins {
@@ -321,14 +329,15 @@ func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 	return keys, nil
 }
 
-// appendNamed appends a kind and a length-prefixed value, so that no two lists of them read the same.
+// appendNamed appends a kind and a length-prefixed value, so that two different lists never encode
+// alike.
 func appendNamed(dst []byte, kind byte, value string) []byte {
 	dst = append(dst, kind)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
 	return append(dst, value...)
 }
 
-// explain turns the library's errors into words for the token's bearer.
+// explain turns the library's errors into messages for the client that sent the token.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
@@ -336,7 +345,7 @@ func explain(err error) error {
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return errors.New("the session has not begun yet")
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer):
-		return errors.New("the token has another issuer than is believed here")
+		return errors.New("the token has another issuer than the one that is accepted here")
 	case errors.Is(err, jwt.ErrTokenInvalidAudience):
 		return errors.New("the token is meant for another audience")
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):

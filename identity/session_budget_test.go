@@ -12,7 +12,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-func TestWhatTwoTokensShareIsTheirSession(t *testing.T) { // D14: issuer or key with sid, else jti, else what was signed
+// Issuer or key with sid, else jti, else what was signed (D14).
+func TestWhatTwoTokensShareIsTheirSession(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		a, b string
@@ -42,7 +43,8 @@ func TestWhatTwoTokensShareIsTheirSession(t *testing.T) { // D14: issuer or key 
 	}
 }
 
-func TestABudgetIsNamedByTheKeyThatVerified(t *testing.T) { // D14: one of several keys must not spend another's budgets
+// One of several keys must not spend another's budgets (D14).
+func TestABudgetIsNamedByTheKeyThatVerified(t *testing.T) {
 	one, two, three := strings.Repeat("1", 32), strings.Repeat("2", 32), strings.Repeat("3", 32)
 	resolverFor := func(secrets ...string) *identity.Resolver {
 		var keys []identity.SessionKey
@@ -66,7 +68,8 @@ func TestABudgetIsNamedByTheKeyThatVerified(t *testing.T) { // D14: one of sever
 	}
 }
 
-func TestABudgetPerTokenTellsRefreshedTokensApart(t *testing.T) { // D14: the literal reading of "per JWT"
+// The literal reading of "per JWT" (D14).
+func TestABudgetPerTokenTellsRefreshedTokensApart(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{BudgetPerToken: true})
 	a, b := hs256(claims("sid", "s", "jti", "1")), hs256(claims("sid", "s", "jti", "2"))
 	if budget(t, r, a) == budget(t, r, b) {
@@ -77,7 +80,8 @@ func TestABudgetPerTokenTellsRefreshedTokensApart(t *testing.T) { // D14: the li
 	}
 }
 
-func TestDifferentSessionsNeverShareAKey(t *testing.T) { // D18, trap 39: length-prefixed, never joined
+// Length-prefixed, never joined (D18).
+func TestDifferentSessionsNeverShareAKey(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
 	word := rapid.StringOfN(rapid.SampledFrom([]rune("ab_\x00isjk\x01")), 1, 6, -1)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -89,7 +93,8 @@ func TestDifferentSessionsNeverShareAKey(t *testing.T) { // D18, trap 39: length
 	})
 }
 
-func TestTheCacheKnowsTheWholeToken(t *testing.T) { // D14: only what verified is served from it
+// Only what verified is served from it (D14).
+func TestTheCacheKnowsTheWholeToken(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
 	good := hs256(claims("sid", "s"))
 	budget(t, r, good)
@@ -137,7 +142,8 @@ func withKid(kid string, payload any) string {
 	return signed(h, payload, ecdsaSign)
 }
 
-func TestASessionWhoseKeyIsWithdrawnEndsWithinFiveMinutes(t *testing.T) { // D14: a cached signature is not believed for ever
+// A cached signature is not believed for ever (D14).
+func TestASessionWhoseKeyIsWithdrawnEndsWithinFiveMinutes(t *testing.T) {
 	set := &keySet{keys: map[string]crypto.PublicKey{"k": &ecdsaKey().PublicKey}}
 	r, clock := verifier(t, identity.SessionsOptions{Lookup: set.lookup})
 	token := withKid("k", claims("sid", "s"))
@@ -166,7 +172,8 @@ func TestASessionWhoseKeyIsWithdrawnEndsWithinFiveMinutes(t *testing.T) { // D14
 	budget(t, r, token)
 }
 
-func TestAKeySetsKeyNamesTheBudget(t *testing.T) { // D14: without an issuer, by the verifying key's id
+// Without an issuer, by the verifying key's id (D14).
+func TestAKeySetsKeyNamesTheBudget(t *testing.T) {
 	set := &keySet{keys: map[string]crypto.PublicKey{"k1": &ecdsaKey().PublicKey, "k2": &ecdsaKey().PublicKey}}
 	r, _ := verifier(t, identity.SessionsOptions{Lookup: set.lookup})
 	if budget(t, r, withKid("k1", claims("sid", "s"))) == budget(t, r, withKid("k2", claims("sid", "s"))) {

@@ -15,11 +15,13 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// These mint tokens without the library that verifies them, so that a mistake there is not made on both sides.
+// These mint tokens without the library that verifies them, so that a mistake there is not made on
+// both sides.
 
 var raw = base64.RawURLEncoding.EncodeToString
 
-// claims returns a payload that expires an hour after noon; pairs are names and values by turns, nil takes a name out.
+// claims returns a payload that expires an hour after noon; pairs are names and values by turns,
+// nil takes a name out.
 func claims(pairs ...any) map[string]any {
 	c := map[string]any{"exp": noon.Add(time.Hour).Unix()}
 	for i := 0; i < len(pairs); i += 2 {

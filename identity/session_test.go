@@ -19,7 +19,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-func TestASessionSaysWhatItsTokenSays(t *testing.T) { // D14: one key for each algorithm
+// One key for each algorithm (D14).
+func TestASessionSaysWhatItsTokenSays(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
 	for name, mint := range map[string]func(any) string{"HS256": hs256, "RS256": rs256, "ES256": es256, "EdDSA": eddsa} {
 		got, err := caller(r, bearing(mint(claims("sid", "s1", "jti", "j1", "iss", "widget", "sub", "u1", "x", "y")))).Session()
@@ -33,7 +34,7 @@ func TestASessionSaysWhatItsTokenSays(t *testing.T) { // D14: one key for each a
 	}
 }
 
-func TestATokenThatIsNotVerifiedIsNoSession(t *testing.T) { // D14
+func TestATokenThatIsNotVerifiedIsNoSession(t *testing.T) {
 	good := es256(claims("sid", "s"))
 	parts := strings.Split(good, ".")
 	spki, _ := x509.MarshalPKIXPublicKey(&rsaKey().PublicKey)
@@ -94,7 +95,8 @@ func TestATokenThatIsNotVerifiedIsNoSession(t *testing.T) { // D14
 	}
 }
 
-func TestASignatureHasOneSpelling(t *testing.T) { // D14: the bits behind the last whole byte are zero
+// The bits behind the last whole byte are zero (D14).
+func TestASignatureHasOneSpelling(t *testing.T) {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for _, good := range []string{hs256(claims()), es256(claims()), rs256(claims())} {
 		r, _ := verifier(t, identity.SessionsOptions{})
@@ -108,7 +110,8 @@ func TestASignatureHasOneSpelling(t *testing.T) { // D14: the bits behind the la
 	}
 }
 
-func TestATwinSignatureCountsAsTheSameSession(t *testing.T) { // D14: (r, n−s) verifies as well as (r, s)
+// (r, n−s) verifies as well as (r, s) (D14).
+func TestATwinSignatureCountsAsTheSameSession(t *testing.T) {
 	for name, payload := range map[string]any{"sid": claims("sid", "a"), "jti": claims("jti", "a"), "neither": claims()} {
 		r, _ := verifier(t, identity.SessionsOptions{BudgetPerToken: name == "jti"})
 		token := es256(payload)
@@ -126,7 +129,7 @@ func TestATwinSignatureCountsAsTheSameSession(t *testing.T) { // D14: (r, n−s)
 	}
 }
 
-func TestASessionLastsUntilExactlyItsEnd(t *testing.T) { // D14
+func TestASessionLastsUntilExactlyItsEnd(t *testing.T) {
 	const second = time.Second
 	exp, nbf := noon.Add(10*second).Unix(), noon.Add(5*second).Unix()
 	for _, c := range []struct {
@@ -159,7 +162,7 @@ func TestASessionLastsUntilExactlyItsEnd(t *testing.T) { // D14
 	}
 }
 
-func TestTheIssuerAndTheAudienceHold(t *testing.T) { // D14
+func TestTheIssuerAndTheAudienceHold(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    identity.SessionsOptions
@@ -183,7 +186,8 @@ func TestTheIssuerAndTheAudienceHold(t *testing.T) { // D14
 	}
 }
 
-func TestOneCredentialAndTheSchemeInAnyCase(t *testing.T) { // D14; RFC 9110, section 11.1
+// See RFC 9110, section 11.1 (D14).
+func TestOneCredentialAndTheSchemeInAnyCase(t *testing.T) {
 	good := hs256(claims("sid", "s"))
 	for _, c := range []struct {
 		name  string
@@ -226,7 +230,8 @@ func TestSessionsNeedAKeyAndASaneLeeway(t *testing.T) {
 	}
 }
 
-func TestASecretNeverComesFromAKeySet(t *testing.T) { // D14: alg confusion through Lookup
+// Alg confusion through Lookup (D14).
+func TestASecretNeverComesFromAKeySet(t *testing.T) {
 	const other = "a secret that only the set knows of"
 	asked := ""
 	lookup := func(kid, alg string) (crypto.PublicKey, error) { asked = alg; return []byte(other), nil }
@@ -239,7 +244,8 @@ func TestASecretNeverComesFromAKeySet(t *testing.T) { // D14: alg confusion thro
 	}
 }
 
-func TestAKeySetsKeyIsAsStrongAsAFiles(t *testing.T) { // D14: whoever wrote Lookup
+// Whoever wrote Lookup (D14).
+func TestAKeySetsKeyIsAsStrongAsAFiles(t *testing.T) {
 	weak := must(rsa.GenerateKey(rand.Reader, 1024))
 	token := signed(header("RS256"), claims(), func(b []byte) []byte {
 		sum := sha256.Sum256(b)
@@ -253,7 +259,7 @@ func TestAKeySetsKeyIsAsStrongAsAFiles(t *testing.T) { // D14: whoever wrote Loo
 	}
 }
 
-func TestWithoutKeysNobodyHasASession(t *testing.T) { // D17
+func TestWithoutKeysNobodyHasASession(t *testing.T) {
 	r := resolver(t, identity.Options{})
 	if _, err := caller(r, bearing(hs256(claims()))).Session(); !errors.Is(err, identity.ErrUnverifiable) {
 		t.Error(err)

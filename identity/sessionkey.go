@@ -18,29 +18,30 @@ import (
 )
 
 const (
-	leastSecretBytes = 32
-	leastRSABits     = 2048
-	maxKeyFile       = 64 << 10
+	minSecretBytes = 32
+	minRSABits     = 2048
+	maxKeyFile     = 64 << 10
 )
 
-// A SessionKey verifies tokens of one algorithm. Make one with LoadKey, NewSecretKey or NewPublicKey.
+// A SessionKey verifies tokens of one algorithm. Make one with LoadKey, NewSecretKey or
+// NewPublicKey.
 type SessionKey struct {
 	id  string
 	alg string
 	key any
 }
 
-// ID names the key: what budgets of tokens without an issuer are counted under.
+// ID returns the name of the key. Budgets of tokens without an issuer are counted under it.
 func (k SessionKey) ID() string { return k.id }
 
-// Algorithm is the one that the key is for: HS256, RS256, ES256 or EdDSA.
+// Algorithm returns the one algorithm of the key: HS256, RS256, ES256 or EdDSA.
 func (k SessionKey) Algorithm() string { return k.alg }
 
-// NewSecretKey returns a key for HS256. The secret has at least 32 bytes. id may be empty: then it is made from the secret's
-// hash.
+// NewSecretKey returns a key for HS256. The secret has at least 32 bytes. If id is empty, it is
+// derived from the secret's hash.
 func NewSecretKey(id string, secret []byte) (SessionKey, error) {
-	if len(secret) < leastSecretBytes {
-		return SessionKey{}, fmt.Errorf("a secret of %d bytes: at least %d are needed, such as: openssl rand -hex 32", len(secret), leastSecretBytes)
+	if len(secret) < minSecretBytes {
+		return SessionKey{}, fmt.Errorf("a secret of %d bytes: at least %d are needed, such as: openssl rand -hex 32", len(secret), minSecretBytes)
 	}
 	if id == "" {
 		id = fingerprint(append([]byte("weir session secret\n"), secret...))
@@ -48,13 +49,14 @@ func NewSecretKey(id string, secret []byte) (SessionKey, error) {
 	return SessionKey{id, "HS256", bytes.Clone(secret)}, nil
 }
 
-// NewPublicKey returns a key for RS256 (*rsa.PublicKey of at least 2048 bits), ES256 (*ecdsa.PublicKey on P-256) or EdDSA
-// (ed25519.PublicKey). id may be empty: then it is made from the key's hash.
+// NewPublicKey returns a key for RS256 (*rsa.PublicKey of at least 2048 bits), ES256
+// (*ecdsa.PublicKey on P-256) or EdDSA (ed25519.PublicKey). If id is empty, it is derived from the
+// key's hash.
 func NewPublicKey(id string, key crypto.PublicKey) (SessionKey, error) {
 	alg := algorithmOf(key)
 	if alg == "" {
 		return SessionKey{}, fmt.Errorf("a public key of kind %s: RSA of at least %d bits (RS256), P-256 (ES256) and Ed25519 (EdDSA) are allowed",
-			kindOf(key), leastRSABits)
+			kindOf(key), minRSABits)
 	}
 	if id == "" {
 		der, err := x509.MarshalPKIXPublicKey(key)
@@ -85,9 +87,10 @@ func fingerprint(b []byte) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// LoadKey reads a key file: a public key or a certificate in PEM, or else a secret for HS256, of which one trailing newline
-// is dropped. What looks like a key in PEM, DER, JWK or OpenSSH's form and is no public key in PEM is an error, never a
-// secret: if it were one, whoever knows the public key could sign with it.
+// LoadKey reads a key file: a public key or a certificate in PEM, or a secret for HS256. Of a
+// secret it drops one trailing newline. A file that looks like a key in PEM, DER, JWK or OpenSSH's
+// form but is no public key in PEM is an error. It is never a secret, since anyone who knows a
+// public key could then sign with it.
 func LoadKey(path string) (SessionKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -128,7 +131,7 @@ func parseKey(b []byte) (SessionKey, error) {
 	return NewPublicKey("", key)
 }
 
-// isOtherKey reports whether b is a key of a form that is not read here.
+// isOtherKey reports whether b is a key in a format that is not supported.
 func isOtherKey(b []byte) bool {
 	for _, prefix := range []string{"ssh-", "ecdsa-sha2-", "sk-"} {
 		if bytes.HasPrefix(b, []byte(prefix)) && bytes.ContainsRune(b, ' ') {

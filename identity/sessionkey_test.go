@@ -52,11 +52,12 @@ func certificate(key crypto.Signer) []byte {
 	return must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 }
 
-func TestAKeyFileIsAPublicKeyOrASecret(t *testing.T) { // D14
+func TestAKeyFileIsAPublicKeyOrASecret(t *testing.T) {
 	p256 := public(&ecdsaKey().PublicKey)
 	der := must(x509.MarshalPKIXPublicKey(&ecdsaKey().PublicKey))
 	weak := must(rsa.GenerateKey(rand.Reader, 1024))
-	for _, c := range []struct{ name, content, want string }{ // want is the algorithm or a part of the error
+	// Want is the algorithm or a part of the error.
+	for _, c := range []struct{ name, content, want string }{
 		{"a secret", secret, "HS256"},
 		{"a secret with a newline", secret + "\n", "HS256"},
 		{"a binary secret", strings.Repeat("\x00\xff", 16), "HS256"},
@@ -108,7 +109,8 @@ func TestAKeyFileIsAPublicKeyOrASecret(t *testing.T) { // D14
 	}
 }
 
-func TestAKeysNameFollowsFromTheKey(t *testing.T) { // D14: budgets of tokens without an issuer are counted under it, on every node
+// Budgets of tokens without an issuer are counted under it, on every node (D14).
+func TestAKeysNameFollowsFromTheKey(t *testing.T) {
 	a := must(identity.NewSecretKey("", []byte(secret)))
 	b := must(identity.NewSecretKey("", []byte(secret)))
 	c := must(identity.NewSecretKey("", []byte(secret+"x")))
@@ -120,7 +122,8 @@ func TestAKeysNameFollowsFromTheKey(t *testing.T) { // D14: budgets of tokens wi
 	}
 }
 
-func TestAKeyThatCannotVerifyIsRefused(t *testing.T) { // D14: and never panics later
+// And never panics later (D14).
+func TestAKeyThatCannotVerifyIsRefused(t *testing.T) {
 	for name, k := range map[string]crypto.PublicKey{
 		"nil": nil, "no RSA": (*rsa.PublicKey)(nil), "empty RSA": &rsa.PublicKey{}, "no ECDSA": (*ecdsa.PublicKey)(nil), "empty ECDSA": &ecdsa.PublicKey{},
 		"short Ed25519": ed25519.PublicKey("short"), "a secret": []byte(secret), "private": ecdsaKey(),

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir"
@@ -10,7 +11,7 @@ import (
 // Sources returns the key sources that are built in.
 func Sources() []weir.Source { return weir.Sources() }
 
-// A Source is a key source of an embedding service's own.
+// A Source is a key source that an embedding service adds.
 type Source struct {
 	// Source describes it. Its Kind decides which warnings a policy gets: a value that the caller
 	// can choose is weir.Chosen. An embedding service verifies what it calls weir.Credential.
@@ -32,7 +33,7 @@ var finders = map[string]finder{
 	Session:  (*Caller).appendSession,
 	Token:    (*Caller).appendToken,
 	Header:   (*Caller).appendField,
-	Everyone: func(_ *Caller, dst []byte, _ string) ([]byte, bool) { return dst, true }, // its name says it all
+	Everyone: func(_ *Caller, dst []byte, _ string) ([]byte, bool) { return dst, true },
 }
 
 // A knownSource is a source that callers of a Resolver can be asked for.
@@ -51,6 +52,9 @@ func knownSources(extra []Source) ([]knownSource, error) {
 		if s.Find == nil {
 			return nil, fmt.Errorf("key source %q has no function", s.Name)
 		}
+		if !isSourceName(s.Name) {
+			return nil, fmt.Errorf("key source %q: want lower-case letters, digits and dashes, a letter first", s.Name)
+		}
 		for _, known := range all {
 			if known.Name == s.Name {
 				return nil, fmt.Errorf("key source %q is there already: choose another name", s.Name)
@@ -67,8 +71,15 @@ func knownSources(extra []Source) ([]knownSource, error) {
 	return all, nil
 }
 
-// Sources returns all key sources that callers of this Resolver can be asked for: the built-in ones,
-// then those of Options.Extra.
+// isSourceName reports whether a policy can name a source so. A name with a colon would be that of one
+// field of another source, such as header:X-Api-Key, and would replace its value.
+func isSourceName(name string) bool {
+	key, err := weir.ParseKey(name)
+	return err == nil && len(key) == 1 && slices.Equal(key[0], weir.Part{name}) && !strings.Contains(name, ":")
+}
+
+// Sources returns all key sources that callers of this Resolver can be asked for: the built-in
+// ones, then those of Options.Extra.
 func (r *Resolver) Sources() []weir.Source {
 	all := make([]weir.Source, len(r.sources))
 	for i, s := range r.sources {

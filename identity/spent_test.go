@@ -23,7 +23,7 @@ func spendingSet(t *testing.T) (*identity.Resolver, *clock, *keySet) {
 	return r, clock, set
 }
 
-func TestASpentAddressHasNoNewCredentialChecked(t *testing.T) { // D16
+func TestASpentAddressHasNoNewCredentialChecked(t *testing.T) {
 	const peer = "203.0.113.7:1"
 	r, clock, set := spendingSet(t)
 	seen, fresh := withKid("k", claims("sid", "seen")), withKid("k", claims("sid", "fresh"))
@@ -56,7 +56,7 @@ func TestASpentAddressHasNoNewCredentialChecked(t *testing.T) { // D16
 	}
 }
 
-func TestOnlyThatAddressUnderThatLimiterIsSpent(t *testing.T) { // D16
+func TestOnlyThatAddressUnderThatLimiterIsSpent(t *testing.T) {
 	r, _, _ := spendingSet(t)
 	r.Spent(from(r, "203.0.113.7:1", "chat", "x"), "chat", time.Minute)
 	r.Spent(from(r, "[2001:db8:1:1::1]:1", "chat", "x"), "chat", time.Minute)
@@ -80,7 +80,8 @@ func TestOnlyThatAddressUnderThatLimiterIsSpent(t *testing.T) { // D16
 	}
 }
 
-func TestACredentialIsLookedAtAgainForAnotherLimiter(t *testing.T) { // D16: one request may be judged twice
+// One request may be judged twice (D16).
+func TestACredentialIsLookedAtAgainForAnotherLimiter(t *testing.T) {
 	r, _, _ := spendingSet(t)
 	c := from(r, "203.0.113.7:1", "chat", withKid("k", claims("sid", "s")))
 	r.Spent(c, "chat", time.Minute)
@@ -93,7 +94,7 @@ func TestACredentialIsLookedAtAgainForAnotherLimiter(t *testing.T) { // D16: one
 	}
 }
 
-func TestASpentAddressHasNoNewTokenLookedUp(t *testing.T) { // D16
+func TestASpentAddressHasNoNewTokenLookedUp(t *testing.T) {
 	const peer = "203.0.113.7:1"
 	r, s, clock := withTokens(t)
 	seen, id := s.mint("")
@@ -118,7 +119,8 @@ func TestASpentAddressHasNoNewTokenLookedUp(t *testing.T) { // D16
 		}
 	}
 
-	// A revoked token is refused once, and then is as unknown as any other: it costs no more look-ups.
+	// A revoked token is refused once, and then is as unknown as any other: it costs no more
+	// look-ups.
 	s.change(id, revoke)
 	clock.set(51 * time.Second)
 	if _, err := from(r, peer, "api", seen).Token(); err == nil || errors.Is(err, identity.ErrNotChecked) {
@@ -131,7 +133,8 @@ func TestASpentAddressHasNoNewTokenLookedUp(t *testing.T) { // D16
 	}
 }
 
-func TestASeenSessionOutlivesTheRecheckOfItsKeyAtASpentAddress(t *testing.T) { // D16: what was seen before keeps working
+// What was seen before keeps working (D16).
+func TestASeenSessionOutlivesTheRecheckOfItsKeyAtASpentAddress(t *testing.T) {
 	r, clock, set := spendingSet(t)
 	seen := withKid("k", claims("sid", "seen"))
 	budget(t, r, seen)

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// A workspace API token is wpt_<id>_<secret><checksum> (D15), in lower-case base32: ten characters of id, which is public
-// and is what budgets are counted by, 32 of secret (160 bits), seven of checksum, which lets a mistyped token be refused
-// without a look-up.
+// A workspace API token is wpt_<id>_<secret><checksum> in lower-case base32 (D15). The id has ten
+// characters; it is public, and budgets are counted by it. The secret has 32 (160 bits). The
+// checksum has seven, and lets a mistyped token be rejected without a look-up.
 const (
 	tokenPrefix   = "wpt_"
 	tokenIDLen    = 10
@@ -28,10 +28,11 @@ const (
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// TokenHash is how a token is stored: SHA-256 of the whole of it. Its secret is random, so nothing slower is needed.
+// TokenHash is the stored form of a token: SHA-256 of all of it. Its secret is random, so no slower
+// hash is needed.
 type TokenHash [32]byte
 
-// NewToken makes a token from random, of which it reads 27 bytes. Only id and hash are to be kept.
+// NewToken makes a token from 27 bytes of random. Store only id and hash.
 func NewToken(random io.Reader) (token, id string, hash TokenHash, err error) {
 	var b [27]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
@@ -49,7 +50,8 @@ func tokenSum(body string) string {
 	return lowerBase32.EncodeToString(b[:])[:tokenChecksum]
 }
 
-// ParseToken takes a token apart: its form and checksum hold, its secret has not been compared with anything.
+// ParseToken checks the form and the checksum of a token, and returns its id and hash. It does not
+// compare the hash with a stored one.
 func ParseToken(token string) (id string, hash TokenHash, err error) {
 	if !strings.HasPrefix(token, tokenPrefix) {
 		return "", TokenHash{}, errors.New("the token is no workspace API token: those begin with wpt_")
@@ -74,46 +76,46 @@ func isLowerBase32(s string) bool {
 	return true
 }
 
-// A StoredToken is what is kept of a token.
+// A StoredToken is what a store keeps of a token.
 type StoredToken struct {
 	ID        string
-	Workspace string // whose it is; may be empty
+	Workspace string // the workspace it belongs to; may be empty
 	Hash      TokenHash
 	Revoked   bool
 }
 
-// ErrUnknownToken says that no token has that id.
+// ErrUnknownToken means that no token has that id.
 var ErrUnknownToken = errors.New("no such token")
 
-// Tokens finds API tokens by id. Implementations are safe for concurrent use and quick: a token in use is looked up about
-// twice a second, so that a revoked one stops working within a second.
+// Tokens finds API tokens by id. Implementations are safe for concurrent use and quick: a token in
+// use is looked up about twice a second, so that a revoked one stops working within a second.
 type Tokens interface {
-	// Lookup returns the token with that id, ErrUnknownToken where there is none, or another error where it is not known
-	// whether there is: then nobody is believed.
+	// Lookup returns the token with that id. It returns ErrUnknownToken if there is no such token,
+	// or another error if it cannot find out. Then no token with that id is accepted.
 	Lookup(id string) (StoredToken, error)
 }
 
-// TokenClaims is what a verified API token says.
+// TokenClaims describes a verified API token.
 type TokenClaims struct {
-	ID        string // public; what a budget is counted by
-	Workspace string // whose it is; may be empty
+	ID        string // public; budgets are counted by it
+	Workspace string // the workspace it belongs to; may be empty
 }
 
-// ErrUnreadable says that it is not known whether a credential is good, because whoever knows did not answer. Its cause is
-// for Options.Tokens to report, not for the caller.
+// ErrUnreadable means that a credential could not be verified because its store did not answer.
+// Options.Tokens reports the cause; the client does not see it.
 var ErrUnreadable = errors.New("the credential could not be looked up")
 
 var errTokenRefused = errors.New("the token is unknown or was revoked: create another with: weir token create")
 
-// A checkedToken is a token that verified, and when it was last looked up.
+// A checkedToken is a token that verified, with the time of its last look-up.
 type checkedToken struct {
 	id      string
 	hash    TokenHash
 	claims  atomic.Pointer[TokenClaims] // a look-up may find another workspace
-	looked  atomic.Int64                // when it was last known to stand, in Unix nanoseconds
-	looking sync.Mutex                  // held while it is looked up again
-	failed  time.Time                   // when the last look-up failed; zero where it did not. Under looking
-	why     error                       // how
+	looked  atomic.Int64                // when it was last found valid, in Unix nanoseconds
+	looking sync.Mutex                  // held during a look-up
+	failed  time.Time                   // when the last look-up failed, or zero; guarded by looking
+	why     error                       // the error of that look-up
 }
 
 // checkToken verifies a token.
@@ -147,35 +149,36 @@ func lookUp(tokens Tokens, id string, hash TokenHash) (StoredToken, error) {
 	return stored, nil
 }
 
-// unreadable is an ErrUnreadable with its cause, which its text keeps to itself.
+// unreadable is an ErrUnreadable with its cause, which its text does not show.
 type unreadable struct{ cause error }
 
 func (u unreadable) Error() string   { return ErrUnreadable.Error() }
 func (u unreadable) Unwrap() []error { return []error{ErrUnreadable, u.cause} }
 
-// Together with how old a TokenFile's answer may be, lookFirst stays under the second that D15 allows.
+// A revoked token must stop working within a second (D15). The age of a TokenFile's answer and
+// recheckMust together stay under that.
 const (
-	lookAgain = 400 * time.Millisecond // one request looks again, the others go on meanwhile
-	lookFirst = 700 * time.Millisecond // nobody goes on without having looked
+	recheckMay  = 400 * time.Millisecond // one request looks the token up, the others continue
+	recheckMust = 700 * time.Millisecond // every request waits for a look-up
 )
 
-// stillStands looks a token up again where that was a while ago.
-func (t *checkedToken) stillStands(tokens Tokens, now time.Time) error {
+// recheck looks a token up again if its last look-up was a while ago.
+func (t *checkedToken) recheck(tokens Tokens, now time.Time) error {
 	since := t.since(now)
-	if since < lookAgain {
+	if since < recheckMay {
 		return nil
 	}
-	if since >= lookFirst {
+	if since >= recheckMust {
 		t.looking.Lock()
 	} else if !t.looking.TryLock() {
 		return nil // another request is looking
 	}
 	defer t.looking.Unlock()
-	if t.since(now) < lookAgain {
-		return nil // it has just looked
+	if t.since(now) < recheckMay {
+		return nil // another request has just looked
 	}
-	if t.why != nil && apart(now.Sub(t.failed)) < lookAgain {
-		return t.why // a store in trouble is not asked by everybody who waited for it
+	if t.why != nil && elapsed(now.Sub(t.failed)) < recheckMay {
+		return t.why // a store that fails is not asked by each request that waited
 	}
 	stored, err := lookUp(tokens, t.id, t.hash)
 	t.failed, t.why = now, err
@@ -191,15 +194,16 @@ func (t *checkedToken) stillStands(tokens Tokens, now time.Time) error {
 
 // since returns how long ago the token was looked up.
 func (t *checkedToken) since(now time.Time) time.Duration {
-	return apart(time.Duration(now.UnixNano() - t.looked.Load()))
+	return elapsed(time.Duration(now.UnixNano() - t.looked.Load()))
 }
 
-// apart takes a little less than nothing for nothing: it comes from a request that took its time before another one that
-// has looked meanwhile. Much less is a clock that was set back, and makes it long ago.
-func apart(since time.Duration) time.Duration {
+// elapsed corrects a negative time since a look-up. Slightly negative becomes 0: another request
+// read the clock later and has looked the token up meanwhile. Very negative becomes recheckMust,
+// since the clock was set back.
+func elapsed(since time.Duration) time.Duration {
 	switch {
-	case since <= -lookFirst:
-		return lookFirst
+	case since <= -recheckMust:
+		return recheckMust
 	case since < 0:
 		return 0
 	}

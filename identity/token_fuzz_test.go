@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-func FuzzAStringIsATokenInOneSpellingOnly(f *testing.F) { // D15: no panic, and no second spelling to file under another budget
+// No panic, and no second spelling to file under another budget (D15).
+func FuzzAStringIsATokenInOneSpellingOnly(f *testing.F) {
 	for i := range 3 {
 		token, _, _, err := identity.NewToken(bytes.NewReader(bytes.Repeat([]byte{byte(i * 85)}, 27)))
 		if err != nil {

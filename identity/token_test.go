@@ -81,7 +81,7 @@ func tokenError(r *identity.Resolver, token string) error {
 	return err
 }
 
-func TestATokenIsCountedByItsPublicID(t *testing.T) { // D15
+func TestATokenIsCountedByItsPublicID(t *testing.T) {
 	r, s, _ := withTokens(t)
 	token, id := s.mint("acme")
 	got, err := caller(r, bearing(token)).Token()
@@ -93,7 +93,8 @@ func TestATokenIsCountedByItsPublicID(t *testing.T) { // D15
 	}
 }
 
-func TestATokenReadsBackAsItWasMade(t *testing.T) { // D15: the form, the id, the hash
+// The form, the id, the hash (D15).
+func TestATokenReadsBackAsItWasMade(t *testing.T) {
 	for i := range 256 {
 		token, id, hash, err := identity.NewToken(bytes.NewReader(bytes.Repeat([]byte{byte(i)}, 27)))
 		if err != nil {
@@ -109,7 +110,8 @@ func TestATokenReadsBackAsItWasMade(t *testing.T) { // D15: the form, the id, th
 	}
 }
 
-func TestEveryMistypedCharacterIsRefusedWithoutALookUp(t *testing.T) { // D15: what the checksum is for
+// What the checksum is for (D15).
+func TestEveryMistypedCharacterIsRefusedWithoutALookUp(t *testing.T) {
 	r, s, _ := withTokens(t)
 	token, _ := s.mint("")
 	for i := range len(token) {
@@ -139,7 +141,8 @@ func TestEveryMistypedCharacterIsRefusedWithoutALookUp(t *testing.T) { // D15: w
 	}
 }
 
-func TestOnlyAKnownIDWithItsSecretIsATokens(t *testing.T) { // D15: knowing an id is not enough
+// Knowing an id is not enough (D15).
+func TestOnlyAKnownIDWithItsSecretIsATokens(t *testing.T) {
 	r, s, _ := withTokens(t)
 	token, id := s.mint("acme")
 	stranger, _, _, _ := identity.NewToken(rand.Reader)
@@ -160,7 +163,7 @@ func TestOnlyAKnownIDWithItsSecretIsATokens(t *testing.T) { // D15: knowing an i
 	}
 }
 
-func TestARevokedTokenStopsWithinASecond(t *testing.T) { // D15
+func TestARevokedTokenStopsWithinASecond(t *testing.T) {
 	for _, every := range []time.Duration{10 * time.Millisecond, 399 * time.Millisecond, 600 * time.Millisecond, 2 * time.Second} {
 		r, s, clock := withTokens(t)
 		token, id := s.mint("")
@@ -172,8 +175,10 @@ func TestARevokedTokenStopsWithinASecond(t *testing.T) { // D15
 			}
 		}
 		s.change(id, revoke)
-		last := at - every                                       // the last request that was let through
-		clock.set(last + time.Second - 250*time.Millisecond - 1) // a TokenFile's answer may be that old itself
+		// The last request that was let through.
+		last := at - every
+		// A TokenFile's answer may be that old itself.
+		clock.set(last + time.Second - 250*time.Millisecond - 1)
 		if err := tokenError(r, token); err == nil {
 			t.Errorf("asked every %v: believed almost a second later", every)
 		}
@@ -183,7 +188,7 @@ func TestARevokedTokenStopsWithinASecond(t *testing.T) { // D15
 	}
 }
 
-func TestATokenInUseIsLookedUpAboutTwiceASecond(t *testing.T) { // D15
+func TestATokenInUseIsLookedUpAboutTwiceASecond(t *testing.T) {
 	r, s, clock := withTokens(t)
 	token, _ := s.mint("")
 	for ms := range 10_000 {
@@ -197,12 +202,15 @@ func TestATokenInUseIsLookedUpAboutTwiceASecond(t *testing.T) { // D15
 	}
 }
 
-func TestRequestsAtOnceShareOneLookUp(t *testing.T) { // D15, also where some took the time a little earlier than who looked
+// Requests share a look-up even if some read the clock slightly earlier than the one that looked
+// the token up (D15).
+func TestRequestsAtOnceShareOneLookUp(t *testing.T) {
 	for _, after := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
 		s := new(tokenStore)
 		token, _ := s.mint("")
 		var ticks atomic.Int64
-		now := func() time.Time { return noon.Add(time.Duration(ticks.Add(-1000))) } // each a microsecond before the last
+		// Each a microsecond before the last.
+		now := func() time.Time { return noon.Add(time.Duration(ticks.Add(-1000))) }
 		r := resolver(t, identity.Options{Tokens: s, Now: now})
 		if err := tokenError(r, token); err != nil {
 			t.Fatal(err)
@@ -237,7 +245,8 @@ func (s *hookedStore) Lookup(id string) (identity.StoredToken, error) {
 	return s.tokenStore.Lookup(id)
 }
 
-func TestWhileOneLooksTheOthersGoOnButNotForLong(t *testing.T) { // D15: a slow store neither delays nor extends a token
+// A slow store neither delays nor extends a token (D15).
+func TestWhileOneLooksTheOthersGoOnButNotForLong(t *testing.T) {
 	s, clock := &hookedStore{tokenStore: new(tokenStore)}, newClock()
 	r := resolver(t, identity.Options{Tokens: s, Now: clock.Now})
 	token, id := s.mint("")
@@ -266,7 +275,7 @@ func TestWhileOneLooksTheOthersGoOnButNotForLong(t *testing.T) { // D15: a slow 
 	}
 }
 
-func TestAClockThatIsSetBackLooksAgain(t *testing.T) { // D15, trap 20
+func TestAClockThatIsSetBackLooksAgain(t *testing.T) {
 	r, s, clock := withTokens(t)
 	token, id := s.mint("")
 	clock.set(time.Hour)
@@ -280,7 +289,8 @@ func TestAClockThatIsSetBackLooksAgain(t *testing.T) { // D15, trap 20
 	}
 }
 
-func TestWhoCannotBeLookedUpIsNotBelieved(t *testing.T) { // D15: doubt refuses
+// Doubt refuses (D15).
+func TestWhoCannotBeLookedUpIsNotBelieved(t *testing.T) {
 	r, s, clock := withTokens(t)
 	token, _ := s.mint("")
 	if err := tokenError(r, token); err != nil {
@@ -309,7 +319,7 @@ func TestWhoCannotBeLookedUpIsNotBelieved(t *testing.T) { // D15: doubt refuses
 	}
 }
 
-func TestATokenThatMovesIsFollowed(t *testing.T) { // D15
+func TestATokenThatMovesIsFollowed(t *testing.T) {
 	r, s, clock := withTokens(t)
 	token, id := s.mint("acme")
 	if err := tokenError(r, token); err != nil {

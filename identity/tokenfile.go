@@ -13,31 +13,33 @@ import (
 	"time"
 )
 
-// A TokenFile is Tokens minted elsewhere (--token-file): a text file with one token a line, its id, the SHA-256 of the whole
-// token in hex, and optionally its workspace, separated by blanks. Empty lines and lines that begin with # are skipped. The
-// file is read again when it has changed; a token that is no longer there is revoked. Replace it by renaming another over
-// it: one that is written in place may be read when half of it is there. It is safe for concurrent use.
+// A TokenFile is a store of Tokens that another program makes (--token-file). It is a text file
+// with one token a line: its id, the SHA-256 of the whole token in hex, and optionally its
+// workspace, separated by blanks. Empty lines and lines that begin with # are skipped. The file is
+// read again when it has changed, and a token that is no longer in it is revoked. Replace the file
+// by renaming another over it: a file that is written in place may be read half-written. A
+// TokenFile is safe for concurrent use.
 type TokenFile struct {
-	path   string
-	report func(error)
-	mu     sync.Mutex
-	tokens map[string]StoredToken // of the last good version
-	now    func() time.Time
-	looked time.Time   // when the file was last looked at
-	seen   os.FileInfo // what was last read, good or bad; nil where it could not be
-	fresh  bool        // seen was so new that a later change may look the same
-	bad    error       // what was wrong with seen; nil where it was good
-	told   string      // the trouble that was last reported; empty where there is none
+	path     string
+	report   func(error)
+	mu       sync.Mutex
+	tokens   map[string]StoredToken // of the last good version
+	now      func() time.Time
+	looked   time.Time   // when the file was last checked for a change
+	seen     os.FileInfo // the version last read, good or bad; nil if it could not be read
+	fresh    bool        // seen was so new that a later version may have the same time
+	bad      error       // what was wrong with seen, or nil
+	reported string      // the error last reported, or ""
 }
 
 const (
 	maxTokenFile = 64 << 20
-	fileLook     = 250 * time.Millisecond // how often at most the file is looked at
-	settled      = 2 * time.Second        // two changes within this may have the same time
+	fileLook     = 250 * time.Millisecond // the time between two checks
+	settled      = 2 * time.Second        // two versions within this may have the same time
 )
 
-// OpenTokenFile reads the file. report is told when a later version of it cannot be read: then the last good one stays in
-// force. nil tells nobody.
+// OpenTokenFile reads the file. If a later version of it cannot be read, the last good one stays in
+// force and report is called with the error. report may be nil.
 func OpenTokenFile(path string, report func(error)) (*TokenFile, error) {
 	if report == nil {
 		report = func(error) {}
@@ -69,7 +71,7 @@ func (f *TokenFile) Lookup(id string) (StoredToken, error) {
 	return t, nil
 }
 
-// find looks at the file where it is time to. trouble is what has not been reported yet.
+// find checks the file if fileLook has passed. trouble is an error that has not been reported yet.
 func (f *TokenFile) find(id string) (t StoredToken, ok bool, trouble error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,9 +79,9 @@ func (f *TokenFile) find(id string) (t StoredToken, ok bool, trouble error) {
 		f.looked = now
 		err := f.refresh()
 		if err == nil {
-			f.told = ""
-		} else if err.Error() != f.told {
-			f.told = err.Error()
+			f.reported = ""
+		} else if err.Error() != f.reported {
+			f.reported = err.Error()
 			trouble = fmt.Errorf("%w; the last good version stays in force", err)
 		}
 	}
@@ -87,8 +89,8 @@ func (f *TokenFile) find(id string) (t StoredToken, ok bool, trouble error) {
 	return t, ok, trouble
 }
 
-// refresh reads the file where it looks different from what was last read. A version that is bad stays the last one read,
-// and its error is not repeated; what could not be opened or read is tried again.
+// refresh reads the file if it has changed since the last read. A bad version is not read twice:
+// refresh returns its error again. A file that could not be opened or read is tried again.
 func (f *TokenFile) refresh() error {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -115,12 +117,13 @@ func (f *TokenFile) refresh() error {
 }
 
 func readTokens(path string) ([]byte, os.FileInfo, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // so that a pipe is not waited for
+	// O_NONBLOCK: opening a pipe must not block.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read tokens: %w", err)
 	}
 	defer file.Close()
-	info, err := file.Stat() // before reading: what is written meanwhile shows as a change
+	info, err := file.Stat() // before reading, so that a later write shows as a change
 	if err != nil {
 		return nil, nil, fmt.Errorf("read tokens: %w", err)
 	}
@@ -153,7 +156,7 @@ func parseTokens(b []byte) (map[string]StoredToken, error) {
 			return nil, fmt.Errorf("%d: %w", n, err)
 		}
 		if _, twice := tokens[t.ID]; twice {
-			return nil, fmt.Errorf("%d: id %q stands twice", n, t.ID)
+			return nil, fmt.Errorf("%d: id %q occurs twice", n, t.ID)
 		}
 		tokens[t.ID] = t
 	}
@@ -170,8 +173,8 @@ func parseStored(fields []string) (StoredToken, error) {
 	}
 	t := StoredToken{ID: fields[0]}
 	if len(t.ID) != tokenIDLen || !isLowerBase32(t.ID) {
-		return StoredToken{}, fmt.Errorf("id %.10q of %d characters: %d of a–z and 2–7 are needed: what stands between wpt_ and the next _",
-			t.ID, len(t.ID), tokenIDLen) // no more of it: a whole token may stand here
+		return StoredToken{}, fmt.Errorf("id %.10q of %d characters: %d of a–z and 2–7 are needed: the part between wpt_ and the next _",
+			t.ID, len(t.ID), tokenIDLen) // no more of it: it may be a whole token
 	}
 	if n, err := hex.Decode(t.Hash[:], []byte(fields[1][:min(len(fields[1]), 64)])); err != nil || n != len(t.Hash) || len(fields[1]) != 64 {
 		return StoredToken{}, fmt.Errorf("the hash of %s has %d characters or is no hex: 64 hex digits are needed", t.ID, len(fields[1]))

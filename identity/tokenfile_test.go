@@ -17,12 +17,13 @@ const (
 	lineB    = idB + " 2222222222222222222222222222222222222222222222222222222222222222\n"
 )
 
-// A watchedFile is a TokenFile on a clock of its own, whose file has the times that a test gives it.
+// A watchedFile is a TokenFile on a clock of its own, whose file has the times that a test gives
+// it.
 type watchedFile struct {
 	*TokenFile
-	t     *testing.T
-	clock time.Time
-	told  []string
+	t        *testing.T
+	clock    time.Time
+	reported []string
 }
 
 func watch(t *testing.T, content string) *watchedFile {
@@ -34,7 +35,7 @@ func watch(t *testing.T, content string) *watchedFile {
 	if err := os.Chtimes(path, w.clock.Add(-time.Hour), w.clock.Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenTokenFile(path, func(err error) { w.told = append(w.told, err.Error()); w.Len() })
+	f, err := OpenTokenFile(path, func(err error) { w.reported = append(w.reported, err.Error()); w.Len() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func (w *watchedFile) holds(when string, a, b bool) {
 	}
 }
 
-func TestAFileOfTokensIsRead(t *testing.T) { // D17
+func TestAFileOfTokensIsRead(t *testing.T) {
 	w := watch(t, "# ours\n\n  "+strings.ReplaceAll(lineA, " ", "\t ")+"\r\n"+strings.TrimSpace(lineB))
 	w.holds("at first", true, true)
 	if got, err := w.Lookup(idA); err != nil || got.Workspace != "acme" || got.ID != idA || got.Revoked || hex.EncodeToString(got.Hash[:2]) != "1111" {
@@ -80,7 +81,7 @@ func TestAFileOfTokensIsRead(t *testing.T) { // D17
 	}
 }
 
-func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) { // D15, D17
+func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) {
 	token, id, hash, err := NewToken(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) { // D15, D17
 	}
 }
 
-func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) { // D15: stores see only ids of our form
+// Stores see only ids of our form (D15).
+func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) {
 	for _, id := range []string{"aaaaaaaaaA", "../../etc/", "aaaa\x00aaaaa", "aaaaaaaaa'"} {
 		body := tokenPrefix + id + "_" + strings.Repeat("a", tokenSecret)
 		if _, _, err := ParseToken(body + tokenSum(body)); err == nil {
@@ -104,7 +106,7 @@ func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) { /
 	}
 }
 
-func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) { // D17
+func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"one word", lineA + "\nxyz\n", ":3: 1 words"},
 		{"four words", "a b c d", ":1: 4 words"},
@@ -113,7 +115,7 @@ func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) { // D17
 		{"a short hash", idA + " 1111", ":1: the hash of " + idA + " has 4 characters"},
 		{"a long hash", idA + " " + strings.Repeat("1", 66), ":1: the hash of " + idA + " has 66 characters"},
 		{"no hex", "#\n" + idA + " " + strings.Repeat("x", 64), ":2: the hash"},
-		{"twice", lineA + lineB + lineA, ":3: id \"" + idA + "\" stands twice"},
+		{"twice", lineA + lineB + lineA, ":3: id \"" + idA + "\" occurs twice"},
 		{"an endless line", lineA + strings.Repeat("x", 1<<17), ":2: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,7 +137,8 @@ func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) { // D17
 	}
 }
 
-func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) { // trap 42: somebody may paste the token where its hash belongs
+// Somebody may paste the token where its hash belongs.
+func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) {
 	token, id, _, _ := NewToken(rand.Reader)
 	path := filepath.Join(t.TempDir(), "tokens")
 	for _, content := range []string{id + " " + token, token, token + " " + id} {
@@ -146,7 +149,8 @@ func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) { // trap 42: somebody may 
 	}
 }
 
-func TestAFileIsReadAgainWhenItChanges(t *testing.T) { // D15: a removed line revokes, within a second
+// A removed line revokes, within a second (D15).
+func TestAFileIsReadAgainWhenItChanges(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineA+lineB, 10*time.Second)
 	w.clock = w.clock.Add(fileLook - 1)
@@ -159,12 +163,13 @@ func TestAFileIsReadAgainWhenItChanges(t *testing.T) { // D15: a removed line re
 	w.write("", 8*time.Second)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("all removed", false, false)
-	if w.told != nil {
-		t.Errorf("reported %q", w.told)
+	if w.reported != nil {
+		t.Errorf("reported %q", w.reported)
 	}
 }
 
-func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) { // a file's time may be coarser than its changes
+// A file's time may be coarser than its changes.
+func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineA+"# x\n", 0)
 	w.clock = w.clock.Add(fileLook)
@@ -187,15 +192,15 @@ func TestAReplacedFileIsSeenWhateverItsTime(t *testing.T) { // cp -p and rename
 	w.holds("replaced", false, false)
 }
 
-func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { // D17
+func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineB+"broken\n", time.Minute)
 	for range 5 {
 		w.clock = w.clock.Add(fileLook)
 		w.holds("broken", true, false)
 	}
-	if len(w.told) != 1 || !strings.Contains(w.told[0], ":2: 1 words") || !strings.Contains(w.told[0], "last good version stays") {
-		t.Errorf("reported %q, want once with its line", w.told)
+	if len(w.reported) != 1 || !strings.Contains(w.reported[0], ":2: 1 words") || !strings.Contains(w.reported[0], "last good version stays") {
+		t.Errorf("reported %q, want once with its line", w.reported)
 	}
 	w.write(lineB, time.Minute)
 	w.clock = w.clock.Add(fileLook)
@@ -203,20 +208,20 @@ func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { 
 	w.write("broken\n", time.Minute)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("broken again", false, true)
-	if len(w.told) != 2 {
-		t.Errorf("reported %q, want the second break as well", w.told)
+	if len(w.reported) != 2 {
+		t.Errorf("reported %q, want the second break as well", w.reported)
 	}
 }
 
-func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) { // D17
+func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 	w := watch(t, lineA)
 	os.Remove(w.path)
 	for range 5 {
 		w.clock = w.clock.Add(fileLook)
 		w.holds("gone", true, false)
 	}
-	if len(w.told) != 1 {
-		t.Errorf("reported %q, want once", w.told)
+	if len(w.reported) != 1 {
+		t.Errorf("reported %q, want once", w.reported)
 	}
 	w.write(lineB, time.Minute)
 	w.clock = w.clock.Add(fileLook)
@@ -236,12 +241,12 @@ func TestAFileIsReadOnceItCanBe(t *testing.T) { // also with the time of the ver
 	os.Chtimes(w.path, info.ModTime(), info.ModTime())
 	w.clock = w.clock.Add(fileLook)
 	w.holds("readable", true, true)
-	if len(w.told) != 1 {
-		t.Errorf("reported %q, want once", w.told)
+	if len(w.reported) != 1 {
+		t.Errorf("reported %q, want once", w.reported)
 	}
 }
 
-func TestAClockSetBackDoesNotStopTheLooking(t *testing.T) { // D15
+func TestAClockSetBackDoesNotStopTheLooking(t *testing.T) {
 	w := watch(t, lineA)
 	w.clock = w.clock.Add(-24 * time.Hour)
 	w.write(lineB, time.Minute)

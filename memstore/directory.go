@@ -34,8 +34,8 @@ func (s scope) covers(position uint64) bool {
 // end returns the first position after s, or 0 if s is the last.
 func (s scope) end() uint64 { return s.prefix + 1<<(64-s.depth) }
 
-// halves returns the two scopes into which s splits.
-func (s scope) halves() [2]scope {
+// split returns the two scopes into which s splits.
+func (s scope) split() [2]scope {
 	return [2]scope{{s.prefix, s.depth + 1}, {s.prefix | 1<<(63-s.depth), s.depth + 1}}
 }
 

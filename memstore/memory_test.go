@@ -58,9 +58,12 @@ func (s *small) within() {
 	}
 }
 
-// Trap 44: a flood of keys, from many at once, pushes no live count out, and nobody is admitted
-// more often than the limit.
+// A flood of keys, from many at once, pushes no live count out, and nobody is admitted more often
+// than the limit.
 func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	s := newSmall(t)
 	const victims, limit, callers = 200, 5, 3
 	victim := func(i int) weir.Charge { return charge("minute", limit, 60, fmt.Sprint("victim ", i)) }
@@ -272,7 +275,7 @@ func TestExpiredKeysAreReclaimed(t *testing.T) {
 	}
 }
 
-// Trap 6: reuse under load loses no count, also where one take opens what another reuses.
+// Reuse under load loses no count, also where one take opens what another reuses.
 func TestReclaimingUnderLoadLosesNoCount(t *testing.T) {
 	s := newSmall(t)
 	const limit, callers = 50, 8
@@ -320,7 +323,7 @@ func TestAClockThatWasSetBackBlocksNoReclaiming(t *testing.T) {
 	s.within()
 }
 
-// Trap 46: too little memory is an error that says what is allowed; it is never read as no bound.
+// Too little memory is an error that says what is allowed; it is never read as no bound.
 func TestTooLittleMemoryIsRefused(t *testing.T) {
 	for _, memory := range []int64{-1, 1, memstore.MinMemory - 1} {
 		if _, err := memstore.New(memstore.Options{Memory: memory}); err == nil || !strings.Contains(err.Error(), "1 MiB") {
@@ -329,7 +332,7 @@ func TestTooLittleMemoryIsRefused(t *testing.T) {
 	}
 }
 
-// D6: the machine's clock is read once and then advanced by the monotonic one.
+// The machine's clock is read once and then advanced by the monotonic one (D6).
 func TestTheMachinesClockIsTheWallClockAtStart(t *testing.T) {
 	s, err := memstore.New(memstore.Options{})
 	if err != nil {

@@ -178,7 +178,8 @@ func (s *Store) Close() error {
 
 // Stats describes how full the store is.
 type Stats struct {
-	Keys     int64 `json:"keys"`     // entries held, including ended ones whose slot has not been reused yet
+	// Entries held, including ended ones whose slot has not been reused yet.
+	Keys     int64 `json:"keys"`
 	Capacity int64 `json:"capacity"` // about how many entries fit into Options.Memory
 	Bytes    int64 `json:"bytes"`    // bytes of memory that the table holds
 	Memory   int64 `json:"memory"`   // Options.Memory, or the default

@@ -283,7 +283,7 @@ func (t *table) makeRoom(seg *segment, now int64) error {
 	t.count(seg, now)
 	var err error
 	if seg.live >= t.slots*splitPerMille/1000 {
-		halves := seg.scope.halves()
+		halves := seg.scope.split()
 		err = t.rewrite([]*segment{seg}, halves[:], now)
 		if err == nil || seg.live >= t.slots*tightPerMille/1000 {
 			return err

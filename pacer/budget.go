@@ -313,7 +313,7 @@ func (b *budget) observe(s sent, f report, refused bool) (until int64) {
 		f.Limit = max(b.limit, f.Remaining, 1)
 	}
 	if date == 0 && f.RetryAfter > 0 && !s.fitted(f) {
-		date = f.Reset - f.RetryAfter // D1: Retry-After is Reset minus the second of the refusal
+		date = f.Reset - f.RetryAfter // Retry-After is Reset minus the second of the refusal (D1)
 	}
 	left, ok := b.distance(f, s, date)
 	if !ok {

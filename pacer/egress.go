@@ -25,7 +25,7 @@ func egresses(o *Options) []egress {
 	if from == nil {
 		base, ok := o.Base.(*http.Transport)
 		if !ok || base.DialTLSContext != nil {
-			panic(fmt.Sprintf("pacer: Options.Base is a %T or has a TLS dialer of its own, which cannot be told to send from the addresses in Options.Egress: set Options.EgressTransport", o.Base))
+			panic(fmt.Sprintf("pacer: Options.Base is a %T or has a TLS dialer of its own, which cannot send from the addresses in Options.Egress: set Options.EgressTransport", o.Base))
 		}
 		from = func(addr netip.Addr) http.RoundTripper { return dialingFrom(base, addr) }
 	}

@@ -141,7 +141,7 @@ func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
 		}
 		at := placeOf(key)
 		if first := lines[key.Value]; first > 0 {
-			d.report(at, within(path, key.Value), key.Value, "remove one of the two", "%q is written twice: it is already on line %d", excerpt(key.Value), first)
+			d.report(at, within(path, key.Value), key.Value, "remove one of the two", "%q occurs twice: it is already on line %d", excerpt(key.Value), first)
 			continue
 		}
 		lines[key.Value] = at.line

@@ -95,13 +95,15 @@ func (w *warner) chosenAlone(k weir.Key) string {
 	return first
 }
 
-// bounded reports whether a limiter has a window that a caller cannot evade by choosing a value.
+// bounded reports whether a limiter has a window that a caller cannot evade by choosing a value. A
+// window by ip+agent is none: the caller has a budget of it for each agent that it invents.
 func (w *warner) bounded(l weir.Limiter) bool {
-	return slices.ContainsFunc(l.Windows, func(x weir.Window) bool { return w.chosenAlone(x.Key) == "" })
+	chooses := func(p weir.Part) bool { return slices.ContainsFunc(p, w.reader.chosen) }
+	return slices.ContainsFunc(l.Windows, func(x weir.Window) bool { return !slices.ContainsFunc(x.Key, chooses) })
 }
 
-// pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the path
-// of the later window.
+// pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the
+// path of the later window.
 func (w *warner) pair(at string, earlier, later weir.Window) {
 	if first, second := earlier.Key[0], later.Key[0]; !slices.Equal(first, second) {
 		hint := "begin both keys with the same source, or put each window in a limiter of its own; on one server it makes no difference"

@@ -47,7 +47,7 @@ func notTLS(address string, err error) error {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &record):
-		return fmt.Errorf("%w: %s does not speak TLS: want redis:// or redis-sentinel:// for it (%w)", ErrServer, address, err)
+		return fmt.Errorf("%w: %s does not speak TLS: expected redis:// or redis-sentinel:// for it (%w)", ErrServer, address, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("speak TLS with %s: no answer within %v, as of a server without TLS: is redis:// meant? %w", address, dialTimeout, err)
 	}
@@ -78,7 +78,7 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 		}
 		return c.SetDeadline(time.Time{})
 	case !secured && (bytes.HasPrefix(answer, []byte{0x15, 3}) || bytes.HasPrefix(answer, []byte{0x16, 3})):
-		return fmt.Errorf("%w: %s speaks TLS: want rediss:// or rediss-sentinel:// for it", ErrServer, address)
+		return fmt.Errorf("%w: %s speaks TLS: expected rediss:// or rediss-sentinel:// for it", ErrServer, address)
 	case len(answer) > 0:
 		return fmt.Errorf("%w: %s is no Redis: it answered PING with %q", ErrServer, address, answer)
 	case !secured && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):

@@ -23,7 +23,8 @@ func Example() {
 	store, err := redisstore.New(context.Background(), options)
 	check(err)
 	defer store.Close()
-	check(store.Check(policy)) // on a cluster: whether it can charge each limiter's windows together
+	// On a cluster: whether it can charge each limiter's windows together.
+	check(store.Check(policy))
 
 	decider, err := weir.New(policy, store, weir.Options{})
 	check(err)
@@ -42,8 +43,8 @@ func ExampleParse() {
 }
 
 // A user of the server needs these rights, as for ACL SETUSER.
-func ExampleRule() {
-	fmt.Println("ACL SETUSER api on >password " + redisstore.Rule("api"))
+func ExampleACLRules() {
+	fmt.Println("ACL SETUSER api on >password " + redisstore.ACLRules("api"))
 }
 
 func check(err error) {

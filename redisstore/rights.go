@@ -41,9 +41,9 @@ func (e *RightsError) Error() string {
 // Is reports whether target is ErrDenied.
 func (e *RightsError) Is(target error) bool { return target == ErrDenied }
 
-// Rule returns the rules of ACL SETUSER that give a user every right that is needed under a prefix;
+// ACLRules returns the rules of ACL SETUSER that give a user every right that is needed under a prefix;
 // an empty prefix means "weir".
-func Rule(prefix string) string {
+func ACLRules(prefix string) string {
 	if prefix == "" {
 		prefix = "weir"
 	}
@@ -57,7 +57,7 @@ func Rule(prefix string) string {
 }
 
 // rights are the commands that nodes and scripts need, each with arguments that are harmless on a
-// key of no caller. The last four of Rule are optional: a client of one server works without them.
+// key of no caller. The last four of ACLRules are optional: a client of one server works without them.
 var rights = []struct {
 	command string
 	keyless bool

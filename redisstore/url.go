@@ -28,7 +28,7 @@ func Parse(rawURL string) (Options, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	form, known := forms[strings.ToLower(scheme)]
 	if !ok || !known {
-		return Options{}, errors.New("want redis://HOST:PORT, rediss://HOST:PORT (TLS) or redis-sentinel://HOST:PORT/MASTER")
+		return Options{}, errors.New("expected redis://HOST:PORT, rediss://HOST:PORT (TLS) or redis-sentinel://HOST:PORT/MASTER")
 	}
 	var o Options
 	if form.tls {
@@ -92,7 +92,7 @@ func (o *Options) parseUser(user string) error {
 		return errors.New("a % in the user or password begins no escape: it is written %25 itself")
 	}
 	if o.Password == "" {
-		return errors.New("there is an @ before the hosts, and no password: want USER:PASSWORD@, :PASSWORD@, or neither and no @")
+		return errors.New("there is an @ before the hosts, and no password: expected USER:PASSWORD@, :PASSWORD@, or neither and no @")
 	}
 	return nil
 }
@@ -119,18 +119,18 @@ func splitHost(element, fallback string) (host, port string, err error) {
 		literal, err := url.PathUnescape(literal)
 		addr, addrErr := netip.ParseAddr(literal)
 		if err != nil || addrErr != nil || !closed || !addr.Is6() || (rest != "" && rest[0] != ':') {
-			return "", "", errors.New("want an IPv6 address in brackets, such as [2001:db8::1]:6379")
+			return "", "", errors.New("expected an IPv6 address in brackets, such as [2001:db8::1]:6379")
 		}
 		if zone := addr.Zone(); zone != "" && !hostName.MatchString(zone) {
-			return "", "", errors.New("want a zone of letters, digits, - . and _, such as [fe80::1%25eth0]:6379")
+			return "", "", errors.New("expected a zone of letters, digits, - . and _, such as [fe80::1%25eth0]:6379")
 		}
 		host, element = addr.String(), rest
 	} else if strings.Count(element, ":") > 1 {
-		return "", "", errors.New("it has more than one colon: want HOST:PORT, an IPv6 address in brackets, and hosts separated by commas")
+		return "", "", errors.New("it has more than one colon: expected HOST:PORT, an IPv6 address in brackets, and hosts separated by commas")
 	} else {
 		host, element = cutBefore(element, ":")
 		if host == "" {
-			return "", "", errors.New("it is empty: want HOST:PORT, such as 127.0.0.1:6379")
+			return "", "", errors.New("it is empty: expected HOST:PORT, such as 127.0.0.1:6379")
 		}
 		if !hostName.MatchString(host) {
 			return "", "", errors.New("a host's name has letters, digits, - . and _ only")
@@ -140,7 +140,7 @@ func splitHost(element, fallback string) (host, port string, err error) {
 		port = element[1:]
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return "", "", errors.New("want a port from 1 to 65535")
+			return "", "", errors.New("expected a port from 1 to 65535")
 		}
 		port = strconv.FormatUint(n, 10)
 	}
@@ -158,7 +158,7 @@ func (o *Options) parsePath(path string, sentinel bool) error {
 	if sentinel {
 		o.Master, db, _ = strings.Cut(db, "/")
 		if o.Master == "" {
-			return errors.New("the server's name is missing, as the Sentinels know it: want redis-sentinel://HOST:PORT/MASTER, such as …/mymaster")
+			return errors.New("the server's name is missing, as the Sentinels know it: expected redis-sentinel://HOST:PORT/MASTER, such as …/mymaster")
 		}
 		if !masterName.MatchString(o.Master) {
 			return errors.New("the name of the server, behind the hosts, has letters, digits, - . and _ only")
@@ -169,7 +169,7 @@ func (o *Options) parsePath(path string, sentinel bool) error {
 	}
 	n, err := strconv.ParseUint(db, 10, 16)
 	if err != nil {
-		return fmt.Errorf("what follows the last / is a database: want a number from 0 to %d", maxDB)
+		return fmt.Errorf("what follows the last / is a database: expected a number from 0 to %d", maxDB)
 	}
 	if n != 0 && !sentinel && len(o.Addresses) > 1 {
 		return fmt.Errorf("database %d of several hosts: they are a cluster's, and a cluster has only database 0; leave it out", n)
@@ -192,7 +192,7 @@ var (
 )
 
 const (
-	onlyTLS      = "only TLS has certificates: want rediss:// or rediss-sentinel://"
+	onlyTLS      = "only TLS has certificates: expected rediss:// or rediss-sentinel://"
 	onlySentinel = "it is only for redis-sentinel://"
 )
 
@@ -217,7 +217,7 @@ func (o *Options) parseQuery(query string, f form) error {
 		}
 	}
 	if o.Prefix != "" && !prefixForm.MatchString(o.Prefix) {
-		return fmt.Errorf("prefix %q: want 1 to 64 of - _ : . and letters and digits", o.Prefix)
+		return fmt.Errorf("prefix %q: expected 1 to 64 of - _ : . and letters and digits", o.Prefix)
 	}
 	if o.SentinelUsername != "" && o.SentinelPassword == "" {
 		return errors.New("sentinel_user means nothing without sentinel_password")

@@ -157,7 +157,7 @@ func resetIsWhole(k *keeping) {
 	}, func() {
 		random := rand.New(rand.NewPCG(3, 0))
 		for n := range resets {
-			for from := admitted.Load(); admitted.Load() < from+int64(random.IntN(200)) && !k.Failed(); {
+			for enough := admitted.Load() + int64(random.IntN(200)); admitted.Load() < enough && !k.Failed(); {
 				k.take(charge("other", weir.MaxLimit, time.Hour, 1))
 			}
 			k.reset(both[n%2], both[1-n%2])

@@ -32,8 +32,8 @@ const (
 // notes describe the settings of the others.
 var notes = map[string]string{
 	retryableName: "v0.7.8, as it is but for RetryMax",
-	gofriName:     "v2.0.2; each call gets an error until the reset, sleeps until then and tries again. As it is it passes Weir's 429 through: it wants X-RateLimit-Resource, which the base transport adds here",
-	rateName:      "is told the limit, and is alone with the credential: spread evenly, one at a time",
+	gofriName:     "v2.0.2; each call gets an error until the reset, sleeps until then and tries again. It requires X-RateLimit-Resource to see Weir's 429, so the base transport adds that here",
+	rateName:      "is given the limit, and has the credential alone: spread evenly, one at a time",
 	plainName:     "sleeps Retry-After and sends again",
 }
 

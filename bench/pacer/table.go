@@ -93,7 +93,7 @@ func (r *results) cost() table {
 
 // aims returns the table of aims and results.
 func (r *results) aims() table {
-	t := table{head: []string{"", "refused", "used", "most spent of a window", "exactly once", "told of refusals", ""}, title: "What is aimed at, and what was reached"}
+	t := table{head: []string{"", "refused", "used", "most spent of a window", "exactly once", "refusals seen", ""}, title: "What is aimed at, and what was reached"}
 	for _, f := range r.found {
 		if f.who != pacerName {
 			continue

@@ -57,8 +57,8 @@ const (
 // contestants returns them in the order of the tables.
 func contestants() []contestant {
 	return []contestant{
-		{name: bareName, counts: true, open: openBareScript, note: "INCR, EXPIRE for the first, PTTL: it counts refusals and tells no time"},
-		{name: correctName, counts: true, open: openCorrectScript, note: "one unit, one window: what is refused is taken back, and the reset and the time are told"},
+		{name: bareName, counts: true, open: openBareScript, note: "INCR, EXPIRE for the first, PTTL: counts refusals; returns no time"},
+		{name: correctName, counts: true, open: openCorrectScript, note: "one unit, one window: takes back what is refused; returns the reset and the time"},
 		{name: incrName, open: openIncr, note: "no limiter"},
 		{name: goredisName, pooled: true, open: openGoRedisIncr, note: "no limiter"},
 		{name: takeName, counts: true, open: openTake},

@@ -38,18 +38,19 @@ func newAdmin() *cobra.Command {
 	return cmd
 }
 
-// openAdminTokens opens the tokens of a data directory that is there, with the audit log beside them.
+// openAdminTokens opens the tokens of a data directory that is there, with the audit log beside
+// them.
 func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
 	audit, err := admin.OpenAudit(cmd.Context(), dir, nil)
 	if err != nil {
-		return nil, cli.Fail(err, "say with --data DIR where 'weir serve' keeps its data; you need to be allowed to write there")
+		return nil, cli.Fail(err, "name with --data DIR the directory of 'weir serve', in which you need permission to write")
 	}
 	return admin.OpenTokens(dir, admin.TokensOptions{Audit: audit}), nil
 }
 
 // noDataDir returns an error if dir is missing or no directory.
 func noDataDir(dir string) error {
-	const hint = "say with --data DIR where 'weir serve' keeps its data"
+	const hint = "name with --data DIR the directory of 'weir serve'"
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cli.Fail(fmt.Errorf("there is no data directory %q", dir), hint)
@@ -65,8 +66,8 @@ func newAdminCreate() *cobra.Command {
 	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "create NAME",
-		Short:   "Make a token for somebody and print it, once",
-		Long:    "Make a token for somebody. The token alone is printed on standard output, once: only its hash is kept.",
+		Short:   "Make a token for an operator and print it, once",
+		Long:    "Make a token for an operator. The token alone is printed on standard output, once: only its hash is kept.",
 		Example: "  weir admin create ada@example.com\n  WEIR_ADMIN_TOKEN=$(weir admin create deploy)",
 		Args:    cli.Arguments("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -162,7 +163,7 @@ func newAdminRevoke() *cobra.Command {
 				return err
 			}
 			if err := tokens.Revoke(cmd.Context(), args[0]); errors.Is(err, admin.ErrNoToken) {
-				return cli.Fail(fmt.Errorf("nobody named %q has an admin token", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
+				return cli.Fail(fmt.Errorf("no admin token has the name %q", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
 			} else if err != nil {
 				return cli.Fail(err, "")
 			}

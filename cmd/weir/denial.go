@@ -25,7 +25,7 @@ Every node that shares the store, or the data directory, can decrypt it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			const maxID = 8 << 10
 			if args[0] == "" || len(args[0]) > maxID {
-				return cli.UsageError("copy the whole value of the X-Weir-Denial field", "an id of %d characters: want 1 to %d", len(args[0]), maxID)
+				return cli.UsageError("copy the whole value of the X-Weir-Denial field", "an id of %d characters: expected 1 to %d", len(args[0]), maxID)
 			}
 			b, err := f.ask(cmd.Context(), "/denials/"+url.PathEscape(args[0]), nil)
 			if err != nil {

@@ -18,9 +18,13 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 )
 
-// The documents are held to what they say: links lead somewhere, named tests exist, examples are what really happens.
+// The documents are held to what they say: links lead somewhere, named tests exist, examples are
+// what really happens.
 
 const repository = "../.."
 
@@ -190,7 +194,8 @@ func TestEveryDecisionIsInTheContractPage(t *testing.T) {
 	}
 }
 
-// The page on exactness is one page, and all that it claims is in tables with the column "Proof", which the tests above hold.
+// The page on exactness is one page, and all that it claims is in tables with the column "Proof",
+// which the tests above hold.
 func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
 	text := documents(t)["docs/exactness.md"]
 	if n := strings.Count(text, "\n"); n > 120 {
@@ -207,13 +212,14 @@ func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
 	}
 }
 
-// A YAML block with a whole policy parses, unless its fence says invalid. A console block is run where the last such block
-// above it is policy.yaml, and prints what the page shows.
+// A YAML block with a whole policy parses, unless its fence says invalid. A console block is run
+// where the last such block above it is policy.yaml, and prints what the page shows.
 func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 	pages := documents(t)
 	reader := policyReader()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(repository, "examples", "simulate"))); err != nil { // what docs/simulate.md replays
+	// docs/simulate.md replays the logs of this folder.
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(repository, "examples", "simulate"))); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
@@ -259,8 +265,9 @@ func checkConsole(t *testing.T, page, block string) {
 	}
 }
 
-// An http block holds a request, and the next one its answer, by an edge that has just been started and a clock that
-// stands still. "http 31" sends the request 31 times. SESSION and TOKEN stand for credentials, … for what differs.
+// An http block holds a request, and the next one its answer, by an edge that has just been started
+// and a clock that stands still. "http 31" sends the request 31 times. SESSION and TOKEN stand for
+// credentials, … for what differs.
 func TestTheExchangesOfTheDocumentsAreReal(t *testing.T) {
 	found := 0
 	for page, text := range documents(t) {
@@ -321,7 +328,18 @@ func stillEdge(t *testing.T) (handler http.Handler, token string) {
 		t.Fatal(err)
 	}
 	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
-	e := openEdge(t, f, policy, slog.New(slog.DiscardHandler), now)
+	f.listen, f.admin, f.data, f.accessLog = "127.0.0.1:0", cli.AdminAddr{}, t.TempDir(), false
+	c := f.config(policy, slog.New(slog.DiscardHandler), io.Discard)
+	c.Now = now
+	e, err := edge.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	var out bytes.Buffer
 	if code := run([]string{"token", "create", "--workspace", "demo", "--data", f.data}, nil, strings.NewReader(""), &out, io.Discard); code != 0 {
 		t.Fatalf("weir token create: status %d", code)
@@ -329,8 +347,8 @@ func stillEdge(t *testing.T) (handler http.Handler, token string) {
 	return e.Handler(), strings.TrimSpace(out.String())
 }
 
-// serveText sends a request that is written down, and writes the answer down: fields in the order of the alphabet,
-// without those that are about the body's transfer.
+// serveText sends a request that is written down, and writes the answer down: fields in the order
+// of the alphabet, without those that are about the body's transfer.
 func serveText(t *testing.T, handler http.Handler, text string) string {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")

@@ -234,7 +234,7 @@ func parseUntil(s string, now time.Time) (field string, value any, err error) {
 		}
 		return "until", at.Unix(), nil
 	}
-	return "", nil, fmt.Errorf("want a time of today such as 18:00, a time such as %s, or a duration such as 2h", now.Add(2*time.Hour).Format(time.RFC3339))
+	return "", nil, fmt.Errorf("expected a time of today such as 18:00, a time such as %s, or a duration such as 2h", now.Add(2*time.Hour).Format(time.RFC3339))
 }
 
 // askAndPrint asks the server and prints its answer.
@@ -294,7 +294,7 @@ func (l *limitList) Set(value string) error {
 	for _, text := range strings.Split(value, ",") {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 0 {
-			return fmt.Errorf("want a limit from 1 to %d for each window, or 0 to leave it as it is, such as 600 or 600,0; or none", 1<<31-1)
+			return fmt.Errorf("expected a limit from 1 to %d for each window, or 0 to leave it as it is, such as 600 or 600,0; or none", 1<<31-1)
 		}
 		all = append(all, n)
 	}

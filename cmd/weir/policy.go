@@ -102,7 +102,8 @@ func printProblems(w io.Writer, err error) error {
 }
 
 func printProblem(w io.Writer, kind string, p policyfile.Problem) {
-	fmt.Fprintf(w, "%s: %s\n", kind, reports.Shown(p.String(), 1000)) // the name of a file can hold control characters
+	// The problem contains the file name, which may contain control characters.
+	fmt.Fprintf(w, "%s: %s\n", kind, reports.Shown(p.String(), 1000))
 	if p.Hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", p.Hint)
 	}

@@ -40,10 +40,10 @@ you leave out is shown in angle brackets. So is the value of a field, since it m
 				return cli.UsageError("for example --ip 203.0.113.7", "%s %q: %w", cli.GivenAs(cmd, "ip"), ip, err)
 			}
 			if !methodToken(args[0]) {
-				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "method %q: want a name such as POST", args[0])
+				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "method %q: expected a name such as POST", args[0])
 			}
 			if !strings.HasPrefix(args[1], "/") {
-				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "path %q: want one that begins with a slash", args[1])
+				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "path %q: expected one that begins with a slash", args[1])
 			}
 			policy, err := readPolicy(cmd.InOrStdin(), file)
 			if err != nil {

@@ -25,15 +25,17 @@ answers.`
 
 // An exposureJSON is how many requests a limiter admits at most. A span without a bound is null.
 type exposureJSON struct {
-	Name    string              `json:"name"`
-	Routes  []string            `json:"routes"` // they share the figures
-	Windows []string            `json:"windows"`
-	Cost    int64               `json:"cost"`
-	Passes  map[string]passJSON `json:"passes"` // by party: one address, one session, one token, everybody
+	Name    string   `json:"name"`
+	Routes  []string `json:"routes"` // they share the figures
+	Windows []string `json:"windows"`
+	Cost    int64    `json:"cost"`
+	// Passes has an entry for each party: one address, one session, one token, everybody.
+	Passes map[string]passJSON `json:"passes"`
 }
 
 type passJSON struct {
-	Served bool           `json:"served"` // false: answered 401, since the limiter asks for another credential
+	// Served is false if the answer is 401, since the limiter requires another credential.
+	Served bool           `json:"served"`
 	Minute *explain.Bound `json:"minute"` // in any 60 s
 	Hour   *explain.Bound `json:"hour"`   // in any 3600 s
 }

@@ -31,7 +31,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if f.memory < memstore.MinMemory {
 		minimum := cli.Size(memstore.MinMemory)
 		return cli.UsageError("such as --memory 256MiB, the default: room for ten million callers at a time",
-			"%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
+			"%s %v is too little to count in: expected %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
 	if err := f.checkCandidate(cmd); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		}
 	}
 	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
-		return cli.UsageError(hint, "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
+		return cli.UsageError(hint, "%s %q: expected X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
 	}
 	if len(f.trustedProxies) == 0 {
 		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
@@ -105,10 +105,10 @@ func (f *serveFlags) checkCandidate(cmd *cobra.Command) error {
 	}
 	if minimum := cli.Size(edge.CandidateShare * memstore.MinMemory); f.memory < minimum {
 		return cli.UsageError(fmt.Sprintf("such as --memory %v, or leave the candidate out", &minimum),
-			"%s counts in a tenth of %s, and %v leaves it too little: want %v or more", cli.GivenAs(cmd, "candidate"), cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
+			"%s counts in a tenth of %s, and %v leaves it too little: expected %v or more", cli.GivenAs(cmd, "candidate"), cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
 	if f.candidate == "-" {
-		return cli.UsageError("put it in a file; it is read again when that changes", "%s wants a file, not standard input", cli.GivenAs(cmd, "candidate"))
+		return cli.UsageError("put it in a file; it is read again when that changes", "%s must be a file, not standard input", cli.GivenAs(cmd, "candidate"))
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 		return cli.UsageError("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
 	}
 	if f.tlsCert != "" || bool(f.proxyProtocol) {
-		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo visits a listener in clear text that wants no PROXY protocol")
+		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
 	}
 	if !cmd.Flags().Changed("access-log") {
 		f.accessLog = false

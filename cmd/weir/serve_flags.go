@@ -84,7 +84,7 @@ func defaultServeFlags() *serveFlags {
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.listen, "listen", "the address to listen on")
+	flags.Var(&f.listen, "listen", "the address to listen on, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain in PEM; switches on TLS and HTTP/2")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key in PEM")
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
@@ -94,8 +94,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; repeatable (default the built-in sample backend)")
 	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
 	flags.Var(&f.store, "store", "where counts are kept: memory, which on Linux is a mapped file in --data and survives a restart; or, shared by all nodes, redis://, rediss:// or redis-sentinel:// (see above)")
-	flags.StringVar(&f.data, "data", f.data, "`DIR` of everything that must survive a restart; it belongs to one server, and 'weir token' may use it at the same time")
-	flags.Var(&f.maxData, "max-data", "how much the sample backend may store there, half of it for visitors, in B, KiB, MiB or GiB. Beyond it, writes are answered 507, and reads and deletes still work; not with --upstream")
+	flags.StringVar(&f.data, "data", f.data, "`DIR` of everything that must survive a restart: counts, rows, generated keys; it belongs to one server, and 'weir token' may use it at the same time")
+	flags.Var(&f.maxData, "max-data", "how much the sample backend may store there, half of it for visitors, in B, KiB, MiB or GiB; beyond that writes are answered 507, and reads and deletes go on; not with --upstream")
 	flags.Var(&f.memory, "memory", "memory for the counts in this process, in B, KiB, MiB or GiB, at least 1MiB; a window takes about 25 bytes. When it is full, new callers share budgets: some are refused early, and none gets more than its limit")
 	flags.Var(&f.storeDeadline, "store-deadline", "how long the store may take to answer before limiters follow their on_store_failure")
 	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with a secret of 32 bytes or more that hashes callers in the store, the same on all nodes (default: the first node makes one and keeps it in the store); only with a shared --store")
@@ -115,8 +115,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
 	cli.SwitchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.logFormat, "log-format", "the format of log lines on standard error")
-	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query; an agent that is counted by appears as a keyed hash")
-	cli.SwitchFlag(cmd, &f.demo, "demo", "send traffic to itself, for a first look: about 45 requests a second to the sample backend, through the public listener")
+	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "a log line for each request: the path, never the query; an agent that a limiter counted by appears as a keyed hash")
+	cli.SwitchFlag(cmd, &f.demo, "demo", "send traffic to itself, for a first look: about 45 requests a second to the sample backend through the public listener, so that every limiter counts and some refuse")
 	flags.Var(&f.traces, "traces", "the collector of traces, by OTLP over HTTP, such as http://127.0.0.1:4318 (default OTEL_EXPORTER_OTLP_ENDPOINT, if it is set)")
 	flags.Var(&f.traceRatio, "trace-ratio", "the part of the traces that begin here which is recorded; a trace of a trusted caller is recorded if that caller records it")
 

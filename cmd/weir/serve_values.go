@@ -18,7 +18,7 @@ func (n *names) Set(value string) error {
 	for _, name := range strings.Split(value, ",") {
 		name = strings.TrimSpace(name)
 		if name == "" || strings.ContainsAny(name, " /@?#:[]*") {
-			return fmt.Errorf("%q is no host name; want a list such as weir.example.com,ops-1, without ports", name)
+			return fmt.Errorf("%q is no host name; expected a list such as weir.example.com,ops-1, without ports", name)
 		}
 		all = append(all, name)
 	}
@@ -45,9 +45,9 @@ func (u *upstreams) Set(value string) error {
 			case one.Scheme != other.Scheme:
 				return fmt.Errorf("%s and %s: the addresses of one backend are all http or all https", other.Host, one.Host)
 			case basePath(one.URL) != basePath(other):
-				return fmt.Errorf("base paths %q of %s and %q of %s: want the same for all addresses of one backend", basePath(other), other.Host, basePath(one.URL), one.Host)
+				return fmt.Errorf("base paths %q of %s and %q of %s: expected the same path for all addresses of one backend", basePath(other), other.Host, basePath(one.URL), one.Host)
 			case edge.HostPort(one.URL) == edge.HostPort(other):
-				return fmt.Errorf("%s is given twice (addresses %d and %d): want each once", one.Host, i+1, len(all)+1)
+				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", one.Host, i+1, len(all)+1)
 			}
 		}
 		all = append(all, one.URL)

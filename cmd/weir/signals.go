@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // signals are what the process is sent while it serves.
@@ -20,15 +22,13 @@ type signals struct {
 // at once. A SIGHUP does not end the process any more: one that comes before reloadOnHangUp is
 // kept. The caller calls forget at the end.
 func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget func()) {
-	running, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	hangUps := make(chan os.Signal, 1)
+	hangUps, logged := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(hangUps, syscall.SIGHUP)
-	s = &signals{running: running, logged: make(chan struct{}), hangUps: hangUps}
-	context.AfterFunc(running, func() {
-		defer close(s.logged)
-		stop() // the next signal has its default effect
+	running, stop := cli.Interruptible(ctx, func() {
+		defer close(logged)
 		log.Info("draining: requests under way may finish; a second signal ends at once")
 	})
+	s = &signals{running: running, logged: logged, hangUps: hangUps}
 	return s, func() {
 		signal.Stop(hangUps)
 		stop()

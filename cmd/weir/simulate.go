@@ -138,15 +138,15 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 // check rejects flags that contradict one another.
 func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	if f.memory < replay.LeastMemory {
-		minimum := cli.Size(replay.LeastMemory)
-		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: want %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
+	if f.memory < replay.MinMemory {
+		minimum := cli.Size(replay.MinMemory)
+		return cli.UsageError("such as --memory 256MiB, the default", "%s %v is too little to count in: expected %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
 	if err := f.checkFormat(cmd); err != nil {
 		return err
 	}
 	if f.out && f.html == "-" {
-		return cli.UsageError("give --html a FILE, or leave one of them out", "--json and --html - both want standard output")
+		return cli.UsageError("give --html a FILE, or leave one of them out", "--json and --html - both write to standard output")
 	}
 	stdin := 0
 	for _, name := range append([]string{f.policy, f.against}, logs...) {
@@ -170,7 +170,7 @@ func (f *simulateFlags) check(cmd *cobra.Command, logs []string) error {
 func (f *simulateFlags) checkFormat(cmd *cobra.Command) error {
 	r, err := accesslog.Open(accesslog.Options{Stdin: strings.NewReader(""), Format: f.format})
 	if err != nil {
-		return cli.UsageError("want one of "+strings.Join(accesslog.Formats(), ", ")+", or a log_format of nginx's configuration, with its $variables",
+		return cli.UsageError("expected one of "+strings.Join(accesslog.Formats(), ", ")+", or a log_format of nginx's configuration, with its $variables",
 			"%s %q: %w", cli.GivenAs(cmd, "format"), f.format, err)
 	}
 	return r.Close()
@@ -179,7 +179,7 @@ func (f *simulateFlags) checkFormat(cmd *cobra.Command) error {
 // checkAddress rejects flags that name the client in part.
 func (f *simulateFlags) checkAddress(cmd *cobra.Command) error {
 	if !slices.Contains(clientIPHeaders, f.clientIPHeader) {
-		return cli.UsageError("see 'weir simulate --help'", "%s %q: want X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
+		return cli.UsageError("see 'weir simulate --help'", "%s %q: expected X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
 	}
 	field := f.keys.field(identity.IP)
 	if field != "" && len(f.trustedProxies) == 0 {
@@ -209,10 +209,10 @@ func (k *keyFields) Set(value string) error {
 	}
 	sources := slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Kind == weir.Common })
 	if _, known := weir.FindSource(sources, source); err != nil || !ok || field == "" || !known {
-		return fmt.Errorf("want SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", weir.SourceNames(sources))
+		return fmt.Errorf("expected SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", weir.SourceNames(sources))
 	}
 	if k.field(source) != "" {
-		return fmt.Errorf("%s is %s already: want one field for each source", source, k.field(source))
+		return fmt.Errorf("%s is %s already: expected one field for each source", source, k.field(source))
 	}
 	*k = append(*k, keyField{source, field})
 	return nil
@@ -264,7 +264,7 @@ func (p *portion) Set(value string) error {
 	digits, ok := strings.CutSuffix(value, "%")
 	r, number := new(big.Rat).SetString(digits)
 	if !ok || !number || strings.ContainsAny(digits, "eEpPxX/_+-") || len(digits) > 20 || r.Cmp(big.NewRat(100, 1)) > 0 {
-		return errors.New("want a percentage from 0% to 100%, such as 0.1%, or off")
+		return errors.New("expected a percentage from 0% to 100%, such as 0.1%, or off")
 	}
 	p.Rat = r.Quo(r, big.NewRat(100, 1))
 	return nil
@@ -293,13 +293,13 @@ func (i *instant) Set(value string) error {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, value, time.UTC); err == nil {
 			if s := at.Unix(); s < firstInstant || s > lastInstant { // UnixNano would overflow
-				return errors.New("no line of a log has such a time: want one from 1970-01-01 to 2262-01-01, or leave the flag out")
+				return errors.New("no line of a log has such a time: expected one from 1970-01-01 to 2262-01-01, or leave the flag out")
 			}
 			i.Time = at
 			return nil
 		}
 	}
-	return errors.New("want a time such as 2027-01-15, 2027-01-15T08:00:00 (both UTC) or 2027-01-15T08:00:00+01:00")
+	return errors.New("expected a time such as 2027-01-15, 2027-01-15T08:00:00 (both UTC) or 2027-01-15T08:00:00+01:00")
 }
 
 func (i *instant) String() string {

@@ -41,7 +41,8 @@ func runSimulate(cmd *cobra.Command, f *simulateFlags, logs []string) error {
 		return cli.Fail(err, "")
 	}
 	if f.html != "" && f.html != "-" {
-		if s.page, err = reports.CreatePage(f.html); err != nil { // before hours are spent on its content
+		// The page is created first: a bad path must not show after hours of simulation.
+		if s.page, err = reports.CreatePage(f.html); err != nil {
 			return err
 		}
 		defer s.page.Discard()
@@ -163,7 +164,7 @@ func openFailure(err error) error {
 	case !strings.Contains(err.Error(), "format"):
 		return cli.Fail(plainly(err), "see 'weir simulate --help'")
 	}
-	return cli.Fail(plainly(err), "--format says how its lines look, and --key which of their fields are wanted")
+	return cli.Fail(plainly(err), "--format gives the format of its lines, and --key the fields to use")
 }
 
 // plainly returns an error whose text may repeat a log or the name of a file, fit for a terminal.
@@ -171,7 +172,8 @@ func plainly(err error) error {
 	return errors.New(reports.Shown(strings.ReplaceAll(err.Error(), "\n", "; "), 1000))
 }
 
-// fitForTerminal returns a failure of which the names of files and policies are part, fit for a terminal.
+// fitForTerminal returns a failure of which the names of files and policies are part, fit for a
+// terminal.
 func fitForTerminal(err error) error {
 	var f *cli.Failure
 	if err == nil || !errors.As(err, &f) {
@@ -243,11 +245,11 @@ func (s *simulation) nothing(r *replay.Report) error {
 	switch {
 	case len(r.Log.Examples) > 0:
 		bad := r.Log.Examples[0]
-		hint = fmt.Sprintf("--format says how its lines look; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
+		hint = fmt.Sprintf("--format gives the format of its lines; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
 	case r.Log.Own > 0:
 		hint = "the server was asked nothing while it was written"
 	case r.Log.Without > 0:
-		hint = "its lines tell of connections without a request: handshakes, time-outs"
+		hint = "its lines are about connections without a request, such as failed handshakes and timeouts"
 	case r.Log.Lines > 0 && !(s.f.since.IsZero() && s.f.until.IsZero()):
 		hint = "--since and --until leave all of them out"
 	}

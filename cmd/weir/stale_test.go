@@ -15,12 +15,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What is promised for another day is untrue once that day has come, and nobody takes the line out. So no text says what the program
-// lacks so far: it says what the program does.
+// What is promised for another day is untrue once that day has come, and nobody takes the line out.
+// So no text says what the program lacks so far: it says what the program does.
 var (
 	promises = regexp.MustCompile(`(?i:\b(not in (this|the present) version|in a (later|future) (version|release)|coming soon|not (yet )?(implemented|supported)|` +
 		`unimplemented|no (metrics|shadow mode)|work in progress|for the time being)\b)|\b(TODO|FIXME|TBD|XXX)\b`)
-	unfinished = regexp.MustCompile(`(?i)\b(not yet|for now)\b`) // for people's texts; in code it is said of data
+	// For people's texts; in code it is said of data.
+	unfinished = regexp.MustCompile(`(?i)\b(not yet|for now)\b`)
 )
 
 // stale returns what a text promises.
@@ -64,7 +65,8 @@ func TestNoTextPromisesAnotherDay(t *testing.T) {
 			return err
 		}
 		read++
-		words := strings.Join(strings.Fields(strings.ReplaceAll(string(b), "\n//", "\n")), " ") // a phrase may go over two lines
+		// A phrase may go over two lines.
+		words := strings.Join(strings.Fields(strings.ReplaceAll(string(b), "\n//", "\n")), " ")
 		for _, phrase := range stale(words, people) {
 			t.Errorf("%s says %q: write what is so, or make it so", path, phrase)
 		}

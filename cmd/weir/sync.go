@@ -56,7 +56,7 @@ type secret string
 func (s *secret) Set(value string) error {
 	value = strings.TrimSpace(value)
 	if value == "" || len(value) > 4096 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("want a token as 'weir token create' prints it")
+		return errors.New("expected a token as 'weir token create' prints it")
 	}
 	*s = secret(value)
 	return nil
@@ -103,7 +103,7 @@ func newSync(env cli.Environment) *cobra.Command {
 // check rejects flags that are missing or contradict one another.
 func (f *syncFlags) check() error {
 	if f.to.URL == nil {
-		return cli.UsageError("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: want the URL of the server")
+		return cli.UsageError("for example: weir sync docs --to http://127.0.0.1:8080", "--to is missing: it takes the URL of the server")
 	}
 	f.rebase = f.base.URL != nil
 	if !f.rebase {
@@ -111,11 +111,11 @@ func (f *syncFlags) check() error {
 	}
 	for name, u := range map[string]*url.URL{"to": f.to.URL, "base-url": f.base.URL} {
 		if u.RawQuery != "" || u.ForceQuery {
-			return cli.UsageError("leave out what begins with the question mark", "--%s %q: want a URL without a query", name, u)
+			return cli.UsageError("leave out what begins with the question mark", "--%s %q: expected a URL without a query", name, u)
 		}
 	}
 	if f.token == "" {
-		return cli.UsageError("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: want it in the variable WEIR_TOKEN")
+		return cli.UsageError("export WEIR_TOKEN=$(weir token create --workspace demo)", "there is no token: set the variable WEIR_TOKEN")
 	}
 	f.to.URL, f.base.URL = paced.Normalize(f.to.URL), paced.Normalize(f.base.URL)
 	return nil

@@ -99,7 +99,8 @@ func (p *syncProgress) event(e docsync.Event) {
 			p.advance(e.Documents)
 		case docsync.Retry:
 			again := time.Now().Add(e.After)
-			if !p.OnTerminal() && (e.Reason != p.trouble || again.Sub(p.retry) > time.Second/2) { // not once for each of those in flight
+			// Report it once, and not for each request in flight.
+			if !p.OnTerminal() && (e.Reason != p.trouble || again.Sub(p.retry) > time.Second/2) {
 				p.line("%s; again in %s", e.Reason, cli.TimeLeft(e.After))
 			}
 			p.trouble, p.retry = e.Reason, again

@@ -80,7 +80,7 @@ Standard output is the token alone. It cannot be printed again, because only its
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !workspaceName.MatchString(workspace) {
 				return cli.UsageError("for example: weir token create --workspace demo",
-					"--workspace %q: want 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit", workspace)
+					"--workspace %q: expected 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit", workspace)
 			}
 			return createToken(cmd, dir, workspace, bool(machine))
 		},

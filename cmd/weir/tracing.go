@@ -20,7 +20,7 @@ type fraction float64
 func (f *fraction) Set(value string) error {
 	v, err := strconv.ParseFloat(value, 64)
 	if err != nil || !(v >= 0 && v <= 1) {
-		return errors.New("want a number from 0 to 1, such as 0.01")
+		return errors.New("expected a number from 0 to 1, such as 0.01")
 	}
 	*f = fraction(v)
 	return nil
@@ -94,10 +94,10 @@ func (e otelVariables) otlp(what string) (name, value string) {
 
 func (e otelVariables) tracesEndpoint() (*url.URL, error) {
 	if exporter := e["OTEL_TRACES_EXPORTER"]; exporter != "" && exporter != "otlp" {
-		return nil, cli.UsageError(otelHint, "variable OTEL_TRACES_EXPORTER=%q: want otlp or none", exporter)
+		return nil, cli.UsageError(otelHint, "variable OTEL_TRACES_EXPORTER=%q: expected otlp or none", exporter)
 	}
 	if name, protocol := e.otlp("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		return nil, cli.UsageError(otelHint, "variable %s=%q: want http/protobuf", name, protocol)
+		return nil, cli.UsageError(otelHint, "variable %s=%q: expected http/protobuf", name, protocol)
 	}
 	name, value := e.otlp("ENDPOINT")
 	if value == "" {
@@ -130,12 +130,12 @@ func (e otelVariables) tracesRatio() (float64, error) {
 		}
 		return float64(ratio), nil
 	default:
-		return 0, cli.UsageError(otelHint, "variable OTEL_TRACES_SAMPLER=%q: want parentbased_always_on, parentbased_always_off or parentbased_traceidratio", sampler)
+		return 0, cli.UsageError(otelHint, "variable OTEL_TRACES_SAMPLER=%q: expected parentbased_always_on, parentbased_always_off or parentbased_traceidratio", sampler)
 	}
 }
 
-// tracesHeader reads name=value pairs between commas, as in W3C's baggage. Errors do not contain the
-// values, which are keys.
+// tracesHeader reads name=value pairs between commas, as in W3C's baggage. Errors do not contain
+// the values, which are keys.
 func (e otelVariables) tracesHeader() (http.Header, error) {
 	name, value := e.otlp("HEADERS")
 	header := http.Header{}
@@ -147,7 +147,7 @@ func (e otelVariables) tracesHeader() (http.Header, error) {
 		text, err := url.PathUnescape(strings.TrimSpace(text))
 		field = strings.TrimSpace(field)
 		if !ok || err != nil || field == "" || strings.ContainsAny(field, " \t:\r\n") || strings.ContainsAny(text, "\r\n\x00") {
-			return nil, cli.UsageError(otelHint, "variable %s: want name=value pairs between commas, values escaped as in URLs", name)
+			return nil, cli.UsageError(otelHint, "variable %s: expected name=value pairs between commas, values escaped as in URLs", name)
 		}
 		header.Set(field, text)
 	}

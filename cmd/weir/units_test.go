@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The units of the examples shut the server in alike, tell systemd the same, and start it with flags that it has.
+// The units of the examples shut the server in alike, tell systemd the same, and start it with
+// flags that it has.
 func TestTheUnitsOfTheExamplesAgree(t *testing.T) {
 	var first string
 	for _, path := range []string{"systemd/weir.service", "scale/weir.service"} {

@@ -90,7 +90,7 @@ func newVerify(env cli.Environment) *cobra.Command {
 				return cli.UsageError("for example: weir verify http://127.0.0.1:8080", "URL %q: %w", cli.RedactURL(args[0]), err)
 			}
 			if to.RawQuery != "" || to.ForceQuery {
-				return cli.UsageError("leave out what begins with the question mark", "URL %q: want one without a query", to.String())
+				return cli.UsageError("leave out what begins with the question mark", "URL %q: expected one without a query", to.String())
 			}
 			return runVerify(cmd, f, to.URL, env)
 		},
@@ -236,11 +236,11 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 	case isCredential(err):
 		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "give one that is in force, in WEIR_SESSION or WEIR_TOKEN, or none: then the budget of the address is verified")
 	case err != nil:
-		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "is the API there, and is URL what stands before the paths of the policy's routes?")
+		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "is the API running, and is URL the part before the paths of the policy's routes?")
 	case tally.Broken > 0:
 		return cli.Fail(fmt.Errorf("not all is kept: %s", tally), "")
 	case tally.Kept == 0:
-		return cli.Fail(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' says what it needs")
+		return cli.Fail(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' lists what it needs")
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func untestedOutcome(report *verify.Report) error {
 	if missed == "" {
 		return nil
 	}
-	return cli.Fail(fmt.Errorf("not all could be tested: %s", missed), "leave out --fail-untested if the reasons above may stand")
+	return cli.Fail(fmt.Errorf("not all could be tested: %s", missed), "leave out --fail-untested if the reasons above are acceptable")
 }
 
 // wantsColour reports whether w is a terminal whose user wants colours.

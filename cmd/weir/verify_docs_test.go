@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// The page lists the clauses that there are, in their order and words, and says of each how it is seen; it names every flag.
+// The page lists the clauses that there are, in their order and words, and says of each how it is
+// seen; it names every flag.
 func TestTheDocsListEveryClauseThatIsVerified(t *testing.T) {
 	page := documents(t)["docs/verify.md"]
 	_, table, found := strings.Cut(page, "| clause | what holds | by | how it is seen |\n|---|---|---|---|\n")

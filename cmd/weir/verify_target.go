@@ -15,8 +15,8 @@ import (
 	reports "github.com/weirlimit/weir/internal/verify/report"
 )
 
-// A pinned host is a host whose name was resolved once: connections go to those addresses only, even
-// if the name resolves to others later.
+// A pinned host is a host whose name was resolved once: connections go to those addresses only,
+// even if the name resolves to others later.
 type pinned struct {
 	name  string
 	addrs []netip.Addr

@@ -40,7 +40,8 @@ func TestWhatIsOnThisMachine(t *testing.T) {
 	}
 }
 
-// Connections go to the addresses that were looked at, whatever the name is by then; one that does not answer is passed over.
+// Connections go to the addresses that were looked at, whatever the name is by then; one that does
+// not answer is passed over.
 func TestConnectionsArePinned(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,7 @@ type limiterNames []string
 func (n *limiterNames) Set(value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		if name = strings.TrimSpace(name); name == "" {
-			return errors.New("want the name of a limiter, or several with commas between them")
+			return errors.New("expected the name of a limiter, or several with commas between them")
 		}
 		if !slices.Contains(*n, name) {
 			*n = append(*n, name)
@@ -29,18 +29,18 @@ func (n *limiterNames) Set(value string) error {
 func (n *limiterNames) String() string { return strings.Join(*n, ",") }
 func (n *limiterNames) Type() string   { return "NAME,..." }
 
-// A secrets value is a list of credentials, separated by spaces or commas, that are never shown. Its
-// flag is repeatable.
+// A secrets value is a list of credentials, separated by spaces or commas, that are never shown.
+// Its flag is repeatable.
 type secrets []string
 
 func (s *secrets) Set(value string) error {
 	all := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
 	if len(all) == 0 {
-		return errors.New("want a token, or several with blanks between them")
+		return errors.New("expected a token, or several with blanks between them")
 	}
 	for _, one := range all {
 		if len(one) > 16<<10 || strings.ContainsFunc(one, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return errors.New("want tokens of printable ASCII, of at most 16 KiB each")
+			return errors.New("expected tokens of printable ASCII, of at most 16 KiB each")
 		}
 		if !slices.Contains(*s, one) {
 			*s = append(*s, one)
@@ -53,8 +53,8 @@ func (s *secrets) String() string       { return "" }
 func (s *secrets) Type() string         { return "TOKEN" }
 func (s *secrets) Redact(string) string { return "…" }
 
-// A fields value is a list of header fields, one per line. Its flag is repeatable. The fields' values
-// may be secret, so they are never shown.
+// A fields value is a list of header fields, one per line. Its flag is repeatable. The fields'
+// values may be secret, so they are never shown.
 type fields http.Header
 
 // notSent are the fields that the connection itself writes.
@@ -65,7 +65,7 @@ func (f *fields) Set(value string) error {
 		name, value, found := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		if !found || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return errors.New("want a field such as 'X-Api-Version: 2'")
+			return errors.New("expected a field such as 'X-Api-Version: 2'")
 		}
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		if slices.Contains(notSent, name) {

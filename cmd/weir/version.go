@@ -12,8 +12,10 @@ import (
 
 // A build identifies the program.
 type build struct {
-	Version  string `json:"version"`            // the module's version; "devel" if it was not built from one
-	Revision string `json:"revision,omitempty"` // the commit; ends in "+changes" if the tree had uncommitted changes
+	// Version is the module's version, or "devel" if it was not built from one.
+	Version string `json:"version"`
+	// Revision is the commit. It ends in "+changes" if the tree had uncommitted changes.
+	Revision string `json:"revision,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

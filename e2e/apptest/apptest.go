@@ -13,11 +13,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/weirlimit/weir/e2e/child"
 )
 
 // apps are the applications of the servers. All do the same: they record each request as they route
@@ -31,10 +31,10 @@ var apps embed.FS
 type Server struct {
 	Addr string // host:port where it listens
 
-	name string
-	cmd  *exec.Cmd
-	dir  string
-	done chan struct{} // closed when it has ended
+	name    string
+	cmd     *exec.Cmd
+	process *child.Process
+	dir     string
 
 	once    sync.Once
 	stopped error // the result of Stop
@@ -99,13 +99,16 @@ func PHP(t testing.TB) *Server {
 	s.cmd = exec.Command("php", "-S", "127.0.0.1:0", "index.php")
 	s.start(t)
 	listens := regexp.MustCompile(`\(http://(127\.0\.0\.1:[0-9]+)\) started`)
-	s.await(t, "it says where it listens", func() bool {
+	err := s.process.Await("it reports where it listens", func() bool {
 		m := listens.FindStringSubmatch(s.Log())
 		if m != nil {
 			s.Addr = m[1]
 		}
 		return m != nil
 	})
+	if err != nil {
+		t.Fatalf("start %s: %v", s.name, err)
+	}
 	return s
 }
 
@@ -131,22 +134,14 @@ func (s *Server) Seen(t testing.TB) (requests []string) {
 }
 
 func (s *Server) asked() string { return filepath.Join(s.dir, "asked") }
-func (s *Server) log() string   { return filepath.Join(s.dir, "said") }
 
 // Log returns the end of the server's output.
-func (s *Server) Log() string {
-	const maxBytes = 16 << 10
-	text, err := os.ReadFile(s.log())
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-maxBytes):])
-}
+func (s *Server) Log() string { return s.process.Output() }
 
 // prepare makes a server's directory with all applications.
 func prepare(t testing.TB, name string) *Server {
 	t.Helper()
-	s := &Server{name: name, dir: t.TempDir(), done: make(chan struct{})}
+	s := &Server{name: name, dir: t.TempDir()}
 	files, err := apps.ReadDir("apps")
 	if err != nil {
 		t.Fatal(err)
@@ -192,9 +187,9 @@ func (s *Server) start(t testing.TB) {
 	t.Helper()
 	s.cmd.Dir = s.dir
 	s.cmd.Env = append(os.Environ(), "PYTHONPATH="+s.dir, "PYTHONDONTWRITEBYTECODE=1", "PATH="+os.Getenv("PATH")+":/usr/sbin:/usr/bin")
-	s.cmd.SysProcAttr = endsWithUs()
-	if err := s.run(); err != nil {
-		t.Fatal(err)
+	var err error
+	if s.process, err = child.Start(s.cmd, filepath.Join(s.dir, "said"), syscall.SIGTERM); err != nil {
+		t.Fatalf("start %s: %v", s.name, err)
 	}
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
@@ -206,53 +201,6 @@ func (s *Server) start(t testing.TB) {
 	})
 }
 
-// run starts the process with its output in a file.
-func (s *Server) run() error {
-	out, err := os.Create(s.log())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	s.cmd.Stdout, s.cmd.Stderr = out, out
-	started := make(chan error)
-	go func() {
-		// The kernel signals a child when the thread that started it ends, not the process, so this
-		// goroutine keeps its thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(s.done)
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // ProcessState shows how it ended
-		}
-	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w (scripts/deps installs what tests need)", s.name, err)
-	}
-	return nil
-}
-
-// patience is the time-out for everything; on an idle machine nothing takes a tenth of it.
-const patience = 30 * time.Second
-
-func (s *Server) await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-s.done:
-			t.Fatalf("start %s: %v:\n%s", s.name, s.cmd.ProcessState, s.Log())
-		case <-deadline.C:
-			t.Fatalf("start %s: waited %v in vain that %s, and it said:\n%s", s.name, patience, what, s.Log())
-		case <-tick.C:
-		}
-	}
-}
-
 // Stop terminates the server, and returns when it has ended. It is an error if the server had
 // already ended, or had to be killed. A second call does nothing.
 func (s *Server) Stop() error {
@@ -262,17 +210,12 @@ func (s *Server) Stop() error {
 
 func (s *Server) stop() error {
 	select {
-	case <-s.done:
-		return fmt.Errorf("stop %s: it had ended already, %v:\n%s", s.name, s.cmd.ProcessState, s.Log())
+	case <-s.process.Done():
+		return fmt.Errorf("stop %s: it had ended already, %v:\n%s", s.name, s.process.State(), s.Log())
 	default:
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.done:
-		return nil
-	case <-time.After(patience):
-		_ = s.cmd.Process.Kill()
-		<-s.done
-		return fmt.Errorf("stop %s: it does not end within %v, and said:\n%s", s.name, patience, s.Log())
+	if !s.process.Stop(child.Patience) {
+		return fmt.Errorf("stop %s: it does not end within %v, and said:\n%s", s.name, child.Patience, s.Log())
 	}
+	return nil
 }

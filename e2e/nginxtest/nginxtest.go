@@ -8,20 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/weirlimit/weir/e2e/child"
 )
 
 // A Server is one nginx, a master with one worker. It is safe for concurrent use.
 type Server struct {
 	Addr string // host:port where it listens
 
-	cmd  *exec.Cmd
-	dir  string
-	done chan struct{} // closed when it has ended
+	process *child.Process
+	dir     string
 }
 
 // base is the common part of the configuration, with placeholders for the user, the directory and
@@ -55,7 +54,7 @@ func Start(t testing.TB, part string) *Server {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	s := &Server{Addr: listener.Addr().String(), dir: t.TempDir(), done: make(chan struct{})}
+	s := &Server{Addr: listener.Addr().String(), dir: t.TempDir()}
 	socket, err := listener.(*net.TCPListener).File()
 	if err != nil {
 		t.Fatal(err)
@@ -70,11 +69,10 @@ func Start(t testing.TB, part string) *Server {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.cmd = exec.Command(binary(), "-p", s.dir, "-c", conf, "-e", "stderr")
-	s.cmd.ExtraFiles = []*os.File{socket} // descriptor 3
-	s.cmd.Env = append(os.Environ(), "NGINX=3;")
-	s.cmd.SysProcAttr = endsWithUs()
-	if err := s.run(); err != nil {
+	cmd := exec.Command(binary(), "-p", s.dir, "-c", conf, "-e", "stderr")
+	cmd.ExtraFiles = []*os.File{socket} // descriptor 3
+	cmd.Env = append(os.Environ(), "NGINX=3;")
+	if s.process, err = child.Start(cmd, filepath.Join(s.dir, "said"), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.end(t) })
@@ -92,83 +90,30 @@ func binary() string {
 	return "/usr/sbin/nginx" // sbin is not on every PATH
 }
 
-// run starts the process with its output in a file.
-func (s *Server) run() error {
-	out, err := os.Create(s.log())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	s.cmd.Stdout, s.cmd.Stderr = out, out
-	started := make(chan error)
-	go func() {
-		// The kernel signals a child when the thread that started it ends, not the process, so this
-		// goroutine keeps its thread until the child has ended.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(s.done)
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // ProcessState shows how it ended
-		}
-	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("%w (scripts/deps installs what tests need)", err)
-	}
-	return nil
-}
-
-func (s *Server) log() string { return filepath.Join(s.dir, "said") }
-
 // Log returns the end of nginx's output: its error log, unless the test's part redirects that.
-func (s *Server) Log() string {
-	const maxBytes = 16 << 10
-	text, err := os.ReadFile(s.log())
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-maxBytes):])
-}
-
-// patience is the time-out for everything; on an idle machine nothing takes a tenth of it.
-const patience = 30 * time.Second
+func (s *Server) Log() string { return s.process.Output() }
 
 // await returns when nginx has read its configuration and written its pid. Its socket already
 // listened before.
 func (s *Server) await() error {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if _, err := os.Stat(filepath.Join(s.dir, "nginx.pid")); err == nil {
-			return nil
-		}
-		select {
-		case <-s.done:
-			return fmt.Errorf("start nginx: %v:\n%s", s.cmd.ProcessState, s.Log())
-		case <-deadline.C:
-			return fmt.Errorf("start nginx: it is not there after %v, and said:\n%s", patience, s.Log())
-		case <-tick.C:
-		}
+	err := s.process.Await("nginx writes its pid", func() bool {
+		_, err := os.Stat(filepath.Join(s.dir, "nginx.pid"))
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("start nginx: %w", err)
 	}
+	return nil
 }
 
 // Stop terminates nginx, and returns when it has ended and its logs are complete. It is no error if
 // nginx has already ended, unless it failed, or if it had to be killed.
 func (s *Server) Stop() error {
-	// to the master, which ends its worker; it may have ended already
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.done:
-	case <-time.After(patience):
-		_ = s.cmd.Process.Kill()
-		<-s.done
-		return fmt.Errorf("stop nginx: it does not end within %v, and said:\n%s", patience, s.Log())
+	if !s.process.Stop(child.Patience) {
+		return fmt.Errorf("stop nginx: it does not end within %v, and said:\n%s", child.Patience, s.Log())
 	}
-	if !s.cmd.ProcessState.Success() {
-		return fmt.Errorf("stop nginx: %v:\n%s", s.cmd.ProcessState, s.Log())
+	if state := s.process.State(); !state.Success() {
+		return fmt.Errorf("stop nginx: %v:\n%s", state, s.Log())
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 // minimalRights returns the rights that the example for operators gives Weir's user.
 func minimalRights(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "examples", "scale", "store.acl"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "scale", "store.acl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +78,11 @@ func TestTheLeastRightsAreEnough(t *testing.T) {
 // Rule returns the rights that the example sets.
 func TestTheRuleIsTheExamples(t *testing.T) {
 	server := redistest.Start(t)
-	rule := strings.Fields(redisstore.Rule("shop"))
+	rule := strings.Fields(redisstore.ACLRules("shop"))
 	server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, rule...)...)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret", Prefix: "shop"})
 	take(t, s, charge("a", 2, 3600, 1))
-	example, own := minimalRights(t), strings.Fields(redisstore.Rule(""))
+	example, own := minimalRights(t), strings.Fields(redisstore.ACLRules(""))
 	// a new user has no rights anyway
 	example = slices.DeleteFunc(example, func(right string) bool { return right == "-@all" })
 	slices.Sort(example)
@@ -92,8 +92,8 @@ func TestTheRuleIsTheExamples(t *testing.T) {
 	}
 }
 
-// Trap 57: the user loses a right while the node counts. The node reports that the store fails and
-// why, and counts there again when the right is back.
+// The user loses a right while the node counts. The node reports that the store fails and why, and
+// counts there again when the right is back.
 func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
 	for _, right := range []string{"evalsha", "incrby"} {
 		t.Run(right, func(t *testing.T) {

@@ -200,8 +200,8 @@ func TestAMasterThatDiesAloneLeavesTheOthersCounted(t *testing.T) {
 	})
 }
 
-// Trap 33: Check reports windows that a cluster cannot count together before any request; a take of
-// such windows fails.
+// Check reports windows that a cluster cannot count together before any request; a take of such
+// windows fails.
 func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)

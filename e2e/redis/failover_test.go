@@ -122,7 +122,7 @@ func followed(t *testing.T, master *redistest.Server) {
 	})
 }
 
-// D25: Sentinels replace a dead master, and counting in common resumes by itself.
+// Sentinels replace a dead master, and counting in common resumes by itself (D25).
 func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
@@ -138,7 +138,7 @@ func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 }
 
 // Sentinels can be told to replace a live master. Until they demote it, it goes on counting, and
-// those units are lost; after that no node keeps using it (trap 30).
+// those units are lost; after that no node keeps using it.
 func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)

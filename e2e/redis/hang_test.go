@@ -33,9 +33,8 @@ func (w *witness) ask() weir.Decision {
 	return d
 }
 
-// Trap 56: a server hangs for 12 s of windows of 20 s, and resumes. Every reset that a caller got
-// before and meanwhile holds: no later answer has a later reset, and after it the whole limit is
-// available.
+// A server hangs for 12 s of windows of 20 s, and resumes. Every reset that a caller got before and
+// meanwhile holds: no later answer has a later reset, and after it the whole limit is available.
 func TestAHangMovesNoResetThatWasTold(t *testing.T) {
 	t.Parallel()
 	const limit, per, hang = 500, 20 * time.Second, 12 * time.Second

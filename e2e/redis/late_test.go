@@ -12,9 +12,9 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// Trap 56: a server that was suspended runs the commands that arrived meanwhile when it resumes. A
-// take that its caller had given up by then spends nothing and creates no window: that window would
-// end later than the caller was told.
+// A server that was suspended runs the commands that arrived meanwhile when it resumes. A take that
+// its caller had given up by then spends nothing and creates no window: that window would end later
+// than the caller was told.
 func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -139,9 +139,9 @@ func demote(s *site) {
 	s.run("REPLICAOF", "127.0.0.1", port(s.spare))
 }
 
-// D25, traps 29, 30, 32: whatever happens to Redis, every request is answered with standings. It is
-// counted locally while Redis does not answer, and in common before and after, without an operator.
-// Units that were counted locally are given to Redis once.
+// Whatever happens to Redis, every request is answered with standings (D25). It is counted locally
+// while Redis does not answer, and in common before and after, without an operator. Units that were
+// counted locally are given to Redis once.
 func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {
@@ -237,9 +237,9 @@ func TestAStartWithoutRedis(t *testing.T) {
 	}
 }
 
-// Trap 29: if a server never answers again, no request waits longer than the deadline, however many
-// there are. A busy machine can delay any request, so it is enough if one crowd of several meets
-// the bound.
+// If a server never answers again, no request waits longer than the deadline, however many there
+// are. A busy machine can delay any request, so it is enough if one crowd of several meets the
+// bound.
 func TestNoRequestWaitsPastTheDeadline(t *testing.T) {
 	const crowds, callers, bound = 4, 1000, 10 * deadline
 	server := redistest.Start(t)

@@ -136,7 +136,7 @@ func TestARestartThatEmptiedTheServer(t *testing.T) {
 	counters(t, server)
 }
 
-// D18: processes that start at the same instant agree on the secret that one of them generates.
+// Processes that start at the same instant agree on the secret that one of them generates (D18).
 func TestProcessesThatStartTogetherAgreeOnASecret(t *testing.T) {
 	t.Parallel()
 	const processes = 32
@@ -171,7 +171,7 @@ func TestProcessesThatStartTogetherAgreeOnASecret(t *testing.T) {
 	}
 }
 
-// D18: two secrets would mean two budgets, so the second process does not start.
+// Two secrets would mean two budgets, so the second process does not start (D18).
 func TestTwoSecretsAreAnError(t *testing.T) {
 	t.Parallel()
 	one, other := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 32)
@@ -308,7 +308,7 @@ func TestAPersistedCounterExpiresAgain(t *testing.T) {
 	}
 }
 
-// Trap 35: a server that may evict counters is named in the log, once.
+// A server that may evict counters is named in the log, once.
 func TestAnEvictionPolicyIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]int{"noeviction": 0, "allkeys-lru": 1, "volatile-ttl": 1} {
@@ -362,8 +362,8 @@ func TestASpentWindowIsRefusedEverywhereAtOnce(t *testing.T) {
 	}
 }
 
-// D25: an outage admits at most the limit on each node, and those units are counted in common
-// afterwards. A window that still exists keeps its reset; otherwise the local reset holds.
+// An outage admits at most the limit on each node, and those units are counted in common afterwards
+// (D25). A window that still exists keeps its reset; otherwise the local reset holds.
 func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	const limit = 1000

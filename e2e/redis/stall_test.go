@@ -31,8 +31,8 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// Trap 29: more callers than the client's ring holds wait for a suspended server. Each goes on at
-// its deadline, also those that come when others have given up and their commands are still in the
+// More callers than the client's ring holds wait for a suspended server. Each goes on at its
+// deadline, also those that come when others have given up and their commands are still in the
 // ring.
 func TestMoreCallersThanTheQueueHoldsGoOnAtTheirDeadline(t *testing.T) {
 	server := redistest.Start(t)
@@ -56,7 +56,7 @@ func TestMoreCallersThanTheQueueHoldsGoOnAtTheirDeadline(t *testing.T) {
 	})
 }
 
-// D25: a node that has lost access still knows the last counts.
+// A node that has lost access still knows the last counts (D25).
 func TestANodeThatLosesAccessRemembersWhatWasSpent(t *testing.T) {
 	server := redistest.Start(t, "--user", "weir", "on", ">right", "~*", "&*", "+@all")
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "weir", Password: "right"})

@@ -35,7 +35,7 @@ func take(t testing.TB, s *redisstore.Store, charges ...weir.Charge) weir.Receip
 	return r
 }
 
-// Trap 1, D3: nodes on one server share one budget, to the unit.
+// Nodes on one server share one budget, to the unit (D3).
 func TestNodesShareOneBudgetExactly(t *testing.T) {
 	const nodes, callers, each, limit = 4, 16, 100, 1000
 	server := redistest.Start(t)
@@ -69,8 +69,8 @@ func TestNodesShareOneBudgetExactly(t *testing.T) {
 	}
 }
 
-// Traps 9 to 11, 21, D18: every key expires at its window's reset, which later takes do not move;
-// no name reveals the caller.
+// Every key expires at its window's reset, which later takes do not move (D18); no name reveals the
+// caller.
 func TestEveryKeyExpiresWhenItsWindowEnds(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Prefix: "shop"})

@@ -7,84 +7,40 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/e2e/child"
 )
 
-// A process is a child process. If the system can do that, it dies with the test binary.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-}
+// A process is a child process that can be paused.
+type process struct{ *child.Process }
 
 // startProcess starts a command with its output in the file log, which it truncates first.
 func startProcess(log string, env []string, name string, args ...string) (*process, error) {
-	out, err := os.Create(log)
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	p, err := child.Start(cmd, log, syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
-	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.SysProcAttr = diesWithUs()
-	started := make(chan error)
-	go func() {
-		// The kernel kills a child with the thread that started it, not with the process, so this
-		// goroutine keeps its thread until the child has ended.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // the log shows how it ended
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("%w (scripts/deps installs what tests need)", err)
-	}
-	return p, nil
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.done
+	return &process{p}, nil
 }
 
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.Signal(syscall.SIGTERM)
 	_ = p.resume() // a paused process receives no signal
-	select {
-	case <-p.done:
-	case <-time.After(10 * time.Second):
-		p.kill()
-	}
+	p.Stop(10 * time.Second)
 }
-
-func readLog(name string) string {
-	const maxBytes = 16 << 10
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-maxBytes):])
-}
-
-// patience is the time-out for everything; on an idle machine nothing takes a tenth of it.
-const patience = 30 * time.Second
 
 // A final error is one that waiting does not cure.
 type final struct{ error }
 
-// eventually calls try until it returns nil, and returns its last error after patience.
+// eventually calls try until it returns nil, and returns its last error after child.Patience.
 func eventually(try func() error) error {
-	deadline := time.After(patience)
+	deadline := time.After(child.Patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -95,7 +51,7 @@ func eventually(try func() error) error {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			return fmt.Errorf("after %v: %w", patience, err)
+			return fmt.Errorf("after %v: %w", child.Patience, err)
 		}
 	}
 }

@@ -2,12 +2,7 @@
 
 package redistest
 
-import (
-	"errors"
-	"syscall"
-)
-
-func diesWithUs() *syscall.SysProcAttr { return nil }
+import "errors"
 
 func (p *process) pause() error { return errors.ErrUnsupported }
 

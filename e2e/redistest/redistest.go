@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/weirlimit/weir/e2e/child"
 )
 
 // A Server is one redis-server on the loopback. It is safe for concurrent use.
@@ -116,7 +118,7 @@ func (s *Server) exec(args []string) error {
 	s.mu.Unlock()
 	return eventually(func() error {
 		select {
-		case <-p.done:
+		case <-p.Done():
 			return final{errors.New("it ended at once")}
 		default:
 			return s.answers(p)
@@ -134,8 +136,8 @@ func (s *Server) answers(p *process) error {
 	if err != nil {
 		return err
 	}
-	if pid := field(info, "process_id"); pid != strconv.Itoa(p.pid()) {
-		return fmt.Errorf("process %s answers, not %d", pid, p.pid())
+	if pid := field(info, "process_id"); pid != strconv.Itoa(p.Pid()) {
+		return fmt.Errorf("process %s answers, not %d", pid, p.Pid())
 	}
 	return nil
 }
@@ -232,7 +234,7 @@ func (s *Server) CPU(t testing.TB) time.Duration {
 // Running reports whether the process has not ended. A paused process runs.
 func (s *Server) Running() bool {
 	select {
-	case <-s.current().done:
+	case <-s.current().Done():
 		return false
 	default:
 		return true
@@ -240,12 +242,12 @@ func (s *Server) Running() bool {
 }
 
 // Pid returns the id of the process, or of the last one if it has ended.
-func (s *Server) Pid() int { return s.current().pid() }
+func (s *Server) Pid() int { return s.current().Pid() }
 
 // Kill kills the server, like a crash, and returns when it has ended.
 func (s *Server) Kill() {
 	if p := s.current(); p != nil {
-		p.kill()
+		p.Kill()
 	}
 }
 
@@ -280,7 +282,7 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 // Log returns the server's log since its last start.
-func (s *Server) Log() string { return readLog(filepath.Join(s.dir, "log")) }
+func (s *Server) Log() string { return child.Tail(filepath.Join(s.dir, "log")) }
 
 func (s *Server) current() *process {
 	s.mu.Lock()

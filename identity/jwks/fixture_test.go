@@ -72,8 +72,8 @@ func document(keys ...jwk) string {
 	return string(must(json.Marshal(map[string]any{"keys": keys})))
 }
 
-// An endpoint answers fetches, counts them, and may be told to answer something else. It is reached without a network, so
-// that it lives inside a synctest bubble.
+// An endpoint answers fetches, counts them, and a test can make it answer something else. It is
+// reached without a network, so that it lives inside a synctest bubble.
 type endpoint struct {
 	mu      sync.Mutex
 	fetches []time.Time
@@ -127,9 +127,9 @@ func (e *endpoint) RoundTrip(req *http.Request) (*http.Response, error) {
 // A following is a Set that follows an endpoint, and what it reported.
 type following struct {
 	*jwks.Set
-	e    *endpoint
-	mu   sync.Mutex
-	told []string
+	e        *endpoint
+	mu       sync.Mutex
+	reported []string
 }
 
 // follow begins one that ends with the test.
@@ -141,10 +141,10 @@ func follow(t *testing.T, e *endpoint, o jwks.Options) *following {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if err == nil {
-			f.told = append(f.told, "well")
+			f.reported = append(f.reported, "well")
 			return
 		}
-		f.told = append(f.told, err.Error())
+		f.reported = append(f.reported, err.Error())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := jwks.New(ctx, "https://issuer.example/keys", o)
@@ -159,7 +159,7 @@ func follow(t *testing.T, e *endpoint, o jwks.Options) *following {
 func (f *following) reports() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]string(nil), f.told...)
+	return append([]string(nil), f.reported...)
 }
 
 // knows checks whether there is a key.

@@ -1,7 +1,9 @@
-// Package jwks keeps the public keys of a JSON Web Key Set (RFC 7517) at hand, for identity.SessionsOptions.Lookup.
+// Package jwks fetches the public keys of a JSON Web Key Set (RFC 7517) and caches them, for
+// identity.SessionsOptions.Lookup.
 //
-// One goroutine fetches, so one fetch runs at a time, and it fetches at most once a minute, whatever key ids are asked for.
-// The last good keys stay in force while the endpoint fails or answers something else. Keys are read by MicahParks/jwkset.
+// One goroutine fetches, so one fetch runs at a time. It fetches at most once a minute, however
+// many key ids are asked for. The last good keys stay in use while the endpoint fails or returns
+// something else. Keys are parsed by MicahParks/jwkset.
 package jwks
 
 import (
@@ -27,31 +29,42 @@ import (
 )
 
 const (
-	maxSet  = 1 << 20 // bytes of an answer
+	maxSet  = 1 << 20 // bytes of a response
 	maxKeys = 256
 	maxHops = 3     // redirections
-	mostRSA = 16384 // more would make every signature slow to check
+	maxRSA  = 16384 // bits; a longer key would make every signature slow to check
 )
 
 // Options are a Set's settings; the zero value is useful.
 type Options struct {
-	Client  *http.Client  // nil: one of its own. Without a CheckRedirect it follows three, to URLs that New takes too
-	Every   time.Duration // how old keys may grow before they are fetched again; 0 means 15 minutes, at least Between
-	Between time.Duration // the least time between two fetches; 0 means a minute, which is also the least
-	Timeout time.Duration // of one fetch; 0 means 5 seconds
-	Report  func(error)   // told of each fetch that failed, and with nil of the first good one after; nil tells nobody
+	// Client sends the requests; nil means a client of the Set's own. If it has no CheckRedirect,
+	// it follows three redirections, to URLs that New would accept.
+	Client *http.Client
+
+	// Every is the age at which keys are fetched again. 0 means 15 minutes; the minimum is Between.
+	Every time.Duration
+
+	// Between is the minimum time between two fetches. 0 means a minute, which is also its minimum.
+	Between time.Duration
+
+	// Timeout bounds one fetch; 0 means 5 seconds.
+	Timeout time.Duration
+
+	// Report is called with the error of each fetch that fails, and with nil when the next one
+	// succeeds. It may be nil.
+	Report func(error)
 }
 
-// A Set is a key set that follows its endpoint. It is safe for concurrent use.
+// A Set is a cached key set. It is safe for concurrent use.
 type Set struct {
 	url     string
 	options Options
 	keys    atomic.Pointer[[]key]
-	wanted  chan struct{} // somebody misses a key
+	wanted  chan struct{} // a look-up misses a key
 	done    chan struct{}
 
 	mu      sync.Mutex
-	fetched chan struct{} // closed when the fetch under way, or the next one, has ended
+	fetched chan struct{} // closed when the current fetch, or the next one, has ended
 	next    time.Time     // when the next fetch may start
 }
 
@@ -61,8 +74,8 @@ type key struct {
 	public   crypto.PublicKey
 }
 
-// New returns a Set that begins to fetch from rawURL at once and goes on until ctx ends; Wait tells when it has stopped. The
-// endpoint need not be reachable yet. The URL is https, or http to a loopback address.
+// New returns a Set that fetches from rawURL at once, and then again until ctx ends; Wait waits for
+// that. The endpoint need not be reachable yet. The URL is https, or http to a loopback address.
 func New(ctx context.Context, rawURL string, o Options) (*Set, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -104,7 +117,7 @@ func orElse(d, other time.Duration) time.Duration {
 	return d
 }
 
-// isTrustworthy reports whether nobody on the way can have changed what comes from u.
+// isTrustworthy reports whether a response from u cannot have been changed on the way.
 func isTrustworthy(u *url.URL) bool {
 	if u.Scheme == "http" {
 		a, err := netip.ParseAddr(u.Hostname())
@@ -123,20 +136,20 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Wait returns when the Set has stopped fetching, after its context ended.
+// Wait blocks until the Set has stopped fetching, which it does when its context has ended.
 func (s *Set) Wait() { <-s.done }
 
-// ErrUnknownKey says that the set has no key with that id and algorithm.
+// ErrUnknownKey means that the set has no key with that id and algorithm.
 var ErrUnknownKey = errors.New("the key set has no such key")
 
-// Lookup returns the key with that id for alg (RS256, ES256 or EdDSA). A token without a kid gets a key only where the set
-// has one alone for alg. A key that is missing is fetched for, where a fetch is due: the caller waits for it, at most the
-// fetch's time-out.
+// Lookup returns the key with that id for alg (RS256, ES256 or EdDSA). For a token without a kid it
+// returns the set's key for alg if it has exactly one. If the key is missing and a fetch is due,
+// Lookup waits for the fetch, at most Options.Timeout.
 func (s *Set) Lookup(kid, alg string) (crypto.PublicKey, error) {
 	if k := find(*s.keys.Load(), kid, alg); k != nil {
 		return k, nil
 	}
-	if ended := s.want(); ended != nil {
+	if ended := s.requestFetch(); ended != nil {
 		select {
 		case <-ended:
 		case <-s.done:
@@ -167,8 +180,9 @@ func find(keys []key, kid, alg string) crypto.PublicKey {
 	return only
 }
 
-// want asks for a fetch and returns what is closed when it has ended; nil where none is due.
-func (s *Set) want() <-chan struct{} {
+// requestFetch requests a fetch and returns a channel that is closed when it has ended. It returns
+// nil if no fetch is due.
+func (s *Set) requestFetch() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Now().Before(s.next) {
@@ -176,12 +190,12 @@ func (s *Set) want() <-chan struct{} {
 	}
 	select {
 	case s.wanted <- struct{}{}:
-	default: // asked already
+	default: // requested already
 	}
 	return s.fetched
 }
 
-// run fetches at once, whenever the keys have grown old, and when a key is missed.
+// run fetches at once, whenever the keys are too old, and when a key is missing.
 func (s *Set) run(ctx context.Context) {
 	defer close(s.done)
 	failing := false
@@ -198,7 +212,7 @@ func (s *Set) run(ctx context.Context) {
 		s.next = time.Now().Add(s.options.Between)
 		close(s.fetched)
 		s.fetched = make(chan struct{})
-		select { // asked for while it was under way
+		select { // drop a request made during the fetch
 		case <-s.wanted:
 		default:
 		}
@@ -219,7 +233,7 @@ func (s *Set) run(ctx context.Context) {
 	}
 }
 
-// fetch replaces the keys, unless the answer is not a set with a usable key.
+// fetch replaces the keys, unless the response is not a set with a usable key.
 func (s *Set) fetch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -248,8 +262,8 @@ func (s *Set) fetch(ctx context.Context) error {
 	return nil
 }
 
-// parse reads a set and keeps the keys that verify signatures under one of our algorithms. A set without any is an error:
-// it would lock everybody out.
+// parse returns the keys of a set that verify signatures under one of our algorithms. A set without
+// such a key is an error, since it would reject every session.
 func parse(body []byte) ([]key, error) {
 	if len(body) > maxSet {
 		return nil, fmt.Errorf("over %d bytes: no key set is that large", maxSet)
@@ -265,7 +279,7 @@ func parse(body []byte) ([]key, error) {
 	for _, text := range set.Keys {
 		var m jwkset.JWKMarshal
 		if json.Unmarshal(text, &m) != nil {
-			continue // one odd key must not hide the others
+			continue // one unknown key must not hide the others
 		}
 		if k, ok := usable(m); ok {
 			keys = append(keys, k)
@@ -277,27 +291,30 @@ func parse(body []byte) ([]key, error) {
 	return keys, nil
 }
 
-// usable reads one key. Symmetric keys, private ones and keys for another use or algorithm are none of ours.
-func usable(m jwkset.JWKMarshal) (key, bool) {
+// usable converts one key. ok is false for symmetric keys, private keys, and keys for another use
+// or algorithm.
+func usable(m jwkset.JWKMarshal) (k key, ok bool) {
 	if m.USE != "" && m.USE != jwkset.UseSig || m.K != "" || m.D != "" {
 		return key{}, false
 	}
 	if len(m.KEYOPS) > 0 && !slices.Contains(m.KEYOPS, jwkset.KeyOpsVerify) {
 		return key{}, false
 	}
-	m.X5C, m.X5U, m.X5T, m.X5TS256 = nil, "", "", "" // certificates are not looked at: the endpoint is what is trusted
+	// The endpoint is trusted, so certificates are ignored.
+	m.X5C, m.X5U, m.X5T, m.X5TS256 = nil, "", "", ""
 	jwk, err := jwkset.NewJWKFromMarshal(m, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
 	if err != nil {
 		return key{}, false
 	}
-	known, err := identity.NewPublicKey("jwk", jwk.Key()) // which algorithm a key is for is said in one place
+	// NewPublicKey is the one place that decides which algorithm a key is for.
+	known, err := identity.NewPublicKey("jwk", jwk.Key())
 	if err != nil {
 		return key{}, false
 	}
-	k := key{kid: m.KID, alg: known.Algorithm(), public: jwk.Key()}
+	k = key{kid: m.KID, alg: known.Algorithm(), public: jwk.Key()}
 	switch public := k.public.(type) {
 	case *rsa.PublicKey:
-		if public.N.BitLen() > mostRSA || public.E < 3 {
+		if public.N.BitLen() > maxRSA || public.E < 3 {
 			return key{}, false
 		}
 	case *ecdsa.PublicKey:

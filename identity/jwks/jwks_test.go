@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/identity/jwks"
 )
 
-func TestAThousandUnknownKeysCostOneFetch(t *testing.T) { // D14: whoever invents kids does not make us hammer the issuer
+// Whoever invents kids does not make us hammer the issuer (D14).
+func TestAThousandUnknownKeysCostOneFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(ecJWK("k", &ecdsaKey().PublicKey))}, jwks.Options{})
 		f.knows(t, "k", "ES256", &ecdsaKey().PublicKey)
@@ -71,7 +72,8 @@ func TestANewKeyIsFetchedWhenItIsMissed(t *testing.T) { // an issuer rotates its
 	})
 }
 
-func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) { // a withdrawn key ends though nobody misses one
+// A withdrawn key ends though nobody misses one.
+func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(ecJWK("old", &ecdsaKey().PublicKey))}, jwks.Options{})
 		f.knows(t, "old", "ES256", &ecdsaKey().PublicKey)
@@ -87,12 +89,12 @@ func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) { // a withdrawn key e
 	})
 }
 
-func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) { // D14, D17
+func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) {
 	good := document(ecJWK("k", &ecdsaKey().PublicKey))
 	for _, c := range []struct {
-		name   string
-		change func(*endpoint)
-		told   string
+		name     string
+		change   func(*endpoint)
+		reported string
 	}{
 		{"500", func(e *endpoint) { e.status = 500 }, "500"},
 		{"404 with a set", func(e *endpoint) { e.status = 404 }, "404"},
@@ -118,8 +120,8 @@ func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) { // D14, D17
 				<-time.After(time.Minute)
 				f.knows(t, "missed", "ES256", nil)
 				f.knows(t, "k", "ES256", &ecdsaKey().PublicKey)
-				if r := f.reports(); len(r) != 1 || !has(r, c.told) {
-					t.Errorf("reported %q, want one about %q", r, c.told)
+				if r := f.reports(); len(r) != 1 || !has(r, c.reported) {
+					t.Errorf("reported %q, want one about %q", r, c.reported)
 				}
 				<-time.After(time.Hour)
 				f.knows(t, "k", "ES256", &ecdsaKey().PublicKey)
@@ -134,7 +136,8 @@ func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) { // D14, D17
 	}
 }
 
-func TestASetStartsWhileItsEndpointIsDown(t *testing.T) { // D17: and is tried again a minute later, though nobody asks
+// And is tried again a minute later, though nobody asks (D17).
+func TestASetStartsWhileItsEndpointIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{down: true}, jwks.Options{})
 		f.knows(t, "k", "ES256", nil)

@@ -18,7 +18,8 @@ import (
 	"github.com/weirlimit/weir/identity/jwks"
 )
 
-func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) { // D14: one algorithm bound to each key
+// One algorithm bound to each key (D14).
+func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) {
 	r, e, d := rsaJWK("k", &rsaKey().PublicKey), ecJWK("k", &ecdsaKey().PublicKey), edJWK("k")
 	weak := must(rsa.GenerateKey(rand.Reader, 1024))
 	p384 := must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
@@ -85,7 +86,7 @@ func TestAKeyWithoutAKidAnswersNoKid(t *testing.T) {
 	})
 }
 
-func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) { // D17
+func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) {
 	for url, want := range map[string]bool{
 		"https://issuer.example/keys": true, "HTTPS://issuer.example/keys": true, "http://127.0.0.1:8080/keys": true,
 		"http://[::1]/keys": true, "http://localhost/keys": true,
@@ -111,7 +112,8 @@ func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) { // D17
 	}
 }
 
-func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) { // over the network, with the client's own TLS
+// Over the network, with the client's own TLS.
+func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) {
 	good := document(ecJWK("k", &ecdsaKey().PublicKey))
 	var targets [2]atomic.Int64
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { targets[0].Add(1); w.Write([]byte(good)) }))
@@ -134,8 +136,8 @@ func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) { // over the network
 	leaves := httptest.NewServer(http.RedirectHandler("http://issuer.invalid/keys", http.StatusFound))
 	defer leaves.Close()
 	for _, c := range []struct {
-		name, url, told string
-		want            bool
+		name, url, reported string
+		want                bool
 	}{
 		{"none", safe.URL + "/keys", "", true},
 		{"https to https", safe.URL + "/safe", "", true},
@@ -145,9 +147,9 @@ func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) { // over the network
 		{"loopback to elsewhere", leaves.URL, "https is needed", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			told := make(chan error, 8)
+			reported := make(chan error, 8)
 			ctx, cancel := contextOf(t)
-			s, err := jwks.New(ctx, c.url, jwks.Options{Client: safe.Client(), Report: func(err error) { told <- err }, Timeout: 30 * time.Second})
+			s, err := jwks.New(ctx, c.url, jwks.Options{Client: safe.Client(), Report: func(err error) { reported <- err }, Timeout: 30 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,9 +162,9 @@ func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) { // over the network
 				return
 			}
 			select {
-			case err := <-told:
-				if err == nil || !strings.Contains(err.Error(), c.told) {
-					t.Errorf("reported %v, want %q", err, c.told)
+			case err := <-reported:
+				if err == nil || !strings.Contains(err.Error(), c.reported) {
+					t.Errorf("reported %v, want %q", err, c.reported)
 				}
 			default:
 				t.Error("nothing was reported")

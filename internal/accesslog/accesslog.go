@@ -36,16 +36,16 @@ type Line struct {
 	Peer      []byte // the client's address as logged, with or without a port
 	Method    []byte // empty if the log has no readable request line (a TLS handshake, a time-out)
 	Target    []byte // as received: path and query, with escapes
-	UserAgent []byte // nil if the format has none or the client sent none (see TellsAgent)
+	UserAgent []byte // nil if the format has none or the client sent none (see HasAgent)
 	// keyed hash of the agent, which Weir's log has for requests counted by agent; else nil
 	Agent  []byte
 	Status int // 0 if the format has none
 
-	// TellsAgent is true if the log records the User-Agent, or Agent, of the request, even if the
+	// HasAgent is true if the log records the User-Agent, or Agent, of the request, even if the
 	// client sent none. In a text format it is true if the format has a place for it. A JSON line
 	// may omit the member if the client sent none. For such a line it is true if an earlier line of
 	// the file, or one of those from which the format was detected, has the member.
-	TellsAgent bool
+	HasAgent bool
 
 	File   int   // index into Options.Files
 	Number int64 // line number in its file, from 1

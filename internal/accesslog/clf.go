@@ -79,7 +79,7 @@ func (c *clf) parse(b []byte, r *record) error {
 	if c.shape != traefik { // Traefik escapes nothing
 		p.agent = unescape(p.agent)
 	}
-	r.UserAgent, r.TellsAgent = given(p.agent), c.shape != common
+	r.UserAgent, r.HasAgent = given(p.agent), c.shape != common
 	return nil
 }
 

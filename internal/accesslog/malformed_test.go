@@ -50,7 +50,7 @@ func TestMalformedLinesSayWhatIsWrong(t *testing.T) {
 		{"weir", `time=2026-03-01T12:00:00.000Z level=WARN lines=7`, `not a request: it has no client=`},
 		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ status=2x0`, `status "2x0" is not a number of three digits`},
 		{"weir", `time=now client=192.0.2.1 method=GET path=/ status=200`, `time "now" is not a valid time, such as 2000-10-10T13:55:36.123Z`},
-		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ path=/ status=200`, `path= comes twice`},
+		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path=/ path=/ status=200`, `path= occurs twice`},
 		{"weir", `time=2026-03-01T12:00:00.000Z client=192.0.2.1 method=GET path="/`, `the value of "path" has no closing quote`},
 		{"caddy", `{"level":"info","ts":1.5,"msg":"serving initial configuration"}`, `not a request: it has no value "request.method"`},
 		{"caddy", `{"ts":1,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/"},"sta`, `not valid JSON: `},

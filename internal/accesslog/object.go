@@ -132,24 +132,24 @@ func newObject(s *shape, fields []string) *object {
 	for i, paths := range s.paths {
 		o.first[i] = len(o.values)
 		for _, path := range paths {
-			o.want(strings.Split(path, "."))
+			o.add(strings.Split(path, "."))
 		}
 	}
 	o.message = len(o.values)
 	for _, name := range []string{"level", "msg", "lines"} {
-		o.want([]string{name})
+		o.add([]string{name})
 	}
 	o.fields = len(o.values)
 	o.first[roles] = o.message
 	for _, path := range fields {
-		o.want(strings.Split(path, "."))
-		o.want([]string{path}) // a name that contains dots
+		o.add(strings.Split(path, "."))
+		o.add([]string{path}) // a name that contains dots
 	}
 	return o
 }
 
 // want adds a slot for the value at path.
-func (o *object) want(path []string) {
+func (o *object) add(path []string) {
 	at := &o.root
 	for _, name := range path {
 		if at.in == nil {
@@ -201,7 +201,7 @@ func (o *object) parse(b []byte, r *record) error {
 	}
 	r.Time, r.Status = at, status
 	r.Peer, r.UserAgent = lastOf(o.plain(o.value(rolePeer))), o.plain(o.value(roleAgent))
-	r.Agent, r.TellsAgent = o.plain(o.value(roleHash)), o.present(roleAgent) || o.present(roleHash)
+	r.Agent, r.HasAgent = o.plain(o.value(roleHash)), o.present(roleAgent) || o.present(roleHash)
 	r.Method, r.Target = o.request(r)
 	return nil
 }

@@ -82,7 +82,7 @@ func tells(t *testing.T, text, format string) (all []string) {
 			all = append(all, "#"+string(l.Agent))
 		case l.UserAgent != nil:
 			all = append(all, string(l.UserAgent))
-		case l.TellsAgent:
+		case l.HasAgent:
 			all = append(all, "none")
 		default:
 			all = append(all, "?")

@@ -61,7 +61,7 @@ func (p *pairs) parse(b []byte, r *record) error {
 		}
 	}
 	r.Time, r.Status, r.Peer = at, status, p.values[1]
-	r.Agent, r.TellsAgent = p.values[12], p.values[12] != nil
+	r.Agent, r.HasAgent = p.values[12], p.values[12] != nil
 	if method, target := unescapeBytes(p.values[2]), unescapeBytes(p.values[3]); isMethod(method) && len(target) > 0 {
 		r.Method, r.Target = method, target
 	}
@@ -114,7 +114,7 @@ func (p *pairs) split(b []byte) error {
 		}
 	}
 	if twice != "" && p.message[0] == nil {
-		return fmt.Errorf("%s= comes twice", twice)
+		return fmt.Errorf("%s= occurs twice", twice)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func Open(o Options) (*Reader, error) {
 	names := make(map[string]bool, len(o.Files))
 	for i, name := range o.Files {
 		if names[name] {
-			err = fmt.Errorf("read %s: it is named twice", name)
+			err = fmt.Errorf("read %s: it is given twice", name)
 			break
 		}
 		names[name] = true

@@ -96,12 +96,12 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	if err := s.start(twice); err != nil {
 		return false, fmt.Errorf("read %s: %w", s.name, err)
 	}
-	var told detected
+	var d detected
 	var seen []sampled
 	for _, max := range []int{firstSample, lastSample} {
 		more := sampling(&s.lines, max-len(seen))
 		seen = append(seen, more.lines...)
-		if told = choose(seen, choices, s.r.o.Fields); told.requests > 0 {
+		if d = choose(seen, choices, s.r.o.Fields); d.requests > 0 {
 			break
 		}
 		if more.err != nil && !errors.Is(more.err, io.EOF) {
@@ -111,8 +111,8 @@ func (s *source) inspect(choices []format) (holds bool, err error) {
 	if len(seen) == 0 {
 		return false, nil
 	}
-	first := told.first
-	s.format, s.agents = told.format, told.agents
+	first := d.first
+	s.format, s.agents = d.format, d.agents
 	switch {
 	case s.format != nil:
 	case len(choices) > 1:
@@ -161,7 +161,7 @@ func choose(seen []sampled, choices []format, fields []string) (best detected) {
 	for i := range choices {
 		p := choices[i].open(fields)
 		var r record
-		told := detected{format: &choices[i]}
+		d := detected{format: &choices[i]}
 		for _, line := range seen {
 			r.reset()
 			r.ready(len(fields))
@@ -171,17 +171,17 @@ func choose(seen []sampled, choices []format, fields []string) (best detected) {
 			}
 			if err := p.parse(trimmed(text), &r); err != nil {
 				if isOwn(err) {
-					told.own++
+					d.own++
 				}
 				continue
 			}
-			if told.requests++; told.requests == 1 || r.Time < told.first {
-				told.first = r.Time
+			if d.requests++; d.requests == 1 || r.Time < d.first {
+				d.first = r.Time
 			}
-			told.agents = told.agents || r.TellsAgent
+			d.agents = d.agents || r.HasAgent
 		}
-		if told.requests > best.requests || told.requests == best.requests && told.own > best.own {
-			best = told
+		if d.requests > best.requests || d.requests == best.requests && d.own > best.own {
+			best = d
 		}
 	}
 	if best.requests == 0 {
@@ -389,10 +389,10 @@ func (s *source) read() {
 		s.end(ErrNewestFirst)
 		return
 	}
-	if rec.TellsAgent {
+	if rec.HasAgent {
 		s.agents = true
 	} else if s.agents && s.format.omits {
-		rec.TellsAgent = true
+		rec.HasAgent = true
 	}
 	rec.File, rec.Number, rec.size, rec.in = s.file, line.number, len(line.text), in
 	if in != nil {

@@ -178,7 +178,7 @@ func newTemplate(text string, known map[string]variable, fields []string) (*temp
 		if p.then == "" && text != "" && name != "is_args" {
 			next, _ := variableName(text)
 			if p.until = firstByte(next, known[next]); p.until == 0 {
-				return nil, fmt.Errorf("log_format: nothing tells where $%s ends and $%s begins", name, next)
+				return nil, fmt.Errorf("log_format: the end of $%s and the beginning of $%s cannot be told apart: put text between them", name, next)
 			}
 		}
 		t.pieces = append(t.pieces, p)
@@ -255,7 +255,7 @@ func (t *template) parse(b []byte, r *record) error {
 		}
 	}
 	r.Time, r.Status = at, status
-	r.UserAgent, r.TellsAgent = t.plain(t.value(varAgent)), t.at[varAgent] > 0
+	r.UserAgent, r.HasAgent = t.plain(t.value(varAgent)), t.at[varAgent] > 0
 	if r.Peer = t.value(varPeer); r.Peer == nil {
 		r.Peer = lastOf(t.value(varForwarded))
 	}

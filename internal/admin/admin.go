@@ -61,7 +61,8 @@ type Options struct {
 	Table     func() memstore.Stats // how full the table of counts is; nil: left out
 	InFlight  func() int64          // public requests in flight; nil: left out
 
-	// Health reports whether the store answers; nil means that it is in this process and always does.
+	// Health reports whether the store answers; nil means that it is in this process and always
+	// does.
 	Health func() failover.Health
 
 	// Hosts are further names that are allowed in Host, without a port. The listener's own address

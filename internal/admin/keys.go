@@ -32,10 +32,11 @@ type CallerWindow struct {
 	Override bool         `json:"override"`
 	Grant    *CallerGrant `json:"grant"` // null: none
 	Exempt   bool         `json:"exempt"`
-	Everyone bool         `json:"shared"` // all callers share it, so resets and grants do not change it
-	Count    int64        `json:"count"`
-	Remain   int64        `json:"remaining"`
-	Reset    int64        `json:"reset"` // Unix seconds; 0: the window is not open
+	// Everyone means that all callers share the window, so resets and grants do not change it.
+	Everyone bool  `json:"shared"`
+	Count    int64 `json:"count"`
+	Remain   int64 `json:"remaining"`
+	Reset    int64 `json:"reset"` // Unix seconds; 0: the window is not open
 }
 
 // A CallerGrant is another limit until a time.
@@ -46,8 +47,9 @@ type CallerGrant struct {
 
 // CallerWindows are the answer to GET /keys. Resets and grants answer with the state after them.
 type CallerWindows struct {
-	Kinds   string         `json:"kinds"` // the key sources that name the caller, such as "ip+agent"
-	Now     int64          `json:"now"`   // Unix seconds on the store's clock
+	// Kinds are the key sources that identify the caller, such as "ip+agent".
+	Kinds   string         `json:"kinds"`
+	Now     int64          `json:"now"` // Unix seconds on the store's clock
 	Windows []CallerWindow `json:"windows"`
 }
 
@@ -144,10 +146,10 @@ const storeTimeout = 5 * time.Second
 
 // writeError answers for an operation that failed.
 func writeError(w http.ResponseWriter, err error) {
-	var told *refusal
+	var refused *refusal
 	switch {
-	case errors.As(err, &told):
-		told.write(w)
+	case errors.As(err, &refused):
+		refused.write(w)
 	case errors.Is(err, ErrAudit):
 		refuse(w, http.StatusServiceUnavailable, "audit_unavailable", err.Error())
 	case errors.Is(err, weir.ErrNoLimiter):

@@ -525,7 +525,8 @@ func TestACallerIsNamedByAField(t *testing.T) {
 	if got.String() != "keyed 4/4" || got.Kinds != "header:X-Api-Key" {
 		t.Errorf("%v %+v", got, got)
 	}
-	f.answered(call{method: "GET", path: "/keys?ip=192.0.2.7"}, &got) // as a caller without the field
+	// As a caller without the field.
+	f.answered(call{method: "GET", path: "/keys?ip=192.0.2.7"}, &got)
 	if got.String() != "keyed 0/4, both 0/3" {
 		t.Errorf("%v %+v", got, got)
 	}

@@ -78,7 +78,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 func RejectEmptyFile(cmd *cobra.Command) (bad error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if _, file := f.Annotations[cobra.BashCompFilenameExt]; file && f.Value.String() == "" && f.Value.Type() == "string" && bad == nil {
-			bad = UsageError("leave --"+f.Name+" out to do without one", "--%s \"\": want the name of a file", f.Name)
+			bad = UsageError("leave --"+f.Name+" out to do without one", "--%s \"\": expected the name of a file", f.Name)
 		}
 	})
 	return bad

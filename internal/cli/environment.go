@@ -73,7 +73,7 @@ func (e Environment) Apply(cmd *cobra.Command) error {
 		}
 		if err := setAll(f.Value, value); err != nil {
 			bad = UsageError(
-				fmt.Sprintf("correct or unset %s; it stands for --%s, see '%s --help'", name, f.Name, cmd.CommandPath()),
+				fmt.Sprintf("correct or unset %s, the variable of --%s; see '%s --help'", name, f.Name, cmd.CommandPath()),
 				"variable %s=%q: %w", name, shown(f, value), err)
 			return
 		}

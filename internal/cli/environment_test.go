@@ -55,7 +55,7 @@ func TestAVariableSetsAFlagThatIsNotGiven(t *testing.T) {
 
 func TestAVariableThatAFlagRejectsIsNamedAndNotItsSecret(t *testing.T) {
 	for variable, want := range map[string]string{
-		"WEIR_LIMIT_MAX=10":  `variable WEIR_LIMIT_MAX="10": want a whole number from 1 to 9`,
+		"WEIR_LIMIT_MAX=10":  `variable WEIR_LIMIT_MAX="10": expected a whole number from 1 to 9`,
 		"WEIR_TOKEN=hunter2": `variable WEIR_TOKEN="…": want another one`,
 	} {
 		_, cmd, _, _, _ := program(t)

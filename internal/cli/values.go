@@ -34,7 +34,7 @@ func (s *Size) Set(value string) error {
 		*s = Size(int64(n) * unit.bytes)
 		return nil
 	}
-	return errors.New("want a whole number of B, KiB, MiB or GiB, more than zero and with its unit, such as 256MiB")
+	return errors.New("expected a whole number of B, KiB, MiB or GiB, more than zero and with its unit, such as 256MiB")
 }
 
 func (s *Size) String() string {
@@ -58,7 +58,7 @@ func (r *MinRate) Set(value string) error {
 	}
 	var s Size
 	if err := s.Set(value); err != nil {
-		return errors.New("want off, or a whole number of B, KiB, MiB or GiB a second, more than zero, such as 500B")
+		return errors.New("expected off, or a whole number of B, KiB, MiB or GiB a second, more than zero, such as 500B")
 	}
 	*r = MinRate(s)
 	return nil
@@ -83,7 +83,7 @@ type Span struct {
 func (s *Span) Set(value string) error {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < s.Min || d > s.Max {
-		return fmt.Errorf("want a duration from %v to %v, such as 100ms", s.Min, s.Max)
+		return fmt.Errorf("expected a duration from %v to %v, such as 100ms", s.Min, s.Max)
 	}
 	s.Duration = d
 	return nil
@@ -101,7 +101,7 @@ func (u *UploadTime) Set(value string) error {
 	}
 	s := Span{Min: time.Second, Max: 30 * 24 * time.Hour}
 	if err := s.Set(value); err != nil {
-		return fmt.Errorf("want off, or a duration from %v to %v, such as 10m", s.Min, s.Max)
+		return fmt.Errorf("expected off, or a duration from %v to %v, such as 10m", s.Min, s.Max)
 	}
 	*u = UploadTime(s.Duration)
 	return nil
@@ -124,7 +124,7 @@ type Choice struct {
 
 func (c *Choice) Set(value string) error {
 	if !slices.Contains(c.Of, value) {
-		return fmt.Errorf("want %s", strings.Join(c.Of, " or "))
+		return fmt.Errorf("expected %s", strings.Join(c.Of, " or "))
 	}
 	c.Value = value
 	return nil
@@ -141,7 +141,7 @@ type Number struct {
 func (n *Number) Set(value string) error {
 	i, err := strconv.Atoi(value)
 	if err != nil || i < n.Min || i > n.Max {
-		return fmt.Errorf("want a whole number from %d to %d", n.Min, n.Max)
+		return fmt.Errorf("expected a whole number from %d to %d", n.Min, n.Max)
 	}
 	n.Value = i
 	return nil
@@ -160,7 +160,7 @@ func (o *OnOff) Set(value string) error {
 	case "off", "false", "0":
 		*o = false
 	default:
-		return errors.New("want on or off")
+		return errors.New("expected on or off")
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ type Paths []string
 
 func (p *Paths) Set(value string) error {
 	if value == "" {
-		return errors.New("want the name of a file")
+		return errors.New("expected the name of a file")
 	}
 	*p = append(*p, value)
 	return nil

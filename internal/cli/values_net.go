@@ -21,7 +21,7 @@ func (a *ListenAddr) Set(value string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil || strings.ContainsAny(host, " /@?#") {
-		return errors.New("want [HOST]:PORT, such as :8080, 127.0.0.1:8080 or [::1]:0 (0: any free port)")
+		return errors.New("expected [HOST]:PORT, such as :8080, 127.0.0.1:8080 or [::1]:0 (0: any free port)")
 	}
 	*a = ListenAddr(value)
 	return nil
@@ -66,7 +66,7 @@ func (a *AdminAddr) Set(value string) error {
 	return nil
 }
 
-var errAdminAddr = errors.New("want [HOST]:PORT or http://HOST:PORT, such as 127.0.0.1:8081; empty or off means none")
+var errAdminAddr = errors.New("expected [HOST]:PORT or http://HOST:PORT, such as 127.0.0.1:8081; empty or off means none")
 
 func (a *AdminAddr) String() string {
 	if a.Scheme != "" {
@@ -89,7 +89,7 @@ func (p *Prefixes) Set(value string) error {
 			one, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
-			return fmt.Errorf("%q is neither a network nor an address; want a list such as 10.0.0.0/8,192.0.2.1,2001:db8::/32", element)
+			return fmt.Errorf("%q is neither a network nor an address; expected a list such as 10.0.0.0/8,192.0.2.1,2001:db8::/32", element)
 		}
 		if one != one.Masked() {
 			return fmt.Errorf("%q has bits set outside the network; did you mean %v?", element, one.Masked())
@@ -116,14 +116,14 @@ type Endpoint struct{ *url.URL }
 func (e *Endpoint) Set(value string) error {
 	u, err := url.Parse(value)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return errors.New("want http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
+		return errors.New("expected http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
 	}
 	if !utf8.ValidString(u.Host) { // the host becomes a label of metrics and a Host field
 		return fmt.Errorf("host %q is not valid UTF-8", u.Host)
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("port %s: want 1 to 65535", port)
+			return fmt.Errorf("port %s: expected 1 to 65535", port)
 		}
 	}
 	e.URL = u
@@ -148,12 +148,12 @@ func (o *Origins) Set(value string) error {
 		element = strings.TrimSpace(element)
 		u, err := url.Parse(element)
 		if element != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != element) {
-			return fmt.Errorf("%q is not an origin; want a list such as https://example.com,http://localhost:3000, or *", element)
+			return fmt.Errorf("%q is not an origin; expected a list such as https://example.com,http://localhost:3000, or *", element)
 		}
 		all = append(all, element)
 	}
 	if len(all) > 1 && slices.Contains(all, "*") {
-		return errors.New("* already means any origin; want it alone or a list without it")
+		return errors.New("* already means any origin; give it alone, or a list without it")
 	}
 	*o = all
 	return nil

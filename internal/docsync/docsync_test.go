@@ -37,6 +37,9 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 }
 
 func TestBatchesAreAsLargeAsAllowed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	escaped := strings.Repeat(`"`, folder.MaxText/2) // doubles in size as JSON
 	for _, c := range []struct {
 		files map[string]string
@@ -131,7 +134,7 @@ func TestPruningDeletesWhatIsGone(t *testing.T) {
 	w.done(w.sync(prune), 0, 0)
 	w.remove("keep.md", "bad.md")
 	for _, how := range [][]func(*run){{prune}, {prune, dry}, {pruneMany}} {
-		fails(t, w.sync(how...).err, "no document at all", "right folder")
+		fails(t, w.sync(how...).err, "has no documents", "right folder")
 	}
 	w.has("keep.md", "bad.md")
 	w.done(w.sync(), 0, 0)

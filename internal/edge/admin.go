@@ -114,6 +114,7 @@ func openAdminDoor(a *adminSide, s *Server, h *hooks) (*adminDoor, error) {
 		Version:    c.Build.Version,
 		Demo:       c.Demo,
 		StoreKind:  s.counter.store.line,
+		Health:     s.counter.health,
 		Table:      s.counter.store.table,
 		InFlight:   g.InFlight,
 		Hosts:      c.AdminHosts,

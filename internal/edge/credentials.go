@@ -63,7 +63,7 @@ func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
 	}})
 	if err != nil {
 		stop()
-		return nil, cli.Fail(fmt.Errorf("fetch the keys of --jwks %s: %w", url, err), "want an https URL, or http to this machine itself")
+		return nil, cli.Fail(fmt.Errorf("fetch the keys of --jwks %s: %w", url, err), "expected an https URL, or http to this machine itself")
 	}
 	own.own(func() error { stop(); set.Wait(); return nil })
 	return set, nil

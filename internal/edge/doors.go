@@ -22,7 +22,8 @@ type Door interface {
 type doors struct {
 	// callers all drain if one of them fails, and the server ends.
 	callers []Door
-	// operators drain after the others, so that operators can watch those. One that fails is logged.
+	// operators drain after the others, so that operators can watch those. One that fails is
+	// logged.
 	operators []Door
 	log       *slog.Logger
 }

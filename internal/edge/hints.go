@@ -13,7 +13,7 @@ import (
 )
 
 // DataHint is the hint for a data directory that cannot be used.
-const DataHint = "say with --data DIR where to keep what must last; Weir must be allowed to write there"
+const DataHint = "choose the data directory with --data DIR; Weir must be allowed to write there"
 
 // noData returns the failure of opening a data directory.
 func noData(dir string, err error) error {

@@ -68,10 +68,10 @@ func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
 		case name == adminSocket:
 			slot = &s.admin
 		case name != publicSocket && len(files) > 1:
-			return nil, fmt.Errorf("of %s one is named %q: want names %s and %s", cli.Count(len(files), "socket"), name, publicSocket, adminSocket)
+			return nil, fmt.Errorf("of %s one is named %q: the names are %s and %s", cli.Count(len(files), "socket"), name, publicSocket, adminSocket)
 		}
 		if *slot != nil {
-			return nil, fmt.Errorf("two sockets are named %q: want one of each name", name)
+			return nil, fmt.Errorf("two sockets are named %q: each name is for one socket", name)
 		}
 		l, err := net.FileListener(f)
 		if err != nil {
@@ -79,7 +79,7 @@ func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
 		}
 		*slot = l
 		if l.Addr().Network() != "tcp" {
-			return nil, fmt.Errorf("the socket %q listens on %s %s: want TCP, since callers are counted by address", name, l.Addr().Network(), l.Addr())
+			return nil, fmt.Errorf("the socket %q listens on %s %s: expected TCP, since callers are counted by address", name, l.Addr().Network(), l.Addr())
 		}
 	}
 	if s.public == nil {

@@ -33,7 +33,7 @@ func TestASocketIsTakenForWhatItsNameSays(t *testing.T) {
 		{"admin http", true, ""},
 		{"admin", false, `none is named "http"`},
 		{"http http", false, `two sockets are named "http"`},
-		{"http metrics", false, `of 2 sockets one is named "metrics": want names http and admin`},
+		{"http metrics", false, `of 2 sockets one is named "metrics": the names are http and admin`},
 		{"unix:http", false, "want TCP"},
 	} {
 		names := strings.Fields(test.names)

@@ -27,7 +27,7 @@ type policy struct {
 // openPolicy calls the hooks for the policy at the start, and replaces it when its file changes
 // until ctx ends. audit logs each change before it is made.
 func openPolicy(ctx context.Context, c *Config, k *counter, m *manager, audit *admin.Audit, h *hooks, own *parts) (*policy, error) {
-	o := live.Options{Reader: c.Reader, Check: k.store.check, Before: audit.PolicyChange, Told: h.policyChanged, Log: c.Log}
+	o := live.Options{Reader: c.Reader, Check: k.store.check, Before: audit.PolicyChange, OnState: h.policyChanged, Log: c.Log}
 	if err := openCandidate(c, k, &o, h, own); err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	g, err := gateway.New(o)
 	var bad *gateway.CertificateError
 	if errors.As(err, &bad) {
-		return nil, cli.Fail(err, fileHint(bad.Err, "--tls-cert and --tls-key want PEM files that belong together"))
+		return nil, cli.Fail(err, fileHint(bad.Err, "--tls-cert and --tls-key must be PEM files that belong together"))
 	}
 	if err != nil {
 		return nil, cli.UsageError("see 'weir serve --help'", "%w", err)

@@ -53,7 +53,7 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 		}
 		for _, to := range addressesOf(ctx, host) {
 			if err := o.checkSelfProxy(netip.AddrPortFrom(to, uint16(n))); err != nil {
-				return cli.UsageError("--upstream wants the address of your backend; --listen and --admin, or the sockets of a service manager, say where this server is",
+				return cli.UsageError("--upstream takes the address of your backend; --listen and --admin, or the sockets of a service manager, are addresses of this server",
 					"--upstream %s is no backend: %w", u.Redacted(), err)
 			}
 		}

@@ -33,7 +33,8 @@ var stores = []storeRow{
 
 // A storeRow is one kind of store.
 type storeRow struct {
-	// begins are how its values of --store begin. One that does not end in "://" is the whole value.
+	// begins are how its values of --store begin. One that does not end in "://" is the whole
+	// value.
 	begins []string
 	form   string // what a value looks like
 	shared bool   // whether the nodes of a service count in it together
@@ -83,7 +84,7 @@ func (s *Store) Set(value string) error {
 	for i, row := range stores {
 		forms[i] = row.form
 	}
-	return errors.New("want " + strings.Join(forms, " or "))
+	return errors.New("expected " + strings.Join(forms, " or "))
 }
 
 // beginsWith reports whether a value of --store is one of those that begin so.
@@ -217,7 +218,7 @@ func (k *counter) health() failover.Health {
 }
 
 // errStoreSilent is the reason on /readyz. It is public, so it has no details; the log has them.
-var errStoreSilent = errors.New("the store does not answer; each limiter does what its on_store_failure says")
+var errStoreSilent = errors.New("the store does not answer; each limiter follows its on_store_failure")
 
 // degraded returns an error while the store does not count what this server admits.
 func (k *counter) degraded() error {

@@ -83,7 +83,7 @@ func readSecret(path string) ([]byte, error) {
 	}
 	b = bytes.TrimSuffix(b, []byte("\n"))
 	if len(b) < minSecret || len(b) > maxSecret {
-		return nil, fmt.Errorf("%s: want a secret of %d bytes to %d KiB", path, minSecret, maxSecret>>10)
+		return nil, fmt.Errorf("%s: expected a secret of %d bytes to %d KiB", path, minSecret, maxSecret>>10)
 	}
 	return b, nil
 }
@@ -94,7 +94,7 @@ func noRedis(at redisstore.Options, err error) error {
 	var rights *redisstore.RightsError
 	switch {
 	case errors.As(err, &rights):
-		hint = "on the server: ACL SETUSER " + cmp.Or(at.Username, "default") + " " + redisstore.Rule(at.Prefix)
+		hint = "on the server: ACL SETUSER " + cmp.Or(at.Username, "default") + " " + redisstore.ACLRules(at.Prefix)
 	case errors.Is(err, redisstore.ErrDenied):
 		hint = "is the password right? --store redis://USER:PASSWORD@HOST:PORT, or :PASSWORD@ for one without a user; in WEIR_STORE it is kept out of ps"
 		if at.Master != "" {
@@ -103,7 +103,7 @@ func noRedis(at redisstore.Options, err error) error {
 	case errors.Is(err, redisstore.ErrSecret):
 		hint = "all nodes have the same --key-secret, or none has one; to count under another secret, start anew under another ?prefix="
 	case errors.Is(err, redisstore.ErrServer):
-		hint = "--store wants Redis 6.2, Valkey or later: one server, with a database that it has, or nodes of one cluster, or Sentinels"
+		hint = "--store needs Redis 6.2, Valkey or later: one server, with a database that exists there, or nodes of one cluster, or Sentinels"
 	}
 	return cli.Fail(fmt.Errorf("open the store: %w", err), hint)
 }

@@ -35,7 +35,7 @@ func (c *Caller) SetIP(text string) error {
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		return errors.New("want an IPv4 or IPv6 address")
+		return errors.New("expected an IPv4 or IPv6 address")
 	}
 	c.addr = addr.Unmap().WithZone("")
 	if c.addr.Is4() {

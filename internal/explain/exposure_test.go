@@ -14,9 +14,9 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A worst caller tries every way to time its requests and finds the span in which most of them pass.
-// Its clock has two instants a second, so that spans begin at seconds and within them. It asks the
-// arithmetic that every store computes.
+// A worst caller tries every way to time its requests and finds the span in which most of them
+// pass. Its clock has two instants a second, so that spans begin at seconds and within them. It
+// asks the arithmetic that every store computes.
 type worstCaller struct {
 	windows []weir.Window
 	cost    int64
@@ -110,8 +110,9 @@ func (c *worstCaller) inAnySpan(span int64) (n int64) {
 	return n
 }
 
-// No caller gets more requests through in any span than Exposure returns, however it times them (D1,
-// D3, D7). If the figure is exact, some caller gets it. The figure of a single window always is.
+// No caller gets more requests through in any span than Exposure returns, however it times them
+// (D1, D3, D7). If the figure is exact, some caller gets it. The figure of a single window always
+// is.
 func TestNoCallerExceedsItsExposureAndSomeCallerReachesIt(t *testing.T) {
 	reached := 0 // by a caller under several windows
 	rapid.Check(t, func(t *rapid.T) {
@@ -142,8 +143,8 @@ func TestNoCallerExceedsItsExposureAndSomeCallerReachesIt(t *testing.T) {
 	}
 }
 
-// The store itself shows the figure of the contract's leads, 60 in 60 s: all of one window late in its
-// first second, and all of the next one early in its first second, 59.001 s later.
+// The store itself shows the figure of the contract's leads, 60 in 60 s: all of one window late in
+// its first second, and all of the next one early in its first second, 59.001 s later.
 func TestTheWorstMinuteOfALimitOfThirtyIsSixty(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	now := start.Add(999 * time.Millisecond)
@@ -220,8 +221,10 @@ func TestTheTightestWindowIsTheExposure(t *testing.T) {
 		{"600 per minute by everyone, 100 per minute by session or ip", 10, "120/3660 20/610 - 120/3660"},
 		{"15 per minute by everyone", 10, "2/61 2/61 2/61 2/61"},
 		{"20 per minute by ip, 2000 per day by ip", 1, "40/1220 unbounded unbounded unbounded"},
-		{"60 per minute by token or ip, 2000 per day by token or ip", 1, "unbounded - 120/3660 unbounded"}, // the day ends in the middle of the hour
-		{"10 per minute by ip, 60 per hour by ip", 1, "20/≤120 unbounded unbounded unbounded"},             // 119, if one opens the hour early
+		// The day ends in the middle of the hour.
+		{"60 per minute by token or ip, 2000 per day by token or ip", 1, "unbounded - 120/3660 unbounded"},
+		// 119, if one opens the hour early.
+		{"10 per minute by ip, 60 per hour by ip", 1, "20/≤120 unbounded unbounded unbounded"},
 		{"7 per 7 seconds by everyone", 1, "69/3611 69/3611 69/3611 69/3611"},
 		{"5 per 31 days by everyone", 5, "1/1 1/1 1/1 1/1"},
 	} {

@@ -30,7 +30,7 @@ func exclusions(patterns []string) (all []exclusion, err error) {
 		p = strings.TrimPrefix(p, "/")
 		switch {
 		case p == "" || path.Clean(p) != p || strings.HasPrefix(p, "../") || p == "." || p == "..":
-			return nil, fmt.Errorf("%q: want a name, such as drafts or *.tmp, or a path from the folder, such as old/**/draft-*.md", text)
+			return nil, fmt.Errorf("%q: expected a name, such as drafts or *.tmp, or a path from the folder, such as old/**/draft-*.md", text)
 		case strings.HasPrefix(p, "!"):
 			return nil, fmt.Errorf("%q: a pattern cannot take back what another excludes; write a name that begins with ! as [!]", text)
 		case !doublestar.ValidatePattern(p):

@@ -66,7 +66,7 @@ func (f *Folder) Read(ctx context.Context, name string) (Document, error) {
 func (f *Folder) read(ctx context.Context, name string) (Document, error) {
 	k := kindOf(name)
 	if k == nil {
-		return Document{}, problem("rename it: .md, .markdown, .html, .htm and .txt are read", "its extension says neither Markdown, HTML nor text")
+		return Document{}, problem("rename it: .md, .markdown, .html, .htm and .txt are read", "its extension is none of Markdown, HTML or text")
 	}
 	source, err := f.source(name, k.max)
 	if err != nil {

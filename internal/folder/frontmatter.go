@@ -108,5 +108,5 @@ func scalar(n ast.Node) (string, error) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		return n.GetToken().Value, nil
 	}
-	return "", errors.New("is no text: write it on one line, in quotes where it has a colon or begins with a sign")
+	return "", errors.New("is no text: write it on one line, in quotes if it has a colon or begins with a sign")
 }

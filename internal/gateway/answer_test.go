@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// An upstream that stops in the middle of a body whose length it has said is let go; one that streams may be quiet.
+// An upstream that stops in the middle of a body whose length it has said is let go; one that
+// streams may be quiet.
 func TestAnUpstreamThatStallsInsideABodyIsLetGo(t *testing.T) {
 	release := make(chan struct{})
 	e := open(t, nil, func(o *Options) {
@@ -27,12 +28,14 @@ func TestAnUpstreamThatStallsInsideABodyIsLetGo(t *testing.T) {
 	defer close(release)
 	c := e.dial()
 	fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
-	if answer, _ := io.ReadAll(c); !strings.Contains(string(answer), "half") { // up to the end of the connection
+	// Up to the end of the connection.
+	if answer, _ := io.ReadAll(c); !strings.Contains(string(answer), "half") {
 		t.Errorf("%q", answer)
 	}
 }
 
-// What the upstream did not declare is not guessed: a browser told not to sniff must not be told otherwise.
+// What the upstream did not declare is not guessed: a browser told not to sniff must not be told
+// otherwise.
 func TestAnUndeclaredTypeStaysUndeclared(t *testing.T) {
 	e := open(t, nil, rawUpstream(t, func(c net.Conn) {
 		readHead(c)
@@ -47,7 +50,7 @@ func TestAnUndeclaredTypeStaysUndeclared(t *testing.T) {
 	}
 }
 
-// D19: a trailer of ours that an upstream announces is neither sent nor announced.
+// A trailer of ours that an upstream announces is neither sent nor announced (D19).
 func TestATrailerThatIsNotSentIsNotAnnounced(t *testing.T) {
 	e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "X-RateLimit-Limit, X-Good, Retry-After")
@@ -104,7 +107,8 @@ func TestAnUntrustedForwarderIsMentionedOnce(t *testing.T) {
 	}
 }
 
-// A pair that could not be read is tried again though no stamp has changed since: permissions leave none.
+// A pair that could not be read is tried again though no stamp has changed since: permissions leave
+// none.
 func TestACertificateThatCouldNotBeReadIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -125,7 +129,8 @@ func TestACertificateThatCouldNotBeReadIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restamp := func(key []byte) { // with the same size and time, as a change of permissions leaves them
+	// With the same size and time, as a change of permissions leaves them.
+	restamp := func(key []byte) {
 		if err := os.WriteFile(keyFile, key, 0o600); err != nil {
 			t.Fatal(err)
 		}

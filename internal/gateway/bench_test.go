@@ -16,9 +16,10 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// The figure to hold: BenchmarkGateway, with limiter and access log, within 10 % of BenchmarkBareReverseProxy, in one
-// run. Both stand between the same client and the same upstream, on sockets, with the same transport, so that nothing but
-// the gateway's own work differs; the bare proxy is httputil's with nothing set but Rewrite.
+// The figure to hold: BenchmarkGateway, with limiter and access log, within 10 % of
+// BenchmarkBareReverseProxy, in one run. Both stand between the same client and the same upstream,
+// on sockets, with the same transport, so that nothing but the gateway's own work differs; the bare
+// proxy is httputil's with nothing set but Rewrite.
 //
 //	go test -run - -bench 'Gateway|ReverseProxy' -count 10 ./internal/gateway
 
@@ -103,7 +104,8 @@ func hammer(b *testing.B, addr string) {
 
 func BenchmarkBareReverseProxy(b *testing.B) { benchmarkProxy(b, nil) }
 
-// The same with the one setting that most of the difference comes from, to show what the gateway itself costs.
+// The same with the one setting that most of the difference comes from, to show what the gateway
+// itself costs.
 func BenchmarkPooledReverseProxy(b *testing.B) { benchmarkProxy(b, new(buffers)) }
 
 func benchmarkProxy(b *testing.B, pool httputil.BufferPool) {

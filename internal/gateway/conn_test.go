@@ -12,7 +12,7 @@ import (
 	proxyproto "github.com/pires/go-proxyproto"
 )
 
-// D12: required from trusted peers, refused from others; it replaces the peer.
+// Required from trusted peers, refused from others (D12); it replaces the peer.
 func TestThePROXYHeaderIsForTrustedPeersAlone(t *testing.T) {
 	addr := func(s string) net.Addr { a, _ := net.ResolveTCPAddr("tcp", s); return a }
 	v2 := func(h proxyproto.Header) string {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// D5: admitted is counted, whatever the backend then answers, or does not.
+// Admitted is counted, whatever the backend then answers, or does not (D5).
 func TestARequestCountsWhateverTheBackendAnswers(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch status, err := strconv.Atoi(r.URL.RawQuery); {
@@ -44,7 +44,8 @@ func TestARequestCountsWhateverTheBackendAnswers(t *testing.T) {
 	}
 }
 
-// D9: an expectation that nobody meets is the HTTP server's own 417, and never was a request of a surface.
+// An expectation that nobody meets is the HTTP server's own 417, and never was a request of a
+// surface (D9).
 func TestAnUnknownExpectationIsTheServersOwn417(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)

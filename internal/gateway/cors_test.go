@@ -16,7 +16,7 @@ func preflight(e *edge, path string, header ...string) *http.Response {
 	return e.ask("OPTIONS "+path, append([]string{"Origin: https://shop.test", "Access-Control-Request-Method: POST"}, header...)...)
 }
 
-// D9: preflights are answered here and never spend a visitor's or a token's budget.
+// Preflights are answered here and never spend a visitor's or a token's budget (D9).
 func TestAPreflightIsAnsweredHereAndChargedToWidgetOther(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
@@ -72,7 +72,8 @@ func TestOptionsThatIsNoPreflightGoesToTheBackend(t *testing.T) {
 	}
 }
 
-// A browser that comes back to an event stream sends Last-Event-ID; Content-Type it may read of any answer.
+// A browser that comes back to an event stream sends Last-Event-ID; Content-Type it may read of any
+// answer.
 func TestAScriptMayResumeAnEventStream(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -88,11 +89,11 @@ func TestAScriptMayResumeAnEventStream(t *testing.T) {
 	}
 }
 
-// D22.
 func TestOnlyListedOriginsMayRead(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
-		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin")) // what a careless backend does
+		// What a careless backend does.
+		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 		w.Header().Set("Access-Control-Allow-Credentials", "true")
 	}), func(o *Options) { o.CORSOrigins = []string{"https://shop.test", "http://localhost:3000"} })
 	for origin, allowed := range map[string]string{
@@ -122,8 +123,8 @@ func TestOnlyListedOriginsMayRead(t *testing.T) {
 	}
 }
 
-// D22: any origin by default, without credentials, on the widget surface alone; a backend's list of readable fields is
-// kept.
+// Any origin by default, without credentials, on the widget surface alone (D22); a backend's list
+// of readable fields is kept.
 func TestABrowserCanReadTheFieldsOfEveryAnswer(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

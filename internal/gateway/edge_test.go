@@ -24,8 +24,9 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// The contract's limiters, keyed by address throughout: these tests are about which limiter applies, not about who calls.
-// Every limit is a different number, so that X-RateLimit-Limit names the limiter.
+// The contract's limiters, keyed by address throughout: these tests are about which limiter
+// applies, not about who calls. Every limit is a different number, so that X-RateLimit-Limit names
+// the limiter.
 var testLimiters = []struct {
 	name   string
 	routes []string
@@ -288,7 +289,8 @@ var loopback = []netip.Prefix{mustPrefix("127.0.0.0/8")}
 
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// eventually waits for something that another goroutine is about to do and that has no event to wait for.
+// eventually waits for something that another goroutine is about to do and that has no event to
+// wait for.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(10 * time.Second)

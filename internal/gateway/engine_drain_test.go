@@ -11,9 +11,13 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A drain cuts nobody off, in whatever phase it finds him: half a head, half a body, an answer that has not begun or is half out, HTTP/2
-// beside it. Idle connections end at once, and a websocket is not waited for.
+// A drain cuts nobody off, in whatever phase it finds him: half a head, half a body, an answer that
+// has not begun or is half out, HTTP/2 beside it. Idle connections end at once, and a websocket is
+// not waited for.
 func TestADrainFindsEveryPhase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	arrived, proceed := make(chan bool, 8), make(chan bool)
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -42,7 +46,8 @@ func TestADrainFindsEveryPhase(t *testing.T) {
 	idle.asks("GET /v1/wp/x")
 	idle.hears("GET")
 	fresh := e.caller()
-	halfHead.say("GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\nGET /v1/wp/x HTTP/1.1\r\nHos") // in one segment, so that its half is read with the first
+	// In one segment, so that its half is read with the first.
+	halfHead.say("GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\nGET /v1/wp/x HTTP/1.1\r\nHos")
 	halfHead.hears("GET")
 	halfBody.asks("POST /v1/wp/body", "Content-Length: 100000")
 	halfBody.say("half")
@@ -113,7 +118,8 @@ func TestADrainFindsEveryPhase(t *testing.T) {
 	}
 }
 
-// HTTP/2 by prior knowledge is known by its first bytes, however they come; what begins like it and is not, is refused.
+// HTTP/2 by prior knowledge is known by its first bytes, however they come; what begins like it and
+// is not, is refused.
 func TestHTTP2BeginsOnTheSamePort(t *testing.T) {
 	o := answering(t, ok200)
 	e := open(t, nil, o.use)

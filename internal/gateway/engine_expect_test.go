@@ -10,8 +10,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// Whoever is answered before his body has come, and then sends nothing, does not keep his connection: neither while it is known that he
-// waits to be asked, nor once he was, nor in the middle of it, nor where the answer breaks off.
+// Whoever is answered before his body has come, and then sends nothing, does not keep his
+// connection: neither while it is known that he waits to be asked, nor once he was, nor in the
+// middle of it, nor where the answer breaks off.
 func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 	const final = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno"
 	const expects = "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
@@ -46,7 +47,8 @@ func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 						s.answers("HTTP/1.1 100 Continue\r\n\r\n")
 						<-begun
 					case r.Header.Get("Expect") == "":
-						_, _ = r.Body.Read(make([]byte, 1)) // the gateway waits for the next byte, or nearly
+						// The gateway waits for the next byte, or nearly.
+						_, _ = r.Body.Read(make([]byte, 1))
 					}
 					if s.answers("%s", c.answer); c.answer == final {
 						_, _ = io.Copy(io.Discard, s.Conn)
@@ -63,7 +65,8 @@ func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 				} else if c.request != expects {
 					fmt.Fprint(client.Conn, framing.begin)
 				}
-				if answer, err := io.ReadAll(client); pace.IsTimeout(err) { // which is far longer than it takes, and far shorter than for ever
+				// Which is far longer than it takes, and far shorter than for ever.
+				if answer, err := io.ReadAll(client); pace.IsTimeout(err) {
 					t.Errorf("the connection stands after %q, want its end", answer)
 				} else if !strings.Contains(string(answer), "HTTP/1.1 413 ") && !strings.Contains(c.name, "half") {
 					t.Errorf("%q and %v, want the answer", answer, err)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What belongs to one hop, or is named by Connection, stays there: on the way back as on the way there (TestTheUpstreamHears…).
-// What every hop needs does not go away because somebody names it.
+// What belongs to one hop, or is named by Connection, stays there: on the way back as on the way
+// there (TestTheUpstreamHears…). What every hop needs does not go away because somebody names it.
 func TestFieldsOfOneHopStayThere(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
@@ -44,7 +44,8 @@ func TestFieldsOfOneHopStayThere(t *testing.T) {
 	}
 }
 
-// The client is asked for its body when the upstream wants it, and not before: an earlier 100 would come before the 103.
+// The client is asked for its body when the upstream wants it, and not before: an earlier 100 would
+// come before the 103.
 func TestABodyIsAskedForWhenTheUpstreamWantsIt(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -96,8 +97,12 @@ func TestAnUpstreamThatIgnoresExpectGetsTheBody(t *testing.T) {
 	}
 }
 
-// What is answered without the body never asks for it, and ends the connection: nobody knows whether the client sends it now.
+// What is answered without the body never asks for it, and ends the connection: nobody knows
+// whether the client sends it now.
 func TestAFinalAnswerAsksForNoBody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for _, status := range []int{413, 417, 200} {
 		o := newOrigin(t, func(s *served) {
 			for r := s.request(); r != nil; r = s.request() {
@@ -127,7 +132,8 @@ func TestTheLimiterRefusesWithoutAskingForTheBody(t *testing.T) {
 	o := answering(t, ok200)
 	e := open(t, nil, func(options *Options) { o.use(options); allowing(t, "1 per hour by ip")(options) })
 	e.ask("GET /")
-	for _, length := range []string{"Content-Length: 1000000", "Content-Length: 4"} { // a short one might come
+	// A short one might come.
+	for _, length := range []string{"Content-Length: 1000000", "Content-Length: 4"} {
 		c := e.caller()
 		c.asks("POST /", "Expect: 100-continue", length)
 		res, body := c.hears("POST")
@@ -139,7 +145,8 @@ func TestTheLimiterRefusesWithoutAskingForTheBody(t *testing.T) {
 	if n := o.requests.Load(); n != 1 {
 		t.Errorf("the upstream saw %d requests, 1 was admitted", n)
 	}
-	// A body that is on its way already, too long to wait for, is not waited for, and the client is told.
+	// A body that is on its way already, too long to wait for, is not waited for, and the client is
+	// told.
 	c := e.caller()
 	c.asks("POST /", "Content-Length: 1000000000")
 	if res, _ := c.hears("POST"); res.StatusCode != 429 || !res.Close {
@@ -158,7 +165,8 @@ func TestTheLimiterRefusesWithoutAskingForTheBody(t *testing.T) {
 	}
 }
 
-// How an answer without a body is framed, and that the caller's connection goes on behind it. The upstream's goes on if nothing was declared.
+// How an answer without a body is framed, and that the caller's connection goes on behind it. The
+// upstream's goes on if nothing was declared.
 func TestAnswersWithoutABody(t *testing.T) {
 	for _, test := range []struct {
 		method, answer string
@@ -171,7 +179,8 @@ func TestAnswersWithoutABody(t *testing.T) {
 		{"GET", "204 No Content", ""},
 		{"GET", "204 No Content\r\nContent-Length: 0", ""},
 		{"GET", "304 Not Modified\r\nETag: \"x\"", ""},
-		{"GET", "304 Not Modified\r\nContent-Length: 12345", "?"}, // a SHOULD NOT that both engines see differently
+		// A SHOULD NOT that both engines see differently.
+		{"GET", "304 Not Modified\r\nContent-Length: 12345", "?"},
 		{"GET", "200 OK\r\nContent-Length: 0", "0"},
 	} {
 		o := newOrigin(t, func(s *served) {
@@ -195,7 +204,8 @@ func TestAnswersWithoutABody(t *testing.T) {
 			}
 			conns := int64(1)
 			if test.method == "HEAD" && test.answer != "200 OK" || strings.Contains(test.answer, "12345") {
-				conns = int64(n + 1) // a declared body could come all the same, and be taken for the next answer
+				// A declared body could come all the same, and be taken for the next answer.
+				conns = int64(n + 1)
 			}
 			if n, m := o.requests.Load(), int64(n+1); n != m || o.conns.Load() != conns {
 				t.Errorf("%s, %q: %d requests on %d connections, want %d on %d", test.method, test.answer, n, o.conns.Load(), m, conns)
@@ -204,12 +214,15 @@ func TestAnswersWithoutABody(t *testing.T) {
 	}
 }
 
-// Every framing of an answer reaches every kind of client whole, and its connection goes on where it can.
+// Every framing of an answer reaches every kind of client whole, and its connection goes on where
+// it can.
 func TestEveryFramingReachesEveryClient(t *testing.T) {
 	const goesOn, closes = true, false
 	for _, test := range []struct {
-		answer            string
-		new, old, keptOld bool // whether the connection of a client of HTTP/1.1, HTTP/1.0, and HTTP/1.0 with keep-alive goes on
+		answer string
+		// Whether the connection of a client of HTTP/1.1, HTTP/1.0, and HTTP/1.0 with keep-alive
+		// goes on.
+		new, old, keptOld bool
 	}{
 		{"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world", goesOn, closes, goesOn},
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n", goesOn, closes, closes},

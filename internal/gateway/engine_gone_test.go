@@ -53,9 +53,13 @@ var goneIn = []struct {
 	}},
 }
 
-// A client that goes away takes its request upstream with it, within a second, whatever it was about; the log says so, and says nothing
-// of an upstream's failure; and nothing stays: no goroutine, no file, no kept connection that is in the middle of something.
+// A client that goes away takes its request upstream with it, within a second, whatever it was
+// about; the log says so, and says nothing of an upstream's failure; and nothing stays: no
+// goroutine, no file, no kept connection that is in the middle of something.
 func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for _, in := range goneIn {
 		for _, how := range []string{"ends", "resets"} {
 			arrived := make(chan bool, 1)
@@ -85,7 +89,8 @@ func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
 			left := time.Now()
 			c.Close()
 			eventually(t, in.name+": the upstream's request ends", func() bool { return o.open.Load() == 0 })
-			if took := time.Since(left); took > 3*time.Second { // a second, and much for a busy machine
+			// A second, and much for a busy machine.
+			if took := time.Since(left); took > 3*time.Second {
 				t.Errorf("%s, %s: its request upstream ends after %v", in.name, how, took)
 			}
 			e.stop()
@@ -103,7 +108,8 @@ func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
 	}
 }
 
-// Who has sent more behind a request than is read meanwhile is missed all the same when he goes away, and is answered if he does not.
+// Who has sent more behind a request than is read meanwhile is missed all the same when he goes
+// away, and is answered if he does not.
 func TestWhoSendsMuchAheadIsMissedToo(t *testing.T) {
 	for _, how := range []string{"ends", "resets", "ends his half", "stays"} {
 		more := make(chan bool)
@@ -170,7 +176,8 @@ func files() int {
 	return len(names)
 }
 
-// Clients that go away in every phase, many times over, leave nothing behind while the gateway serves on.
+// Clients that go away in every phase, many times over, leave nothing behind while the gateway
+// serves on.
 func TestNothingStaysOfClientsThatWent(t *testing.T) {
 	arrived := make(chan bool, 1)
 	o := newOrigin(t, func(s *served) {
@@ -213,8 +220,8 @@ func TestNothingStaysOfClientsThatWent(t *testing.T) {
 	})
 }
 
-// A client that went away says nothing of its address: the next caller is served there, on a connection that is not in the middle of
-// anything.
+// A client that went away says nothing of its address: the next caller is served there, on a
+// connection that is not in the middle of anything.
 func TestAClientThatWentHarmsNobodyElse(t *testing.T) {
 	arrived := make(chan bool, 1)
 	o := newOrigin(t, func(s *served) {
@@ -251,6 +258,9 @@ func TestAClientThatWentHarmsNobodyElse(t *testing.T) {
 
 // Each step has its time: who lets one pass is told, where he can be, and let go.
 func TestEveryStepHasItsTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const short = 200 * time.Millisecond
 	stuck := func(s *served) { s.request(); _, _ = io.Copy(io.Discard, s) }
 	half := func(s *served) {
@@ -314,7 +324,8 @@ func TestEveryStepHasItsTime(t *testing.T) {
 		} else {
 			b, err := io.ReadAll(c)
 			if len(b) == 0 && !e.gateway.Fast() && test.status == "200" {
-				test.status = "" // net/http holds an answer's beginning back, and then has nothing to say
+				// Net/http holds an answer's beginning back, and then has nothing to say.
+				test.status = ""
 			}
 			if pace.IsTimeout(err) || !strings.HasPrefix(string(b), strings.TrimSuffix("HTTP/1.1 "+test.status, "HTTP/1.1 ")) {
 				t.Errorf("%s: %q, %v", test.name, b, err)

@@ -59,7 +59,8 @@ func TestUpstreamConnectionsAreUsedAgainTheLastFirst(t *testing.T) {
 	}
 }
 
-// A kept connection that the upstream has closed is not used: no request is lost on it, not even one that could not be repeated.
+// A kept connection that the upstream has closed is not used: no request is lost on it, not even
+// one that could not be repeated.
 func TestAConnectionThatIsClosedIsSeenBeforeItIsUsed(t *testing.T) {
 	closed := make(chan bool)
 	o := newOrigin(t, func(s *served) {
@@ -74,7 +75,8 @@ func TestAConnectionThatIsClosedIsSeenBeforeItIsUsed(t *testing.T) {
 	c := e.caller()
 	method, body := "POST", "body"
 	if !e.gateway.Fast() {
-		method, body = "GET", "" // whoever reads net/http's kept connections may come to it too late
+		// Whoever reads net/http's kept connections may come to it too late.
+		method, body = "GET", ""
 	}
 	for n := range 20 {
 		c.asks(method+" /v1/wp/status", fmt.Sprintf("Content-Length: %d", len(body)))
@@ -89,8 +91,8 @@ func TestAConnectionThatIsClosedIsSeenBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// A kept connection may end while a request is on its way. No request is sent again that went out: it may have been read, and was
-// counted once. net/http would, where the request may be repeated.
+// A kept connection may end while a request is on its way. No request is sent again that went out:
+// it may have been read, and was counted once. net/http would, where the request may be repeated.
 func TestNoRequestIsSentAgain(t *testing.T) {
 	for _, test := range []struct {
 		line, field, body string
@@ -146,7 +148,8 @@ func TestNoRequestIsSentAgain(t *testing.T) {
 	}
 }
 
-// Bytes that no request asked for are never the beginning of the next one's answer, which may be another caller's.
+// Bytes that no request asked for are never the beginning of the next one's answer, which may be
+// another caller's.
 func TestUnaskedBytesAreNobodysAnswer(t *testing.T) {
 	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nX-Evil: 1\r\n\r\nevil"
 	for name, test := range map[string]struct{ method, answer, later string }{
@@ -187,7 +190,8 @@ func TestUnaskedBytesAreNobodysAnswer(t *testing.T) {
 				came <- true // the answer has ended
 			}
 			<-came
-			if !e.gateway.Fast() { // net/http's transport sees them when it gets to it: it is given that time
+			// Net/http's transport sees them when it gets to it: it is given that time.
+			if !e.gateway.Fast() {
 				eventually(t, "the transport sees what came", func() bool { return o.open.Load() == 0 })
 			}
 			victim.asks("GET /v1/wp/victim")
@@ -198,8 +202,8 @@ func TestUnaskedBytesAreNobodysAnswer(t *testing.T) {
 	}
 }
 
-// An answer that is there before its request is not taken on a kept connection; and an answer after which the upstream closes, or
-// says so, ends its connection.
+// An answer that is there before its request is not taken on a kept connection; and an answer after
+// which the upstream closes, or says so, ends its connection.
 func TestAConnectionThatWasSaidToCloseIsNotUsed(t *testing.T) {
 	for _, head := range []string{
 		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nConnection: foo, Close\r\nContent-Length: 2\r\n\r\nok",
@@ -225,7 +229,8 @@ func TestAConnectionThatWasSaidToCloseIsNotUsed(t *testing.T) {
 	}
 }
 
-// What cannot be read in one way only is a 502, whole, with the fields; nothing of it is passed on, and the connection is not used again.
+// What cannot be read in one way only is a 502, whole, with the fields; nothing of it is passed on,
+// and the connection is not used again.
 func TestAnAnswerThatIsNoneIs502(t *testing.T) {
 	for name, answer := range map[string]string{
 		"both lengths":       "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n",
@@ -270,7 +275,8 @@ func TestAnAnswerThatIsNoneIs502(t *testing.T) {
 	}
 }
 
-// With several addresses nobody notices one that is down; when all are, callers hear so; when they are back, so is everything.
+// With several addresses nobody notices one that is down; when all are, callers hear so; when they
+// are back, so is everything.
 func TestAddressesGoAndComeBack(t *testing.T) {
 	var addrs []string
 	var servers [2]*http.Server
@@ -307,7 +313,8 @@ func TestAddressesGoAndComeBack(t *testing.T) {
 	if !seen["0"] || !seen["1"] {
 		t.Errorf("only %v are asked", seen)
 	}
-	servers[0].Close() // and its connections: what is under way on one that ends is lost, and was counted
+	// And its connections: what is under way on one that ends is lost, and was counted.
+	servers[0].Close()
 	for range 20 {
 		if status, body := ask("GET"); status != 200 || body != "1" && body != "0" {
 			t.Errorf("one is down: %d %s", status, body)
@@ -404,7 +411,8 @@ func TestARequestMayArriveByteByByte(t *testing.T) {
 	}
 }
 
-// drained is a guess: that what was sent had the time to be read by itself. Nothing depends on it but how a request is cut.
+// drained is a guess: that what was sent had the time to be read by itself. Nothing depends on it
+// but how a request is cut.
 func drained(c *caller) bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := c.Peek(1)

@@ -29,8 +29,9 @@ func (l *told) observe(o answer.Observation) {
 	l.seen = append(l.seen, fmt.Sprintf("%v %v", o.Limiter, o.Outcome))
 }
 
-// The two engines tell callers, the access log and whoever observes the same, in every kind of answer: admitted, refused in the
-// caller's language, refused by the gateway, failed upstream; with the fields of drafts, denial ids and cross-origin fields.
+// The two engines tell callers, the access log and whoever observes the same, in every kind of
+// answer: admitted, refused in the caller's language, refused by the gateway, failed upstream; with
+// the fields of drafts, denial ids and cross-origin fields.
 func TestBothEnginesTellTheSame(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -64,7 +65,8 @@ func TestBothEnginesTellTheSame(t *testing.T) {
 		{"GET /v1/wp/%2f", forwarded}, {"BREW /v1/wp/x", forwarded}, {"OPTIONS *"}, {"GET /healthz"}, {"GET /readyz"}, {"POST /readyz", "Content-Length: 0"},
 		{"GET /api/v1/widget/x", "Origin: https://shop.test"}, {"GET /api/v1/widget/x", "Origin: https://evil.test"},
 		{"OPTIONS /api/v1/widget/x", "Origin: https://shop.test", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-a"},
-		{"POST /api/v1/widget/leads", "Origin: https://shop.test", "Content-Length: 5000000"}, // too large
+		// Too large.
+		{"POST /api/v1/widget/leads", "Origin: https://shop.test", "Content-Length: 5000000"},
 		{"GET /elsewhere"},
 	}
 	for range 12 { // the last are refused

@@ -32,7 +32,9 @@ func TestBothWaysStreamAtOnce(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	if !e.gateway.Fast() {
-		return // net/http's server reads a body to its end before it answers, unless the handler asks for the other; httputil does not
+		// Net/http's server reads a body to its end before it answers, unless the handler asks for
+		// the other; httputil does not.
+		return
 	}
 	c := e.caller()
 	c.asks("POST /v1/wp/status", "Transfer-Encoding: chunked")
@@ -47,7 +49,8 @@ func TestBothWaysStreamAtOnce(t *testing.T) {
 	c.reads("0\r\n\r\n")
 }
 
-// Who is answered before his upload is complete gets that answer whole, is told that the connection ends, and it does.
+// Who is answered before his upload is complete gets that answer whole, is told that the connection
+// ends, and it does.
 func TestAnEarlyAnswerArrivesWhole(t *testing.T) {
 	for _, framing := range []string{"Content-Length: 100000000", "Transfer-Encoding: chunked"} {
 		o := newOrigin(t, func(s *served) {
@@ -110,6 +113,9 @@ func TestACompleteUploadKeepsBothConnections(t *testing.T) {
 
 // Bodies of any length pass through little memory, both ways, whatever their framing.
 func TestHugeBodiesPassThroughLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const size, most = 256 << 20, 32 << 20
 	o := newOrigin(t, func(s *served) {
 		piece := make([]byte, 128<<10)
@@ -186,8 +192,8 @@ func TestHugeBodiesPassThroughLittleMemory(t *testing.T) {
 	}
 }
 
-// heap returns how many bytes of the heap are reachable. Garbage is left out, because how much of it
-// waits to be collected depends on the load of the machine.
+// heap returns how many bytes of the heap are reachable. Garbage is left out, because how much of
+// it waits to be collected depends on the load of the machine.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	runtime.GC()
@@ -248,7 +254,8 @@ func TestAWebsocketEndsOneHalfAtATime(t *testing.T) {
 	}
 }
 
-// Large frames pass, both ways at once; and whichever side breaks off, the other is let go, and nothing is left.
+// Large frames pass, both ways at once; and whichever side breaks off, the other is let go, and
+// nothing is left.
 func TestAWebsocketCarriesMuchAndEndsWithEitherSide(t *testing.T) {
 	ended := make(chan bool, 1)
 	o := newOrigin(t, func(s *served) {
@@ -278,8 +285,8 @@ func TestAWebsocketCarriesMuchAndEndsWithEitherSide(t *testing.T) {
 	eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 && o.open.Load() == 0 })
 }
 
-// Who is refused behind a balancer that speaks the PROXY protocol gets the answer, though his body was not read: the connection
-// lingers over it.
+// Who is refused behind a balancer that speaks the PROXY protocol gets the answer, though his body
+// was not read: the connection lingers over it.
 func TestARefusalSurvivesAnUnreadBody(t *testing.T) {
 	for _, proxied := range []string{"", "PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"} {
 		o := answering(t, ok200)

@@ -22,7 +22,9 @@ type caller struct {
 	t testing.TB
 	net.Conn
 	*bufio.Reader
-	lax bool // 100 Continue may come any time: net/http says it of its own, and what the upstream says besides
+	// 100 Continue may come any time: net/http says it of its own, and what the upstream says
+	// besides.
+	lax bool
 }
 
 func (e *edge) caller() *caller {
@@ -163,7 +165,8 @@ func (s *served) request() *http.Request {
 // answers writes text as it is.
 func (s *served) answers(format string, args ...any) { fmt.Fprintf(s.Conn, format, args...) }
 
-// answering is an origin that gives every request the same answer, word for word, and reads all of it first.
+// answering is an origin that gives every request the same answer, word for word, and reads all of
+// it first.
 func answering(t testing.TB, answer string) *origin {
 	return newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {

@@ -20,9 +20,13 @@ func uploadOf(chunks int) string {
 	return strings.Repeat("4\r\nbody\r\n", chunks) + "0\r\n\r\n"
 }
 
-// An upstream may fail at any byte of an upload, also at its very last. Each client is answered or its connection ends, and
-// nothing of the exchange stays: no request, no connection on either side, and a drain has nothing to wait for.
+// An upstream may fail at any byte of an upload, also at its very last. Each client is answered or
+// its connection ends, and nothing of the exchange stays: no request, no connection on either side,
+// and a drain has nothing to wait for.
 func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const rounds, clients = 10, 4
 	body := uploadOf(6)
 	o := newOrigin(t, func(s *served) {
@@ -76,8 +80,8 @@ func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
 	}
 }
 
-// uploads sends one upload, on a connection of its own, to an upstream that fails after so many bytes of it. It reports whether
-// the connection came to an end.
+// uploads sends one upload, on a connection of its own, to an upstream that fails after so many
+// bytes of it. It reports whether the connection came to an end.
 func uploads(t *testing.T, e *edge, body string, after int, how string) bool {
 	c, err := net.Dial("tcp", e.addr)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// D10: methods are case-sensitive tokens.
+// Methods are case-sensitive tokens (D10).
 func TestAnUnknownMethodIsRefusedOnItsRoutesAccount(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
@@ -53,14 +53,15 @@ func TestOptionsOfTheServerAreItsMethods(t *testing.T) {
 	want(t, e.ask("GET *"), http.StatusBadRequest, "invalid_request", "")
 }
 
-// D9: what the HTTP parser rejects never was a request of a surface.
+// What the HTTP parser rejects never was a request of a surface (D9).
 func TestWhatTheParserRejectsClosesTheConnection(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, func(o *Options) { o.Limits.HeaderBytes = 8 << 10 })
 	for raw, status := range map[string]int{
-		"GET /v1/wp/status\r\n\r\n":                                                                  400,
-		"GET  /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n":                                             400,
-		"GET /v1/wp/status HTTP/1.1\r\n\r\n":                                                         400, // no Host
+		"GET /v1/wp/status\r\n\r\n":                      400,
+		"GET  /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n": 400,
+		// No Host.
+		"GET /v1/wp/status HTTP/1.1\r\n\r\n":                                                         400,
 		"GET /v1/wp/status HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                                   400,
 		"GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX: a\x00b\r\n\r\n":                                 400,
 		"GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX : y\r\n\r\n":                                     400,
@@ -230,7 +231,7 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 		"not both":                          before(t, "http://h"),
 		"needs trusted proxies":             func(o *Options) { o.ProxyProtocol = true },
 		"an origin is a scheme and a host":  func(o *Options) { o.CORSOrigins = []string{"https://a.test/"} },
-		"stands alone":                      func(o *Options) { o.CORSOrigins = []string{"*", "https://a.test"} },
+		"must be the only one":              func(o *Options) { o.CORSOrigins = []string{"*", "https://a.test"} },
 		"no such file":                      func(o *Options) { o.CertFile, o.KeyFile = "missing.pem", "missing.key" },
 		"with a host":                       func(o *Options) { o.Backend = nil; before(t, "http:///x")(o) },
 		"http or https":                     func(o *Options) { o.Backend = nil; before(t, "ftp://h")(o) },

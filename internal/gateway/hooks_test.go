@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What is put around the gateway sees every request and all that goes to the upstream, and InFlight counts what is between.
+// What is put around the gateway sees every request and all that goes to the upstream, and InFlight
+// counts what is between.
 func TestWhatIsPutAroundSeesBothSides(t *testing.T) {
 	heads := make(chan string, 1)
 	var g *Gateway

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A stranger that connects and says nothing, or breaks off in the middle of a TLS handshake, does not hold a drain of the fast engine
-// up. (net/http waits five seconds.)
+// A stranger that connects and says nothing, or breaks off in the middle of a TLS handshake, does
+// not hold a drain of the fast engine up. (net/http waits five seconds.)
 func TestADrainWaitsForNobodyWhoHasNotAsked(t *testing.T) {
 	if testEngine != EngineAuto {
 		return

@@ -15,7 +15,8 @@ import (
 // silent is a backend that says nothing: the server says 200 by itself.
 var silent = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
-// Until all have gone, or a while has passed, a kept connection serves its next request, and says with the answer that it closes.
+// Until all have gone, or a while has passed, a kept connection serves its next request, and says
+// with the answer that it closes.
 func TestTheClientOfAKeptConnectionIsToldBeforeItIsClosed(t *testing.T) {
 	for _, name := range []string{"cleartext", "TLS"} {
 		t.Run(name, func(t *testing.T) {
@@ -114,5 +115,6 @@ func TestAConnectionThatStaysSilentIsClosedInTheEnd(t *testing.T) {
 	if _, err := r.ReadByte(); err != io.EOF {
 		t.Errorf("%v, want its end", err)
 	}
-	eventually(t, "no connection is left", func() bool { return e.gateway.rules.Open.Load() == 0 }) // the client sees its end a moment before
+	// The client sees its end a moment before.
+	eventually(t, "no connection is left", func() bool { return e.gateway.rules.Open.Load() == 0 })
 }

@@ -164,7 +164,7 @@ func TestHTTP2InTheClearIsByPriorKnowledgeAlone(t *testing.T) {
 	}
 }
 
-// D10: HTTP/2's :path may hold what no HTTP/1.1 request line can.
+// HTTP/2's :path may hold what no HTTP/1.1 request line can (D10).
 func TestAnHTTP2PathCannotSmuggle(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)

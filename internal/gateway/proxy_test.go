@@ -53,12 +53,13 @@ func readHead(c net.Conn) (head string, rest *bufio.Reader) {
 	}
 }
 
-// RFC 9112, section 3.2: HTTP/1.0 need not say for whom a request is, and an empty Host says nothing. The upstream is asked for
-// itself then, and told of no other host.
+// RFC 9112, section 3.2: HTTP/1.0 need not say for whom a request is, and an empty Host says
+// nothing. The upstream is asked for itself then, and told of no other host.
 func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
-		for head, _ := readHead(s.Conn); head != ""; head, _ = readHead(s.Conn) { // a connection that ends could take a request with it
+		// A connection that ends could take a request with it.
+		for head, _ := readHead(s.Conn); head != ""; head, _ = readHead(s.Conn) {
 			heads <- head
 			s.answers("%s", ok200)
 		}
@@ -67,7 +68,8 @@ func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
 	e := open(t, nil, func(options *Options) {
 		o.use(options)
 		own = options.Upstream.Host
-		nowhere := &url.URL{Scheme: "http", Host: "127.0.0.1:1"} // whichever is asked, it is the first's name
+		// Whichever is asked, it is the first's name.
+		nowhere := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 		options.MoreUpstreams = []*url.URL{nowhere}
 	})
 	for request, want := range map[string]string{
@@ -91,8 +93,8 @@ func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
 	}
 }
 
-// D12: the backend hears one X-Forwarded-For, from the decided chain, and the original Host; D10: nothing by which a
-// client could give it another path or method.
+// The backend hears one X-Forwarded-For, from the decided chain, and the original Host (D12); D10:
+// nothing by which a client could give it another path or method.
 func TestTheUpstreamHearsWhatWasDecided(t *testing.T) {
 	heads := make(chan string, 1)
 	e := open(t, nil, func(o *Options) {
@@ -411,7 +413,8 @@ func TestTrailersPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Trailer = http.Header{"X-Sent": {"sent"}}
-		if name == "HTTP/2" || !e.gateway.Fast() { // which refuses it: a trailer that a backend could take for the head's
+		// Which refuses it: a trailer that a backend could take for the head's.
+		if name == "HTTP/2" || !e.gateway.Fast() {
 			req.Trailer.Set("X-Forwarded-For", "6.6.6.6")
 		}
 		res, err := client.Do(req)
@@ -465,7 +468,7 @@ func TestARefusedRequestIsNotAskedForItsBody(t *testing.T) {
 	}
 }
 
-// D19: an upstream's own values of our fields are replaced, not repeated.
+// An upstream's own values of our fields are replaced, not repeated (D19).
 func TestTheFieldsStandOnceOnTheWire(t *testing.T) {
 	e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range []string{"X-RateLimit-Limit", "x-ratelimit-remaining", "X-Ratelimit-Reset", "Retry-After", "Date"} {

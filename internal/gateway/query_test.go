@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// D10: a query goes up byte for byte, but for bytes from 0x80 on, which go up percent-encoded; from HTTP/1.1 and HTTP/2.
+// A query goes up byte for byte, but for bytes from 0x80 on, which go up percent-encoded (D10);
+// from HTTP/1.1 and HTTP/2.
 func TestAQueryGoesUpAsItCame(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
@@ -40,7 +41,8 @@ func TestAQueryGoesUpAsItCame(t *testing.T) {
 		printable.String():          printable.String(),
 		strings.Repeat("%;", 5_000): strings.Repeat("%;", 5_000),
 	} {
-		for _, path := range []string{"/v1/wp/x", "/v1/wp//x"} { // one that is canonical as it stands, and one that is not
+		// One that is canonical as it stands, and one that is not.
+		for _, path := range []string{"/v1/wp/x", "/v1/wp//x"} {
 			e.ask("GET " + path + "?" + query)
 			if head := <-heads; !strings.HasPrefix(head, "GET /v1/wp/x?"+want+" HTTP/1.1\r\n") {
 				t.Errorf("%.60q arrives as %.100q, want %.60q", query, head, want)
@@ -62,8 +64,9 @@ func TestAQueryGoesUpAsItCame(t *testing.T) {
 	}
 }
 
-// D10: where a limiter counts by agents, and the query names one that readers differ about, the answer is 400, on the account of the surface's
-// fallback. Where nobody is counted by it, the query is none of our business.
+// Where a limiter counts by agents, and the query names one that readers differ about, the answer
+// is 400, on the account of the surface's fallback (D10). Where nobody is counted by it, the query
+// is none of our business.
 func TestAnAgentThatReadersDifferAboutIsRefused(t *testing.T) {
 	seen := new(recorder)
 	policy := testPolicy(t)
@@ -90,7 +93,8 @@ func TestAnAgentThatReadersDifferAboutIsRefused(t *testing.T) {
 				t.Errorf("%q: the backend saw %v", line, s)
 			}
 		}
-		want(t, e.ask("POST /api/v1/widget/init?"+query, "X-Agent-Id: a", "Content-Length: 0"), http.StatusOK, "", initLimit) // names the agent before the query
+		// Names the agent before the query.
+		want(t, e.ask("POST /api/v1/widget/init?"+query, "X-Agent-Id: a", "Content-Length: 0"), http.StatusOK, "", initLimit)
 		seen.last()
 	}
 	for _, query := range []string{"agent_id=a", "agent_id=a&agent_id=a", "agent_id=a&x=1;y=2", "q=100%"} {

@@ -69,7 +69,8 @@ func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// A backend that holds requests open is told when to let them go: once, when /readyz says no already.
+// A backend that holds requests open is told when to let them go: once, when /readyz says no
+// already.
 func TestABackendIsToldOfTheDrain(t *testing.T) {
 	arrived, drains := make(chan bool), make(chan bool, 2)
 	var e *edge
@@ -153,7 +154,8 @@ func TestAnAccessLogOutlivesTheGatewaysThatShareIt(t *testing.T) {
 	}
 }
 
-// A node that counts alone serves like any other: taking it out of rotation would help nobody. It says so, on one line.
+// A node that counts alone serves like any other: taking it out of rotation would help nobody. It
+// says so, on one line.
 func TestReadyzTellsOfADegradedServerAndIsStill200(t *testing.T) {
 	var why error
 	e := open(t, new(recorder), func(o *Options) { o.Degraded = func() error { return why } })

@@ -15,7 +15,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// spareEdges are gateways with every engine and kind of backend, in cleartext and by TLS, and how to connect to each.
+// spareEdges are gateways with every engine and kind of backend, in cleartext and by TLS, and how
+// to connect to each.
 func spareEdges(t *testing.T, limits func(*Limits), test func(name string, e *edge, dial func() net.Conn)) {
 	t.Helper()
 	for _, upstream := range []bool{false, true} {
@@ -47,9 +48,13 @@ func spareEdges(t *testing.T, limits func(*Limits), test func(name string, e *ed
 	}
 }
 
-// A connection that was opened ahead serves its first request also when that comes later than a head may take, and a TLS
-// handshake too. It is as idle as one between two requests, and closed without a word when it has been for so long.
+// A connection that was opened ahead serves its first request also when that comes later than a
+// head may take, and a TLS handshake too. It is as idle as one between two requests, and closed
+// without a word when it has been for so long.
 func TestASpareConnectionWaitsAsLongAsAnIdleOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const header = 50 * time.Millisecond
 	spareEdges(t, func(l *Limits) { l.Header = header }, func(name string, e *edge, dial func() net.Conn) {
 		plain, secured := e.dial(), dial()
@@ -75,8 +80,9 @@ func TestASpareConnectionWaitsAsLongAsAnIdleOne(t *testing.T) {
 	})
 }
 
-// Once the first byte of a head has come the rest has its time, on a new connection and on one that is kept, and not more. A
-// head that does not arrive ends the connection without a word, wherever it stopped.
+// Once the first byte of a head has come the rest has its time, on a new connection and on one that
+// is kept, and not more. A head that does not arrive ends the connection without a word, wherever
+// it stopped.
 func TestAHeadThatStopsIsClosedWithoutAWord(t *testing.T) {
 	type stopped struct {
 		before, part string
@@ -87,7 +93,9 @@ func TestAHeadThatStopsIsClosedWithoutAWord(t *testing.T) {
 		for _, before := range []string{"", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n", "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"} {
 			for _, part := range []string{"G", "PRI * HT", "GET /v1/wp/sta", "GET /v1/wp/status HTTP/1.1", "GET /v1/wp/status HTTP/1.1\r\n", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow: x\r\n"} {
 				if before != "" && part == "G" && !e.gateway.Fast() {
-					continue // net/http may read one byte before its answer is complete, and takes the connection for idle
+					// Net/http may read one byte before its answer is complete, and takes the
+					// connection for idle.
+					continue
 				}
 				c := dial()
 				r := bufio.NewReader(c)

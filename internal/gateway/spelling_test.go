@@ -25,9 +25,9 @@ var endpoints = []struct{ method, path, limiter string }{
 	{"GET", "/v1/wp", "wp-plugin"},
 }
 
-// readings returns every path that some backend takes a decoded path for: with letters in lower case, parameters cut off
-// each segment or everything after one, a query or a fragment found in it, blanks, a trailing slash or an extension gone.
-// It shares nothing with the code under test.
+// readings returns every path that some backend takes a decoded path for: with letters in lower
+// case, parameters cut off each segment or everything after one, a query or a fragment found in it,
+// blanks, a trailing slash or an extension gone. It shares nothing with the code under test.
 func readings(path string) map[string]bool {
 	set := map[string]bool{path: true}
 	steps := []func(string) string{
@@ -105,7 +105,7 @@ func checkSpelling(t rapid.TB, e *edge, seen *recorder, method, spelled, limiter
 	}
 }
 
-// D10: dozens of spellings of every endpoint, each charged to the endpoint's limiter or refused.
+// Dozens of spellings of every endpoint, each charged to the endpoint's limiter or refused (D10).
 func TestEverySpellingOfAnEndpointIsItsLimitersOrRefused(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
@@ -200,7 +200,7 @@ func TestEverySpellingOfAnEndpointIsItsLimitersOrRefused(t *testing.T) {
 	}
 }
 
-// D10: the same for spellings that nobody thought of.
+// The same for spellings that nobody thought of (D10).
 func TestNoGeneratedSpellingReachesTheBackendUnderAnotherLimiter(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
@@ -231,7 +231,7 @@ func TestNoGeneratedSpellingReachesTheBackendUnderAnotherLimiter(t *testing.T) {
 	})
 }
 
-// D10: a path with no safe reading costs a unit of the surface's fallback, and nobody else's.
+// A path with no safe reading costs a unit of the surface's fallback, and nobody else's (D10).
 func TestAnUnreadablePathIsChargedToItsSurface(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)

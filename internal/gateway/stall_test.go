@@ -74,6 +74,9 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 
 // What is slow but moves lives, both ways, for longer than the patience with a peer that stalls.
 func TestASlowBodyThatMovesLives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		b := make([]byte, 1)
@@ -120,6 +123,9 @@ func TestASlowBodyThatMovesLives(t *testing.T) {
 
 // A stream that is quiet for longer than the patience with stalled peers lives.
 func TestAQuietStreamLives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const stall = 300 * time.Millisecond
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -146,8 +152,8 @@ func TestAQuietStreamLives(t *testing.T) {
 	}
 }
 
-// A peer that stops reading is let go: over HTTP/1.1 the connection, over HTTP/2 also one starved stream of a
-// connection that is otherwise alive.
+// A peer that stops reading is let go: over HTTP/1.1 the connection, over HTTP/2 also one starved
+// stream of a connection that is otherwise alive.
 func TestAReaderThatStallsIsLetGo(t *testing.T) {
 	ended := make(chan error, 1)
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -189,7 +195,8 @@ func TestAReaderThatStallsIsLetGo(t *testing.T) {
 	}
 }
 
-// A pipeliner that never reads is let go too: its answers are small, and each handler has long returned.
+// A pipeliner that never reads is let go too: its answers are small, and each handler has long
+// returned.
 func TestAPipelinerThatNeverReadsIsLetGo(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, 3<<10) }),
 		func(o *Options) { o.Limits.Stall = 100 * time.Millisecond })

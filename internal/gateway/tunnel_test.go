@@ -10,9 +10,13 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A tunnel whose client is gone ends, however little the upstream minds, and so does one whose upstream is gone: neither a
-// request nor a connection stays. Either may look like one that has only ended its half.
+// A tunnel whose client is gone ends, however little the upstream minds, and so does one whose
+// upstream is gone: neither a request nor a connection stays. Either may look like one that has
+// only ended its half.
 func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for name, leave := range map[string]func(c *caller, s *served){
 		"the client closes":          func(c *caller, _ *served) { c.Close() },
 		"the client ends its half":   func(c *caller, _ *served) { _ = c.Conn.(*net.TCPConn).CloseWrite() },
@@ -53,9 +57,12 @@ func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
 	}
 }
 
-// What one side still says after the other has ended its half is passed on for as long as it comes, and a tunnel that is quiet
-// both ways lives.
+// What one side still says after the other has ended its half is passed on for as long as it comes,
+// and a tunnel that is quiet both ways lives.
 func TestATunnelLivesWhileItMayAndMoves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const stall, pieces = 300 * time.Millisecond, 12
 	o := newOrigin(t, func(s *served) {
 		if s.request() == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// A connection on which an answer without a body declared one is not used again: the body may come as late as the next request.
+// A connection on which an answer without a body declared one is not used again: the body may come
+// as late as the next request.
 func TestNoRequestFollowsAnAnswerThatDeclaresABodyItHasNot(t *testing.T) {
 	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 	for _, test := range []struct{ method, answer string }{
@@ -50,7 +51,8 @@ func TestNoRequestFollowsAnAnswerThatDeclaresABodyItHasNot(t *testing.T) {
 	}
 }
 
-// A request with a body that its method gives no meaning says that it is the last one on its connection, and is.
+// A request with a body that its method gives no meaning says that it is the last one on its
+// connection, and is.
 func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS", "POST", "PUT", "PATCH"} {
 		for _, framed := range []string{"Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "Content-Length: 20000\r\n\r\n" + strings.Repeat("x", 20000), "\r\n"} {
@@ -86,11 +88,12 @@ func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
 	}
 }
 
-// An upstream that answers before it has the request's body may take what is left of it for the next request.
+// An upstream that answers before it has the request's body may take what is left of it for the
+// next request.
 func TestNoRequestFollowsAnAnswerThatCameBeforeTheBody(t *testing.T) {
 	for _, chunked := range []bool{false, true} {
-		// The rest of the body may overtake the head of the answer within the gateway, and then the answer
-		// was not early. So it is tried until it was.
+		// The rest of the body may overtake the head of the answer within the gateway, and then the
+		// answer was not early. So it is tried until it was.
 		conns := int64(0)
 		for range 20 {
 			if conns = followEarlyAnswer(t, chunked); conns == 2 {
@@ -103,8 +106,8 @@ func TestNoRequestFollowsAnAnswerThatCameBeforeTheBody(t *testing.T) {
 	}
 }
 
-// followEarlyAnswer sends a request whose answer begins before its body has ended, and another one. It
-// returns how many connections the two took.
+// followEarlyAnswer sends a request whose answer begins before its body has ended, and another one.
+// It returns how many connections the two took.
 func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 	const rest = "POST /v1/wp/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 	answered, ended := make(chan bool), make(chan bool)
@@ -116,7 +119,8 @@ func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 			}
 			s.answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\near")
 			answered <- true
-			for body := ""; !strings.HasSuffix(body, rest) && !strings.HasSuffix(body, "0\r\n\r\n"); { // the whole of it is there
+			// The whole of it is there.
+			for body := ""; !strings.HasSuffix(body, rest) && !strings.HasSuffix(body, "0\r\n\r\n"); {
 				b, err := s.ReadByte()
 				if err != nil {
 					break

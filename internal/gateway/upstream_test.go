@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Section 1, rule 1, and D21: whatever becomes of the upstream, the answer has our shape and the fields.
+// Section 1, rule 1, and D21: whatever becomes of the upstream, the answer has our shape and the
+// fields.
 func TestAnUpstreamThatIsDownOrTalksNonsenseIs502(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,7 +12,11 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// withheldNames returns a name for each entry of the table, in three cases, and in the spellings that a backend reads as these.
+// separators are the bytes beside letters, digits and dashes that field names are made of.
+const separators = "_.~!*'|^$%&+#`"
+
+// withheldNames returns a name for each entry of the table, in three cases, and in the spellings
+// that a backend reads as these.
 func withheldNames() (lists [][]string) {
 	var all []string
 	for _, f := range rules.WithheldFamilies {
@@ -23,7 +27,8 @@ func withheldNames() (lists [][]string) {
 	spell := func(how func(string) string) {
 		var list []string
 		for _, name := range all {
-			if spelled := how(name); spelled != "Proxy" || len(lists) == 0 { // it has no dash to spell
+			// It has no dash to spell.
+			if spelled := how(name); spelled != "Proxy" || len(lists) == 0 {
 				list = append(list, spelled)
 			}
 		}
@@ -42,7 +47,8 @@ func withheldNames() (lists [][]string) {
 // upgrading is what a request for a websocket has.
 var upgrading = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="}
 
-// D10, D12: no field of the table reaches the backend, in any case or spelling, in a request of HTTP/1.1 or HTTP/2 or one for a websocket.
+// No field of the table reaches the backend, in any case or spelling, in a request of HTTP/1.1 or
+// HTTP/2 or one for a websocket (D10, D12).
 func TestNoWithheldFieldIsForwarded(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
@@ -95,7 +101,7 @@ func TestNoWithheldFieldIsForwarded(t *testing.T) {
 	}
 }
 
-// D10: a trailer is a field as well, whichever way it comes.
+// A trailer is a field as well, whichever way it comes (D10).
 func TestNoWithheldTrailerIsForwarded(t *testing.T) {
 	e := open(t, nil, behind(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -108,7 +114,8 @@ func TestNoWithheldTrailerIsForwarded(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Trailer = http.Header{"X-Sum": {"1"}}
-			for _, name := range names[:min(len(names), 30)] { // which is how many the fast engine takes
+			// Which is how many the fast engine takes.
+			for _, name := range names[:min(len(names), 30)] {
 				lower := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 				if strings.HasPrefix(lower, "x-forwarded-") || strings.HasPrefix(lower, "proxy-") || lower == "x-real-ip" || lower == "forwarded" {
 					continue // it refuses the request for these
@@ -126,7 +133,8 @@ func TestNoWithheldTrailerIsForwarded(t *testing.T) {
 	}
 }
 
-// D13: nobody is counted by a field that the backend does not get, neither one that Connection names nor one with another name.
+// Nobody is counted by a field that the backend does not get, neither one that Connection names nor
+// one with another name (D13).
 func TestNobodyIsCountedByAFieldThatTheBackendDoesNotGet(t *testing.T) {
 	agents := make(chan []string, 1)
 	e := open(t, nil, func(o *Options) {
@@ -156,7 +164,7 @@ func TestNobodyIsCountedByAFieldThatTheBackendDoesNotGet(t *testing.T) {
 	}
 }
 
-// D12: a trusted proxy that names the field for this hop is believed like any other.
+// A trusted proxy that names the field for this hop is believed like any other (D12).
 func TestConnectionDoesNotTakeAwayWhatATrustedProxySays(t *testing.T) {
 	chains := make(chan []string, 1)
 	e := open(t, nil, func(o *Options) {

@@ -84,9 +84,9 @@ type Options struct {
 	// the change.
 	Before func(Change) error
 
-	// Told, if set, is called with the State of the policy in force after every attempt to replace
+	// OnState, if set, is called with the State of the policy in force after every attempt to replace
 	// it. It must not block.
-	Told func(State)
+	OnState func(State)
 
 	Now func() time.Time // nil means time.Now
 	Log *slog.Logger     // nil means slog.Default()
@@ -125,7 +125,7 @@ func New(start *Document, swap func(weir.Policy) error, o Options) (*Policy, err
 		o.Log = slog.Default()
 	}
 	p := &Policy{live: newSlot("policy", start.Source, start.Path, o)}
-	p.live.check, p.live.told, p.live.before = o.Check, o.Told, o.Before
+	p.live.check, p.live.onState, p.live.before = o.Check, o.OnState, o.Before
 	p.live.put = func(p *weir.Policy) error { return swap(*p) }
 	p.live.begin(start)
 	if o.Candidate != "" {

@@ -152,7 +152,8 @@ func TestAChangedFileComesIntoForceOnceItSettles(t *testing.T) {
 	}
 }
 
-// Kubernetes mounts a ConfigMap as policy.yaml → ..data/policy.yaml, ..data → a directory, and swaps ..data.
+// Kubernetes mounts a ConfigMap as policy.yaml → ..data/policy.yaml, ..data → a directory, and
+// swaps ..data.
 func TestALinkAboveTheFileMayBeSwapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -335,7 +336,7 @@ func TestAttemptsAreMadeOneAfterAnother(t *testing.T) {
 		}
 		defer swapping.Unlock()
 		return nil
-	}, live.Options{Log: slog.New(slog.DiscardHandler), Told: func(live.State) { told++ }})
+	}, live.Options{Log: slog.New(slog.DiscardHandler), OnState: func(live.State) { told++ }})
 	if err != nil {
 		t.Fatal(err)
 	}

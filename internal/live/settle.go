@@ -27,7 +27,7 @@ const (
 
 // errRestless is reported for a file that keeps changing.
 var errRestless = errors.New("the file has kept changing for three seconds, and no text of it can be taken for complete: " +
-	"write the new policy beside it, and rename it into its place")
+	"write the new policy to another file there, and rename that over it")
 
 // A change is the history of a file from the look that finds a text other than the decided one,
 // until the file settles and its text is decided, or until the decided text is back.

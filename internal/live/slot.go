@@ -17,14 +17,14 @@ import (
 // A slot holds one policy that is in force, or evaluated. It makes one attempt at a time to replace
 // it.
 type slot struct {
-	what   string // for log lines
-	reader policyfile.Reader
-	check  func(weir.Policy) error // nil: any policy is valid
-	put    func(*weir.Policy) error
-	before func(Change) error // nil: not called
-	told   func(State)        // nil: not called
-	now    func() time.Time
-	log    *slog.Logger
+	what    string // for log lines
+	reader  policyfile.Reader
+	check   func(weir.Policy) error // nil: any policy is valid
+	put     func(*weir.Policy) error
+	before  func(Change) error // nil: not called
+	onState func(State)        // nil: not called
+	now     func() time.Time
+	log     *slog.Logger
 
 	state atomic.Pointer[State]
 
@@ -276,7 +276,7 @@ func (s *slot) attempted(a Attempt) {
 }
 
 func (s *slot) notify() {
-	if s.told != nil {
-		s.told(*s.state.Load())
+	if s.onState != nil {
+		s.onState(*s.state.Load())
 	}
 }

@@ -37,7 +37,7 @@ func mixed(b testing.TB) []accesslog.Line {
 	agent := []byte("Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36")
 	for i := range lines {
 		t := targets[random.IntN(len(targets))]
-		lines[i] = accesslog.Line{Time: noon*1e9 + int64(i)*500_000, Peer: peers[zipf.Uint64()], Method: []byte(t.method), Target: []byte(t.target), UserAgent: agent, TellsAgent: true, Status: 200}
+		lines[i] = accesslog.Line{Time: noon*1e9 + int64(i)*500_000, Peer: peers[zipf.Uint64()], Method: []byte(t.method), Target: []byte(t.target), UserAgent: agent, HasAgent: true, Status: 200}
 	}
 	return lines
 }

@@ -43,8 +43,11 @@ func near(got Count, want int, share float64) bool {
 }
 
 func TestMoreCallersThanFitAreEstimated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const n = 1_000_000
-	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: LeastMemory, Touch: 0.02})
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: MinMemory, Touch: 0.02})
 	touched := crowd(t, r, n)
 	o := report(t, r).Policy
 	w := o.Limiters[0].Windows[0]
@@ -61,7 +64,10 @@ func TestMoreCallersThanFitAreEstimated(t *testing.T) {
 }
 
 func TestAnEstimatedShareRoundsOnTheSafeSide(t *testing.T) {
-	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: LeastMemory, Touch: 0.0101})
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: MinMemory, Touch: 0.0101})
 	crowd(t, r, 400_000)
 	if got := report(t, r).Policy.Limiters[0].Windows[0].Recommend; got == nil || got.Limit != 3 || got.Touches.N != 0 {
 		t.Errorf("recommended: %+v: 1 %% may be a little more or less, and so counts as too many", got)
@@ -69,7 +75,10 @@ func TestAnEstimatedShareRoundsOnTheSafeSide(t *testing.T) {
 }
 
 func TestCallersThatAreForgottenTooEarlyAreReported(t *testing.T) {
-	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory, Touch: 0.02})
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: MinMemory, Touch: 0.02})
 	crowd(t, r, 300_000) // 30 000 s: no window ends
 	o := report(t, r).Policy
 	if w := o.Limiters[0].Windows[0]; w.Forgotten == 0 || w.Recommend != nil || !w.Callers.Estimated {
@@ -78,8 +87,11 @@ func TestCallersThatAreForgottenTooEarlyAreReported(t *testing.T) {
 }
 
 func TestBudgetsThatWereSharedAreReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for _, paced := range []bool{false, true} {
-		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: LeastMemory, Paced: paced})
+		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: MinMemory, Paced: paced})
 		crowd(t, r, 360_000)
 		if o := report(t, r).Policy; o.Shared == 0 {
 			t.Errorf("paced %v: 360 000 live budgets in 7 MiB, and none is shared", paced)
@@ -88,8 +100,11 @@ func TestBudgetsThatWereSharedAreReported(t *testing.T) {
 }
 
 func TestMemoryDoesNotGrowWithTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	heap := func(n int) int64 {
-		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip", "30 per hour by ip+agent")), Memory: LeastMemory, Touch: 0.02})
+		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip", "30 per hour by ip+agent")), Memory: MinMemory, Touch: 0.02})
 		crowd(t, r, n)
 		runtime.GC()
 		var m runtime.MemStats
@@ -101,7 +116,7 @@ func TestMemoryDoesNotGrowWithTheLog(t *testing.T) {
 		return int64(m.HeapAlloc) + store
 	}
 	some, many := heap(200_000), heap(600_000)
-	if many > some+some/10 || many > LeastMemory+8<<20 {
+	if many > some+some/10 || many > MinMemory+8<<20 {
 		t.Errorf("%d bytes after 200 000 callers, %d after three times as many", some, many)
 	}
 }
@@ -162,6 +177,9 @@ func TestEntriesAreFoundWhereTheyWerePut(t *testing.T) {
 
 // A caller with a million waiting requests costs little more than serving them.
 func TestAMillionThatWaitAreOneLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "100000 per minute by ip")), Paced: true, Patience: time.Hour})
 	for range 1_000_000 {
 		send(t, r, 0, "192.0.2.7")
@@ -176,7 +194,7 @@ func TestAMillionThatWaitAreOneLine(t *testing.T) {
 }
 
 func TestRequestsWithoutRoomToWaitAreCounted(t *testing.T) {
-	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Paced: true, Memory: LeastMemory, Patience: maxPatience})
+	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per day by ip")), Paced: true, Memory: MinMemory, Patience: maxPatience})
 	room := r.lanes[0].waiting.left
 	for range 300_000 {
 		send(t, r, 0, "192.0.2.7")

@@ -198,7 +198,7 @@ func TestCallersAreNamedInWords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.caller.start(r.resolver, &accesslog.Line{Peer: []byte(c.peer), UserAgent: []byte(c.agent), TellsAgent: true}, "")
+		r.caller.start(r.resolver, &accesslog.Line{Peer: []byte(c.peer), UserAgent: []byte(c.agent), HasAgent: true}, "")
 		if got := string(r.namer.name(nil, key, &r.caller)); got != name {
 			t.Errorf("%q, want %q", got, name)
 		}
@@ -256,8 +256,8 @@ func TestNoCallerIsTakenForAnEarlierOne(t *testing.T) {
 	}
 }
 
-// D10: a query that readers interpret differently is answered 400 by the gateway, and not counted
-// by an agent here either.
+// A query that readers interpret differently is answered 400 by the gateway, and not counted by an
+// agent here either (D10).
 func TestAnAgentThatReadersDifferAboutIsRefusedAsTheGatewayDoes(t *testing.T) {
 	var kinds []target.Kind
 	o := Options{

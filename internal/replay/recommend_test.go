@@ -22,7 +22,7 @@ type sent struct {
 }
 
 func (s *sent) line() *accesslog.Line {
-	return &accesslog.Line{Time: (noon + int64(s.at)) * int64(time.Second), Peer: []byte(s.peer.String()), Method: []byte("GET"), Target: []byte("/"), UserAgent: []byte(s.agent), TellsAgent: true}
+	return &accesslog.Line{Time: (noon + int64(s.at)) * int64(time.Second), Peer: []byte(s.peer.String()), Method: []byte("GET"), Target: []byte("/"), UserAgent: []byte(s.agent), HasAgent: true}
 }
 
 // counted returns the caller that a key counts the request by.

@@ -62,7 +62,7 @@ type Options struct {
 	// no such credential.
 	Keys map[string]int
 
-	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least LeastMemory.
+	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least MinMemory.
 	Memory int64
 
 	// whether refused requests are sent again, each at its Reset, as the contract asks of callers
@@ -91,9 +91,9 @@ type Verdict struct {
 
 const (
 	defaultMemory = 256 << 20
-	// LeastMemory is the smallest valid Options.Memory, except for 0.
-	LeastMemory = 16 << 20
-	maxWorst    = 100
+	// MinMemory is the smallest valid Options.Memory, except for 0.
+	MinMemory = 16 << 20
+	maxWorst  = 100
 )
 
 // A Replay processes a log. It is not safe for concurrent use.
@@ -174,9 +174,9 @@ func (r *Replay) open(name string, p weir.Policy, memory int64) error {
 func (o *Options) complete() error {
 	o.Memory, o.Patience, o.Worst = cmp.Or(o.Memory, defaultMemory), cmp.Or(o.Patience, time.Hour), cmp.Or(o.Worst, 10)
 	switch {
-	case o.Memory < LeastMemory:
+	case o.Memory < MinMemory:
 		return fmt.Errorf("%d bytes of memory are too few: at least %d (%d MiB) are needed, 0 means %d (%d MiB)",
-			o.Memory, LeastMemory, LeastMemory>>20, defaultMemory, defaultMemory>>20)
+			o.Memory, MinMemory, MinMemory>>20, defaultMemory, defaultMemory>>20)
 	case o.Patience < 0 || o.Patience > maxPatience:
 		return fmt.Errorf("patience %v: up to %v is allowed, 0 means 1h", o.Patience, maxPatience)
 	case o.Worst < 0 || o.Worst > maxWorst:

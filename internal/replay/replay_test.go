@@ -54,7 +54,7 @@ func send(t rapid.TB, r *Replay, second float64, peer string) {
 }
 
 func lineAt(second float64, peer string) *accesslog.Line {
-	return &accesslog.Line{Time: noon*int64(time.Second) + int64(second*float64(time.Second)), Peer: []byte(peer), Method: []byte("GET"), Target: []byte("/a?b=c"), TellsAgent: true}
+	return &accesslog.Line{Time: noon*int64(time.Second) + int64(second*float64(time.Second)), Peer: []byte(peer), Method: []byte("GET"), Target: []byte("/a?b=c"), HasAgent: true}
 }
 
 func report(t rapid.TB, r *Replay) *Report {

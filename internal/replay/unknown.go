@@ -103,7 +103,7 @@ func (r *Replay) isByAgent(part weir.Part) bool {
 // hidesAgent reports whether the log lacks the agent of the present request: neither a named field
 // nor the query has it, and the line has no place for it.
 func (c *caller) hidesAgent() bool {
-	if c.line.TellsAgent {
+	if c.line.HasAgent {
 		return false
 	}
 	if field := c.sources.mapped[placeAgent]; field >= 0 && len(c.line.Field(field)) > 0 {

@@ -18,7 +18,7 @@ func from(t rapid.TB, r *Replay, second float64, peer, agent string) {
 	l := lineAt(second, peer)
 	switch agent {
 	case "?":
-		l.TellsAgent = false
+		l.HasAgent = false
 	case "":
 	default:
 		l.UserAgent = []byte(agent)
@@ -111,7 +111,7 @@ func TestWhatDoesNotDependOnTheAgentIsKnown(t *testing.T) {
 		r := start(t, Options{Policy: policyOf(l)})
 		for i := range 4 {
 			line := lineAt(float64(i), "192.0.2.7")
-			line.TellsAgent = false
+			line.HasAgent = false
 			if test.change != nil {
 				test.change(line)
 			}

@@ -80,7 +80,7 @@ func (b *Backend) listConversations(r *request) error {
 	after := r.query.Get("after")
 	rows, more, err := b.db.Conversations(r.Context(), r.session.ID, after, limit)
 	if errors.Is(err, sqlite.ErrNotFound) {
-		return refuse(http.StatusBadRequest, "query parameter \"after\" is %s: want the \"next\" of the page before", show(after))
+		return refuse(http.StatusBadRequest, "query parameter \"after\" is %s: expected the \"next\" of the page before", show(after))
 	}
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (b *Backend) readConversation(r *request) error {
 	id, after := r.parameters[0], r.query.Get("after")
 	c, rows, more, err := b.db.Messages(r.Context(), r.session.ID, id, after, limit)
 	if errors.Is(err, sqlite.ErrNotFound) && c.ID != "" {
-		return refuse(http.StatusBadRequest, "query parameter \"after\" is %s: want the \"next\" of the page before", show(after))
+		return refuse(http.StatusBadRequest, "query parameter \"after\" is %s: expected the \"next\" of the page before", show(after))
 	}
 	if err != nil {
 		return aboutConversation(id, err)

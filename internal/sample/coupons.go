@@ -78,7 +78,7 @@ func readCoupon(f *form) (c sqlite.Coupon, id string) {
 		return c, c.Code // the checks below compare valid fields
 	}
 	if percent == amount {
-		f.problem("want one of the fields \"percent\" and \"amount\"")
+		f.problem("expected one of the fields \"percent\" and \"amount\"")
 	}
 	if c.Currency != "" && c.Amount == 0 && c.Minimum == 0 {
 		f.problem("field \"currency\" goes with \"amount\" or \"minimum\", a percentage has none")
@@ -94,7 +94,7 @@ func codeOf(f *form) string {
 	code := f.line("code", 1, maxCode)
 	// ToUpper comes after this check, because it makes ASCII letters of "ſ" and "ı".
 	if code != "" && !couponCode.MatchString(code) {
-		f.problem("field \"code\" is %s: want letters from A to Z, digits, dashes and underscores, a letter or digit first", show(code))
+		f.problem("field \"code\" is %s: expected letters from A to Z, digits, dashes and underscores, a letter or digit first", show(code))
 	}
 	return strings.ToUpper(code)
 }
@@ -103,7 +103,7 @@ func codeOf(f *form) string {
 func currencyOf(f *form) string {
 	code := f.line("currency", 0, 3)
 	if code != "" && !currency.MatchString(code) {
-		f.problem("field \"currency\" is %s: want three capital letters like EUR", show(code))
+		f.problem("field \"currency\" is %s: expected three capital letters like EUR", show(code))
 	}
 	return code
 }

@@ -117,7 +117,7 @@ func TestADiscountIsExact(t *testing.T) {
 func TestABadCouponIsNamedByItsIndex(t *testing.T) {
 	k := setUp(t)
 	for _, c := range []struct{ fields, reason string }{
-		{`"starts_at":"2026-03-01T12:00:00"`, `"starts_at" is "2026-03-01T12:00:00": want a time from 1970 to 9999 in RFC 3339, with its offset`},
+		{`"starts_at":"2026-03-01T12:00:00"`, `"starts_at" is "2026-03-01T12:00:00": expected a time from 1970 to 9999 in RFC 3339, with its offset`},
 		{`"starts_at":"2026-03-01"`, "RFC 3339"},
 		{`"starts_at":"2026-03-01 12:00:00Z"`, "RFC 3339"},
 		{`"starts_at":"2026-02-29T12:00:00Z"`, "RFC 3339"},
@@ -138,10 +138,10 @@ func TestABadCouponIsNamedByItsIndex(t *testing.T) {
 		{`"starts_at":"2026-03-01T12:00:00Z","ends_at":"2026-03-01T13:00:00+01:00"`, "must end after it starts"},
 		// both are in one millisecond
 		{`"starts_at":"2026-03-01T12:00:00.0001Z","ends_at":"2026-03-01T12:00:00.0009Z"`, "must end after it starts"},
-		{`"minimum":0`, `"minimum" is "0": want a whole number from 1 to 1000000000000`},
+		{`"minimum":0`, `"minimum" is "0": expected a whole number from 1 to 1000000000000`},
 		{`"minimum":1000000000001`, `"minimum" is "1000000000001"`},
 		{`"minimum":5.5`, `"minimum" is "5.5"`},
-		{`"max_uses":0`, `"max_uses" is "0": want a whole number from 1 to 1000000000`},
+		{`"max_uses":0`, `"max_uses" is "0": expected a whole number from 1 to 1000000000`},
 		{`"max_uses":1000000001`, `"max_uses" is`},
 		{`"max_uses":-1`, `"max_uses" is "-1"`},
 		{`"currency":"EUR"`, `"currency" goes with "amount" or "minimum"`},

@@ -40,7 +40,7 @@ func (b *Backend) putDocuments(r *request) error {
 		}
 		if d.URL != "" && !linkable(d.URL) {
 			// Visitors see it as a link.
-			f.problem("field \"url\" is %s: want an absolute http or https URL", show(d.URL))
+			f.problem("field \"url\" is %s: expected an absolute http or https URL", show(d.URL))
 		}
 		return d, d.ID
 	})

@@ -35,7 +35,7 @@ func (b *Backend) reportEvent(r *request) error {
 	e.Data = f.object("data", maxEventData)
 	conversation := f.line("conversation_id", 0, maxID)
 	if e.Type != "" && !eventType.MatchString(e.Type) {
-		f.problem("field \"type\" is %s: want letters, digits, dots, colons, dashes and underscores, starting with a letter or digit", show(e.Type))
+		f.problem("field \"type\" is %s: expected letters, digits, dots, colons, dashes and underscores, starting with a letter or digit", show(e.Type))
 	}
 	if err := check(f); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (r *request) wait() (time.Duration, error) {
 	}
 	n, ok := wholeNumber(given)
 	if most := int64(maxWait / time.Second); !ok || n > most {
-		return 0, refuse(http.StatusBadRequest, "query parameter \"wait\" is %s: want whole seconds from 0 to %d", show(given), most)
+		return 0, refuse(http.StatusBadRequest, "query parameter \"wait\" is %s: expected whole seconds from 0 to %d", show(given), most)
 	}
 	return time.Duration(n) * time.Second, nil
 }
@@ -164,7 +164,7 @@ func (r *request) cursor() (cursor, error) {
 	if given := r.query.Get("after"); given != "" {
 		var ok bool
 		if c.after, ok = wholeNumber(given); !ok {
-			return c, refuse(http.StatusBadRequest, "query parameter \"after\" is %s: want the id of an event, or 0", show(given))
+			return c, refuse(http.StatusBadRequest, "query parameter \"after\" is %s: expected the id of an event, or 0", show(given))
 		}
 	}
 	return c, nil

@@ -24,7 +24,7 @@ type form struct {
 // newForm parses an object from valid JSON. Its error may be sent to the caller.
 func newForm(object json.RawMessage) (*form, error) {
 	if kind(object) != "an object" {
-		return nil, fmt.Errorf("want an object in braces, this is %s", kind(object))
+		return nil, fmt.Errorf("expected an object in braces, this is %s", kind(object))
 	}
 	values, err := members(object)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *form) line(name string, min, max int) string {
 }
 
 func (f *form) string(name string, min, max int, bad func(rune) bool) string {
-	want := fmt.Sprintf("want a string of %d to %d bytes", min, max)
+	want := fmt.Sprintf("expected a string of %d to %d bytes", min, max)
 	raw, ok := f.take(name)
 	if !ok {
 		if min > 0 {
@@ -123,7 +123,7 @@ func (f *form) integer(name string, min, max int64) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || n < min || n > max {
-		f.problem("field %q is %s: want a whole number from %d to %d", name, show(string(raw)), min, max)
+		f.problem("field %q is %s: expected a whole number from %d to %d", name, show(string(raw)), min, max)
 		return 0, false
 	}
 	return n, true
@@ -139,7 +139,7 @@ func (f *form) instant(name string) time.Time {
 	if !ok {
 		return time.Time{}
 	}
-	const want = "want a time from 1970 to 9999 in RFC 3339, with its offset, such as 2026-03-01T09:00:00+01:00"
+	const want = "expected a time from 1970 to 9999 in RFC 3339, with its offset, such as 2026-03-01T09:00:00+01:00"
 	if kind(raw) != "a string" {
 		f.problem("field %q is %s: %s", name, kind(raw), want)
 		return time.Time{}
@@ -160,7 +160,7 @@ func (f *form) instant(name string) time.Time {
 func (f *form) flag(name string) (value, ok bool) {
 	raw, ok := f.take(name)
 	if ok && kind(raw) != "a boolean" {
-		f.problem("field %q is %s: want true or false", name, kind(raw))
+		f.problem("field %q is %s: expected true or false", name, kind(raw))
 		return false, false
 	}
 	return string(raw) == "true", ok
@@ -170,7 +170,7 @@ func (f *form) flag(name string) (value, ok bool) {
 // a problem already.
 func (f *form) require(name string, want string) {
 	if raw, ok := f.values[name]; !ok || string(raw) == "null" {
-		f.problem("field %q is missing: want %s", name, want)
+		f.problem("field %q is missing: expected %s", name, want)
 	}
 }
 
@@ -181,7 +181,7 @@ func (f *form) object(name string, max int) json.RawMessage {
 		return nil
 	}
 	if kind(raw) != "an object" {
-		f.problem("field %q is %s: want an object", name, kind(raw))
+		f.problem("field %q is %s: expected an object", name, kind(raw))
 		return nil
 	}
 	raw = compact(raw)
@@ -198,7 +198,7 @@ func (f *form) object(name string, max int) json.RawMessage {
 
 // list returns the elements of a list of at most max, or nil if there is a problem.
 func (f *form) list(name string, max int) []json.RawMessage {
-	want := fmt.Sprintf("want a list of at most %d objects", max)
+	want := fmt.Sprintf("expected a list of at most %d objects", max)
 	raw, ok := f.take(name)
 	if !ok {
 		f.problem("field %q is missing: %s", name, want)

@@ -47,7 +47,7 @@ func (k *bench) request(ctx context.Context, credential, query, accept string) *
 	return r
 }
 
-// D12: an address is a whole IPv4 address, or a /64 of IPv6.
+// An address is a whole IPv4 address, or a /64 of IPv6 (D12).
 func TestAnAddressHoldsSixtyFourRequests(t *testing.T) {
 	k := setUp(t)
 	from := func(ctx context.Context, credential, peer string) *http.Request {

@@ -22,7 +22,7 @@ func (b *Backend) postLead(r *request) error {
 		Created: r.now,
 	}
 	if address, err := mail.ParseAddress(l.Email); l.Email != "" && (err != nil || address.Address != l.Email) {
-		f.problem("field \"email\" is %s: want one address like ann@example.org", show(l.Email))
+		f.problem("field \"email\" is %s: expected one address like ann@example.org", show(l.Email))
 	}
 	if err := check(f); err != nil {
 		return err

@@ -89,7 +89,7 @@ func (b *Backend) explain(r *request, err error) *refusal {
 		return b.full(r, err)
 	}
 	b.log.Error("sample backend: request failed", "route", r.route.String(), "error", err)
-	return refuse(http.StatusInternalServerError, "the server could not answer this request; its log says why")
+	return refuse(http.StatusInternalServerError, "the server could not answer this request; its log has the cause")
 }
 
 // answer writes value as JSON. Answers contain private data, so caches must not store them.

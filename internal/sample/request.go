@@ -64,7 +64,7 @@ func (r *request) limit(usual, most int) (int, error) {
 	}
 	n, ok := wholeNumber(given)
 	if !ok || n < 1 || n > int64(most) {
-		return 0, refuse(http.StatusBadRequest, "query parameter \"limit\" is %s: want a whole number from 1 to %d", show(given), most)
+		return 0, refuse(http.StatusBadRequest, "query parameter \"limit\" is %s: expected a whole number from 1 to %d", show(given), most)
 	}
 	return int(n), nil
 }
@@ -84,7 +84,7 @@ func (r *request) form() (*form, error) {
 		return nil, err
 	}
 	if body == nil {
-		return nil, refuse(http.StatusBadRequest, "the body is empty: want a JSON object")
+		return nil, refuse(http.StatusBadRequest, "the body is empty: expected a JSON object")
 	}
 	f, err := newForm(body)
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *request) mediaType() error {
 	if len(given) > 0 {
 		sent = show(strings.Join(given, ", "))
 	}
-	return refuse(http.StatusUnsupportedMediaType, "Content-Type is %s: want application/json in UTF-8", sent)
+	return refuse(http.StatusUnsupportedMediaType, "Content-Type is %s: expected application/json in UTF-8", sent)
 }
 
 // formatTime formats a time for answers.

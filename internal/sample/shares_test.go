@@ -34,8 +34,8 @@ func (k *bench) one(query string, value any) {
 	}
 }
 
-// D12, D18: an address is stored as a keyed hash of what limiters count: a whole IPv4 address, or a
-// /64 of IPv6. A /48 is one network.
+// An address is stored as a keyed hash of what limiters count (D12, D18): a whole IPv4 address, or
+// a /64 of IPv6. A /48 is one network.
 func TestAnOriginIsAKeyedHashOfWhatIsCounted(t *testing.T) {
 	k := setUpWith(t, Options{})
 	k.exec("DELETE FROM sessions")

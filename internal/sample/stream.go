@@ -64,10 +64,10 @@ func (r *request) streamCursor() (cursor, error) {
 	}
 	last, ok := parseCursor(given)
 	if !ok {
-		return last, refuse(http.StatusBadRequest, "Last-Event-ID is %s: want the id of an event as a stream shows it, CONVERSATION/NUMBER", show(given))
+		return last, refuse(http.StatusBadRequest, "Last-Event-ID is %s: expected the id of an event as a stream shows it, CONVERSATION/NUMBER", show(given))
 	}
 	if asked.conversation != "" && asked.conversation != last.conversation {
-		return last, refuse(http.StatusBadRequest, "Last-Event-ID names conversation %s and \"conversation_id\" %s: want the same, or one of them",
+		return last, refuse(http.StatusBadRequest, "Last-Event-ID names conversation %s and \"conversation_id\" %s: expected the same, or one of them",
 			show(last.conversation), show(asked.conversation))
 	}
 	return last, nil

@@ -67,7 +67,7 @@ var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 // Create creates a token for a workspace. If the workspace does not exist, Create creates it.
 func (t *Tokens) Create(ctx context.Context, workspace string) (NewToken, error) {
 	if !workspaceName.MatchString(workspace) {
-		return NewToken{}, fmt.Errorf("create token: workspace %s: want 1 to 64 letters, digits, dots, dashes and underscores, starting with a letter or digit", show(workspace))
+		return NewToken{}, fmt.Errorf("create token: workspace %s: expected 1 to 64 letters, digits, dots, dashes and underscores, starting with a letter or digit", show(workspace))
 	}
 	token, id, hash, err := identity.NewToken(rand.Reader)
 	if err != nil {

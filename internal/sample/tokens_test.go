@@ -60,7 +60,7 @@ func TestTokensAreCreatedAndRevokedBesideARunningServer(t *testing.T) {
 func TestAWorkspaceNameIsOneWord(t *testing.T) {
 	k := setUp(t)
 	for _, name := range []string{"", "two words", "-x", "a/b", "a\nb", "é", strings.Repeat("x", 65)} {
-		if _, err := k.b.Tokens().Create(t.Context(), name); err == nil || !strings.Contains(err.Error(), "want 1 to 64") {
+		if _, err := k.b.Tokens().Create(t.Context(), name); err == nil || !strings.Contains(err.Error(), "expected 1 to 64") {
 			t.Errorf("Create(%q) returns %v", name, err)
 		}
 	}

@@ -15,12 +15,12 @@ var welcome = []sqlite.Document{
 	{
 		ID: "what-this-is", Title: "What this chat is", URL: "https://example.com/help/what-this-is",
 		Text: "This chat is the sample backend of Weir. It answers from the documents that a workspace has synced, and quotes " +
-			"the passage that fits a question best. It understands no language: it searches, and says so when it finds nothing.",
+			"the passage that fits a question best. It understands no language: it searches, and reports if it finds nothing.",
 	},
 	{
 		ID: "limits", Title: "How many messages you may send", URL: "https://example.com/help/limits",
 		Text: "A conversation has a budget of 300 requests a minute: messages, events and conversations together. Leads have 30 " +
-			"a minute, coupons 120. Every answer says how much is left, in X-RateLimit-Remaining, and when all of it is back, " +
+			"a minute, coupons 120. Every answer shows how much is left, in X-RateLimit-Remaining, and when all of it is back, " +
 			"in X-RateLimit-Reset.",
 	},
 	{

@@ -89,7 +89,7 @@ func TestOneBadItemAmong500StoresNothing(t *testing.T) {
 		`unknown field "Text"`:                     `{"id":"bad","title":"T","url":"https://example.org","Text":"T"}`,
 		`field "title" appears twice`:              `{"id":"bad","title":"T","url":"https://example.org","title":"U"}`,
 		`half of a surrogate pair (\ud800)`:        `{"id":"bad","title":"\ud800","url":"https://example.org"}`,
-		`want an object in braces`:                 `"bad"`,
+		`expected an object in braces`:             `"bad"`,
 		`the same id as item 0`:                    `{"id":"post-000","title":"T","url":"https://example.org"}`,
 	} {
 		t.Run(reason, func(t *testing.T) {

@@ -19,8 +19,8 @@ func Limit(c *net.TCPConn, bytes int) {
 	})
 }
 
-// Unacknowledged returns how many bytes a socket has taken that the other side has not acknowledged;
-// 0 if the kernel does not report it.
+// Unacknowledged returns how many bytes a socket has taken that the other side has not
+// acknowledged; 0 if the kernel does not report it.
 func Unacknowledged(socket syscall.Conn) (n int64) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

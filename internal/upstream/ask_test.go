@@ -209,8 +209,8 @@ func TestAskAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Who is full, or is about to end, says so to everybody who connects, and does not wait for the request. The poller may have told of it
-// before anybody waits, and does not tell twice.
+// Who is full, or is about to end, says so to everybody who connects, and does not wait for the
+// request. The poller may have told of it before anybody waits, and does not tell twice.
 func TestAskHearsWhatWasSaidBeforeItAsked(t *testing.T) {
 	l := listen(t, nil)
 	o := options(Address{Host: l.Addr().String()})
@@ -226,7 +226,8 @@ func TestAskHearsWhatWasSaidBeforeItAsked(t *testing.T) {
 		}()
 		_, err := far.Write([]byte("answer"))
 		settle(t, c)
-		_, errOther := farOther.Write([]byte("x")) // the poller tells of both at once, if not of the first before
+		// The poller tells of both at once, if not of the first before.
+		_, errOther := farOther.Write([]byte("x"))
 		if err := errors.Join(err, errOther, <-heard); err != nil {
 			t.Fatal(err)
 		}

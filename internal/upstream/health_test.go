@@ -17,7 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// who takes n connections one after the other and says where they led; those that connect are answered.
+// who takes n connections one after the other and says where they led; those that connect are
+// answered.
 func who(t *testing.T, p *Pool, n int) string {
 	t.Helper()
 	var all []string
@@ -153,7 +154,8 @@ func TestCautionAloneNeverRefuses(t *testing.T) {
 	})
 }
 
-// failureOf is an exchange on a connection that ends with an error before an answer's head; kept: it had carried one before.
+// failureOf is an exchange on a connection that ends with an error before an answer's head; kept:
+// it had carried one before.
 func failureOf(t *testing.T, p *Pool, kept bool, failure error) {
 	t.Helper()
 	c := take(t, p)

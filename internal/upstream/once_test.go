@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A brittleConn takes nothing once it is broken: what a kept connection does whose end nobody has seen.
+// A brittleConn takes nothing once it is broken: what a kept connection does whose end nobody has
+// seen.
 type brittleConn struct {
 	net.Conn
 	broken atomic.Bool
@@ -28,9 +29,10 @@ func (c *brittleConn) Write(p []byte) (int, error) {
 func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		method, field string
-		heard         bool // the request arrives, and the connection ends; else nothing of it goes out
-		counted       bool // base's connections are
-		again         bool // the request is sent on another connection
+		// The request arrives, and the connection ends; else nothing of it goes out.
+		heard   bool
+		counted bool // base's connections are
+		again   bool // the request is sent on another connection
 	}{
 		"GET, heard":                  {"GET", "", true, true, false},
 		"HEAD, heard":                 {"HEAD", "", true, true, false},
@@ -164,8 +166,9 @@ func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 	}
 }
 
-// net/http puts the connection of an answer without a body back before it hands the answer over: the next exchange on it waits until the answer
-// was looked at, and goes elsewhere if that declared a body.
+// net/http puts the connection of an answer without a body back before it hands the answer over:
+// the next exchange on it waits until the answer was looked at, and goes elsewhere if that declared
+// a body.
 func TestNoRequestFollowsBeforeTheLastAnswerWasJudged(t *testing.T) {
 	for length, spent := range map[string]bool{"5": true, "0": false, "": false} {
 		c, _ := counted(t)

@@ -90,8 +90,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// poolOf returns a pool of addresses on a network, which must have no connection left when the test has ended and all that was
-// taken was returned.
+// poolOf returns a pool of addresses on a network, which must have no connection left when the test
+// has ended and all that was taken was returned.
 func poolOf(t testing.TB, n *network, log io.Writer, addresses ...string) *Pool {
 	t.Helper()
 	o := Options{Connect: 5 * time.Second, Header: time.Minute, Stall: 30 * time.Second, Idle: 50 * time.Second,

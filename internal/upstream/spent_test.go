@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// countedBase returns a transport whose connections are counted. dialled is called with each socket.
+// countedBase returns a transport whose connections are counted. dialled is called with each
+// socket.
 func countedBase(t *testing.T, dialled func(*brittleConn)) *http.Transport {
 	t.Helper()
 	b := base(t)
@@ -37,7 +38,9 @@ func TestABodyGoesElsewhereWholeWhereNothingOfItsRequestWentOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		method string
 		length int64
-		breaks bool // also where the socket takes nothing, which shows after net/http has read a byte of some bodies
+		// Also where the socket takes nothing, which shows after net/http has read a byte of some
+		// bodies.
+		breaks bool
 	}{
 		"declared":                      {"POST", 5, true},
 		"unknown":                       {"POST", -1, true},

@@ -21,7 +21,8 @@ func TestTheStatesSayHowEachAddressIsDoing(t *testing.T) {
 			}
 		}
 		want("before anything", State{Well: true}, State{Well: true})
-		one, two, three := take(t, p), take(t, p), take(t, p) // the second is refused by b, and goes to a
+		// The second is refused by b, and goes to a.
+		one, two, three := take(t, p), take(t, p), take(t, p)
 		want("three exchanges", State{Well: true, Busy: 3}, State{Failures: 1})
 		one.Keep(time.Now())
 		two.Keep(time.Now())

@@ -77,10 +77,10 @@ func (o *Options) check() error {
 	seen := make(map[Address]bool, len(o.Addresses))
 	for _, a := range o.Addresses {
 		if host, port, err := net.SplitHostPort(a.Host); err != nil || host == "" || port == "" {
-			return fmt.Errorf("upstream address %q: want HOST:PORT or [IPV6]:PORT", a.Host)
+			return fmt.Errorf("upstream address %q: expected HOST:PORT or [IPV6]:PORT", a.Host)
 		}
 		if seen[a] {
-			return fmt.Errorf("upstream address %v is there twice: each counts once", a)
+			return fmt.Errorf("upstream address %v occurs twice: give each once", a)
 		}
 		seen[a] = true
 	}
@@ -89,11 +89,11 @@ func (o *Options) check() error {
 		time.Duration
 	}{{"Connect", o.Connect}, {"Header", o.Header}, {"Stall", o.Stall}, {"Idle", o.Idle}} {
 		if d.Duration <= 0 {
-			return fmt.Errorf("%s of %v for the upstream: want more than zero", d.name, d.Duration)
+			return fmt.Errorf("%s of %v for the upstream: expected more than zero", d.name, d.Duration)
 		}
 	}
 	if o.MaxKept < 0 {
-		return fmt.Errorf("%d kept upstream connections: want zero, for the default, or more", o.MaxKept)
+		return fmt.Errorf("%d kept upstream connections: expected zero, for the default, or more", o.MaxKept)
 	}
 	return nil
 }

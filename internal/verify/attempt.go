@@ -3,7 +3,7 @@ package verify
 import "context"
 
 // What happens once may be chance: a limiter may now and then admit one request too many, and a
-// backend may now and then fail. So before a request is said to escape the limit, it is repeated,
+// backend may now and then fail. So before a request counts as escaped, it is repeated,
 // with the plain request between, and must be admitted each time.
 
 const (

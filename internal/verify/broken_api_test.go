@@ -30,7 +30,8 @@ func (x *exchange) serve() {
 	if u, err := url.Parse(x.r.RequestURI); err == nil && u.Host != "" && !strings.HasPrefix(raw, "/") {
 		raw = u.EscapedPath() // the absolute form
 	}
-	x.sent, _ = io.ReadAll(io.LimitReader(x.r.Body, 1<<16)) // a body that broke off is judged as what came of it
+	// A body that broke off is judged as what came of it.
+	x.sent, _ = io.ReadAll(io.LimitReader(x.r.Body, 1<<16))
 	path, readable := canonical(raw)
 	x.raw, x.path = raw, path
 	x.verify()
@@ -101,7 +102,8 @@ func canonical(raw string) (path string, readable bool) {
 	return "/" + strings.Join(kept, "/"), readable
 }
 
-// spelled is the path by which limiters are chosen: backends differ in which spellings are one path.
+// spelled is the path by which limiters are chosen: backends differ in which spellings are one
+// path.
 func spelled(path string) string {
 	var kept []string
 	for segment := range strings.SplitSeq(strings.ToLower(path), "/") {

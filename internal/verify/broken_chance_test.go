@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// If a request is admitted by chance, its spelling, its fields and its connection are not the cause.
+// If a request is admitted by chance, its spelling, its fields and its connection are not the
+// cause.
 func TestChanceIsBlamedOnNothingThatARequestSays(t *testing.T) {
 	about := []string{"shared", "forwarded", "spelling", "language", "unverified", "separate"}
 	for _, test := range []struct {

@@ -15,12 +15,15 @@ import (
 
 // untestable lists the clauses that one caller cannot test on a correct server, and the limiters.
 func untestable() map[string][]string {
-	byAddress := []string{"widget-coupon", "widget-other", "widget-satisfaction", "widget-typing"} // and one caller has one
+	// And one caller has one.
+	byAddress := []string{"widget-coupon", "widget-other", "widget-satisfaction", "widget-typing"}
 	return map[string][]string{
-		"separate":         byAddress,
-		"unverified":       append([]string{"widget-init"}, byAddress...), // no credential is looked at
-		"fields-5xx":       allNames(),                                    // it answers none
-		"fields-preflight": {"widget-other"},                              // preflights are requests of its own
+		"separate": byAddress,
+		// No credential is looked at.
+		"unverified": append([]string{"widget-init"}, byAddress...),
+		"fields-5xx": allNames(), // it answers none
+		// Preflights are requests of its own.
+		"fields-preflight": {"widget-other"},
 		"preflight-free":   {"widget-other"},
 		"exposed":          {"wp-plugin"}, // browsers on other origins have no business there
 	}
@@ -143,8 +146,8 @@ func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
 	}
 }
 
-// Another process or machine may write Date, so its clock may be a little ahead of the deciding one,
-// or behind.
+// Another process or machine may write Date, so its clock may be a little ahead of the deciding
+// one, or behind.
 func TestADateThatIsOffByAFractionIsNoBrokenClause(t *testing.T) {
 	for off := -1400 * time.Millisecond; off <= 1400*time.Millisecond; off += 100 * time.Millisecond {
 		for _, takes := range []time.Duration{time.Millisecond / 2, 60 * time.Millisecond} {

@@ -9,8 +9,8 @@ import (
 )
 
 // countingDefects admit the wrong requests. If others may spend a budget (an API token's), they may
-// be the cause, so such a defect is found on the limiter by session: its sessions are the verifier's
-// own.
+// be the cause, so such a defect is found on the limiter by session: its sessions are the
+// verifier's own.
 func countingDefects() []defect {
 	set := func(change func(*breaks)) func(*api) { return func(a *api) { change(&a.breaks) } }
 	return []defect{
@@ -24,7 +24,8 @@ func countingDefects() []defect {
 		{"it looks, and counts later", func(a *api) {
 			var n atomic.Int64
 			a.breaks.race = 10 * time.Millisecond
-			a.before = func() time.Duration { return time.Duration(n.Add(1)%7) * time.Millisecond } // so that they do not come in step
+			// So that they do not come in step.
+			a.before = func() time.Duration { return time.Duration(n.Add(1)%7) * time.Millisecond }
 		},
 			implies{"admitted": "", "remaining": "0 is said more than once"}},
 		{"a request costs two", set(func(b *breaks) { b.skips = 1 }), implies{"admitted@widget-leads": "", "remaining@widget-leads": "it skips"}},

@@ -136,12 +136,13 @@ func (r *renewed) wait(time.Time) time.Duration { return 0 }
 // A tokenBucket refills evenly: limit units in a span of length per. GCRA is the same by another
 // account.
 type tokenBucket struct {
-	limit  int
-	per    time.Duration
-	full   time.Time // when it is full again: GCRA's theoretical arrival time
-	begun  time.Time // of the window that Reset pretends
-	stands bool      // Reset is that of windows that follow one another; else when the bucket is full
-	hastes bool      // Retry-After is how long the next unit takes; else until Reset
+	limit int
+	per   time.Duration
+	full  time.Time // when it is full again: GCRA's theoretical arrival time
+	begun time.Time // of the window that Reset pretends
+	// Reset is that of windows that follow one another; else when the bucket is full.
+	stands bool
+	hastes bool // Retry-After is how long the next unit takes; else until Reset
 }
 
 func (b *tokenBucket) each() time.Duration { return b.per / time.Duration(b.limit) }
@@ -198,8 +199,8 @@ func counts(name string) func(*api) {
 	return func(a *api) { a.breaks.counter = make }
 }
 
-// Fixed windows are distinguished from moving ones even if they last only seconds, and a burst takes
-// less than one.
+// Fixed windows are distinguished from moving ones even if they last only seconds, and a burst
+// takes less than one.
 func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 	for name, make := range movingCounters() {
 		for _, per := range []int64{2, 3, 5} {

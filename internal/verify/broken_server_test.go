@@ -14,9 +14,9 @@ import (
 )
 
 // This file and broken_api_test.go are a rate-limited API of their own, written from the contract
-// alone. It shares no code with the module's own server, so a misreading of the contract in one does
-// not hide the same misreading in the other. It is correct; a defect (see breaks) breaks it in one
-// way.
+// alone. It shares no code with the module's own server, so a misreading of the contract in one
+// does not hide the same misreading in the other. It is correct; a defect (see breaks) breaks it in
+// one way.
 
 // A rule is a limiter.
 type rule struct {
@@ -102,13 +102,15 @@ type standing struct {
 type api struct {
 	rules  []rule
 	breaks breaks
-	skew   time.Duration              // how far its clock is ahead
-	start  time.Duration              // how long after a full minute the verification starts
-	others func() bool                // whether somebody else's request comes in before this one; nil: never
+	skew   time.Duration // how far its clock is ahead
+	start  time.Duration // how long after a full minute the verification starts
+	// Whether somebody else's request comes in before this one; nil: never.
+	others func() bool
 	before func() time.Duration       // how long it takes to decide
 	after  func() time.Duration       // and, having decided, to answer
 	dated  func(now time.Time) string // what Date says; nil: when the answer was written
-	strict bool                       // it knows its endpoints by their one spelling alone, and so do its limiters
+	// It knows its endpoints by their one spelling alone, and so do its limiters.
+	strict bool
 
 	seen    atomic.Int64 // requests, also such as no limiter counts
 	mu      sync.Mutex
@@ -130,33 +132,46 @@ func (a *api) now() time.Time { return time.Now().Add(a.skew) }
 // A breaks is how a server is broken. Its zero value breaks nothing.
 type breaks struct {
 	// Counting.
-	spare         int                                        // units admitted beyond Limit
-	unlimited     bool                                       // never refuses
-	always        bool                                       // always refuses
-	leaks         func() bool                                // whether a request beyond the limit is admitted all the same; nil: none is
-	race          time.Duration                              // between looking and counting
-	rereads       time.Duration                              // between counting and looking what remains
-	debts         bool                                       // what was refused is charged to the next window
-	prolongs      bool                                       // a refused request prolongs the window
-	silently      bool                                       // and Reset does not say so
-	chargesOthers bool                                       // a refused request is charged to the windows that had room for it
-	restores      int64                                      // seconds after Reset that the budget is restored; negative: before
-	aligned       bool                                       // the budget is restored with the clock's minute, whatever Reset says
-	floors        bool                                       // windows begin with the clock's minute or hour (and Reset says so): no defect, another way
-	slides        bool                                       // units come back one by one, a window's length after they were taken
-	never         bool                                       // the budget is not restored
-	half          bool                                       // only half of it is
-	forgets       int                                        // a key's count is lost, once in each window, when it has come to this
-	restarts      bool                                       // and the window begins anew with it
-	counter       func(limit int, per time.Duration) counter // counts otherwise than in fixed windows; nil: in those
-	skips         int                                        // units a request costs beyond the one
+	spare     int  // units admitted beyond Limit
+	unlimited bool // never refuses
+	always    bool // always refuses
+	// Whether a request beyond the limit is admitted all the same; nil: none is.
+	leaks func() bool
+	race  time.Duration // between looking and counting
+	// Between counting and looking what remains.
+	rereads time.Duration
+	// What was refused is charged to the next window.
+	debts bool
+	// A refused request prolongs the window.
+	prolongs bool
+	silently bool // and Reset does not say so
+	// A refused request is charged to the windows that had room for it.
+	chargesOthers bool
+	// Seconds after Reset that the budget is restored; negative: before.
+	restores int64
+	// The budget is restored with the clock's minute, whatever Reset says.
+	aligned bool
+	// Windows begin with the clock's minute or hour (and Reset says so): no defect, another way.
+	floors bool
+	// Units come back one by one, a window's length after they were taken.
+	slides bool
+	never  bool // the budget is not restored
+	half   bool // only half of it is
+	// A key's count is lost, once in each window, when it has come to this.
+	forgets  int
+	restarts bool // and the window begins anew with it
+	// Counts otherwise than in fixed windows; nil: in those.
+	counter func(limit int, per time.Duration) counter
+	skips   int // units a request costs beyond the one
 
 	// Keys.
-	key       func(x *exchange, source, value string) string // instead of value
-	verify    func(x *exchange)                              // instead of looking whether the credential verifies
-	peer      func(r *http.Request) string                   // instead of the peer's address
-	spelled   func(raw, canonical string) string             // by what a limiter is chosen, instead of the canonical path
-	preflight func(x *exchange) string                       // the limiter of a preflight
+	key func(x *exchange, source, value string) string // instead of value
+	// Instead of looking whether the credential verifies.
+	verify func(x *exchange)
+	peer   func(r *http.Request) string // instead of the peer's address
+	// By what a limiter is chosen, instead of the canonical path.
+	spelled   func(raw, canonical string) string
+	preflight func(x *exchange) string // the limiter of a preflight
 
 	// Answers.
 	edit func(x *exchange) // the last word on an answer

@@ -19,8 +19,8 @@ type check struct {
 
 // Hooks are what a clause observes, and what it sends itself. Clauses share traffic, since requests
 // and time are limited: a budget is used up once, and every clause reads the answers. The timeline
-// calls the hooks of one moment in the table's order. A nil hook observes nothing. Main is the caller
-// whose budget is used up.
+// calls the hooks of one moment in the table's order. A nil hook observes nothing. Main is the
+// caller whose budget is used up.
 type hooks struct {
 	// These are called for every answer as it arrives, by several goroutines at once.
 
@@ -33,25 +33,29 @@ type hooks struct {
 	// reads its Retry-After.
 	refused func(t *tally, a *answer)
 
-	// The others are called by one goroutine, in this order. Those with a context may send requests.
+	// The others are called by one goroutine, in this order. Those with a context may send
+	// requests.
 
 	began       func(first *answer)             // main's first request was answered
 	between     func(ctx context.Context) error // budget is left: sends between two of main's
 	preflighted func(ctx context.Context, p preflighting) error
 	paused      func(p pause)                                // half of a budget is spent
 	drained     func(ctx context.Context, s *spending) error // a budget is used up
-	tries       func(ctx context.Context, t *tally) error    // nothing is left of t: tries to get more
-	spent       func(ctx context.Context, t *tally) error    // nothing is left of t, after the tries
-	rolled      func(r rollover)                             // something was seen at a window's end
-	later       func(ctx context.Context) error              // the next window has begun
-	again       func(ctx context.Context, t *tally) error    // the next budget is used up as well
-	concluded   func()                                       // the timeline has ended without an error
+	// Nothing is left of t: tries to get more.
+	tries func(ctx context.Context, t *tally) error
+	// Nothing is left of t, after the tries.
+	spent  func(ctx context.Context, t *tally) error
+	rolled func(r rollover)                          // something was seen at a window's end
+	later  func(ctx context.Context) error           // the next window has begun
+	again  func(ctx context.Context, t *tally) error // the next budget is used up as well
+	// The timeline has ended without an error.
+	concluded func()
 
 	// settle gives the final verdict; nil: check.settleDefault.
 	settle func(s *suspicion, otherClock string)
 
 	// These are called when a request was admitted although main's budget is spent: by chance (how
-	// says when it was refused), or each time with a certain field.
+	// is when it was refused), or each time with a certain field.
 
 	leaked  func(a *answer, how string)
 	escaped func(a *answer, with string)
@@ -132,7 +136,7 @@ func (c *check) suspected() *suspicion {
 	return c.suspicion
 }
 
-// settle turns a suspicion into a verdict at the end. otherClock says why Date is not of the clock
+// settle turns a suspicion into a verdict at the end. otherClock is why Date is not of the clock
 // that decides; "" means that it is.
 func (c *check) settle(otherClock string) {
 	if c.on.settle != nil {

@@ -56,7 +56,7 @@ func judgeLanguage(c *check, a, base *answer, asked string) string {
 	return named
 }
 
-// wrongRefusal says what is wrong with a 429's shape; "" means nothing.
+// wrongRefusal returns what is wrong with a 429's shape; "" means nothing.
 func wrongRefusal(a *answer) string {
 	if wrong := problem(a.header, append(standing(), headers.RetryAfter)...); wrong != "" {
 		return wrong

@@ -96,7 +96,7 @@ func judgeAfterZero(c *check, t *tally, zero *answer) {
 	}
 }
 
-// wrongType says what is wrong with a 429's type; "" means nothing.
+// wrongType returns what is wrong with a 429's type; "" means nothing.
 func wrongType(a *answer) string {
 	kind := a.header.Get("Content-Type")
 	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
@@ -105,7 +105,7 @@ func wrongType(a *answer) string {
 	return ""
 }
 
-// wrongBody says what is wrong with a 429's body; "" means nothing.
+// wrongBody returns what is wrong with a 429's body; "" means nothing.
 func wrongBody(body []byte) string {
 	var shape struct {
 		Error *struct {

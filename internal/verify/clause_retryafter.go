@@ -79,7 +79,7 @@ func (c *retryAfterCheck) judgeTooLong(r rollover) {
 	c.kept("waiting was enough for each of %d 429s, and none was a second too long", t.refused)
 }
 
-// waitAsAsked retries when a 429 said that waiting is enough, if that is surely before the window
+// waitAsAsked retries as soon as waiting is enough by a 429, if that is surely before the window
 // ends.
 func (c *retryAfterCheck) waitAsAsked(ctx context.Context, t *tally) error {
 	if c.suspected() != nil || c.verdict() == Broken {

@@ -121,7 +121,7 @@ func (c *windowCheck) settle(s *suspicion, otherClock string) {
 
 // judgeLengths wants the Resets of windows that follow one another to be at least one length apart,
 // since a window cannot begin before the previous one has ended. A Reset that is already known to
-// be wrong shows nothing about lengths.
+// be wrong shows nothing about lengths; suspicions of the clauses below are not settled yet.
 func (c *windowCheck) judgeLengths() {
 	if c.seen.resetMoved() != nil || c.isBroken("restored") || c.isBroken("retry-after") {
 		return

@@ -25,7 +25,7 @@ var Clauses = []Clause{
 	{"refused-free", "a refused request consumes nothing in any window", "D2, D3", checkRefusedFree},
 	{"reset-constant", "Reset is the same on every response of a window", "contract, sections 3 and 5", checkResetConstant},
 	{"restored", "the whole budget is restored at Reset, neither before nor after", "contract, sections 3 and 8", checkRestored},
-	{"fixed-window", "the window is fixed: whatever is spent late in it, Reset does not move, Remaining does not rise, and the whole budget is back at Reset", "contract, sections 3 and 8", checkFixedWindow},
+	{"fixed-window", "the window is fixed: however much is spent late in it, Reset does not move, Remaining does not rise, and the whole budget is back at Reset", "contract, sections 3 and 8", checkFixedWindow},
 	{"retry-after", "Retry-After is the time until Reset: waiting that long is enough, and not a second too long", "contract, sections 5 and 8", checkRetryAfter},
 	{"refused-status", "a request over the limit is refused with 429 and no other status", "contract, section 7.1", checkRefusedStatus},
 	{"refused-type", "a 429 is application/json", "contract, section 7.2", checkRefusedType},

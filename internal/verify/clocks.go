@@ -64,7 +64,7 @@ func (c *clocks) compare(a *answer, off int64, took time.Duration) {
 	c.local = a.date - a.at.Unix()
 }
 
-// other says why Date is not of the clock that decides; "" means that it is. t is a window that
+// other returns why Date is not of the clock that decides; "" means that it is. t is a window that
 // refused, and shows whether Retry-After counted down.
 func (c *clocks) other(t *tally) string {
 	c.mu.Lock()

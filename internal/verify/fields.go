@@ -45,7 +45,7 @@ func (f fields) complete() bool {
 	return f.limit != absent && f.remaining != absent && f.reset != absent
 }
 
-// problem says what is wrong with the named fields; "" means nothing.
+// problem returns what is wrong with the named fields; "" means nothing.
 func problem(h http.Header, names ...string) string {
 	var wrong []string
 	for _, name := range names {

@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Requests that may change data are sent only with Real. The methods are those of the routes, and one
-// that no route has.
+// Requests that may change data are sent only with Real. The methods are those of the routes, and
+// one that no route has.
 func TestNothingIsDeletedUnasked(t *testing.T) {
 	var mu sync.Mutex
 	methods := map[string]bool{}

@@ -240,7 +240,7 @@ func (t *tally) lowest() *answer {
 	return low
 }
 
-// isInconclusive reports whether an answer is a server error that says nothing about the budget,
+// isInconclusive reports whether an answer is a server error that does not show the budget,
 // although the request may have been counted.
 func (h *history) isInconclusive(a *answer) bool {
 	if a.isGatewayError() {
@@ -263,7 +263,7 @@ func (h *history) isLikeServed(a *answer) bool {
 		return h.served == nil || h.served.status < 300 || a.status == h.served.status
 	}
 	if a.status == http.StatusUnauthorized {
-		return false // the credential is checked first, so a 401 says nothing about the endpoint
+		return false // the credential is checked first, so a 401 need not be the endpoint's
 	}
 	return h.served != nil && a.status == h.served.status && sameError(a.body, h.served.body)
 }

@@ -58,9 +58,10 @@ func TestTroubleOnTheWayIsNoBrokenClause(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name    string
-		window  string
-		broken  string                                                // the clause that the trouble breaks; empty: none
+		name   string
+		window string
+		// The clause that the trouble breaks; empty: none.
+		broken  string
 		trouble func(t *testing.T, limited http.Handler) http.Handler // around the limiter
 		backend http.HandlerFunc
 	}{
@@ -100,8 +101,8 @@ func TestTroubleOnTheWayIsNoBrokenClause(t *testing.T) {
 	}
 }
 
-// verifyWithin verifies, counts what arrives, and wants no other clause broken than the one that may
-// be.
+// verifyWithin verifies, counts what arrives, and wants no other clause broken than the one that
+// may be.
 func verifyWithin(t *testing.T, policy string, handler http.Handler, allowed string) {
 	t.Helper()
 	n := newNetwork()

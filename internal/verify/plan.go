@@ -182,7 +182,7 @@ func limiterNames(p weir.Policy) []string {
 	return names
 }
 
-// consider makes a part for a limiter, or says why there is none.
+// consider makes a part for a limiter, or records why there is none.
 func (p *Plan) consider(l *weir.Limiter) {
 	if l.Mode == weir.Shadow {
 		p.skip(l.Name, Unobservable, "it is in shadow mode, which cannot be seen from outside")

@@ -12,7 +12,7 @@ import (
 // certainAfter is how many answers with a status show that it refuses.
 const certainAfter = 3
 
-// neverRefusal are client error statuses that say nothing about a limit.
+// neverRefusal are client error statuses that have nothing to do with a limit.
 var neverRefusal = []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests}
 
 // mayRefuse reports whether a status other than 429 could refuse: a client error, or 503 and the

@@ -120,7 +120,7 @@ func timesBefore(t *tally, end bracket) []time.Time {
 		times = []time.Time{own, times[0]} // by Retry-After it ends a little sooner
 	}
 	if enough := t.enough.Add(soon); !t.enough.IsZero() && enough.After(times[len(times)-1]) && enough.Before(end.to) {
-		times = append(times, enough) // a 429 said that waiting this long is enough
+		times = append(times, enough) // by a 429, waiting this long is enough
 	}
 	return times
 }

@@ -134,7 +134,8 @@ func TestNoWaitIsLongerThanItMayBe(t *testing.T) {
 					}
 				}
 				report := verified(t, o)
-				if took := time.Since(began); took > 2*most { // one window, and one more where it is refused in the next
+				// One window, and one more where it is refused in the next.
+				if took := time.Since(began); took > 2*most {
 					t.Errorf("it took %v:\n%s", took, table(report))
 				}
 			})

@@ -19,7 +19,7 @@ type timeline struct {
 // errDone ends a timeline early without an error: what would follow needs a spent budget.
 var errDone = errors.New("done")
 
-// verifyPart verifies one limiter, and gives every clause a verdict. The error says why it ended
+// verifyPart verifies one limiter, and gives every clause a verdict. The error is why it ended
 // early.
 func verifyPart(ctx context.Context, r *runner, w *part) error {
 	p, tries := newProbe(r, w)

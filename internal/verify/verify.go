@@ -79,7 +79,7 @@ type Verdict string
 const (
 	Kept     Verdict = "kept"
 	Broken   Verdict = "broken"
-	Untested Verdict = "untested" // Result.Detail says why
+	Untested Verdict = "untested" // Result.Detail is the reason
 )
 
 // A Result is the verdict on one clause for one limiter.

@@ -16,6 +16,9 @@ import (
 
 // Over TLS the verifier speaks HTTP/2, which has field names in lower case.
 func TestOverTLSItSpeaksHTTP2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	var second atomic.Int64
 	server := httptest.NewUnstartedServer(nil)
 	limit := limited(t, onePolicy("20 per minute by ip"), http.HandlerFunc(fine))
@@ -65,8 +68,8 @@ func TestAnExchangeShowsNoCredential(t *testing.T) {
 	}
 }
 
-// No report contains a credential or a part of one, even if the server repeats it in a field, a body
-// or an error.
+// No report contains a credential or a part of one, even if the server repeats it in a field, a
+// body or an error.
 func TestNoReportContainsACredential(t *testing.T) {
 	const token, basic, cookie = "opaque-secret-token-12345678", "dXNlcjpwYXNzd29yZDEyMw==", "kX81zz"
 	reset := strconv.FormatInt(time.Now().Unix()+30, 10)

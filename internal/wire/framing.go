@@ -114,7 +114,7 @@ func (f *framing) chunked(minor int) (bool, *Refusal) {
 }
 
 // badCoding returns why a Transfer-Encoding that is not "chunked" is refused: it does not define
-// the end of the body (400), or asks for codings that are not implemented here (501).
+// the end of the body (400), or asks for codings that this package does not have (501).
 func badCoding(list string) *Refusal {
 	last := false // chunked was the last element so far
 	for more := true; more; {

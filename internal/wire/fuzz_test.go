@@ -43,7 +43,7 @@ func ourAnswer(src io.Reader, method string) (text string, rest int, ok bool) {
 	r.Reset(src)
 	var head string
 	for head == "" {
-		if err := r.Fill(mostHead); err != nil {
+		if err := r.Fill(maxHead); err != nil {
 			return err.Error(), 0, false
 		}
 		head = r.ResponseHead()
@@ -72,7 +72,7 @@ func checkAnswer(t tester, stream, method string) {
 		return
 	}
 	src := strings.NewReader(stream)
-	r := bufio.NewReaderSize(src, mostHead)
+	r := bufio.NewReaderSize(src, maxHead)
 	p, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err != nil {
 		t.Errorf("net/http refuses %q: %v", stream, err)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The decision for an engine of our own lists every case in which a library is laxer, as the test of them has it.
+// The decision for an engine of our own lists every case in which a library is laxer, as the test
+// of them has it.
 func TestTheDecisionListsEveryCase(t *testing.T) {
 	const page = "../../docs/adr/0022-the-fast-engine-is-a-loop-of-our-own.md"
 	text, err := os.ReadFile(page)

@@ -40,7 +40,8 @@ func (o once) Accept() (net.Conn, error) {
 func (o once) Close() error   { return nil }
 func (o once) Addr() net.Addr { return &net.TCPAddr{} }
 
-// servedByStandard reports whether net/http's server passes a stream's first request to its handler, and all of its body.
+// servedByStandard reports whether net/http's server passes a stream's first request to its
+// handler, and all of its body.
 func servedByStandard(t *testing.T, stream string) (accepted bool) {
 	t.Helper()
 	first := true
@@ -63,7 +64,7 @@ func servedByStandard(t *testing.T, stream string) (accepted bool) {
 // servedByFast is the same with fasthttp's.
 func servedByFast(stream string) (accepted bool) {
 	first := true
-	s := &fasthttp.Server{Logger: log.New(io.Discard, "", 0), StreamRequestBody: true, ReadBufferSize: mostHead, Handler: func(c *fasthttp.RequestCtx) {
+	s := &fasthttp.Server{Logger: log.New(io.Discard, "", 0), StreamRequestBody: true, ReadBufferSize: maxHead, Handler: func(c *fasthttp.RequestCtx) {
 		var err error
 		if body := c.RequestBodyStream(); body != nil {
 			_, err = io.ReadAll(body)
@@ -71,7 +72,8 @@ func servedByFast(stream string) (accepted bool) {
 		accepted = accepted || first && err == nil
 		first = false
 	}}
-	_ = s.ServeConn(&script{strings.NewReader(stream), func() {}}) // why the connection ended is not asked
+	// Why the connection ended is not asked.
+	_ = s.ServeConn(&script{strings.NewReader(stream), func() {}})
 	return accepted
 }
 
@@ -79,14 +81,16 @@ func servedByFast(stream string) (accepted bool) {
 func refused() map[string]string {
 	streams := map[string]string{}
 	for _, c := range requestHeads {
-		if _, err := ours(c.head); c.status != 0 && err != io.EOF { // of what breaks off nobody knows yet
+		// Of what breaks off nobody knows yet.
+		if _, err := ours(c.head); c.status != 0 && err != io.EOF {
 			streams[c.what] = c.head + "hello"
 		}
 	}
 	for _, c := range bodies {
 		stream := head("Transfer-Encoding: chunked") + c.stream
 		if c.status != 0 {
-			streams["body: "+c.what] = stream + "0\r\n\r\n" // so that nobody refuses it for want of an end
+			// So that nobody refuses it for want of an end.
+			streams["body: "+c.what] = stream + "0\r\n\r\n"
 		} else if c.broken {
 			streams["body: "+c.what] = stream
 		}
@@ -101,8 +105,8 @@ func refused() map[string]string {
 	return streams
 }
 
-// Why the engine has a reader of its own: what is refused here and reaches a handler with each library's server. A library that
-// becomes stricter, or laxer, fails here.
+// Why the engine has a reader of its own: what is refused here and reaches a handler with each
+// library's server. A library that becomes stricter, or laxer, fails here.
 func TestWhatTheLibrariesServeAndWeRefuse(t *testing.T) {
 	for what, stream := range refused() {
 		if _, err := ours(stream); err == nil || !errors.Is(err, io.ErrUnexpectedEOF) && statusOf(t, err) == 0 {

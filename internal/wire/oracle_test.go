@@ -32,8 +32,8 @@ func (e exchange) String() string {
 	return fmt.Sprintf("%q %q of %q, fields %q, body %q, trailers %q, %d bytes", e.method, e.target, e.host, e.fields, e.body, e.trailers, e.used)
 }
 
-// mostHead is how long heads may be here.
-const mostHead = 64 << 10
+// maxHead is how long heads may be here.
+const maxHead = 64 << 10
 
 // oneOf reads one request from r, whose connection gives the stream.
 func oneOf(r *wire.Reader) (*wire.Request, *wire.Body, string, error) {
@@ -42,7 +42,7 @@ func oneOf(r *wire.Reader) (*wire.Request, *wire.Body, string, error) {
 		if head = r.Head(); head != "" {
 			break
 		}
-		if err := r.Fill(mostHead); err != nil {
+		if err := r.Fill(maxHead); err != nil {
 			return nil, nil, "", err
 		}
 	}
@@ -84,7 +84,8 @@ func asMap(fields []wire.Field) map[string][]string {
 func without(h http.Header) map[string][]string {
 	m := map[string][]string{}
 	for name, values := range h {
-		if values != nil && !slices.Contains(framing, name) { // a trailer that was announced and did not come is nil
+		// A trailer that was announced and did not come is nil.
+		if values != nil && !slices.Contains(framing, name) {
 			m[name] = values
 		}
 	}
@@ -94,7 +95,7 @@ func without(h http.Header) map[string][]string {
 // standard reads it with net/http.
 func standard(stream string) (exchange, error) {
 	src := strings.NewReader(stream)
-	r := bufio.NewReaderSize(src, mostHead)
+	r := bufio.NewReaderSize(src, maxHead)
 	q, err := http.ReadRequest(r)
 	if err != nil {
 		return exchange{}, err
@@ -109,7 +110,7 @@ func standard(stream string) (exchange, error) {
 // fast reads it with fasthttp. Of its fields only those are told that the names ask for.
 func fast(stream string, names map[string][]string) (exchange, error) {
 	src := strings.NewReader(stream)
-	r := bufio.NewReaderSize(src, mostHead)
+	r := bufio.NewReaderSize(src, maxHead)
 	var q fasthttp.Request
 	q.Header.DisableNormalizing()
 	if err := q.Header.Read(r); err != nil {
@@ -135,7 +136,8 @@ type tester interface {
 	Errorf(string, ...any)
 }
 
-// checkStream holds one stream against both libraries: what we accept, both read the same way and to the same byte.
+// checkStream holds one stream against both libraries: what we accept, both read the same way and
+// to the same byte.
 func checkStream(t tester, stream string) {
 	t.Helper()
 	got, err := ours(stream)
@@ -162,21 +164,24 @@ func checkStream(t tester, stream string) {
 	}
 }
 
-// stricterStandard reports whether net/http may refuse what we accept: a target that net/url cannot take apart, which the
-// gateway refuses when it makes the path canonical; Host with a percent sign that is none of RFC 3986's for net/url; a Trailer
-// field that announces what cannot be one, or in HTTP/1.0.
+// stricterStandard reports whether net/http may refuse what we accept: a target that net/url cannot
+// take apart, which the gateway refuses when it makes the path canonical; Host with a percent sign
+// that is none of RFC 3986's for net/url; a Trailer field that announces what cannot be one, or in
+// HTTP/1.0.
 func stricterStandard(got exchange) bool {
 	_, err := url.ParseRequestURI(got.target)
 	return err != nil || got.trailer
 }
 
-// stricterFast reports whether fasthttp may refuse what we accept: chunk sizes of sixteen digits, and what Trailer announces.
+// stricterFast reports whether fasthttp may refuse what we accept: chunk sizes of sixteen digits,
+// and what Trailer announces.
 func stricterFast(err error) bool {
 	return strings.Contains(err.Error(), "too large hex number") || errors.Is(err, fasthttp.ErrBadTrailer)
 }
 
-// likeFast changes what we read to what fasthttp makes of it: of User-Agent and Content-Type it keeps the last line, trailers
-// become fields, and cookies are written anew, so that they are not compared.
+// likeFast changes what we read to what fasthttp makes of it: of User-Agent and Content-Type it
+// keeps the last line, trailers become fields, and cookies are written anew, so that they are not
+// compared.
 func likeFast(got *exchange) {
 	for _, name := range []string{"User-Agent", "Content-Type"} {
 		if values := got.fields[name]; len(values) > 0 {

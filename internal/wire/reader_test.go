@@ -34,7 +34,8 @@ func TestHeadsAreCutAtTheFirstEmptyLine(t *testing.T) {
 	for _, c := range []struct{ stream, head, behind string }{
 		{"GET / HTTP/1.1\r\nHost: h\r\n\r\nbody", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "body"},
 		{"\r\nGET / HTTP/1.1\r\n\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "\r\n"},
-		{"\r\n\r\nGET", "\r\n", "GET"},       // only one empty line is skipped: Parse refuses this one
+		// Only one empty line is skipped: Parse refuses this one.
+		{"\r\n\r\nGET", "\r\n", "GET"},
 		{"\nGET / HTTP", "\n", "GET / HTTP"}, // nor a bare line feed
 		{"\r\n\nGET", "\n", "GET"},
 		{"GET / HTTP/1.1\nHost: h\n\nx", "GET / HTTP/1.1\nHost: h\n\n", "x"},
@@ -116,7 +117,8 @@ func TestAnIdleReaderCostsItselfAlone(t *testing.T) {
 	}
 }
 
-// A head that comes byte by byte is searched once, not once for each byte: 100,000 bytes would be five thousand million steps.
+// A head that comes byte by byte is searched once, not once for each byte: 100,000 bytes would be
+// five thousand million steps.
 func TestAHeadThatComesSlowlyIsSearchedOnce(t *testing.T) {
 	r := fed(iotest.OneByteReader(strings.NewReader(strings.Repeat("a", 100_000) + "\n\r.\r\n\r\n")))
 	for range 100_000 {

@@ -71,7 +71,8 @@ func TestResponseHeadsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestResponsesHaveTheBodyThatTheStandardSays(t *testing.T) { // RFC 9112, section 6.3
+// See RFC 9112, section 6.3.
+func TestResponsesHaveTheBodyThatTheStandardSays(t *testing.T) {
 	const none = -1
 	var r wire.Response // used again by each
 	for _, c := range []struct {
@@ -87,7 +88,8 @@ func TestResponsesHaveTheBodyThatTheStandardSays(t *testing.T) { // RFC 9112, se
 		{"GET", answer("Connection: keep-alive"), 200, wire.UntilClose, none, true},
 		{"GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n", 200, wire.UntilClose, none, true},
 		{"GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\n", 200, 3, 3, false},
-		{"HEAD", answer("Content-Length: 5"), 200, 0, 5, true}, // five bytes may follow, and be no answer
+		// Five bytes may follow, and be no answer.
+		{"HEAD", answer("Content-Length: 5"), 200, 0, 5, true},
 		{"HEAD", answer("Transfer-Encoding: chunked"), 200, 0, none, true},
 		{"HEAD", answer("Content-Length: 0"), 200, 0, 0, false},
 		{"HEAD", answer(), 200, 0, none, false},

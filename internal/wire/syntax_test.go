@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Every byte at every place of a step of eight, and behind the last step: what is looked at in eights is what the table says.
+// Every byte at every place of a step of eight, and behind the last step: what is looked at in
+// eights is what the table says.
 func TestStepsOfEightFindWhatATableFinds(t *testing.T) {
 	ends := map[string]struct {
 		end  func(string, int) int
@@ -39,7 +40,8 @@ func TestStepsOfEightFindWhatATableFinds(t *testing.T) {
 }
 
 func TestTokensAreTheStandards(t *testing.T) {
-	const tchar = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // RFC 9110, section 5.6.2
+	// tchar are the characters of a token (RFC 9110, section 5.6.2).
+	const tchar = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	for c := range 256 {
 		s := string([]byte{byte(c)})
 		if got, want := IsToken(s), strings.Contains(tchar, s); got != want {

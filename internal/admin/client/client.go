@@ -134,7 +134,7 @@ func unansweredHint(err error) string {
 	return adminHint
 }
 
-const adminHint = "is 'weir serve' running, and is --admin what its start says in the line admin?"
+const adminHint = "is 'weir serve' running, and is --admin the address in the line admin of its start-up?"
 
 // prove asks the server at base to prove that it knows the token, without sending the token. If it
 // returns nil, the token may be sent over the client's connection.
@@ -162,7 +162,7 @@ func prove(ctx context.Context, client *http.Client, base, token string) error {
 		return cli.Fail(fmt.Errorf("the server at %s passes requests on to the admin listener under another name, so no token was sent: %s", base, plaintext.Line(err.Error(), 500)),
 			"ask the server itself; a proxy before it must pass Host on as it came, with its port (nginx: proxy_set_header Host $http_host)")
 	}
-	hint := "--admin is what the start of 'weir serve' says in the line admin, by default 127.0.0.1:8081; the public listener is another port"
+	hint := "--admin is the address in the line admin of the start-up of 'weir serve', by default 127.0.0.1:8081; the public listener has another port"
 	if answer.TLS == nil && answer.StatusCode == http.StatusBadRequest && bytes.Contains(b, []byte("HTTPS")) {
 		hint = "the server speaks TLS: use --admin https://HOST:PORT"
 	}
@@ -185,7 +185,7 @@ func unproven(base string, answer *http.Response) error {
 		}
 		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, and had too many wrong ones from this address", base), hint)
 	}
-	return cli.Fail(fmt.Errorf("the admin listener at %s answers %d, so no token was sent", base, answer.StatusCode), "the log of that server says why")
+	return cli.Fail(fmt.Errorf("the admin listener at %s answers %d, so no token was sent", base, answer.StatusCode), "the log of that server has the cause")
 }
 
 const (

@@ -255,7 +255,7 @@ function drawTop(s) {
   const wrong = [];
   let level = "good", text = "All is well";
   const trouble = (how, head, more) => { if (level === "good" || how === "bad" && level !== "bad") { level = how; text = head; } wrong.push(more); };
-  if (!s.store.up) trouble("bad", "The store does not answer", `Since ${clock(s.store.since)} each limiter does what its on_store_failure says: it counts here, admits uncounted, or refuses.${s.store.error ? " The store: " + s.store.error : ""}`);
+  if (!s.store.up) trouble("bad", "The store does not answer", `Since ${clock(s.store.since)} each limiter follows its on_store_failure: it counts here, admits uncounted, or refuses.${s.store.error ? " The store: " + s.store.error : ""}`);
   if (!p.last.ok) trouble("low", "The last policy was refused", `${clock(p.last.at)}: ${many(p.last.problems?.length ?? 0, "problem")} in what was to replace the policy; ${p.version} is still in force. Its problems are below.`);
   if (full >= 0.8) trouble(full >= 0.97 ? "bad" : "low", "The table is filling up", `Its ${whole.format(t.capacity)} windows are ${tenth.format(100 * full)} % used: when it is full, new callers share budgets. Give it more with --memory.`);
   if (t?.shared > 0 && full >= 0.8) wrong.push(`${many(t.shared, "charge")} went to a budget that newcomers share.`);

@@ -23,16 +23,18 @@ import (
 
 // Options configure a Run. Dir, To, Base and Token are required.
 type Options struct {
-	Dir     string   // the folder
-	To      *url.URL // base URL of the server, without /v1/wp, normalized (Normalize)
-	Base    *url.URL // the beginning of the links of documents, normalized
-	NewBase bool     // Base was chosen: documents that have begun with another one may be sent again
-	Token   string   // never stored or printed
+	Dir  string   // the folder
+	To   *url.URL // base URL of the server, without /v1/wp, normalized (Normalize)
+	Base *url.URL // the beginning of the links of documents, normalized
+	// NewBase means that the user chose Base, so documents with another one may be sent again.
+	NewBase bool
+	Token   string // never stored or printed
 
-	State   string            // the file that records acknowledged documents; empty: see StateFile
-	Env     map[string]string // the process's variables; only read if State is empty
-	Share   string            // the file that keeps what is known of the budget; empty: beside State
-	Exclude []string          // patterns of paths to leave out
+	State string            // the file that records acknowledged documents; empty: see StateFile
+	Env   map[string]string // the process's variables; only read if State is empty
+	// Share is the file that keeps what is known of the budget; empty means beside State.
+	Share   string
+	Exclude []string // patterns of paths to leave out
 	Prune   docsync.Prune
 	All     bool          // also send unchanged documents
 	DryRun  bool          // only plan

@@ -15,8 +15,9 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// An upstream may fail in the very moment in which the last of a request goes out. The exchange ends its upload and its watch
-// then, in whatever order the goroutines run, and never waits for a watch that was not begun.
+// An upstream may fail in the very moment in which the last of a request goes out. The exchange
+// ends its upload and its watch then, in whatever order the goroutines run, and never waits for a
+// watch that was not begun.
 func TestTheWatchEndsAlsoInTheMomentInWhichAnUploadEnds(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

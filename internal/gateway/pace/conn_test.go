@@ -21,8 +21,8 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// The deadline does not depend on the system's clock, which may be set. A clock that is ticked now and then is enough, though it is
-// behind.
+// The deadline does not depend on the system's clock, which may be set. A clock that is ticked now
+// and then is enough, though it is behind.
 func TestTheDeadlineOfWritesMovesOnceInAQuarterOfItsLength(t *testing.T) {
 	for name, late := range map[string]bool{"the system's clock": false, "a clock that is ticked": true} {
 		t.Run(name, func(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What a client has left to be slow in, by the clock of the timeline: waiting uses it up, bytes earn it back, and never more
-// than the grace.
+// What a client has left to be slow in, by the clock of the timeline: waiting uses it up, bytes
+// earn it back, and never more than the grace.
 func TestAnAllowanceIsEarnedByBytes(t *testing.T) {
 	l := Limits{Stall: 30 * time.Second, Take: time.Minute, Rate: 500, Grace: 20 * time.Second}
 	for name, test := range map[string]struct {

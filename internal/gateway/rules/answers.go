@@ -53,7 +53,7 @@ var (
 	ambiguousPath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
 		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters or doubly escaped characters."}
 	ambiguousAgent = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
-		Message: "The request's query can be read as naming more than one agent. Send agent_id once, spelled so, percent-encoded, and with no semicolon beside it."}
+		Message: "The request's query can be read as naming more than one agent. Send agent_id once, spelled so, percent-encoded, and without a semicolon."}
 	unknownMethod = Answer{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Fields: []answer.Field{{Name: "Allow", Value: AllMethods}},
 		Message: "This method is not known here. Methods are written in capital letters: " + AllMethods + "."}
 	serverOptions = Answer{Status: http.StatusNoContent, Fields: []answer.Field{{Name: "Allow", Value: AllMethods}}}

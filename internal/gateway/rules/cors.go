@@ -29,14 +29,14 @@ func newCORS(origins []string, fields ...string) (*CORS, error) {
 	c.exposed, c.any = []string{strings.Join(c.expose, ", ")}, []string{"*"}
 	if slices.Contains(origins, "*") {
 		if len(origins) > 1 {
-			return nil, fmt.Errorf("cors origins %q: * allows any origin, and stands alone", origins)
+			return nil, fmt.Errorf("cors origins %q: * allows any origin, and must be the only one", origins)
 		}
 		return c, nil
 	}
 	for _, o := range origins {
 		u, err := url.Parse(o)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || o != u.Scheme+"://"+u.Host || o != strings.ToLower(o) {
-			return nil, fmt.Errorf("cors origin %q: an origin is a scheme and a host in small letters, with a port where it is not the usual one, and nothing after it: https://shop.example", o)
+			return nil, fmt.Errorf("cors origin %q: an origin is a scheme and a host in small letters, with a port if it is not the usual one, and nothing after it: https://shop.example", o)
 		}
 		c.origins = append(c.origins, o)
 	}

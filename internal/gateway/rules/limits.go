@@ -17,8 +17,9 @@ type Limits struct {
 	Connect     time.Duration // to the upstream; 5 s
 	Upstream    time.Duration // for the header of an upstream's answer after a request; 60 s
 
-	// Linger is for how long Serve then serves what comes on kept connections, and asks their clients
-	// with each answer to go elsewhere, before it closes idle ones; 0: it closes them at once.
+	// Linger is for how long Serve then serves what comes on kept connections, and asks their
+	// clients with each answer to go elsewhere, before it closes idle ones; 0: it closes them at
+	// once.
 	Linger time.Duration
 
 	// Rate is the minimum rate, in bytes a second, at which a client sends a body, or takes an

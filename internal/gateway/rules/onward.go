@@ -89,7 +89,7 @@ func CheckAnswer(status int, asked bool, upgrade []string) error {
 	case status < 100:
 		return fmt.Errorf("it answered with status %03d: there is none below 100", status)
 	case status == http.StatusSwitchingProtocols && (!asked || len(upgrade) != 1 || !strings.EqualFold(upgrade[0], "websocket")):
-		return errors.New("it switched to a protocol that nobody asked for")
+		return errors.New("it switched to a protocol that the request did not ask for")
 	}
 	return nil
 }

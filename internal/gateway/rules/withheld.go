@@ -26,7 +26,7 @@ var WithheldFamilies = []Family{
 		"EO-Connecting-IP", "EO-Client-IP", "Incap-Client-IP", "X-Sucuri-ClientIP", "X-Azure-ClientIP", "X-Azure-SocketIP", "X-AppEngine-User-IP",
 		"X-AppEngine-Remote-Addr", "X-NF-Client-Connection-IP", "CloudFront-Viewer-Address", "Ali-CDN-Real-IP", "CDN-Src-IP", "X-CDN-Src-IP",
 	}},
-	{"what a proxy tells WebLogic and other Java servers; CGI takes `Proxy` for the variable HTTP_PROXY", []string{
+	{"what a proxy reports to WebLogic and other Java servers; CGI takes `Proxy` for the variable HTTP_PROXY", []string{
 		"Proxy", "Proxy-*", "WL-Proxy-*",
 	}},
 	{"the scheme of the client's connection", []string{

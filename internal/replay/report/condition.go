@@ -166,11 +166,11 @@ var conditionForm = regexp.MustCompile(`^\s*(?:([^\s<>=]+)\.)?([a-z-]+)\s*(<=|>=
 func ParseCondition(text string) (*Condition, error) {
 	m := conditionForm.FindStringSubmatch(text)
 	if m == nil {
-		return nil, errors.New("want [LIMITER.]METRIC OP NUMBER[%], such as 'newly-refused > 0.3%'; OP is one of > >= < <= ==")
+		return nil, errors.New("expected [LIMITER.]METRIC OP NUMBER[%], such as 'newly-refused > 0.3%'; OP is one of > >= < <= ==")
 	}
 	i := slices.IndexFunc(metrics, func(k metric) bool { return k.name == m[2] })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no metric %q: want %s", m[2], strings.Join(Metrics(), ", "))
+		return nil, fmt.Errorf("there is no metric %q: expected %s", m[2], strings.Join(Metrics(), ", "))
 	}
 	c := &Condition{text: strings.TrimSpace(text), limiter: m[1], metric: &metrics[i], op: m[3], percent: m[5] != ""}
 	var ok bool
@@ -236,7 +236,7 @@ func (c *Condition) Judge(r *replay.Report) Verdict {
 	}
 	if c.isUnknown(r) {
 		v.Holds = true
-		v.Measured += ", but a window is unknown, since the log does not tell the agent that it counts by, so that it may be otherwise"
+		v.Measured += ", but a window is unknown, since the log lacks the agent that it counts by: the result may differ"
 	}
 	if c.limiter != "" && limiterOf(last(r), c.limiter).Mode == "shadow" {
 		v.Measured += ", if it were enforced"
@@ -283,11 +283,11 @@ func (c *Condition) unjudgeable(r *replay.Report) string {
 	case c.limiter == "" && o.Requests > 0 && o.Unlimited == o.Requests:
 		why := "no limiter that is enforced covers any request, so there is nothing to judge"
 		if o.Shadow.Requests > 0 {
-			why += "; of one in shadow, LIMITER.refused tells"
+			why += "; for one in shadow, use LIMITER.refused"
 		}
 		return why
 	case c.limiter != "" && limiterOf(o, c.limiter).Mode == "shadow" && c.metric.needs != nothing:
-		return "it is in shadow and refuses nothing, so there is nothing to judge; refused and touched tell what it would"
+		return "it is in shadow and refuses nothing, so there is nothing to judge; refused and touched count what it would refuse"
 	}
 	return ""
 }

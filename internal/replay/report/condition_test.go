@@ -145,12 +145,12 @@ func TestAShadowIsJudgedByItsName(t *testing.T) {
 	r.Against.Shadow = replay.Shadow{Requests: 988, Alone: 988, Refused: 247}
 	r.Against.Limiters[1].Refused = 247
 	for text, want := range map[string]Verdict{
-		"refused > 50%":                  {Holds: true, Measured: "no limiter that is enforced covers any request, so there is nothing to judge; of one in shadow, LIMITER.refused tells"},
-		"newly-touched > 50%":            {Holds: true, Measured: "no limiter that is enforced covers any request, so there is nothing to judge; of one in shadow, LIMITER.refused tells"},
+		"refused > 50%":                  {Holds: true, Measured: "no limiter that is enforced covers any request, so there is nothing to judge; for one in shadow, use LIMITER.refused"},
+		"newly-touched > 50%":            {Holds: true, Measured: "no limiter that is enforced covers any request, so there is nothing to judge; for one in shadow, use LIMITER.refused"},
 		"unlimited > 1000":               {Measured: "988 of 988 requests"},
 		"widget-other.refused > 20%":     {Holds: true, Measured: "247 of 988 requests (25%), if it were enforced"},
 		"widget-other.refused > 25%":     {Measured: "247 of 988 requests (25%), if it were enforced"},
-		"widget-other.newly-refused > 1": {Holds: true, Measured: "it is in shadow and refuses nothing, so there is nothing to judge; refused and touched tell what it would"},
+		"widget-other.newly-refused > 1": {Holds: true, Measured: "it is in shadow and refuses nothing, so there is nothing to judge; refused and touched count what it would refuse"},
 	} {
 		want.Condition = text
 		if v := judge(t, text, r); v != want {
@@ -187,15 +187,15 @@ func TestAnEstimatedShareIsNoMoreThanAll(t *testing.T) {
 
 func TestWhatIsNoConditionIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                      "want [LIMITER.]METRIC OP NUMBER[%]",
-		"refused":               "want [LIMITER.]",
-		"refused > ":            "want [LIMITER.]",
-		"refused > 1e3":         "want [LIMITER.]",
-		"refused > -1":          "want [LIMITER.]",
-		"refused => 1":          "want [LIMITER.]",
-		"refused > 1 %%":        "want [LIMITER.]",
-		"refused > 1; touched":  "want [LIMITER.]",
-		"blocked > 1":           `there is no metric "blocked": want refused, touched, newly-refused`,
+		"":                      "expected [LIMITER.]METRIC OP NUMBER[%]",
+		"refused":               "expected [LIMITER.]",
+		"refused > ":            "expected [LIMITER.]",
+		"refused > 1e3":         "expected [LIMITER.]",
+		"refused > -1":          "expected [LIMITER.]",
+		"refused => 1":          "expected [LIMITER.]",
+		"refused > 1 %%":        "expected [LIMITER.]",
+		"refused > 1; touched":  "expected [LIMITER.]",
+		"blocked > 1":           `there is no metric "blocked": expected refused, touched, newly-refused`,
 		"refused > 101%":        "101% is more than all of the requests",
 		"x.malformed > 1":       `malformed is only known of all limiters together: leave "x." out`,
 		"x.newly-touched > 1 %": "newly-touched is only known of all",

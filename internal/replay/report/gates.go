@@ -22,7 +22,7 @@ func Judge(r *replay.Report, conditions []*Condition, unseen []string) []Verdict
 			v.Holds, v.Measured = true, v.Measured+"; but no line has a field that --key names"
 		}
 		if r.Log.Dropped > 0 {
-			v.Holds, v.Measured = true, v.Measured+"; but requests are missing in the log, as it says itself"
+			v.Holds, v.Measured = true, v.Measured+"; but the log itself reports that requests are missing"
 		}
 		if Disordered(r) {
 			v.Holds, v.Measured = true, v.Measured+"; but more than 0.1 % of the requests came out of order, and were counted at a wrong time"
@@ -55,7 +55,7 @@ func GateFailure(r *replay.Report, verdicts []Verdict, unseen []string) error {
 		return cli.Fail(fmt.Errorf("no gate passes if more than 0.1 %% of the requests came out of order: %d of %s did, by %d s at most",
 			r.Log.OutOfOrder, cli.Count(int(r.Log.Requests), "request"), r.Log.Disorder), "give more --reorder, and the logs of several servers as a file each")
 	case r.Log.Dropped > 0:
-		return cli.Fail(fmt.Errorf("no gate passes if requests are missing in the log: %d are, as it says itself", r.Log.Dropped),
+		return cli.Fail(fmt.Errorf("no gate passes if requests are missing in the log: it reports %d itself", r.Log.Dropped),
 			"replay a log that is complete: one that was written to a faster disk, or at another time")
 	case len(unseen) > 0:
 		return cli.Fail(fmt.Errorf("no gate passes if no line has the field of --key %s", unseen[0]), "name a field that the log has, or leave it out")

@@ -56,7 +56,7 @@ func (t *table) legend() {
 		t.line("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, had the limiter no other window; STILL: the callers that it touches.")
 	}
 	if t.unknown {
-		t.line("", "UNKNOWN: the window counts by agent, which the log does not tell of so many requests. It has refused none of these here, and other windows may have counted too many.")
+		t.line("", "UNKNOWN: the window counts by agent, and the log lacks the agent of so many requests. It has refused none of these here, and other windows may have counted too many.")
 	}
 }
 
@@ -136,15 +136,15 @@ func Notes(l *replay.Log) (all []string) {
 		all = append(all, fmt.Sprintf("no address in %s, but %s, for instance: by address, all of them are one caller", many(no.Requests, "request"), what))
 	}
 	if l.Dropped > 0 {
-		all = append(all, fmt.Sprintf("the log says itself that %s missing in it: the server could not write them in time", are(l.Dropped, "request")))
+		all = append(all, fmt.Sprintf("the log itself reports that %s missing: the server could not write them in time", are(l.Dropped, "request")))
 	}
 	for _, lack := range l.Lacks {
 		if lack.Instead == "" {
-			all = append(all, fmt.Sprintf("no %s in the log for %s of %s: windows that count by it are unknown; --key %s=FIELD says where it is",
+			all = append(all, fmt.Sprintf("no %s in the log for %s of %s: windows that count by it are unknown; --key %s=FIELD names the field that has it",
 				Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Source, 80)))
 			continue
 		}
-		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s; --key %s=FIELD says where it is",
+		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s; --key %s=FIELD names the field that has it",
 			Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), Shown(lack.Source, 80)))
 	}
 	return all
@@ -238,7 +238,7 @@ func Warnings(o *replay.Outcome) (all []string) {
 		}
 	}
 	if forgotten > 0 {
-		all = append(all, fmt.Sprintf("%s forgotten before their window had ended: the most that was asked for may be more than is said, and no limit is recommended; %s", many(forgotten, "caller"), more))
+		all = append(all, fmt.Sprintf("%s forgotten before their window had ended: the highest demand may be more than reported, and no limit is recommended; %s", many(forgotten, "caller"), more))
 	}
 	if o.Delay != nil && o.Delay.NoRoom > 0 {
 		all = append(all, fmt.Sprintf("%s that would have waited were left out, since too many did; %s", many(o.Delay.NoRoom, "request"), more))

@@ -20,7 +20,7 @@ func Sentence(r *replay.Report) string {
 	case o.Requests == 0:
 		return begin + capital(begin == "", "there is no request in the log.")
 	case Crowded(r):
-		return begin + capital(begin == "", "what would have been refused cannot be told, since there was too little memory: give more --memory.")
+		return begin + capital(begin == "", "what would have been refused is unknown, since there was too little memory: give more --memory.")
 	case !Covers(o):
 		return begin + capital(begin == "", fmt.Sprintf("no limiter of %s covers any of %s.", Shown(o.Name, 60), many(o.Requests, "request")))
 	}
@@ -125,9 +125,9 @@ func unsure(r *replay.Report, refused, unknown int64) string {
 	switch {
 	case unknown == 0:
 	case refused == 0:
-		text += fmt.Sprintf("; whether %s would have been is unknown, since the log does not tell their agent", thousands(unknown))
+		text += fmt.Sprintf("; whether %s would have been is unknown, since the log lacks their agent", thousands(unknown))
 	default:
-		text += fmt.Sprintf("; whether %s more would have been is unknown, since the log does not tell their agent", thousands(unknown))
+		text += fmt.Sprintf("; whether %s more would have been is unknown, since the log lacks their agent", thousands(unknown))
 	}
 	if r.Log.Dropped > 0 {
 		text += fmt.Sprintf("; %s missing in the log", are(r.Log.Dropped, "request"))

@@ -32,13 +32,13 @@ func TestOneSentenceSummarizesTheResult(t *testing.T) {
 		}, "Under policy.yaml 1 of 1 request (100 %) from 1 caller would have been refused, all by widget-leads."},
 		{"estimated", func(r *replay.Report) { r.Policy.Touched.Estimated = true }, strings.Replace(under, "3 callers", "~3 callers", 1) + ", all by widget-leads."},
 		{"unknown", func(r *replay.Report) { r.Policy.Unknown = 1234 },
-			under + ", all by widget-leads; whether 1,234 more would have been is unknown, since the log does not tell their agent."},
+			under + ", all by widget-leads; whether 1,234 more would have been is unknown, since the log lacks their agent."},
 		{"truncated", func(r *replay.Report) { r.Partial = "interrupted" },
 			"Only a part of the log was read: under policy.yaml 42 of 10,000 requests (0.42 %) from 3 callers would have been refused, all by widget-leads."},
 		{"truncated, with nothing in it", func(r *replay.Report) { r.Partial, r.Policy.Requests = "interrupted", 0 }, "Only a part of the log was read: there is no request in the log."},
 		{"no request", func(r *replay.Report) { r.Policy.Requests = 0 }, "There is no request in the log."},
 		{"no limiter", func(r *replay.Report) { r.Policy.Limiters = nil }, "No limiter of policy.yaml covers any of 10,000 requests."},
-		{"too little memory", func(r *replay.Report) { r.Policy.Shared = 1 }, "What would have been refused cannot be told, since there was too little memory: give more --memory."},
+		{"too little memory", func(r *replay.Report) { r.Policy.Shared = 1 }, "What would have been refused is unknown, since there was too little memory: give more --memory."},
 		{"waiting", func(r *replay.Report) { r.Policy.Delay = &replay.Delay{Delayed: 40, GaveUp: 2, Max: 24} },
 			under + " at first, all by widget-leads; 40 served after 24 s at most, 2 gave up."},
 		{"out of order", func(r *replay.Report) { r.Log.OutOfOrder = 5000 },
@@ -58,7 +58,7 @@ func TestOneSentenceSummarizesTheResult(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	r.Difference.NewlyRefused, r.Difference.NewlyAdmitted, r.Difference.Unknown = 0, 0, 7
-	want = "From policy.yaml to new.yaml none of 10,000 requests would have been newly refused; whether 7 would have been is unknown, since the log does not tell their agent."
+	want = "From policy.yaml to new.yaml none of 10,000 requests would have been newly refused; whether 7 would have been is unknown, since the log lacks their agent."
 	if got := Sentence(r); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -94,7 +94,7 @@ func TestAnUnknownWindowIsShownInTableAndPage(t *testing.T) {
 	text := strings.Join(strings.Fields(table80(t, unsureReport())), " ")
 	for _, want := range []string{
 		"whether 500 more would have been is unknown",
-		"no agent in the log for 700 requests of widget-leads: windows that count by it are unknown; --key agent=FIELD says where it is",
+		"no agent in the log for 700 requests of widget-leads: windows that count by it are unknown; --key agent=FIELD names the field that has it",
 		"42 of 10,000 requests refused (0.42 %), 500 more unknown;",
 		"LIMITER REQUESTS REFUSED SHARE UNKNOWN",
 		"widget-leads 9,000 42 0.47 % 500",
@@ -112,7 +112,7 @@ func TestAnUnknownWindowIsShownInTableAndPage(t *testing.T) {
 	}
 	page := document(t, unsureReport())
 	for _, want := range []string{
-		`<td class="low" colspan="3">unknown: the log does not tell the agent of 700 requests</td>`,
+		`<td class="low" colspan="3">unknown: the log lacks the agent of 700 requests</td>`,
 		"0.42 %, 500 more unknown", "whether 500 more would have been is unknown", "</span> admitted or unknown <span",
 	} {
 		if !strings.Contains(page, want) {

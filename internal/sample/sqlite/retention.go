@@ -44,8 +44,9 @@ var sweeps = []struct {
 	{aged + `DELETE FROM conversations WHERE n IN (
 		SELECT c.n FROM aged JOIN conversations c ON c.session_id = aged.id LIMIT ?3)`,
 		func(s *Swept) *int64 { return &s.Conversations }},
+	// Leads of the session's last hours are younger, and stay without it.
 	{aged + `UPDATE leads SET session_id = NULL WHERE rowid IN (
-		SELECT l.rowid FROM aged JOIN leads l ON l.session_id = aged.id LIMIT ?3)`, nil}, // younger leads, of the session's last hours
+		SELECT l.rowid FROM aged JOIN leads l ON l.session_id = aged.id LIMIT ?3)`, nil},
 	{aged + `DELETE FROM sessions WHERE id IN aged AND id NOT IN (SELECT session_id FROM conversations WHERE session_id IN aged)`,
 		// Redemptions are deleted with their session. Coupons keep their count.
 		func(s *Swept) *int64 { return &s.Sessions }},

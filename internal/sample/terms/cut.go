@@ -28,7 +28,8 @@ func Breaks(text string, at int) bool {
 	case infoOf(after).kind != spaceless || followsItsConsonant(after):
 		return false
 	case infoOf(before).kind == mark:
-		return norm.NFC.PropertiesString(string(before)).CCC() != 9 // a virama: the next consonant is part of the character
+		// A virama: the next consonant is part of the character.
+		return norm.NFC.PropertiesString(string(before)).CCC() != 9
 	}
 	return infoOf(before).kind == spaceless && !leadsItsConsonant(before) || strings.ContainsRune("、。，．！？：；」』）】》", before)
 }
@@ -40,7 +41,8 @@ func extends(r rune) bool {
 		return false
 	case r == 0x200c || r == 0x200d || r == 0xff9e || r == 0xff9f:
 		return true
-	case r >= 0x1100 && r < 0x1200 || r >= 0xa960 && r < 0xa980 || r >= 0xd7b0 && r < 0xd800: // jamo: never split next to one
+	case r >= 0x1100 && r < 0x1200 || r >= 0xa960 && r < 0xa980 || r >= 0xd7b0 && r < 0xd800:
+		// Jamo: never split next to one.
 		return true
 	case r >= 0x1f3fb && r <= 0x1f3ff || r >= 0xe0000 && r < 0xe1000:
 		return true

@@ -85,7 +85,8 @@ func kindOf(r rune) script {
 		return latin
 	case r == 0x640 || r == 0xad || r >= 0x200c && r <= 0x200f || r == 0x2060 || r == 0xfeff || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
 		return clear // the tatweel too, which only stretches a word
-	case r == 0x30fc || r == 0xff70: // the long vowel mark of Katakana, which has no script of its own
+	case r == 0x30fc || r == 0xff70:
+		// The long vowel mark of Katakana, which has no script of its own.
 		return spaceless
 	case unicode.IsMark(r):
 		return mark

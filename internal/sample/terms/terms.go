@@ -172,7 +172,8 @@ func (c *cutter) mark(r rune, end int) {
 		c.until = end
 	case len(c.word)+utf8.RuneLen(r) <= maxTerm:
 		c.until = end
-		c.word = utf8.AppendRune(c.word, r) // in Devanagari and related scripts the marks are vowels
+		// In Devanagari and related scripts the marks are vowels.
+		c.word = utf8.AppendRune(c.word, r)
 	}
 }
 

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package nginxtest
-
-import "syscall"
-
-func endsWithUs() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,2 @@
+// Package verify holds tests alone: the verifier against servers in other languages, Node and nginx.
+package verify
