@@ -41,4 +41,9 @@ func (f namedFields) list() []string {
 // String returns no value, since a value may be a secret.
 func (f *namedFields) String() string { return "" }
 func (f *namedFields) Type() string   { return "NAME=VALUE" }
-func (f *namedFields) Repeatable()    {}
+
+// Redact implements cli.Redacter. A text that is no NAME=VALUE may be a value.
+func (f *namedFields) Redact(string) string { return "…" }
+
+// Repeatable makes each of several flags add a field.
+func (f *namedFields) Repeatable() {}

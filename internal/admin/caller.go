@@ -147,10 +147,10 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 	for _, field := range c.Header {
 		source, value, err := ParseField(field)
 		if err == nil && one.values[source] != "" {
-			err = fmt.Errorf("header %s is given twice", source)
+			err = fmt.Errorf("%s is given twice", source)
 		}
 		if err != nil {
-			return nil, invalid(err)
+			return nil, invalid(fmt.Errorf("header: %w", err))
 		}
 		n.add(&one, source, value)
 	}
@@ -187,11 +187,11 @@ func ParseField(s string) (source, value string, err error) {
 	name, value, ok := strings.Cut(s, "=")
 	value = strings.Trim(value, " \t")
 	if !ok || value == "" {
-		return "", "", errors.New("header: a field's name and its value are needed, as in X-Api-Key=VALUE")
+		return "", "", errors.New("a field's name and its value are needed, as in X-Api-Key=VALUE")
 	}
 	key, err := weir.ParseKey("header:" + name)
 	if err != nil || len(key) != 1 || len(key[0]) != 1 {
-		return "", "", errors.New("header: what stands before the = is no name of a field that a limiter can count by, such as X-Api-Key")
+		return "", "", errors.New("what stands before the = is no name of a field that a limiter can count by, such as X-Api-Key")
 	}
 	return key[0][0], value, nil
 }

@@ -87,23 +87,19 @@ func (c *Caller) count(part weir.Part) Counted {
 	return Counted{identity.IP, address, without(missing)}
 }
 
-// without returns in words that a caller lacks key sources: "no verified session or token, no field
+// without returns in words that a caller lacks key sources: "no verified session or token, no header
 // X-Api-Key".
 func without(sources []string) string {
-	var credentials, fields []string
+	var credentials, all []string
 	for _, source := range sources {
 		if name, field := weir.SplitSource(source); field != "" {
-			fields = append(fields, field)
+			all = append(all, "no "+name+" "+field)
 		} else {
 			credentials = append(credentials, name)
 		}
 	}
-	var all []string
 	if len(credentials) > 0 {
-		all = append(all, "no verified "+strings.Join(credentials, " or "))
-	}
-	if len(fields) > 0 {
-		all = append(all, "no field "+strings.Join(fields, " or "))
+		all = append([]string{"no verified " + strings.Join(credentials, " or ")}, all...)
 	}
 	return strings.Join(all, ", ")
 }

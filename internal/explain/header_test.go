@@ -20,13 +20,13 @@ func policyBy(t *testing.T, key string) weir.Policy {
 func TestAFieldIsCountedBeforeTheAddress(t *testing.T) {
 	for _, c := range []struct{ key, header, want string }{
 		{"header:X-Api-Key or ip", "sk_live", "[{header:X-Api-Key <header> }]"},
-		{"header:X-Api-Key or ip", "", "[{ip 192.0.2.7 no field X-Api-Key}]"},
-		{"header:X-Api-Key", "", "[{ip 192.0.2.7 no field X-Api-Key}]"},
-		{"header:X-Other or header:X-Api-Key", "", "[{ip 192.0.2.7 no field X-Other or X-Api-Key}]"},
-		{"session or header:X-Api-Key", "", "[{ip 192.0.2.7 no verified session, no field X-Api-Key}]"},
+		{"header:X-Api-Key or ip", "", "[{ip 192.0.2.7 no header X-Api-Key}]"},
+		{"header:X-Api-Key", "", "[{ip 192.0.2.7 no header X-Api-Key}]"},
+		{"header:X-Other or header:X-Api-Key", "", "[{ip 192.0.2.7 no header X-Other, no header X-Api-Key}]"},
+		{"session or header:X-Api-Key", "", "[{ip 192.0.2.7 no verified session, no header X-Api-Key}]"},
 		{"session or header:X-Api-Key", "sk_live", "[{header:X-Api-Key <header> no verified session}]"},
 		{"ip+header:X-Api-Key", "sk_live", "[{ip 192.0.2.7 } {header:X-Api-Key <header> }]"},
-		{"header:X-Api-Key or everyone", "", "[{everyone alike no field X-Api-Key}]"},
+		{"header:X-Api-Key or everyone", "", "[{everyone alike no header X-Api-Key}]"},
 	} {
 		var who Caller
 		if err := who.SetIP("192.0.2.7"); err != nil {

@@ -35,7 +35,7 @@ func TestALogWithoutTheFieldIsReported(t *testing.T) {
 	for key, instead := range map[string]string{
 		"header:X-Tenant":                            "the address",
 		"header:X-Tenant or everyone":                "the budget of everyone",
-		"header:X-Tenant or header:X-Forwarded-Host": "the field X-Forwarded-Host",
+		"header:X-Tenant or header:X-Forwarded-Host": "the header X-Forwarded-Host",
 	} {
 		o := Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by "+key)), Forwarded: -1, Keys: map[string]int{"header:X-Forwarded-Host": 2}}
 		out := fromLog(t, o, logged("192.0.2.1", "-", "a", "here"))

@@ -96,8 +96,7 @@ func (r *Replay) instead(words []string, l *weir.Limiter, source string) []strin
 			case row.Kind == weir.Common:
 				next = "budget of everyone"
 			case row.Field != "":
-				_, next = weir.SplitSource(next)
-				next = "field " + next
+				next = strings.Replace(next, ":", " ", 1) // the header X-Api-Key
 			}
 			add("the " + next)
 		}

@@ -41,7 +41,7 @@ func (c *callers) choose() {
 	}
 	c.main.agent, c.stranger = agent, freshAgent()
 	for _, field := range o.madeUp(c.part.limiter) {
-		c.main = c.main.another("header:" + field)
+		c.main = c.main.another(sourceHeader + ":" + field)
 	}
 	switch kind := credentialOf(c.part.limiter); {
 	case kind == "" && len(c.run.sessions) > 0:

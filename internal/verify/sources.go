@@ -15,6 +15,7 @@ const (
 	sourceAgent   = "agent"
 	sourceSession = "session"
 	sourceToken   = "token"
+	sourceHeader  = "header" // with the name of a field
 )
 
 // kindInWords are the kinds of credentials in words.
@@ -70,7 +71,7 @@ func sourcesOf(l *weir.Limiter) (all []string) {
 // fieldsOf returns the HTTP fields whose values a limiter counts by.
 func fieldsOf(l *weir.Limiter) (all []string) {
 	for _, source := range sourcesOf(l) {
-		if _, field := weir.SplitSource(source); field != "" && !slices.Contains(all, field) {
+		if name, field := weir.SplitSource(source); name == sourceHeader && !slices.Contains(all, field) {
 			all = append(all, field)
 		}
 	}
@@ -80,11 +81,15 @@ func fieldsOf(l *weir.Limiter) (all []string) {
 // strangeSource returns why a limiter cannot be tested because of what it counts by, or "".
 func strangeSource(l *weir.Limiter) string {
 	for _, source := range sourcesOf(l) {
-		_, known := weir.FindSource(weir.Sources(), source)
-		if !known || kindOf(source) == weir.Credential && kindInWords[source] == "" {
-			return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)
+		name, field := weir.SplitSource(source)
+		switch name {
+		case sourceAgent, sourceSession, sourceToken, sourceHeader:
+		default:
+			if kind := kindOf(source); kind != weir.Address && kind != weir.Common {
+				return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)
+			}
 		}
-		if _, field := weir.SplitSource(source); isOwnField(field) {
+		if isOwnField(field) {
 			return fmt.Sprintf("it counts by %q, a field that the verifier varies for other clauses", source)
 		}
 	}
