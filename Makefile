@@ -28,6 +28,13 @@ help: ## list the targets
 build: ## bin/weir
 	go build -trimpath -o bin/weir ./cmd/weir
 
+.PHONY: check
+check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and the tests that need Go alone
+	go vet ./...
+	go run $(STATICCHECK) -checks 'inherit,-SA1008' ./...
+	go test -short $$(go list ./... | grep -v /e2e/)
+	@echo "make check: passed; make test runs everything"
+
 .PHONY: test
 test: deps fmt vet staticcheck race fuzz ## everything below in this order, as in CI
 	@echo "make test: passed"
@@ -97,9 +104,9 @@ bench-simulate: ## how fast access logs are replayed on one core, and in how muc
 
 .PHONY: screenshot
 screenshot: ## docs/demo.png, docs/dashboard.png and docs/simulate.png, from the browser tests; takes two minutes
-	go test ./cmd/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png
-	go test ./cmd/weir -count=1 -run TestThePictureOfTheDashboardIsSmall -dashboard $(CURDIR)/docs/dashboard.png
-	go test ./cmd/weir -count=1 -run TestThePictureOfAReplayIsSmall -replay $(CURDIR)/docs/simulate.png
+	go test ./e2e/weir -count=1 -run TestThePictureOfTheDemoIsSmall -screenshot $(CURDIR)/docs/demo.png
+	go test ./e2e/weir -count=1 -run TestThePictureOfTheDashboardIsSmall -dashboard $(CURDIR)/docs/dashboard.png
+	go test ./e2e/weir -count=1 -run TestThePictureOfAReplayIsSmall -replay $(CURDIR)/docs/simulate.png
 	@ls -l docs/demo.png docs/dashboard.png docs/simulate.png
 
 .PHONY: bulk
@@ -110,5 +117,5 @@ bulk: ## the sample backend with 100,000 documents: synchronised at full speed, 
 .PHONY: soak
 soak: deps ## the long run, outside CI: the tests SOAK (20) times, SOAKREQUESTS from openapi.yaml, then SOAKFUZZ (10m) of each fuzz target
 	go test -race -count=$(SOAK) -timeout 0 ./...
-	GENERATED_SEED=$$RANDOM GENERATED_REQUESTS=$(SOAKREQUESTS) go test -count=1 -timeout 0 -run 'TestNoGenerated' ./cmd/weir
+	GENERATED_SEED=$$RANDOM GENERATED_REQUESTS=$(SOAKREQUESTS) go test -count=1 -timeout 0 -run 'TestNoGenerated' ./e2e/weir
 	scripts/fuzz $(SOAKFUZZ)

@@ -21,6 +21,21 @@ const (
 	Common
 )
 
+// String returns the kind in words: "chosen by the caller".
+func (k SourceKind) String() string {
+	switch k {
+	case Chosen:
+		return "chosen by the caller"
+	case Address:
+		return "an address"
+	case Credential:
+		return "a verified credential"
+	case Common:
+		return "shared by all callers"
+	}
+	return fmt.Sprintf("SourceKind(%d)", uint8(k))
+}
+
 // A Source describes one key source: what a window can count by.
 type Source struct {
 	// Name is how a policy spells it: lower-case letters, digits and dashes, a letter first.
@@ -37,18 +52,27 @@ type Source struct {
 	Public bool
 	// About describes the owner of one budget, such as "one address".
 	About string
+	// Counts says in a sentence what a window counts by, for help and documentation. It may be
+	// empty for a source of an embedding service's own.
+	Counts string
 }
 
-// builtInSources is the one table of the built-in key sources. Whatever handles a source (the
-// policy file and its schema, explain, the admin API, log replay, pacing) goes by its row; package
-// identity adds how the value is found in a request.
+// builtInSources is the one table of the built-in key sources. Code that handles a source (the
+// policy file and its schema, explain, the admin API, log replay, pacing, verify) goes by its row.
+// Package identity adds how the value is found in a request.
 var builtInSources = []Source{
-	{Name: addressSource, Kind: Address, About: "one address"},
-	{Name: "agent", Kind: Chosen, About: "one agent"},
-	{Name: "session", Kind: Credential, Optional: true, About: "one session"},
-	{Name: tokenSource, Kind: Credential, Optional: true, Public: true, About: "one token"},
-	{Name: "header", Field: "NAME", Kind: Chosen, Optional: true, About: "one value of the field"},
-	{Name: everyoneSource, Kind: Common, About: "all callers together"},
+	{Name: addressSource, Kind: Address, About: "one address",
+		Counts: "the client's address: IPv4 whole, IPv6 by its /64"},
+	{Name: "agent", Kind: Chosen, About: "one agent",
+		Counts: "the assistant that a widget embeds"},
+	{Name: "session", Kind: Credential, Optional: true, About: "one session",
+		Counts: "the verified visitor session"},
+	{Name: tokenSource, Kind: Credential, Optional: true, Public: true, About: "one token",
+		Counts: "the id of the verified workspace API token"},
+	{Name: "header", Field: "NAME", Kind: Chosen, Optional: true, About: "one value of the field",
+		Counts: "the value of one HTTP field"},
+	{Name: everyoneSource, Kind: Common, About: "all callers together",
+		Counts: "nothing: all callers share one budget"},
 }
 
 // Sources returns the built-in key sources, in the order in which documentation lists them.
@@ -71,6 +95,11 @@ func FindSource(all []Source, name string) (s Source, ok bool) {
 // other name it returns the zero Source, whose kind is Chosen: that is what a source has to be
 // taken for if nothing is known about it.
 func SourceOf(name string) Source {
+	for i := range builtInSources { // most names have no field, and every request asks
+		if s := &builtInSources[i]; s.Name == name && s.Field == "" {
+			return *s
+		}
+	}
 	s, ok := FindSource(builtInSources, name)
 	if !ok {
 		return Source{}

@@ -14,7 +14,7 @@ func TestEverySourceIsFoundByTheNameThatAPolicyGivesIt(t *testing.T) {
 		if found, ok := FindSource(Sources(), name); !ok || found != s {
 			t.Errorf("%s is found as %+v, %v", name, found, ok)
 		}
-		if SourceOf(name) != s || s.About == "" {
+		if SourceOf(name) != s || s.About == "" || s.Counts == "" {
 			t.Errorf("%s: the table has %+v, SourceOf returns %+v", name, s, SourceOf(name))
 		}
 		if canonical, err := canonicalSource(name); err != nil || canonical != name {

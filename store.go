@@ -84,7 +84,7 @@ type InProcess interface {
 // implements Keeper is used as one only if the store inside is a Keeper.
 type Bounded interface {
 	Store
-	// Unwrap returns the store inside.
+	// Unwrap returns the store inside. If that is Bounded too, weir unwraps it as well.
 	Unwrap() Store
 }
 

@@ -46,7 +46,7 @@ type Decider struct {
 	store     Store
 	inProcess bool   // store is InProcess
 	bounded   bool   // store is Bounded
-	direct    Store  // the store that operators ask: store, or the one inside it
+	direct    Store  // the store that operators ask: store, or the innermost one inside it
 	keeper    Keeper // store; nil if it is not a Keeper
 	options   Options
 
@@ -85,7 +85,7 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 	}
 	d := &Decider{store: s, direct: s, options: o}
 	_, d.inProcess = s.(InProcess)
-	if b, ok := s.(Bounded); ok {
+	for b, ok := s.(Bounded); ok; b, ok = d.direct.(Bounded) {
 		d.bounded, d.direct = true, b.Unwrap()
 	}
 	if _, ok := d.direct.(Keeper); ok {

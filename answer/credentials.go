@@ -108,7 +108,7 @@ func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing stri
 // spent budget must not block another agent behind the same address.
 func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
 	for _, s := range d.Standings() {
-		if !s.Refused || !byAddressAlone(s.Window.Key, access) {
+		if !s.Refused || !fallsToAddress(s.Window.Key, access) {
 			continue
 		}
 		for _, part := range s.Window.Key {
@@ -120,12 +120,16 @@ func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, 
 	}
 }
 
-// byAddressAlone reports whether k counts a caller without credentials by nothing but its address.
-func byAddressAlone(k weir.Key, access access) bool {
+// fallsToAddress reports whether k counts callers by a credential, and a caller without it by
+// nothing but the address.
+func fallsToAddress(k weir.Key, access access) bool {
+	credential := false
 	for _, part := range k {
 		for _, source := range part {
 			switch weir.SourceOf(source).Kind {
-			case weir.Address, weir.Credential:
+			case weir.Address:
+			case weir.Credential:
+				credential = true
 			case weir.Common:
 				if access != anonymous {
 					return false
@@ -135,5 +139,5 @@ func byAddressAlone(k weir.Key, access access) bool {
 			}
 		}
 	}
-	return true
+	return credential
 }

@@ -206,6 +206,9 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 // The windows that are noted are bounded; what does not fit is lost, and said. Those that have
 // ended are forgotten.
 func TestTheNotesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const most = 1 << 18
 		store := newCommon(t)
@@ -235,6 +238,9 @@ func TestTheNotesAreBounded(t *testing.T) {
 
 // So are the bytes of their keys.
 func TestTheBytesOfTheNotesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000 per minute by a+b+c+d"))

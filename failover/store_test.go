@@ -144,6 +144,28 @@ func TestAnOperatorAsksTheStoreInside(t *testing.T) {
 	}
 }
 
+// A store around a failover.Store, such as one that measures, hides the store inside from nobody.
+func TestAnOperatorAsksTheInnermostStore(t *testing.T) {
+	inner := &remote{inner: newMem(t, time.Now)}
+	inner.mode.Store(fails)
+	measured := measuring{around(t, inner, newMem(t, time.Now), time.Now)}
+	d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), measured, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := d.Inspect(t.Context(), "l", ip); !errors.Is(err, errDown) {
+		t.Errorf("inspect: %+v, %v", held, err)
+	}
+	if err := d.Reset(t.Context(), "l", ip); !errors.Is(err, weir.ErrNoKeeper) {
+		t.Errorf("reset: %v", err)
+	}
+}
+
+// measuring is a store around a store around a store.
+type measuring struct{ *failover.Store }
+
+func (m measuring) Unwrap() weir.Store { return m.Store }
+
 // A keptRemote is a remote whose windows an operator can change.
 type keptRemote struct{ remote }
 

@@ -215,14 +215,18 @@ func (x *response) take(h http.Header) (retryAfter []string) {
 // as they are.
 func (x *response) put(h http.Header) {
 	e := x.exchange
-	x.values = *e.answer.Values() // a copy, because the server reads the header after e is released
-	if x.values[0] == "" {
+	contract := e.answer.Values()
+	if contract[0] == "" {
 		return // the handler or the store has panicked
 	}
-	for i := range x.values {
+	for i, v := range contract {
+		x.values[i] = v // a copy, because the server reads the header after e is released
 		h[answer.Names[i]] = x.values[i : i+1 : i+1]
 	}
 	e.others = e.answer.AppendOthers(e.others[:0])
+	if len(e.others) == 0 {
+		return
+	}
 	values := make([]string, len(e.others))
 	for i := range e.others {
 		f := &e.others[i]

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir"
@@ -51,6 +52,9 @@ func knownSources(extra []Source) ([]knownSource, error) {
 		if s.Find == nil {
 			return nil, fmt.Errorf("key source %q has no function", s.Name)
 		}
+		if !isSourceName(s.Name) {
+			return nil, fmt.Errorf("key source %q: expected lower-case letters, digits and dashes, a letter first", s.Name)
+		}
 		for _, known := range all {
 			if known.Name == s.Name {
 				return nil, fmt.Errorf("key source %q is there already: choose another name", s.Name)
@@ -65,6 +69,13 @@ func knownSources(extra []Source) ([]knownSource, error) {
 		}})
 	}
 	return all, nil
+}
+
+// isSourceName reports whether a policy can name a source so. A name with a colon would be that of
+// one field of another source, such as header:X-Api-Key, and would replace its value.
+func isSourceName(name string) bool {
+	key, err := weir.ParseKey(name)
+	return err == nil && len(key) == 1 && slices.Equal(key[0], weir.Part{name}) && !strings.Contains(name, ":")
 }
 
 // Sources returns all key sources that callers of this Resolver can be asked for: the built-in

@@ -49,3 +49,29 @@ func TestAFieldIsCountedByItsOneValue(t *testing.T) {
 		}
 	}
 }
+
+// An Extra cannot answer for one field of a built-in source, whose policy would say something else
+// than what is counted.
+func TestASourceOfAnEmbeddingServiceHasAWellFormedName(t *testing.T) {
+	find := func(identity.Request, string) (string, bool) { return "v", true }
+	for _, name := range []string{"header:X-Api-Key", "account:X-Api-Key", "", "Account", "a b", "a+b", "a or b", " a"} {
+		extra := identity.Source{Source: weir.Source{Name: name}, Find: find}
+		if _, err := identity.New(identity.Options{Extra: []identity.Source{extra}}); err == nil {
+			t.Errorf("%q is accepted", name)
+		}
+	}
+	r := resolver(t, identity.Options{Extra: []identity.Source{
+		{Source: weir.Source{Name: "account"}, Find: find},
+		{Source: weir.Source{Name: "cookie", Field: "NAME"}, Find: func(_ identity.Request, field string) (string, bool) { return field, true }},
+	}})
+	for source, want := range map[string]string{"account": "v", "cookie:Sid": "Sid"} {
+		if v, ok := key(caller(r, request("192.0.2.1:1")), source); v != want || !ok {
+			t.Errorf("%s: %q, %v; want %q", source, v, ok, want)
+		}
+	}
+	for _, source := range []string{"account:Sid", "cookie", "cookie:"} {
+		if v, ok := key(caller(r, request("192.0.2.1:1")), source); ok {
+			t.Errorf("%s: %q", source, v)
+		}
+	}
+}

@@ -70,6 +70,9 @@ type child struct {
 
 func start(t *testing.T, e errand) *child {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it starts processes")
+	}
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)

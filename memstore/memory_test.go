@@ -61,6 +61,9 @@ func (s *small) within() {
 // A flood of keys, from many at once, pushes no live count out, and nobody is admitted more often
 // than the limit.
 func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	s := newSmall(t)
 	const victims, limit, callers = 200, 5, 3
 	victim := func(i int) weir.Charge { return charge("minute", limit, 60, fmt.Sprint("victim ", i)) }

@@ -28,7 +28,8 @@ func Source(r *http.Request, source string) (value string, ok bool) {
 		return bearer, ok && isToken == (source == "token")
 	}
 	if name, field := weir.SplitSource(source); name == "header" && len(r.Header[field]) == 1 {
-		return strings.Trim(r.Header[field][0], " \t"), true
+		value = strings.Trim(r.Header[field][0], " \t")
+		return value, value != ""
 	}
 	return "", false
 }

@@ -93,6 +93,9 @@ func openFile(t *testing.T, path string) *pacer.File {
 }
 
 func TestProcessesChangeAFileOneAfterTheOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts processes")
+	}
 	path := filepath.Join(t.TempDir(), "view")
 	f := openFile(t, path)
 	var all sync.WaitGroup
@@ -118,6 +121,9 @@ func TestProcessesChangeAFileOneAfterTheOther(t *testing.T) {
 }
 
 func TestAProcessThatHoldsTheFileDelaysNoOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts processes")
+	}
 	path := filepath.Join(t.TempDir(), "view")
 	f := openFile(t, path)
 	holder := process(t, path, "hold")

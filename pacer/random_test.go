@@ -15,6 +15,9 @@ import (
 // With any limits, network and callers, a caller that is alone with a credential is never refused,
 // each request is served once, and the budget is used. Each case follows from its number.
 func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for seed := range uint64(150) {
 		bubble(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))

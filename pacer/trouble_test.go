@@ -36,6 +36,9 @@ func initAs(t *testing.T, agent int) *http.Request {
 }
 
 func TestTwoWindowsCauseNoRefusalEither(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 9))
@@ -335,6 +338,9 @@ func TestATLSDialerCannotBeBound(t *testing.T) {
 // Over real connections, HTTP/1.1 and HTTP/2, with and without Expect, each body arrives whole
 // though each was refused once.
 func TestBodiesOverRealConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for _, version := range []int{1, 2} {
 		var mu sync.Mutex
 		refused, got := make(map[string]bool), make(map[string]int)

@@ -34,6 +34,9 @@ const (
 )
 
 func TestHostileFilesCostNoMoreThanTheirSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for _, opening := range openings {
 		size := insideSize
 		if opening == "" {
@@ -103,6 +106,9 @@ func letters(i int) string {
 }
 
 func TestCostlyDocumentsTakeNoLongerThanOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for name, source := range costly() {
 		started := time.Now()
 		f, err := policyfile.Parse("costly.yaml", []byte(source))

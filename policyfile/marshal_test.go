@@ -114,7 +114,7 @@ func TestWhatIsWrittenIsReadTheSame(t *testing.T) {
 			t.Fatalf("read %+v\nwant %+v\nin:\n%s", f.Policy, p, source)
 		}
 	})
-	if accepted == 0 {
+	if accepted == 0 && !testing.Short() {
 		t.Error("no valid policy was drawn")
 	}
 }

@@ -95,9 +95,11 @@ func (w *warner) chosenAlone(k weir.Key) string {
 	return first
 }
 
-// bounded reports whether a limiter has a window that a caller cannot evade by choosing a value.
+// bounded reports whether a limiter has a window that a caller cannot evade by choosing a value. A
+// window by ip+agent is none: the caller has a budget of it for each agent that it invents.
 func (w *warner) bounded(l weir.Limiter) bool {
-	return slices.ContainsFunc(l.Windows, func(x weir.Window) bool { return w.chosenAlone(x.Key) == "" })
+	chooses := func(p weir.Part) bool { return slices.ContainsFunc(p, w.reader.chosen) }
+	return slices.ContainsFunc(l.Windows, func(x weir.Window) bool { return !slices.ContainsFunc(x.Key, chooses) })
 }
 
 // pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the

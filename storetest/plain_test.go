@@ -76,6 +76,9 @@ func TestStore(t *testing.T) {
 
 // Each faulty store fails the subtests that are about its fault.
 func TestTheSuiteFindsEachFault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts processes")
+	}
 	for name, fault := range allFaults() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

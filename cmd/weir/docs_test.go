@@ -18,6 +18,9 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 )
 
 // The documents are held to what they say: links lead somewhere, named tests exist, examples are
@@ -325,7 +328,18 @@ func stillEdge(t *testing.T) (handler http.Handler, token string) {
 		t.Fatal(err)
 	}
 	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
-	e := openEdge(t, f, policy, slog.New(slog.DiscardHandler), now)
+	f.listen, f.admin, f.data, f.accessLog = "127.0.0.1:0", cli.AdminAddr{}, t.TempDir(), false
+	c := f.config(policy, slog.New(slog.DiscardHandler), io.Discard)
+	c.Now = now
+	e, err := edge.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	var out bytes.Buffer
 	if code := run([]string{"token", "create", "--workspace", "demo", "--data", f.data}, nil, strings.NewReader(""), &out, io.Discard); code != 0 {
 		t.Fatalf("weir token create: status %d", code)

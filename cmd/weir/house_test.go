@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -19,7 +22,9 @@ const module = "github.com/weirlimit/weir"
 // floors is the building: a package may import packages of lower floors only, so never one of its
 // own floor.
 var floors = map[string]int{
-	"cmd/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/child": 1,
+	"cmd/weir": 8,
+	"e2e/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/apps": 8, "e2e/verify": 8, "e2e/promtool": 8,
+	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/child": 1,
 	"internal/edge":         7,
 	"internal/gateway":      6,
 	"internal/gateway/fast": 5, "internal/gateway/std": 5, "internal/admin/client": 5,
@@ -59,27 +64,35 @@ func (p listed) name() string { return strings.Trim(strings.TrimPrefix(p.ImportP
 
 func packages(t *testing.T) []listed {
 	t.Helper()
+	all, err := list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// list asks the go command once.
+var list = sync.OnceValues(func() (all []listed, err error) {
 	cmd := exec.Command("go", "list", "-json", "./...")
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v", err)
+		return nil, fmt.Errorf("go list: %w", err)
 	}
-	var all []listed
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		all = append(all, p)
 	}
 	if len(all) < 5 {
-		t.Fatalf("go list found %d packages; it looked in the wrong place", len(all))
+		return nil, fmt.Errorf("go list found %d packages; it looked in the wrong place", len(all))
 	}
-	return all
-}
+	return all, nil
+})
 
 func standard(path string) bool { return !strings.Contains(strings.Split(path, "/")[0], ".") }
 
@@ -236,8 +249,9 @@ func checkHouseRules(t *testing.T, path string) {
 	for _, i := range f.Imports {
 		bubble = bubble || i.Path.Value == `"testing/synctest"`
 	}
+	short := map[ast.Node]bool{} // what is skipped only with -short
 	complain := func(n ast.Node, pkg, name string) {
-		if bubble && name == "Sleep" {
+		if bubble && name == "Sleep" || short[n] {
 			return
 		}
 		for _, rule := range houseRules {
@@ -248,6 +262,10 @@ func checkHouseRules(t *testing.T, path string) {
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.IfStmt:
+			if isShort(n.Cond) {
+				markSkips(n.Body, short)
+			}
 		case *ast.FuncDecl:
 			if n.Recv == nil {
 				complain(n, "", n.Name.Name)
@@ -259,6 +277,69 @@ func checkHouseRules(t *testing.T, path string) {
 		}
 		return true
 	})
+}
+
+// isShort reports whether a condition is testing.Short().
+func isShort(cond ast.Expr) bool {
+	call, ok := cond.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := f.X.(*ast.Ident)
+	return ok && x.Name == "testing" && f.Sel.Name == "Short"
+}
+
+// markSkips marks the calls of Skip whose reason begins with "-short: ".
+func markSkips(body *ast.BlockStmt, short map[ast.Node]bool) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 1 {
+			reason, ok := call.Args[0].(*ast.BasicLit)
+			short[call.Fun] = ok && strings.HasPrefix(reason.Value, `"-short: `)
+		}
+		return true
+	})
+}
+
+// startsProcesses lists the files outside e2e whose tests may start a process, and why.
+var startsProcesses = map[string]string{
+	"cmd/weir/house_test.go":  "go list knows the packages",
+	"memstore/child_test.go":  "it kills copies of its own test binary; not with -short",
+	"pacer/file_test.go":      "copies of its own test binary share a file; not with -short",
+	"storetest/plain_test.go": "it runs its own test binary with faulty stores; not with -short",
+}
+
+// The tests of make check need Go alone: no Redis, nginx or browser.
+func TestWhatStartsAProcessIsInE2E(t *testing.T) {
+	forbidden := []string{`"os/exec"`, `"github.com/chromedp/chromedp"`, `"` + module + `/e2e/redistest"`, `"` + module + `/e2e/nginxtest"`, `"` + module + `/e2e/apptest"`}
+	used := 0
+	for _, p := range packages(t) {
+		if strings.HasPrefix(p.name(), "e2e/") {
+			continue
+		}
+		for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range f.Imports {
+				if !slices.Contains(forbidden, i.Path.Value) {
+					continue
+				}
+				path := filepath.ToSlash(filepath.Join(p.name(), name))
+				if startsProcesses[path] == "" || i.Path.Value != `"os/exec"` {
+					t.Errorf("%s imports %s: a test that starts a process belongs in e2e", path, i.Path.Value)
+				}
+				used++
+			}
+		}
+	}
+	if used != len(startsProcesses) {
+		t.Errorf("%d files start processes, and startsProcesses lists %d", used, len(startsProcesses))
+	}
 }
 
 func TestNoFileOutgrowsAScreenful(t *testing.T) {

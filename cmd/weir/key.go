@@ -19,8 +19,8 @@ import (
 
 const keyLong = `Show and change the budget of one caller on a running server.
 
-Name the caller with --ip, --agent, --session and --token, whichever the limiters count by, or with --denial and the
-id in the X-Weir-Denial field of a 429. The id of a session is the sid of its token, or the jti if it has no sid. The
+Name the caller with --ip, --agent, --session, --token and --header, whichever the limiters count by, or with --denial
+and the id in the X-Weir-Denial field of a 429. The id of a session is the sid of its token, or the jti if it has no sid. The
 id of a token is its part between the two underscores.
 
 A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with who made it and why.`
@@ -44,6 +44,7 @@ func newKey() *cobra.Command {
 type keyFlags struct {
 	operatorFlags
 	ip, agent, session, issuer, id, denial, limiter string
+	header                                          namedFields
 }
 
 // named returns them by the names that the server uses.
@@ -61,17 +62,19 @@ func (f *keyFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.session, "session", "", "the `ID` of its session")
 	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, if the server requires none in particular")
 	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
+	flags.Var(&f.header, "header", "the value of an HTTP field that it sends; repeatable")
 	flags.StringVar(&f.denial, "denial", "", "the `ID` in one of its 429s")
 	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
-	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "denial", "limiter")
+	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "header", "denial", "limiter")
 	f.operatorFlags.register(cmd)
 }
 
 func (f *keyFlags) check(cmd *cobra.Command) error {
-	if f.ip+f.agent+f.session+f.id+f.denial == "" {
-		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token or --denial")
+	direct := f.ip+f.agent+f.session+f.id != "" || len(f.header) > 0
+	if !direct && f.denial == "" {
+		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token, --header or --denial")
 	}
-	if f.denial != "" && f.ip+f.agent+f.session+f.id != "" {
+	if f.denial != "" && direct {
 		return cli.UsageError("see '"+cmd.CommandPath()+" --help'", "--denial already names a caller: leave the others out")
 	}
 	return nil
@@ -84,6 +87,9 @@ func (f *keyFlags) body() map[string]any {
 		if *value != "" {
 			b[name] = *value
 		}
+	}
+	if len(f.header) > 0 {
+		b["header"] = f.header.list()
 	}
 	return b
 }
@@ -100,9 +106,12 @@ func newKeyShow() *cobra.Command {
 				return err
 			}
 			q := url.Values{}
-			for name, value := range f.body() {
-				q.Set(name, fmt.Sprint(value))
+			for name, value := range f.named() {
+				if *value != "" {
+					q.Set(name, *value)
+				}
 			}
+			q["header"] = f.header.list()
 			return f.askAndPrint(cmd, "/keys?"+q.Encode(), nil)
 		},
 	}

@@ -9,12 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/explain"
 )
 
 func newPolicyExplain() *cobra.Command {
-	var file, ip, session, token string
+	var file, ip, agent, session, token string
+	var header namedFields
 	var machine cli.OnOff
 	var who explain.Caller
 	cmd := &cobra.Command{
@@ -24,8 +27,10 @@ func newPolicyExplain() *cobra.Command {
 windows counts the request by.
 
 The path is first brought to its canonical form, as the server does, so that no spelling of an endpoint gets
-a budget of its own. Name the caller with --ip, --agent, --session and --token. An address or agent that you
-leave out is shown in angle brackets.`,
+a budget of its own. Name the caller with --ip, --agent, --session, --token and --header. An address or agent that
+you leave out is shown in angle brackets. So is the value of a field, since it may be a secret.
+
+` + sourcesHelp(),
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
   weir policy explain POST /API//v1/widget/./Leads/
   weir policy explain GET /v1/wp/status --policy my-policy.yaml --json`,
@@ -44,7 +49,12 @@ leave out is shown in angle brackets.`,
 			if err != nil {
 				return printProblems(cmd.ErrOrStderr(), err)
 			}
-			who.Session, who.Token = sessionID(session), apiTokenID(token)
+			who.Set(identity.Agent, agent)
+			who.Set(identity.Session, sessionID(session))
+			who.Set(identity.Token, apiTokenID(token))
+			for source, value := range header {
+				who.Set(source, value)
+			}
 			e, err := explain.Request(policy.Policy, args[0], args[1], who)
 			if err != nil {
 				return cli.Fail(err, "")
@@ -58,13 +68,28 @@ leave out is shown in angle brackets.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&ip, "ip", "", "the caller's IP `ADDRESS`")
-	flags.StringVar(&who.Agent, "agent", "", "the `ID` of the agent")
+	flags.StringVar(&agent, "agent", "", "the `ID` of the agent")
 	flags.StringVar(&session, "session", "", "the `ID` of a verified visitor session")
 	flags.StringVar(&token, "token", "", "the `ID` of a verified API token")
+	flags.Var(&header, "header", "the value of an HTTP field that it sends; repeatable")
 	flags.StringVar(&file, "policy", "", "`FILE` with the policy (default the contract)")
 	cli.Must(cmd.MarkFlagFilename("policy"))
+	cli.NoVariables(cmd, "header")
 	cli.JSONFlag(cmd, &machine)
 	return cmd
+}
+
+// sourcesHelp lists the key sources, a line each.
+func sourcesHelp() string {
+	var b strings.Builder
+	b.WriteString("A window counts by one of these key sources, or by several:\n")
+	for _, s := range weir.Sources() {
+		fmt.Fprintf(&b, "\n  %-12s %s", s, s.Counts)
+		if s.Kind == weir.Chosen {
+			fmt.Fprintf(&b, "; it is %s", s.Kind)
+		}
+	}
+	return b.String()
 }
 
 // methodToken reports whether s has the form of a method (RFC 9110, section 9.1).

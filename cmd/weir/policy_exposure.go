@@ -18,8 +18,8 @@ of a limiter share its budgets, so the figures are for all of them together.
 The figures are the worst case over all ways to time the requests. A window of 300 a minute admits 300 requests
 in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, and all
 of the next one at its beginning. In the long run it is 300 a minute. A cost divides: 600 units at a cost of 10
-are 60 requests. A caller is assumed to make up any number of agents, and to have any number of addresses,
-sessions and tokens beside the one thing that is given. An IPv6 /64 is one address. The figures hold if sessions
+are 60 requests. A caller is assumed to choose its agent and its HTTP fields freely, and to have any number of
+addresses, sessions and tokens beside the one thing that is given. An IPv6 /64 is one address. The figures hold if sessions
 and tokens are verified and one process counts. Under on_store_failure: allow they hold only while the store
 answers.`
 
@@ -163,8 +163,9 @@ func writeLegend(b *strings.Builder, p weir.Policy, rows [][]cell) {
 		return slices.ContainsFunc(rows, func(row []cell) bool { return slices.ContainsFunc(row, hit) })
 	}
 	if uses(func(c cell) bool { return c.word == "unbounded" }) {
-		b.WriteString("unbounded: no window counts all of them together. A caller can make up agents, and have many\n" +
-			"           addresses, sessions and tokens. Another limiter may bound how fast sessions begin.\n")
+		b.WriteString("unbounded: no window counts all of them together. A caller can choose its agent and HTTP fields,\n" +
+			"           and have many addresses, sessions and tokens. Another limiter may bound how fast sessions\n" +
+			"           begin.\n")
 	}
 	if slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool { return l.Mode == weir.Shadow || len(l.Exempt) > 0 }) {
 		b.WriteString("           An exempt caller is never refused, and a limiter in mode shadow refuses no request.\n")

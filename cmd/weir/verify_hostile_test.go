@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -79,4 +81,14 @@ func TestNoMoreIsSentThanWasSaid(t *testing.T) {
 	if strings.Contains(stdout+stderr, "hidden-from-all") {
 		t.Error("a field that was given is shown")
 	}
+}
+
+// policyFile writes a policy, and returns its path.
+func policyFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -17,7 +17,7 @@ import (
 // minimalRights returns the rights that the example for operators gives Weir's user.
 func minimalRights(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "examples", "scale", "store.acl"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "scale", "store.acl"))
 	if err != nil {
 		t.Fatal(err)
 	}

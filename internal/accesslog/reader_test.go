@@ -303,6 +303,9 @@ func allocated(do func()) uint64 {
 }
 
 func TestALineTakesNoMemoryOfItsOwn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for name, log := range map[string]func(lines, perSecond int) []byte{"combined": combinedLog, "nginx-json": nginxLog, "caddy": caddyLog} {
 		few, many := log(10_000, 50), log(60_000, 50)
 		objects := func(text []byte) float64 {
@@ -315,6 +318,9 @@ func TestALineTakesNoMemoryOfItsOwn(t *testing.T) {
 }
 
 func TestALineOfAnyLengthIsPassedInConstantMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	quotes := strings.Repeat(`"`, 1<<20)
 	for _, pack := range []func([]byte) []byte{zipped, zstded} {
 		text := commonLine(noon, "a") + strings.Repeat(quotes, 100) + "\n" + commonLine(noon, "b")
@@ -347,6 +353,9 @@ func TestLongLinesOfQuotesAndBackslashesTakeNoLonger(t *testing.T) {
 }
 
 func TestLinesOfTheFutureWaitWithoutHoldingTheRest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	// One line in a thousand is of the next hour. Each of these waits to the end and must not keep
 	// more than itself in memory. If they kept whole blocks, the buffer would be full and they
 	// would be returned too early.

@@ -17,6 +17,9 @@ import (
 )
 
 func TestAFolderOfRotatedLogsIsOpenedOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const files = 1500
 	dir := t.TempDir()
 	var o accesslog.Options

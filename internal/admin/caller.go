@@ -145,7 +145,7 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 		n.add(&one, "token", c.Token)
 	}
 	for _, field := range c.Header {
-		source, value, err := parseField(field)
+		source, value, err := ParseField(field)
 		if err == nil && one.values[source] != "" {
 			err = fmt.Errorf("header %s is given twice", source)
 		}
@@ -181,15 +181,17 @@ func (n *named) add(to *partialCaller, source, value string) {
 	n.sources = append(n.sources, source)
 }
 
-// parseField reads NAME=VALUE as the key source header:NAME and its value.
-func parseField(s string) (source, value string, err error) {
-	name, value, _ := strings.Cut(s, "=")
-	key, err := weir.ParseKey("header:" + name)
-	if err != nil {
-		return "", "", fmt.Errorf("header: %w", err)
+// ParseField reads NAME=VALUE as the key source header:NAME and its value. Its errors do not repeat
+// the value, nor a text without a name, which may be a value.
+func ParseField(s string) (source, value string, err error) {
+	name, value, ok := strings.Cut(s, "=")
+	value = strings.Trim(value, " \t")
+	if !ok || value == "" {
+		return "", "", errors.New("header: a field's name and its value are needed, as in X-Api-Key=VALUE")
 	}
-	if value = strings.Trim(value, " \t"); value == "" {
-		return "", "", fmt.Errorf("header %.80q has no value: write it as X-Api-Key=VALUE", s)
+	key, err := weir.ParseKey("header:" + name)
+	if err != nil || len(key) != 1 || len(key[0]) != 1 {
+		return "", "", errors.New("header: what stands before the = is no name of a field that a limiter can count by, such as X-Api-Key")
 	}
 	return key[0][0], value, nil
 }

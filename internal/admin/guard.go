@@ -240,7 +240,7 @@ type address netip.Addr
 
 // AppendKey implements weir.Keys.
 func (a address) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	if source != "ip" {
+	if weir.SourceOf(source).Kind != weir.Address {
 		return dst, false
 	}
 	addr := netip.Addr(a)

@@ -49,6 +49,9 @@ func TestTheTrafficIsModestAndMeetsEveryLimiter(t *testing.T) {
 // The visitors go on when a server refuses requests, expires sessions and breaks connections, and
 // all of them stop when ctx ends.
 func TestVisitorsComeThroughTroubleAndLeaveWhenTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	var mu sync.Mutex
 	from, kinds := make(map[string]bool), make(map[string]int)
 	enough, n := make(chan struct{}), 0
@@ -111,6 +114,9 @@ func TestVisitorsComeThroughTroubleAndLeaveWhenTold(t *testing.T) {
 
 // A session that may store no more (507) is given up for another one.
 func TestAFullSessionIsReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	visitors := 0
 	for _, r := range cast {
 		if r.session {

@@ -115,6 +115,19 @@ func TestAnIDHoldsTheFacts(t *testing.T) {
 	}
 }
 
+// A source with a field has the longest name: that of the source, a colon and up to 64 characters.
+func TestAnIDHoldsTheLongestNameOfASource(t *testing.T) {
+	field := "header:X" + strings.Repeat("-", 63)
+	w := newWorld(t, "2 per minute by "+field+"+ip")
+	caller := callerIs{field: "k", "ip": "\xc0\x00\x02\x07"}
+	var scratch weir.Scratch
+	d := w.refuse(caller, &scratch)
+	f := w.open(w.sealer(), w.sealer().ID(d, caller, &scratch))
+	if len(f.Callers) != 2 || f.Callers[0].Source != field || string(f.Callers[0].Value) != "k" {
+		t.Errorf("the id holds %+v", f.Callers)
+	}
+}
+
 func TestTheFactsNameTheVeryWindows(t *testing.T) {
 	w := newWorld(t, "1 per minute by session or ip+agent", "100 per hour by agent", "100 per day by token or ip", "1000 per day by everyone")
 	s := w.sealer()

@@ -37,6 +37,9 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 }
 
 func TestBatchesAreAsLargeAsAllowed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	escaped := strings.Repeat(`"`, folder.MaxText/2) // doubles in size as JSON
 	for _, c := range []struct {
 		files map[string]string

@@ -34,6 +34,9 @@ func inProcess(h http.Handler) http.RoundTripper {
 // A sync that is killed at any byte of a write loses at most the batch of that write. The next run
 // continues.
 func TestAStateThatIsCutAnywhereLosesOneBatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	w := newWorld(t, many(3, "x"))
 	one := func(r *run) { r.o.Parallel = 1 }
 	w.done(w.sync(one), 3, 0)
@@ -237,6 +240,9 @@ func TestTwoSyncsDoNotShareAState(t *testing.T) {
 }
 
 func TestAStateIsWrittenAnewWhenMostOfItIsPast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	w := newWorld(t, many(300, "0"))
 	largest := int64(0)
 	for i := range 20 {
@@ -283,6 +289,9 @@ func TestAStateThatCannotBeWrittenEndsTheSync(t *testing.T) {
 // If a sync is interrupted while batches are in flight, it starts no others and waits for the
 // answers. The next run does not send those batches again.
 func TestAnInterruptionLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, many(5000, "x"))
 		ctx, interrupt := context.WithCancel(t.Context())

@@ -2,10 +2,8 @@ package edge
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
-	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
@@ -18,16 +16,9 @@ type node struct {
 	open  func(id string) (denial.Facts, error)
 }
 
-// newNode opens a server with the store at url; empty means the embedded one.
-func newNode(t *testing.T, url string) node {
+func newNode(t *testing.T) node {
 	t.Helper()
-	c := testConfig(t, twoPolicy)
-	if url != "" {
-		if err := c.Store.Set(url); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, h := opened(t, c)
+	s, h := opened(t, testConfig(t, twoPolicy))
 	return node{s, h, h.operators().Denials}
 }
 
@@ -43,34 +34,9 @@ func (n node) refused(t *testing.T) string {
 	return ""
 }
 
-// Nodes that share a store open each other's ids. A node that starts during an outage of the store
-// does not know the secret: it seals with one of its own, and the others can report that.
-func TestNodesOpenEachOthersIDs(t *testing.T) {
-	redis := redistest.Start(t)
-	one, other := newNode(t, redis.URL()), newNode(t, redis.URL())
-	id := one.refused(t)
-	for _, n := range []node{one, other} {
-		if f, err := n.open(id); err != nil || f.Limiter != "all" || f.Limit != 2 {
-			t.Errorf("it opens to %+v, %v", f, err)
-		}
-	}
-	if _, err := newNode(t, "").open(id); err == nil || !strings.Contains(err.Error(), "another secret") {
-		t.Errorf("a stranger's answer: %v", err)
-	}
-	redis.Stop()
-	alone := newNode(t, redis.URL())
-	id = alone.refused(t)
-	if f, err := alone.open(id); err != nil || f.Limiter != "all" {
-		t.Errorf("to itself it opens to %+v, %v", f, err)
-	}
-	if _, err := one.open(id); err == nil || !strings.Contains(err.Error(), "no shared secret") {
-		t.Errorf("to another node: %v", err)
-	}
-}
-
 // An id has the policy of its own time.
 func TestAnIDHasThePolicyInForce(t *testing.T) {
-	n := newNode(t, "")
+	n := newNode(t)
 	if f, err := n.open(n.refused(t)); err != nil || f.Policy != n.policy.State().Version {
 		t.Errorf("at the start it opens to %+v, %v", f, err)
 	}

@@ -13,11 +13,18 @@ import (
 // A Caller is who sends the request that is explained. The zero value is a caller with nothing but
 // an address that is not known.
 type Caller struct {
-	Agent          string // empty: not known
-	Session, Token string // ids; empty: the caller has no verified session or token
+	values  map[string]string // by key source, except for the address
+	addr    netip.Addr        // exactly
+	counted string            // as it is counted
+}
 
-	addr    netip.Addr // exactly
-	counted string     // as it is counted
+// Set sets the value of a key source other than the address: an agent, the id of a session or of a
+// token, or the value of an HTTP field. An empty value sets none.
+func (c *Caller) Set(source, value string) {
+	if c.values == nil {
+		c.values = make(map[string]string)
+	}
+	c.values[source] = value
 }
 
 // SetIP sets the address, which is counted as a server counts it: IPv4 whole, IPv6 by its /64
@@ -43,27 +50,27 @@ func (c *Caller) SetIP(text string) error {
 // is reports whether an exemption or override of a policy is for this caller.
 func (c *Caller) is(w weir.Who) bool {
 	if w.Token != "" {
-		return c.Token == w.Token
+		return c.values[identity.Token] == w.Token
 	}
 	return c.addr.IsValid() && w.Network.Contains(c.addr)
 }
 
-// value returns what the caller is counted by under a key source; false if the caller has no such
-// credential. Every caller has an address and an agent: one that is not known is a placeholder.
+// value returns what the caller is counted by under a key source; ok is false if the caller has no
+// value of it. A value that every caller has and that is not known is a placeholder. So is the
+// value of an HTTP field, which may be a secret.
 func (c *Caller) value(source string) (value string, ok bool) {
-	switch source {
-	case identity.IP:
+	row, value := weir.SourceOf(source), c.values[source]
+	switch {
+	case row.Kind == weir.Address:
 		return cmp.Or(c.counted, "<address>"), true
-	case identity.Agent:
-		return cmp.Or(c.Agent, "<agent>"), true
-	case identity.Session:
-		return c.Session, c.Session != ""
-	case identity.Token:
-		return c.Token, c.Token != ""
-	case identity.Everyone:
+	case row.Kind == weir.Common:
 		return "alike", true
+	case value == "" && row.Optional:
+		return "", false
+	case value == "" || row.Field != "":
+		return "<" + row.Name + ">", true
 	}
-	return "", false
+	return value, true
 }
 
 // count returns what one part of a key counts the caller by: the first of its sources that the
@@ -72,17 +79,31 @@ func (c *Caller) count(part weir.Part) Counted {
 	var missing []string
 	for _, source := range part {
 		if value, ok := c.value(source); ok {
-			return Counted{source, value, unverified(missing)}
+			return Counted{source, value, without(missing)}
 		}
 		missing = append(missing, source)
 	}
 	address, _ := c.value(identity.IP)
-	return Counted{identity.IP, address, unverified(missing)}
+	return Counted{identity.IP, address, without(missing)}
 }
 
-func unverified(sources []string) string {
-	if len(sources) == 0 {
-		return ""
+// without returns in words that a caller lacks key sources: "no verified session or token, no field
+// X-Api-Key".
+func without(sources []string) string {
+	var credentials, fields []string
+	for _, source := range sources {
+		if name, field := weir.SplitSource(source); field != "" {
+			fields = append(fields, field)
+		} else {
+			credentials = append(credentials, name)
+		}
 	}
-	return "no verified " + strings.Join(sources, " or ")
+	var all []string
+	if len(credentials) > 0 {
+		all = append(all, "no verified "+strings.Join(credentials, " or "))
+	}
+	if len(fields) > 0 {
+		all = append(all, "no field "+strings.Join(fields, " or "))
+	}
+	return strings.Join(all, ", ")
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/identity"
 )
 
 // How many requests a policy lets pass at most: what a backend has to sustain, or a bill can reach.
@@ -18,14 +17,16 @@ type Party struct {
 }
 
 // Parties returns the groups that exposure is reported for. One address is what a server counts as
-// one: a network of IPv6 (D12).
+// one: a network of IPv6 (D12). What a caller chooses makes no party: many callers can choose the
+// same value.
 func Parties() []Party {
-	return []Party{
-		{"one address", identity.IP},
-		{"one session", identity.Session},
-		{"one token", identity.Token},
-		{"everybody", ""},
+	var all []Party
+	for _, s := range weir.Sources() {
+		if s.Kind == weir.Address || s.Kind == weir.Credential {
+			all = append(all, Party{s.About, s.Name})
+		}
 	}
+	return append(all, Party{Name: "everybody"})
 }
 
 // bounds reports whether a key counts all requests of the party together.
@@ -35,12 +36,13 @@ func (p Party) bounds(k weir.Key) bool {
 
 // fixes reports whether a part of a key has one value for all requests of the party: it counts by
 // what they have in common, or by what all callers share. It does not if it could count by anything
-// else, because a caller can change its address, make up agents, and have any number of sessions
-// and tokens. A request carries one credential, so a caller with a session sends no token.
+// else, because a caller can change its address, choose its agent and HTTP fields, and have any
+// number of sessions and tokens. A request carries one credential, so a caller with a session sends
+// no token.
 func (p Party) fixes(part weir.Part) bool {
 	for _, source := range part {
 		switch {
-		case source == p.Source || source == identity.Everyone:
+		case source == p.Source || kind(source) == weir.Common:
 			return true
 		case credential(source) && credential(p.Source):
 			continue
@@ -48,7 +50,8 @@ func (p Party) fixes(part weir.Part) bool {
 			return false
 		}
 	}
-	return p.Source == identity.IP // the address is counted instead of a missing credential (D16)
+	// The address is counted instead of a missing credential (D16).
+	return kind(p.Source) == weir.Address
 }
 
 // Served reports whether a limiter admits requests of the party at all, if credentials are
@@ -67,7 +70,9 @@ func (p Party) Served(l *weir.Limiter) bool {
 	return true
 }
 
-func credential(source string) bool { return source == identity.Session || source == identity.Token }
+func credential(source string) bool { return kind(source) == weir.Credential }
+
+func kind(source string) weir.SourceKind { return weir.SourceOf(source).Kind }
 
 // A Bound is the maximum number of requests that pass in some span.
 type Bound struct {

@@ -237,6 +237,9 @@ func TestAFolderIsWalkedOverWhatIsNoDocument(t *testing.T) {
 
 // Some of these would take a parser minutes, although the file is small enough to be read.
 func TestHostileFilesCostLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for _, c := range []struct{ name, unit string }{
 		{"a.md", "> "}, {"a.md", ">"}, {"a.md", "["}, {"a.md", "[a]("}, {"a.md", "[a]((\n"}, {"a.md", "![a]("}, {"a.md", "*a "}, {"a.md", "**a*b "},
 		{"a.md", "_a*"}, {"a.md", "`a"}, {"a.md", "`` ` "}, {"a.md", "- "}, {"a.md", "<"}, {"a.md", "<a"}, {"a.md", "<!--"}, {"a.md", "<div>\n"},

@@ -131,6 +131,9 @@ func TestUploadsOverHTTP2GoThroughOnKeptConnections(t *testing.T) {
 // Nobody's early answers make the requests of others fail, with or without a body that was
 // announced.
 func TestEarlyAnswersOfOneCallerFailNobodyElse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	o := newEager(t)
 	e := open(t, nil, o.use)
 	stop := make(chan struct{})

@@ -15,6 +15,9 @@ import (
 // has not begun or is half out, HTTP/2 beside it. Idle connections end at once, and a websocket is
 // not waited for.
 func TestADrainFindsEveryPhase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	arrived, proceed := make(chan bool, 8), make(chan bool)
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {

@@ -100,6 +100,9 @@ func TestAnUpstreamThatIgnoresExpectGetsTheBody(t *testing.T) {
 // What is answered without the body never asks for it, and ends the connection: nobody knows
 // whether the client sends it now.
 func TestAFinalAnswerAsksForNoBody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for _, status := range []int{413, 417, 200} {
 		o := newOrigin(t, func(s *served) {
 			for r := s.request(); r != nil; r = s.request() {

@@ -57,6 +57,9 @@ var goneIn = []struct {
 // about; the log says so, and says nothing of an upstream's failure; and nothing stays: no
 // goroutine, no file, no kept connection that is in the middle of something.
 func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for _, in := range goneIn {
 		for _, how := range []string{"ends", "resets"} {
 			arrived := make(chan bool, 1)
@@ -255,6 +258,9 @@ func TestAClientThatWentHarmsNobodyElse(t *testing.T) {
 
 // Each step has its time: who lets one pass is told, where he can be, and let go.
 func TestEveryStepHasItsTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const short = 200 * time.Millisecond
 	stuck := func(s *served) { s.request(); _, _ = io.Copy(io.Discard, s) }
 	half := func(s *served) {

@@ -69,6 +69,9 @@ func (s *slowStore) waiting(t testing.TB, most time.Duration, failed *atomic.Int
 // A client that goes away while the limiter waits for its store is 499 in the access log, whatever
 // the store says in the end. Its take goes on: it is no failure of the store.
 func TestAClientThatLeavesWhileTheStoreIsAskedIs499(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for name, before := range map[string]bool{"an upstream": true, "a backend": false} {
 		for _, answers := range []bool{true, false} {
 			for _, over2 := range []bool{false, true} {
@@ -138,6 +141,9 @@ func leavesDuringATake(t *testing.T, before, answers, over2 bool) {
 // A client that leaves in the middle of its upload is 499 too, before a backend of this process and
 // over HTTP/2.
 func TestAClientThatLeavesItsUploadIs499Everywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	read := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil && r.Context().Err() == nil {
 			bodyFailed(w, err)

@@ -113,6 +113,9 @@ func TestACompleteUploadKeepsBothConnections(t *testing.T) {
 
 // Bodies of any length pass through little memory, both ways, whatever their framing.
 func TestHugeBodiesPassThroughLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const size, most = 256 << 20, 32 << 20
 	o := newOrigin(t, func(s *served) {
 		piece := make([]byte, 128<<10)

@@ -24,6 +24,9 @@ func uploadOf(chunks int) string {
 // its connection ends, and nothing of the exchange stays: no request, no connection on either side,
 // and a drain has nothing to wait for.
 func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const rounds, clients = 10, 4
 	body := uploadOf(6)
 	o := newOrigin(t, func(s *served) {

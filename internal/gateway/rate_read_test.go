@@ -23,6 +23,9 @@ func flooding(ended chan<- error) http.HandlerFunc {
 // A client that takes an answer a byte at a time does not hold the backend that sends it, though it
 // never stops.
 func TestAReaderThatTricklesIsLetGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	ended := make(chan error, 1)
 	for name, change := range map[string]func(*Options){"an upstream": behind(t, flooding(ended)), "a backend": func(*Options) {}} {
 		e := open(t, flooding(ended), func(o *Options) {
@@ -64,6 +67,9 @@ func TestAReaderThatTricklesIsLetGo(t *testing.T) {
 // A client that takes its time, and more than the least rate, gets the whole answer, though single
 // writes wait for longer than the grace. The buffers between are what makes progress hard to see.
 func TestAReaderThatIsSlowAndSteadyGetsAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const size, piece = 6 << 20, 64 << 10
 	send := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(size))
@@ -95,6 +101,9 @@ func TestAReaderThatIsSlowAndSteadyGetsAll(t *testing.T) {
 // A stream that has nothing to say for longer than the grace lives: the client is not what is
 // waited for.
 func TestAStreamThatIsQuietForLongerThanTheGraceLives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const grace = 200 * time.Millisecond
 	events := func(w http.ResponseWriter, r *http.Request) {
 		tick := time.NewTicker(2 * grace)

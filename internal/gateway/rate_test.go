@@ -36,6 +36,9 @@ func trickle(t *testing.T, c net.Conn, piece string) string {
 // connection ends, and the upstream's with it. The same for one that is fast enough, and goes on
 // for too long.
 func TestAnUploadThatTricklesIsEnded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			bodyFailed(w, err)
@@ -91,6 +94,9 @@ func TestAnUploadThatTricklesIsEnded(t *testing.T) {
 
 // A backend that does not read for a while is not held against its client.
 func TestABackendThatPausesIsNotHeldAgainstAnUpload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		pause := time.NewTimer(700 * time.Millisecond)
 		defer pause.Stop()

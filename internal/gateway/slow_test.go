@@ -75,6 +75,9 @@ func sink(size int64) http.HandlerFunc {
 // Streams of one HTTP/2 connection share its link, so each may be below the least rate if the
 // client as a whole is above it.
 func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const streams, size = 10, 48 << 10
 	for _, post := range []bool{true, false} {
 		e := open(t, sink(size), func(o *Options) {
@@ -120,6 +123,9 @@ func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 // A backend that does not read closes the window of the whole connection. That is not held against
 // the other uploads on it.
 func TestAWindowThatABackendHoldsIsNotHeldAgainstOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const grace, size = 300 * time.Millisecond, 3 << 20
 	a, b := make(chan struct{}), make(chan struct{})
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -173,6 +179,9 @@ func TestTheTimeOfAnUploadDoesNotBoundAnAnswer(t *testing.T) {
 // An upload above the least rate is not ended because its TLS records are so large that each takes
 // longer than the grace.
 func TestARecordMayTakeLongerThanTheGrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const size = 40 << 10
 	for name, change := range map[string]func(*Options){"an upstream": behind(t, sink(0)), "a backend": func(*Options) {}} {
 		config := &tls.Config{DynamicRecordSizingDisabled: true}

@@ -52,6 +52,9 @@ func spareEdges(t *testing.T, limits func(*Limits), test func(name string, e *ed
 // head may take, and a TLS handshake too. It is as idle as one between two requests, and closed
 // without a word when it has been for so long.
 func TestASpareConnectionWaitsAsLongAsAnIdleOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const header = 50 * time.Millisecond
 	spareEdges(t, func(l *Limits) { l.Header = header }, func(name string, e *edge, dial func() net.Conn) {
 		plain, secured := e.dial(), dial()

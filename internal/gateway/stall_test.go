@@ -74,6 +74,9 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 
 // What is slow but moves lives, both ways, for longer than the patience with a peer that stalls.
 func TestASlowBodyThatMovesLives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		b := make([]byte, 1)
@@ -120,6 +123,9 @@ func TestASlowBodyThatMovesLives(t *testing.T) {
 
 // A stream that is quiet for longer than the patience with stalled peers lives.
 func TestAQuietStreamLives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const stall = 300 * time.Millisecond
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)

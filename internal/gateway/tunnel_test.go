@@ -14,6 +14,9 @@ import (
 // upstream is gone: neither a request nor a connection stays. Either may look like one that has
 // only ended its half.
 func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for name, leave := range map[string]func(c *caller, s *served){
 		"the client closes":          func(c *caller, _ *served) { c.Close() },
 		"the client ends its half":   func(c *caller, _ *served) { _ = c.Conn.(*net.TCPConn).CloseWrite() },
@@ -57,6 +60,9 @@ func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
 // What one side still says after the other has ended its half is passed on for as long as it comes,
 // and a tunnel that is quiet both ways lives.
 func TestATunnelLivesWhileItMayAndMoves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const stall, pieces = 300 * time.Millisecond, 12
 	o := newOrigin(t, func(s *served) {
 		if s.request() == nil {

@@ -12,6 +12,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
+// separators are the bytes beside letters, digits and dashes that field names are made of.
+const separators = "_.~!*'|^$%&+#`"
+
 // withheldNames returns a name for each entry of the table, in three cases, and in the spellings
 // that a backend reads as these.
 func withheldNames() (lists [][]string) {

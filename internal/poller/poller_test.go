@@ -41,6 +41,9 @@ func pair(t testing.TB) (near, far net.Conn) {
 // What package net's own connections are held to: deadlines in the past, in the future and moved,
 // closing under way, many at a time.
 func TestConnectionsBehaveAsThoseOfPackageNet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for range 5 {
 		nettest.TestConn(t, func() (near, far net.Conn, stop func(), err error) {
 			near, far = pair(t)

@@ -43,6 +43,9 @@ func near(got Count, want int, share float64) bool {
 }
 
 func TestMoreCallersThanFitAreEstimated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const n = 1_000_000
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: MinMemory, Touch: 0.02})
 	touched := crowd(t, r, n)
@@ -61,6 +64,9 @@ func TestMoreCallersThanFitAreEstimated(t *testing.T) {
 }
 
 func TestAnEstimatedShareRoundsOnTheSafeSide(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip")), Memory: MinMemory, Touch: 0.0101})
 	crowd(t, r, 400_000)
 	if got := report(t, r).Policy.Limiters[0].Windows[0].Recommend; got == nil || got.Limit != 3 || got.Touches.N != 0 {
@@ -69,6 +75,9 @@ func TestAnEstimatedShareRoundsOnTheSafeSide(t *testing.T) {
 }
 
 func TestCallersThatAreForgottenTooEarlyAreReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: MinMemory, Touch: 0.02})
 	crowd(t, r, 300_000) // 30 000 s: no window ends
 	o := report(t, r).Policy
@@ -78,6 +87,9 @@ func TestCallersThatAreForgottenTooEarlyAreReported(t *testing.T) {
 }
 
 func TestBudgetsThatWereSharedAreReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	for _, paced := range []bool{false, true} {
 		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per day by ip")), Memory: MinMemory, Paced: paced})
 		crowd(t, r, 360_000)
@@ -88,6 +100,9 @@ func TestBudgetsThatWereSharedAreReported(t *testing.T) {
 }
 
 func TestMemoryDoesNotGrowWithTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	heap := func(n int) int64 {
 		r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "2 per minute by ip", "30 per hour by ip+agent")), Memory: MinMemory, Touch: 0.02})
 		crowd(t, r, n)
@@ -162,6 +177,9 @@ func TestEntriesAreFoundWhereTheyWerePut(t *testing.T) {
 
 // A caller with a million waiting requests costs little more than serving them.
 func TestAMillionThatWaitAreOneLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "100000 per minute by ip")), Paced: true, Patience: time.Hour})
 	for range 1_000_000 {
 		send(t, r, 0, "192.0.2.7")

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -31,11 +32,13 @@ type caller struct {
 
 // sources map key sources to fields of the log.
 type sources struct {
-	all       []string // "ip", "agent", then every other source that a limiter counts by
-	mapped    []int    // for each, the field that holds it; -1: none
-	alike     []uint64 // for each, the places of the sources in the same field
-	forwarded int      // the field that holds the header field by; -1: none
-	by        string   // the header field that trusted proxies write
+	// The address, the agent, then every other source that a limiter counts by.
+	all       []string
+	rows      []weir.Source // for each, its row in the table of sources
+	mapped    []int         // for each, the field that holds it; -1: none
+	alike     []uint64      // for each, the places of the sources in the same field
+	forwarded int           // the field that holds the header field by; -1: none
+	by        string        // the header field that trusted proxies write
 	trusted   []netip.Prefix
 }
 
@@ -59,7 +62,7 @@ func newSources(o *Options) *sources {
 		policies = append(policies, *o.Against)
 	}
 	note := func(source string) {
-		if source != identity.Everyone && !slices.Contains(s.all, source) {
+		if weir.SourceOf(source).Kind != weir.Common && !slices.Contains(s.all, source) {
 			s.all = append(s.all, source)
 		}
 	}
@@ -79,6 +82,7 @@ func newSources(o *Options) *sources {
 		}
 	}
 	for _, source := range s.all {
+		s.rows = append(s.rows, weir.SourceOf(source))
 		field, ok := o.Keys[source]
 		if !ok {
 			field = -1
@@ -120,10 +124,11 @@ func (c *caller) start(r *identity.Resolver, l *accesslog.Line, query string) {
 
 // AppendKey implements weir.Keys.
 func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	switch source {
-	case identity.Everyone:
-		return dst, true
-	case identity.IP:
+	place := slices.Index(c.sources.all, source)
+	switch place {
+	case -1:
+		return dst, weir.SourceOf(source).Kind == weir.Common
+	case placeIP:
 		if len(c.sources.trusted) == 0 {
 			return c.appendPeer(dst)
 		}
@@ -131,7 +136,7 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 			c.lacks |= 1 << placeIP
 		}
 		return c.Caller.AppendKey(dst, source)
-	case identity.Agent:
+	case placeAgent:
 		if c.line.Agent != nil {
 			c.seen |= 1 << placeAgent
 		} else if !c.has(placeAgent, c.sources.mapped[placeAgent]) {
@@ -141,14 +146,10 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		}
 		return c.Caller.AppendKey(dst, source)
 	}
-	place := slices.Index(c.sources.all, source)
-	if place < 0 {
-		return dst, false
-	}
 	if field := c.sources.mapped[place]; field >= 0 {
 		if v := c.line.Field(field); len(v) > 0 {
 			c.seen |= c.sources.alike[place]
-			if v = credential(source, v); len(v) > 0 {
+			if v = counted(&c.sources.rows[place], v); len(v) > 0 {
 				return append(dst, v...), true
 			}
 		}
@@ -189,10 +190,14 @@ func (c *caller) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(c.sources.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// credential returns the counted form of a field that holds a source: for an API token its public
-// id, as in a policy. It drops the scheme of an Authorization field.
-func credential(source string, v []byte) []byte {
-	if source != identity.Session && source != identity.Token {
+// counted returns the counted form of a field that holds a source: of an HTTP field the value
+// without the blanks around it, of an API token its public id, as in a policy. It drops the scheme
+// of an Authorization field.
+func counted(row *weir.Source, v []byte) []byte {
+	switch {
+	case row.Field != "":
+		return bytes.Trim(v, " \t")
+	case row.Kind != weir.Credential:
 		return v
 	}
 	const scheme = "Bearer "
@@ -203,7 +208,7 @@ func credential(source string, v []byte) []byte {
 	switch {
 	case !isToken:
 		return v
-	case source == identity.Session: // the same field may hold either
+	case row.Name == identity.Session: // the same field may hold either
 		return nil
 	}
 	if i := strings.IndexByte(rest, '_'); i >= 0 {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // changes are the differences of the second policy from the first.
@@ -44,7 +45,7 @@ func (c *changes) note(r *Replay, e *entry, hash uint64) {
 	}
 	e.refused = plus(e.refused, 1)
 	c.worst.note(&r.addresses, e, hash, 0, r.second, func(dst []byte) []byte {
-		return r.namer.name(dst, weir.Key{{"ip"}}, &r.caller)
+		return r.namer.name(dst, weir.Key{{identity.IP}}, &r.caller)
 	})
 }
 

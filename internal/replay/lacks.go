@@ -68,11 +68,11 @@ func (r *Replay) instead(words []string, l *weir.Limiter, source string) []strin
 			words = append(words, word)
 		}
 	}
-	switch source {
-	case identity.IP:
+	switch slices.Index(r.sources.all, source) {
+	case placeIP:
 		add("the address of the proxy")
 		return words
-	case identity.Agent:
+	case placeAgent:
 		add("the User-Agent")
 		return words
 	}
@@ -89,11 +89,15 @@ func (r *Replay) instead(words []string, l *weir.Limiter, source string) []strin
 					break
 				}
 			}
-			switch next {
-			case identity.IP:
+			row := weir.SourceOf(next)
+			switch {
+			case row.Kind == weir.Address:
 				next = "address"
-			case identity.Everyone:
+			case row.Kind == weir.Common:
 				next = "budget of everyone"
+			case row.Field != "":
+				_, next = weir.SplitSource(next)
+				next = "field " + next
 			}
 			add("the " + next)
 		}

@@ -382,7 +382,7 @@ func (w *window) follows(r *Replay, d *weir.Decision, of *weir.Standing) bool {
 	}
 	for _, o := range w.own {
 		if o.For.Token != "" {
-			if id, ok := r.caller.AppendKey(r.key[:0], "token"); ok && string(id) == o.For.Token {
+			if id, ok := r.caller.AppendKey(r.key[:0], identity.Token); ok && string(id) == o.For.Token {
 				return false
 			}
 		} else if o.For.Network.Contains(r.caller.Addr()) {

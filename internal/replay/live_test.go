@@ -49,7 +49,7 @@ func TestAReplayedLogIsJudgedAsItWasLive(t *testing.T) {
 		}
 		special += live.shadowRefused
 	})
-	if refused < 500 || special < 20 {
+	if !testing.Short() && (refused < 500 || special < 20) {
 		t.Errorf("%d requests were refused, %d by a shadow: the traffic is too tame to tell", refused, special)
 	}
 }
@@ -106,7 +106,7 @@ func TestWeirsOwnLogIsJudgedAsItWasLive(t *testing.T) {
 			byAgent += strings.Count(text, "agent")
 		})
 	}
-	if refused < 500 || byAgent < 500 {
+	if !testing.Short() && (refused < 500 || byAgent < 500) {
 		t.Errorf("%d requests were refused, %d had an agent: the traffic is too tame to tell", refused, byAgent)
 	}
 }

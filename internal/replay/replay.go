@@ -57,9 +57,9 @@ type Options struct {
 	// it
 	Forwarded int
 
-	// Keys maps key sources to indexes into accesslog.Options.Fields: session, token, agent, ip, or
-	// one of your own. The value of such a field counts as verified; without a value the caller has
-	// no such credential.
+	// Keys maps key sources, as policies spell them, to indexes into accesslog.Options.Fields:
+	// session, token, agent, ip, header:X-Api-Key, or one of your own. The value of such a field
+	// counts as verified; without a value the caller has no such credential.
 	Keys map[string]int
 
 	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least MinMemory.
@@ -190,7 +190,7 @@ func (o *Options) complete() error {
 		if field < 0 {
 			return fmt.Errorf("field %d for key source %q: an index is needed", field, source)
 		}
-		if source == identity.Everyone {
+		if weir.SourceOf(source).Kind == weir.Common {
 			return fmt.Errorf("key source %q is the same for all callers: no field can hold it", source)
 		}
 	}

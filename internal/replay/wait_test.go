@@ -162,7 +162,7 @@ func TestALineIsServedAsIfEachRequestWereSent(t *testing.T) {
 		}
 		waited, tired = waited+len(m.delays), tired+m.gaveUp
 	})
-	if waited < 500 || tired < 100 {
+	if !testing.Short() && (waited < 500 || tired < 100) {
 		t.Errorf("%d waited, %d gave up: too few to tell", waited, tired)
 	}
 }

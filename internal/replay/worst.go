@@ -11,7 +11,6 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/identity"
 )
 
 // worst are the callers with the most refusals. Only they have names: a caller with more refusals
@@ -113,7 +112,8 @@ type namer struct {
 }
 
 // name appends the caller that a window counts, in words: "ip 192.0.2.7, agent "demo"". It shows a
-// session only as a digest that differs in each run, and a token by its public id.
+// session, or the value of an HTTP field, only as a digest that differs in each run, and a token by
+// its public id.
 func (n *namer) name(dst []byte, key weir.Key, who weir.Keys) []byte {
 	for i, part := range key {
 		source, value := weir.CountedBy(n.value[:0], part, who)
@@ -131,23 +131,24 @@ func (n *namer) one(dst []byte, source string, value []byte) []byte {
 		return append(dst, "no address"...)
 	}
 	dst = append(dst, source...)
+	row := weir.SourceOf(source)
 	switch {
-	case source == identity.Everyone:
+	case row.Kind == weir.Common:
 		return dst
-	case source == identity.IP && len(value) == 4:
+	case row.Kind == weir.Address && len(value) == 4:
 		return netip.AddrFrom4([4]byte(value)).AppendTo(append(dst, ' '))
-	case source == identity.IP && len(value) == 16:
+	case row.Kind == weir.Address && len(value) == 16:
 		addr := netip.AddrFrom16([16]byte(value))
 		if n.ipv6 == 128 {
 			return addr.AppendTo(append(dst, ' '))
 		}
 		return netip.PrefixFrom(addr, n.ipv6).AppendTo(append(dst, ' '))
-	case source == identity.Session, source == identity.Token && !isID(value):
+	case row.Public && isID(value):
+		return append(append(dst, ' '), value...)
+	case row.Kind == weir.Credential, row.Field != "": // it may be a secret
 		var b [8]byte
 		binary.BigEndian.PutUint64(b[:], siphash.Hash(n.k0, n.k1, value))
 		return hex.AppendEncode(append(dst, " #"...), b[:4])
-	case source == identity.Token:
-		return append(append(dst, ' '), value...)
 	}
 	cut := value[:min(len(value), maxShown)]
 	dst = strconv.AppendQuote(append(dst, ' '), text(cut))

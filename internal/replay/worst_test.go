@@ -64,6 +64,9 @@ func TestACallerOfTwoWindowsIsListedOnce(t *testing.T) {
 
 // Only the second policy refuses a caller: the first policy's result must not evict it.
 func TestTheNewlyRefusedAreNotEvictedForOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	lax, strict := policyOf(limiterOf(t, "all", "1000 per minute by ip")), policyOf(limiterOf(t, "all", "10 per minute by ip"))
 	r := start(t, Options{Policy: lax, Against: &strict, Memory: MinMemory})
 	for i := range 60 {
@@ -80,6 +83,9 @@ func TestTheNewlyRefusedAreNotEvictedForOthers(t *testing.T) {
 // If all callers are refused something, the few with the most refusals are evicted last, and the
 // list says that it may be wrong.
 func TestTheWorstStayWhereAllAreRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	r := start(t, Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip")), Memory: MinMemory})
 	for i := range 51 {
 		send(t, r, float64(i)-60, "192.0.2.7")
@@ -138,6 +144,9 @@ func TestWhatIsForgottenOfTheWorstIsNeverTooMuch(t *testing.T) {
 
 // A caller with more refusals than before is not newly touched.
 func TestTheNewlyTouchedAreThoseWhomOnlyTheSecondPolicyRefuses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	three, two := policyOf(limiterOf(t, "all", "3 per minute by ip")), policyOf(limiterOf(t, "all", "2 per minute by ip"))
 	count := func(first, second weir.Policy, refusals int) *Report {
 		r := start(t, Options{Policy: first, Against: &second, Memory: MinMemory})

@@ -209,6 +209,9 @@ var shops = map[string]struct {
 
 // A question finds the page that answers it. If no page does, the answer says so, in any language.
 func TestQuestionsFindTheirPageAndOthersFindNone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	for language, shop := range shops {
 		t.Run(language, func(t *testing.T) {
 			k := setUp(t)

@@ -73,6 +73,9 @@ func TestAnEventIsHeardOfThoughItsNumberWasTakenBefore(t *testing.T) {
 
 // Each client gets every event once and in order, even if connections break or the server restarts.
 func TestNothingIsLostOrToldTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	const clients, events, reopenings = 6, 400, 4
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

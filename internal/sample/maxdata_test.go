@@ -102,6 +102,9 @@ func TestAtItsBoundTheStorageCanBeReadAndEmptied(t *testing.T) {
 // Each process has its own bound: if the database is larger, the process warns at the start, and
 // only deletes.
 func TestADatabaseBeyondTheBoundIsServedAndSaid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	k := setUp(t)
 	k.sync("PUT documents", documents(100, strings.Repeat("x ", 10_000))).want(200)
 	small := *k

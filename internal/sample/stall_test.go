@@ -116,6 +116,9 @@ func (k *bench) wantLetGo() {
 // A stream whose client does not read is ended, long before the edge's own time-out, and is no
 // longer held.
 func TestAReaderThatStallsIsLetGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	k := setUpWith(t, Options{Stall: 100 * time.Millisecond, Heartbeat: time.Hour})
 	k.pile(5000) // more than all the buffers in between
 	address := k.serve(gateway.Options{Limits: gateway.Limits{Stall: time.Hour}})
@@ -147,6 +150,9 @@ func TestAReaderThatStallsIsLetGo(t *testing.T) {
 
 // Over HTTP/2, the edge ends a connection that the client does not read at all.
 func TestAnHTTP2ConnectionThatNobodyReadsIsLetGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	k := setUpWith(t, Options{Stall: 100 * time.Millisecond, Heartbeat: time.Hour})
 	k.pile(5000)
 	k.dialH2(k.serve(gateway.Options{Limits: gateway.Limits{Stall: 200 * time.Millisecond}}), 1<<30)
@@ -156,6 +162,9 @@ func TestAnHTTP2ConnectionThatNobodyReadsIsLetGo(t *testing.T) {
 // The deadline of a write does not apply to later ones: a stream may be quiet for longer. It is one
 // second, so that a busy machine does not count as a stalled client.
 func TestAQuietStreamOutlivesItsDeadlines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	k := setUpWith(t, Options{Stall: time.Second, Heartbeat: 1200 * time.Millisecond})
 	url := "http://" + k.serve(gateway.Options{Limits: gateway.Limits{Stall: time.Second}})
 	h2 := &http.Transport{Protocols: new(http.Protocols)}

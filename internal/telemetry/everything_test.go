@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -88,16 +87,6 @@ func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
 		if strings.Contains(name, "upstream") || strings.Contains(name, "malformed") {
 			t.Errorf("%s is exported without an upstream", name)
 		}
-	}
-}
-
-// promtool runs Debian's promtool, which checks as the Prometheus of the same version does.
-func promtool(t *testing.T, stdin string, args ...string) {
-	t.Helper()
-	cmd := exec.Command("promtool", args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,21 +69,6 @@ func readPanels(t *testing.T) []panel {
 	return panels
 }
 
-func TestPromtoolHasNothingAgainstTheExample(t *testing.T) {
-	dir := t.TempDir() // where there is a token, as there will be
-	for _, name := range []string{"prometheus.yml", "alerts.yml", "alerts_test.yml"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, observability+name)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "weir.token"), []byte("t"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	promtool(t, "", "check", "config", filepath.Join(dir, "prometheus.yml"))
-	promtool(t, "", "check", "rules", filepath.Join(dir, "alerts.yml"))
-	promtool(t, "", "test", "rules", filepath.Join(dir, "alerts_test.yml"))
-}
-
 func TestEveryAlertHasACase(t *testing.T) {
 	cases := read(t, observability+"alerts_test.yml")
 	for _, r := range readRules(t).Groups[0].Rules {
@@ -92,35 +76,6 @@ func TestEveryAlertHasACase(t *testing.T) {
 			t.Errorf("alerts_test.yml does not test when %s fires and when it does not", r.Alert)
 		}
 	}
-}
-
-// Every query of the dashboard is valid for promtool, and so for Prometheus.
-func TestTheDashboardAsksInPromQL(t *testing.T) {
-	type rule struct{ Record, Expr string }
-	var all []rule
-	for _, p := range readPanels(t) {
-		for i, target := range p.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*").Replace(target.Expr)
-			all = append(all, rule{fmt.Sprintf("r%d_%d", len(all), i), expr})
-		}
-		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("panel %q asks for nothing", p.Title)
-		}
-	}
-	if len(all) < 20 {
-		t.Fatalf("the dashboard asks %d questions", len(all))
-	}
-	b, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": lower(all, func(r rule) map[string]string {
-		return map[string]string{"record": r.Record, "expr": r.Expr}
-	})}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "dashboard.yml") // JSON is YAML
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	promtool(t, "", "check", "rules", path)
 }
 
 func lower[T, U any](all []T, to func(T) U) (out []U) {

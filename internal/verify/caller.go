@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -107,6 +108,21 @@ func pathsOf(r weir.Route) []string {
 type caller struct {
 	authorization string // a bearer token; "": none
 	agent         string
+	fields        map[string]string // made-up values of HTTP fields that the limiter counts by
+}
+
+// another returns a caller with another value of a source that callers choose.
+func (c caller) another(source string) caller {
+	_, field := weir.SplitSource(source)
+	if field == "" {
+		c.agent = freshAgent()
+		return c
+	}
+	if c.fields = maps.Clone(c.fields); c.fields == nil {
+		c.fields = make(map[string]string)
+	}
+	c.fields[field] = freshAgent()
+	return c
 }
 
 // request returns the caller's request to an endpoint.
@@ -118,6 +134,7 @@ func (c caller) request(o *Options, e endpoint) request {
 	if c.agent != "" {
 		r.fields["X-Agent-Id"] = c.agent
 	}
+	maps.Copy(r.fields, c.fields)
 	switch e.method {
 	case "POST", "PUT", "PATCH":
 		r.body = refusedBody
@@ -131,7 +148,7 @@ func (c caller) request(o *Options, e endpoint) request {
 	return r
 }
 
-// freshAgent returns a new, unique id of an assistant.
+// freshAgent returns a new, unique id of an assistant, or another value that a caller may choose.
 func freshAgent() string { return "weir-verify-" + strings.ToLower(rand.Text()[:12]) }
 
 // tampered returns the credential with all its claims and its id, but with a wrong proof.

@@ -1,6 +1,10 @@
 package verify
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weirlimit/weir"
+)
 
 // Callers are who sends a limiter's requests: main, whose budget is used up, and other, who has a
 // budget of its own.
@@ -36,6 +40,9 @@ func (c *callers) choose() {
 		agent = a.request.fields["X-Agent-Id"]
 	}
 	c.main.agent, c.stranger = agent, freshAgent()
+	for _, field := range o.madeUp(c.part.limiter) {
+		c.main = c.main.another("header:" + field)
+	}
 	switch kind := credentialOf(c.part.limiter); {
 	case kind == "" && len(c.run.sessions) > 0:
 		// Some endpoints that are counted by address require one.
@@ -53,17 +60,28 @@ func (c *callers) choose() {
 	switch {
 	case c.credential != "" && slices.Contains(by, c.credential):
 		c.chooseByCredential()
-	case slices.Contains(by, sourceAgent):
-		c.apart = sourceAgent
-		c.other.agent = freshAgent()
-		c.alone = agent != o.Agent
+	case slices.ContainsFunc(by, isChosen):
+		c.apart = by[slices.IndexFunc(by, isChosen)]
+		c.other = c.main.another(c.apart)
+		c.alone = slices.ContainsFunc(by, c.isFresh)
 	case !c.unproved.isZero():
 		c.noOther = c.unproved
-	case slices.Contains(by, sourceEveryone):
+	case slices.ContainsFunc(by, func(source string) bool { return kindOf(source) == weir.Common }):
 		c.noOther = inherently("all callers share its budget")
 	default:
 		c.noOther = inherently("it counts by address, and the verifier has one address")
 	}
+}
+
+func isChosen(source string) bool { return kindOf(source) == weir.Chosen }
+
+// isFresh reports whether main's value of a source was made up for it, so that no one else has it.
+func (c *callers) isFresh(source string) bool {
+	if source == sourceAgent {
+		return c.main.agent != c.run.options.Agent
+	}
+	_, field := weir.SplitSource(source)
+	return c.main.fields[field] != ""
 }
 
 func (c *callers) chooseByCredential() {
@@ -79,10 +97,10 @@ func (c *callers) chooseByCredential() {
 }
 
 // tried returns the answer to the request that tried main's credential, since it began main's
-// window. It is nil if there is none, or if the window is counted by the agent, since main has a
-// fresh one.
+// window. It is nil if there is none, or if the window is counted by the agent or by a field that
+// has a made-up value, since main's is fresh.
 func (c *callers) tried() *answer {
-	if c.part.countsByAgent() {
+	if c.part.countsByAgent() || len(c.run.options.madeUp(c.part.limiter)) > 0 {
 		return nil
 	}
 	return c.run.tried[c.part]

@@ -44,8 +44,8 @@ func checkAdmitted(c *check) hooks {
 	return hooks{
 		began: func(first *answer) {
 			// A new credential may be refused unread if its address's budget is spent (D16), a new
-			// agent not.
-			if !first.admitted() && c.who.apart == sourceAgent && c.isSure(first.limit) && first.limit == c.part.window.Limit {
+			// agent or value of a field not.
+			if !first.admitted() && isChosen(c.who.apart) && c.isSure(first.limit) && first.limit == c.part.window.Limit {
 				c.broken(first, "the first request of a new caller was refused")
 			}
 		},

@@ -2,6 +2,8 @@ package verify
 
 import (
 	"context"
+	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -108,7 +110,8 @@ func (c *sharedCheck) indifferentClaims() []claim {
 	if credentialOf(c.part.limiter) == "" {
 		all = append(all, claim{"Authorization", []string{"Bearer " + freshAgent()}}, claim{"X-Api-Key", []string{freshAgent()}})
 	}
-	return all
+	counted := fieldsOf(c.part.limiter)
+	return slices.DeleteFunc(all, func(x claim) bool { return slices.Contains(counted, http.CanonicalHeaderKey(x.name)) })
 }
 
 // tryIndifferent changes what main is not counted by. soFar is what was seen of the clause before.

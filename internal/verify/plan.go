@@ -168,6 +168,12 @@ func withDefaults(o Options) (Options, error) {
 	return o, nil
 }
 
+// madeUp returns the HTTP fields that a limiter counts by and that were not given: the verifier
+// makes their values up.
+func (o *Options) madeUp(l *weir.Limiter) []string {
+	return slices.DeleteFunc(fieldsOf(l), func(field string) bool { return len(o.Header.Values(field)) > 0 })
+}
+
 func limiterNames(p weir.Policy) []string {
 	var names []string
 	for i := range p.Limiters {
@@ -186,8 +192,8 @@ func (p *Plan) consider(l *weir.Limiter) {
 		p.skip(l.Name, Unobservable, "it has no routes: requests that name it do not come over HTTP")
 		return
 	}
-	if source := strangeSource(l); source != "" {
-		p.skip(l.Name, Unobservable, fmt.Sprintf("it counts by %q, whose value a caller cannot know", source))
+	if why := strangeSource(l); why != "" {
+		p.skip(l.Name, Unobservable, why)
 		return
 	}
 	endpoints := endpointsOf(p.routes, l)
@@ -290,6 +296,9 @@ func (p *Plan) write() {
 	for _, w := range p.parts {
 		add("%s: at most %d requests, most of them %s%s; %s are used up%s", w.limiter.Name, w.maxRequests(p.options.Quick), w.endpoints[0],
 			p.bodyInWords(w.endpoints[0]), rateInWords(w.window), p.waitInWords(w))
+		if made := p.options.madeUp(w.limiter); len(made) > 0 {
+			add("%s: the requests have made-up values of %s", w.limiter.Name, strings.Join(made, " and "))
+		}
 		for _, longer := range w.limiter.Windows {
 			if longer.Limit != w.window.Limit || longer.Per != w.window.Per {
 				add("%s: its %s are not used up", w.limiter.Name, rateInWords(longer))

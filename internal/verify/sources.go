@@ -1,29 +1,39 @@
 package verify
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/weirlimit/weir"
 )
 
-// The names of the key sources whose values a caller knows.
+// The key sources whose values the verifier obtains or makes up, each in a way of its own. For all
+// others it goes by the table of sources.
 const (
-	sourceIP       = "ip"
-	sourceAgent    = "agent"
-	sourceSession  = "session"
-	sourceToken    = "token"
-	sourceEveryone = "everyone"
+	sourceAgent   = "agent"
+	sourceSession = "session"
+	sourceToken   = "token"
 )
 
 // kindInWords are the kinds of credentials in words.
 var kindInWords = map[string]string{sourceSession: "session token", sourceToken: "API token"}
+
+func kindOf(source string) weir.SourceKind { return weir.SourceOf(source).Kind }
+
+// sourceOfKind returns the first source of a kind that the table has.
+func sourceOfKind(kind weir.SourceKind) string {
+	all := weir.Sources()
+	return all[slices.IndexFunc(all, func(s weir.Source) bool { return s.Kind == kind })].Name
+}
 
 // countedBy returns the sources that a key counts a caller by, one for each part. has reports
 // whether the caller has a source.
 func countedBy(k weir.Key, has func(source string) bool) []string {
 	var by []string
 	for _, part := range k {
-		source := sourceIP
+		source := sourceOfKind(weir.Address)
 		for _, s := range part {
 			if has(s) {
 				source = s
@@ -47,17 +57,48 @@ func credentialOf(l *weir.Limiter) string {
 	return ""
 }
 
-// strangeSource returns a source whose value a caller cannot know, or "".
-func strangeSource(l *weir.Limiter) string {
-	known := []string{sourceIP, sourceAgent, sourceSession, sourceToken, sourceEveryone}
+// sourcesOf returns the key sources that a limiter's windows name.
+func sourcesOf(l *weir.Limiter) (all []string) {
 	for _, w := range l.Windows {
 		for _, part := range w.Key {
-			for _, s := range part {
-				if !slices.Contains(known, s) {
-					return s
-				}
-			}
+			all = append(all, part...)
+		}
+	}
+	return all
+}
+
+// fieldsOf returns the HTTP fields whose values a limiter counts by.
+func fieldsOf(l *weir.Limiter) (all []string) {
+	for _, source := range sourcesOf(l) {
+		if _, field := weir.SplitSource(source); field != "" && !slices.Contains(all, field) {
+			all = append(all, field)
+		}
+	}
+	return all
+}
+
+// strangeSource returns why a limiter cannot be tested because of what it counts by, or "".
+func strangeSource(l *weir.Limiter) string {
+	for _, source := range sourcesOf(l) {
+		_, known := weir.FindSource(weir.Sources(), source)
+		if !known || kindOf(source) == weir.Credential && kindInWords[source] == "" {
+			return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)
+		}
+		if _, field := weir.SplitSource(source); isOwnField(field) {
+			return fmt.Sprintf("it counts by %q, a field that the verifier varies for other clauses", source)
 		}
 	}
 	return ""
+}
+
+// isOwnField reports whether clauses set a field to values of their own, so that its value cannot
+// name a caller.
+func isOwnField(field string) bool {
+	switch field {
+	case "Accept-Language", "Authorization", "Content-Type", "Origin", "User-Agent", "X-Agent-Id",
+		"X-Http-Method-Override", "X-Original-Url", "X-Rewrite-Url":
+		return true
+	}
+	return strings.HasPrefix(field, "Access-Control-") ||
+		slices.ContainsFunc(forwardedFields, func(c claim) bool { return http.CanonicalHeaderKey(c.name) == field })
 }

@@ -16,6 +16,9 @@ import (
 
 // Over TLS the verifier speaks HTTP/2, which has field names in lower case.
 func TestOverTLSItSpeaksHTTP2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of real time")
+	}
 	var second atomic.Int64
 	server := httptest.NewUnstartedServer(nil)
 	limit := limited(t, onePolicy("20 per minute by ip"), http.HandlerFunc(fine))

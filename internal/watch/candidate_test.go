@@ -22,16 +22,18 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 	c := newClock()
 	r := newRecorder(t, c.now)
 	live := newDesk(t, c.now, byIP(t, "ask", 3), byIP(t, "tell", 5))
-	candidate := newDesk(t, c.now, byIP(t, "ask", 5), byIP(t, "tell-less", 1))
+	candidate := newDesk(t, c.now, byIP(t, "ask", 5), byIP(t, "fresh", 5), byIP(t, "tell-less", 1))
 	for i := range 10 {
 		ip := fmt.Sprint("192.0.2.", i%2)
 		// of 5 requests of a caller 3 and 5 are admitted
 		r.Candidate(compared(live, candidate, "ask", "ask", ip))
 		r.Candidate(compared(live, candidate, "tell", "tell-less", ip)) // 5 and 1
 	}
-	unlimited := &weir.Decision{Allowed: true}
+	unlimited := &weir.Decision{Allowed: true, Outcome: weir.Unlimited}
 	r.Candidate(weir.Compared{Live: unlimited, Candidate: unlimited})
 	e := candidate.event("tell-less", "192.0.2.1")
+	r.Candidate(weir.Compared{Live: unlimited, Candidate: e.Decision, CandidateWho: e.Who})
+	e = candidate.event("fresh", "192.0.2.1") // admitted as before, under a limiter that is new
 	r.Candidate(weir.Compared{Live: unlimited, Candidate: e.Decision, CandidateWho: e.Who})
 	r.Candidate(weir.Compared{})
 	told := func(want string) {
@@ -45,6 +47,7 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 	told(fmt.Sprintf(`{"since":%d,"limiters":[`+
 		`{"limiter":"","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"ask","same":6,"newly_refused":0,"newly_admitted":4,"callers_newly_refused":0,"callers_newly_admitted":2},`+
+		`{"limiter":"fresh","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"tell","same":2,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"tell-less","same":0,"newly_refused":9,"newly_admitted":0,"callers_newly_refused":2,"callers_newly_admitted":0}]}`, since))
 

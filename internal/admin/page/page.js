@@ -58,7 +58,7 @@ function lasting(seconds) {
 
 // nameOf returns the name of a caller: its token's id, or its keyed hash.
 const nameOf = (c) => c.name || c.hash;
-const kindOf = (c) => ({ ip: "address", session: "session", token: "API token", agent: "agent", "": "caller" })[c.kind] ?? c.kind.replaceAll("ip", "address").replaceAll("+", " + ");
+const kindOf = (c) => ({ ip: "address", session: "session", token: "API token", agent: "agent", "": "caller" })[c.kind] ?? c.kind.split("+").map((s) => (s === "ip" ? "address" : s)).join(" + ");
 const limiterOf = (name) => name || "no limiter";
 
 // ---- The token -----------------------------------------------------------------------------------------------------

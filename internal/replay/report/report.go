@@ -141,11 +141,11 @@ func Notes(l *replay.Log) (all []string) {
 	for _, lack := range l.Lacks {
 		if lack.Instead == "" {
 			all = append(all, fmt.Sprintf("no %s in the log for %s of %s: windows that count by it are unknown; --key %s=FIELD names the field that has it",
-				Shown(lack.Source, 40), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Source, 40)))
+				Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Source, 80)))
 			continue
 		}
 		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s; --key %s=FIELD names the field that has it",
-			Shown(lack.Source, 40), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), Shown(lack.Source, 40)))
+			Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), Shown(lack.Source, 80)))
 	}
 	return all
 }

@@ -281,6 +281,9 @@ func old(t *testing.T, n int) (path string) {
 }
 
 func TestAnOlderDatabaseIsIndexedAndMayBeUsedMeanwhile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	path := old(t, 500)
 	d := opened(t, path, Options{})
 	if got := found(t, d, "demo", "thing3x"); got != "" {

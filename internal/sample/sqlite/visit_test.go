@@ -80,6 +80,9 @@ func wantBalance(t *testing.T, d *DB) (b books) {
 // After any concurrent requests of visitors and workspaces in two processes, the accounts are
 // correct, and they are zero when the last row is deleted.
 func TestTheAccountsOfTheStorageAreExact(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	d, _ := visited(t, Options{BusyTimeout: time.Minute})
 	if _, err := d.AddToken(t.Context(), Token{ID: "tok", Workspace: "shop", Created: noon}); err != nil {
 		t.Fatal(err)
@@ -148,6 +151,9 @@ func TestWhatIsNotStoredIsNotCharged(t *testing.T) {
 // A row is charged at least the space that it uses, and not much more, so a share of bytes is also
 // a share of pages.
 func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	const rows = 100
 	// as long as real ones
 	id := func(kind string, i int) string { return fmt.Sprintf("%s_%08x%018x", kind, rand.Uint32(), i) }

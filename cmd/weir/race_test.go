@@ -1,7 +1,0 @@
-//go:build race
-
-package main
-
-// raceEnabled says whether the tests run with the race detector; the binary under test is built
-// likewise.
-const raceEnabled = true

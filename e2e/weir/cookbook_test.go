@@ -1,0 +1,62 @@
+package weir
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/e2e/nginxtest"
+)
+
+// The test does each task as a reader would: it writes the files, builds the programs and types the
+// commands, and compares their output with the page. A block that it cannot run is an error.
+func TestEveryTaskOfTheCookbookWorksAsItShows(t *testing.T) {
+	all := sections(readText(t, repository+"/docs/cookbook.md"))
+	if len(all) < 21 || len(all[0].blocks) != 1 || all[0].blocks[0].kind != "sh" {
+		t.Fatalf("docs/cookbook.md has %d sections: want what all tasks share, and 20 tasks or more", len(all))
+	}
+	shared := all[0].blocks[0].text
+	for _, task := range all[1:] {
+		t.Run(task.title, func(t *testing.T) {
+			t.Parallel()
+			shell := newReadersShell(t, "docs/cookbook.md: "+task.title)
+			shell.block(shared)
+			shows := false
+			for _, b := range task.blocks {
+				shell.do(b)
+				shows = shows || b.kind == "sh" && strings.HasPrefix(b.text, "$ ")
+			}
+			if !shows {
+				t.Error("no command shows that it works")
+			}
+		})
+	}
+}
+
+// do does what a reader does with a block.
+func (s *readersShell) do(b block) {
+	s.t.Helper()
+	kind, name, _ := strings.Cut(b.kind, " ")
+	switch {
+	case kind == "sh":
+		s.block(b.text)
+	case kind == "yaml" && strings.Contains(b.text, "limiters:"):
+		name = orElse(name, "policy.yaml")
+		s.write(name, b.text)
+		s.block("$ weir policy check " + name)
+	case (kind == "yaml" || kind == "text") && name != "":
+		s.write(name, b.text)
+	case kind == "nginx":
+		const listens = "listen 8000;"
+		if !strings.Contains(b.text, listens) {
+			s.t.Fatalf("%s: nginx does not %s", s.page, listens)
+		}
+		server := nginxtest.Start(s.t, strings.Replace(s.real(b.text), listens, "listen LISTEN;", 1))
+		s.port("8000", portOf(s.t, server.Addr))
+	case kind == "go" && strings.Contains(b.text, `":8000"`):
+		s.serveGo(b.text)
+	case kind == "go":
+		s.program = b.text // built when it is run, since only then it is known where servers listen
+	default:
+		s.t.Errorf("%s: this block is not run:\n%s %s\n%s", s.page, kind, name, b.text)
+	}
+}

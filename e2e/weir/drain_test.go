@@ -1,0 +1,65 @@
+package weir
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"syscall"
+	"testing"
+)
+
+var draining = regexp.MustCompile(`draining`)
+
+// underWay starts a server with a request that its upstream holds until release is closed. The
+// status of its answer, or 0 where there is none, arrives on answered.
+func underWay(t *testing.T) (s *server, release chan struct{}, answered chan int) {
+	t.Helper()
+	held := make(chan struct{})
+	release, answered = make(chan struct{}), make(chan int, 1)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(held)
+		<-release
+	}))
+	t.Cleanup(upstream.Close)
+	s = serveWeir(t, "--upstream", upstream.URL)
+	go func() {
+		response, err := http.Get(s.url + "/api/v1/widget/slow")
+		if err != nil {
+			answered <- 0
+			return
+		}
+		_ = response.Body.Close()
+		answered <- response.StatusCode
+	}()
+	<-held
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.stderr.await(draining); err != nil {
+		t.Fatal(err)
+	}
+	return s, release, answered
+}
+
+func TestRequestsUnderWayMayFinish(t *testing.T) {
+	s, release, answered := underWay(t)
+	close(release)
+	if status := <-answered; status != http.StatusOK {
+		t.Errorf("the request that was under way got status %d, want 200", status)
+	}
+	if code, err := s.wait(); err != nil || code != 0 {
+		t.Errorf("weir serve ended with status %d, %v; want 0", code, err)
+	}
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	s, release, answered := underWay(t)
+	defer close(release)
+	code, err := s.signal(syscall.SIGTERM)
+	if err != nil || code != -1 {
+		t.Errorf("weir serve ended with status %d, %v; want it ended by the signal", code, err)
+	}
+	if status := <-answered; status != 0 {
+		t.Errorf("the request that was under way got status %d; nobody was left to answer it", status)
+	}
+}

@@ -1,0 +1,53 @@
+package weir
+
+import (
+	"net"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/cli"
+)
+
+// listenAt listens on a free port of an address, and returns that port.
+func listenAt(t *testing.T, address string) (l net.Listener, port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", address+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	return l, port
+}
+
+// The sockets of a service manager are this server's too, whatever --listen says.
+func TestAnUpstreamThatIsASocketOfTheServiceManagerIsRefused(t *testing.T) {
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, publicPort := listenAt(t, "127.0.0.1")
+	operators, adminPort := listenAt(t, "127.0.0.1")
+	for _, port := range []string{publicPort, adminPort} {
+		cmd := exec.Command("sh", "-c", `export LISTEN_PID=$$; exec "$0" "$@"`, program, "serve", "--listen", "127.0.0.1:1", "--data", t.TempDir(), "--upstream", "http://localhost:"+port)
+		cmd.Env = append(cleanEnv(), "LISTEN_FDS=2", "LISTEN_FDNAMES=http:admin")
+		for _, l := range []net.Listener{public, operators} {
+			socket, err := l.(*net.TCPListener).File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer socket.Close()
+			cmd.ExtraFiles = append(cmd.ExtraFiles, socket)
+		}
+		out, _ := cmd.CombinedOutput()
+		want := `(?m)^error: --upstream http://localhost:` + port + ` is no backend: this server itself listens on 127\.0\.0\.1:` + port + ` \(a socket of the service manager\)\nhint: --upstream wants`
+		if !regexp.MustCompile(want).Match(out) || cmd.ProcessState.ExitCode() != cli.Misused {
+			t.Errorf("status %d, and it says\n%s\nwant %s", cmd.ProcessState.ExitCode(), out, want)
+		}
+		if strings.Contains(string(out), "#token=") {
+			t.Error("it made a token that nobody is shown again")
+		}
+	}
+}

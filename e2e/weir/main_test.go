@@ -1,0 +1,274 @@
+package weir
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+// runTests builds the binary, runs the tests, and removes what they leave: the binary and the
+// browser.
+func runTests(m *testing.M) int {
+	defer os.RemoveAll(binDir)
+	defer chromium.close()
+	if _, err := binary(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return runOnBothEngines(m)
+}
+
+// binDir is the directory of the binary under test.
+var binDir = filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d", os.Getpid()))
+
+// binary builds the real program, once; if the tests have the race detector, so has the binary.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(binDir, "weir")
+	args := []string{"build", "-buildvcs=false", "-o", path}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "../../cmd/weir")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// patience is how long a test waits for what must happen; it is never waited out by a test that
+// passes.
+const patience = 60 * time.Second
+
+// A process is a running program whose output is read line by line.
+type process struct {
+	cmd    *exec.Cmd
+	stdout *lines
+	stderr *lines
+	done   chan struct{} // closed when it has ended
+}
+
+// launch starts cmd.
+func launch(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, stdout: newLines(), stderr: newLines(), done: make(chan struct{})}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { p.stdout.read(stdout) })
+	reading.Go(func() { p.stderr.read(stderr) })
+	go func() {
+		reading.Wait()
+		_ = cmd.Wait() // the status is in ProcessState
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// signal sends sig and returns the exit status, or -1 if a signal ended the process.
+func (p *process) signal(sig os.Signal) (int, error) {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return 0, fmt.Errorf("signal %v: %w", sig, err)
+	}
+	return p.wait()
+}
+
+// wait returns the exit status once the process has ended by itself, or -1 if a signal has ended
+// it.
+func (p *process) wait() (int, error) {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-time.After(patience):
+		return 0, fmt.Errorf("%s does not end; it said:\n%s", p.cmd.Path, p.stderr)
+	}
+}
+
+// kill makes sure that the process is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL) // it may have ended already
+	<-p.done
+}
+
+// lines collects what a process prints.
+type lines struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	more  chan struct{} // closed and replaced whenever text has grown
+	ended bool
+}
+
+func newLines() *lines { return &lines{more: make(chan struct{})} }
+
+func (l *lines) read(r io.Reader) {
+	for s := bufio.NewReader(r); ; {
+		line, err := s.ReadString('\n')
+		l.mu.Lock()
+		l.text.WriteString(line)
+		l.ended = err != nil
+		close(l.more)
+		l.more = make(chan struct{})
+		l.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// await returns the submatches of pattern, as soon as what was printed matches it.
+func (l *lines) await(pattern *regexp.Regexp) ([]string, error) {
+	for timeout := time.After(patience); ; {
+		l.mu.Lock()
+		text, more, ended := l.text.String(), l.more, l.ended
+		l.mu.Unlock()
+		if m := pattern.FindStringSubmatch(text); m != nil {
+			return m, nil
+		}
+		if ended {
+			return nil, fmt.Errorf("no line matches %v in:\n%s", pattern, text)
+		}
+		select {
+		case <-more:
+		case <-timeout:
+			return nil, fmt.Errorf("waited %v in vain for %v in:\n%s", patience, pattern, text)
+		}
+	}
+}
+
+// listening is the line of the start-up block that says where a server listens.
+var listening = regexp.MustCompile(`(?m)^listening +(https?://\S+)`)
+
+// adminAt finds where operators are answered.
+var adminAt = regexp.MustCompile(`(?m)^admin +(https?://[^\s/,]+)`)
+
+// ready is the last line of the start-up block.
+var ready = regexp.MustCompile(`(?m)^ready$`)
+
+// A server is a running weir serve.
+type server struct {
+	*process
+	url  string // http://127.0.0.1:PORT
+	data string // its --data
+}
+
+// serveWeir starts the real binary on a free port, with a data directory of its own, and waits
+// until it listens.
+func serveWeir(t *testing.T, args ...string) *server {
+	t.Helper()
+	return serveIn(t, t.TempDir(), args...)
+}
+
+// serveIn is serveWeir with a data directory.
+func serveIn(t *testing.T, data string, args ...string) *server {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+	engine := engineFor(top(t), args)
+	cmd.Env = append(cleanEnv(), engine...)
+	cmd.Dir = t.TempDir()
+	p, err := launch(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	m, err := p.stdout.await(listening)
+	if err != nil {
+		t.Fatalf("%v\nstandard error:\n%s", err, p.stderr)
+	}
+	s := &server{process: p, url: m[1], data: data}
+	if engine != nil {
+		s.mustBeServedBy(t, testEngine)
+	}
+	return s
+}
+
+// quickExit keeps programs with the race detector from sleeping for a second when they end.
+const quickExit = "GORACE=atexit_sleep_ms=0"
+
+// anyAdmin keeps servers that run at a time from wanting the same port.
+const anyAdmin = "WEIR_ADMIN=127.0.0.1:0"
+
+// cleanEnv is this process's environment without variables that Weir goes by.
+func cleanEnv() []string {
+	env := []string{quickExit, anyAdmin, "XDG_STATE_HOME=" + filepath.Join(binDir, "state")}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "WEIR_") && !strings.HasPrefix(v, "OTEL_") && !strings.HasPrefix(v, "XDG_") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// end sends SIGTERM and wants a drained server.
+func (s *server) end(t *testing.T) {
+	t.Helper()
+	code, err := s.signal(syscall.SIGTERM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != 0 {
+		t.Fatalf("weir serve ended with status %d after SIGTERM; it said:\n%s", code, s.stderr)
+	}
+}
+
+// run runs the real binary to its end, with env added to a clean environment, and returns its exit
+// status; -1 if it did not start.
+func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	path, err := binary()
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return -1
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(cleanEnv(), env...), stdin, stdout, stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		fmt.Fprintln(stderr, err)
+		return -1
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// weirCommand runs the real binary to its end and returns what it printed and its status.
+func weirCommand(ctx context.Context, t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	var out, errs bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = cleanEnv(), &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}

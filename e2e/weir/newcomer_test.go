@@ -1,0 +1,166 @@
+package weir
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// blocks returns the blocks to paste that start-up prints: runs of indented lines.
+func blocks(startup string) []string {
+	var found []string
+	inside := false
+	for _, line := range strings.Split(startup, "\n") {
+		command, ok := strings.CutPrefix(line, "    ")
+		switch {
+		case ok && inside:
+			found[len(found)-1] += command + "\n"
+		case ok:
+			found = append(found, command+"\n")
+		}
+		inside = ok
+	}
+	return found
+}
+
+// startup returns what a server has printed once it was ready.
+func (s *server) startup(t *testing.T) string {
+	t.Helper()
+	if _, err := s.stdout.await(ready); err != nil {
+		t.Fatal(err)
+	}
+	return s.stdout.String()
+}
+
+// paste runs a block in a shell, in a directory of its own.
+func paste(t *testing.T, block string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash")
+	cmd.Dir, cmd.Env = t.TempDir(), cleanEnv()
+	cmd.Stdin = strings.NewReader(block)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s\nof the block:\n%s", err, out, block)
+	}
+	return string(out)
+}
+
+// lastReply returns the last HTTP answer in what a block has printed.
+func lastReply(t *testing.T, out string) reply {
+	t.Helper()
+	at := strings.LastIndex(out, "HTTP/")
+	if at < 0 {
+		t.Fatalf("no answer in:\n%s", out)
+	}
+	r, err := readReply(strings.NewReader(out[at:]))
+	if err != nil {
+		t.Fatalf("%v in:\n%s", err, out)
+	}
+	return r
+}
+
+func TestTheBlocksThatStartUpPrintsEarnA429Each(t *testing.T) {
+	s := serveWeir(t)
+	found := blocks(s.startup(t))
+	if len(found) != 2 {
+		t.Fatalf("start-up printed %d blocks, want 2:\n%s", len(found), s.stdout)
+	}
+	for i, want := range []struct {
+		served  string
+		limit   int64
+		message string
+	}{{"201", 30, widgetMessage}, {"200", 60, syncMessage}} {
+		out := paste(t, found[i])
+		if n := strings.Count(out, want.served+" "); n != int(want.limit) {
+			t.Errorf("%d times %s before the 429, want %d:\n%s", n, want.served, want.limit, out)
+		}
+		wantRefusal(t, lastReply(t, out), want.limit, time.Minute, want.message)
+	}
+	s.end(t)
+}
+
+func TestTheDemoIsWhereStartUpSays(t *testing.T) {
+	s := serveWeir(t)
+	said := s.startup(t)
+	m := regexp.MustCompile(`(?m)^demo +(\S+)$`).FindStringSubmatch(said)
+	if m == nil {
+		t.Fatalf("start-up names no demo page:\n%s", said)
+	}
+	if page := curl(t, m[1]); page.status != http.StatusOK || !strings.Contains(page.body, "<title>Weir demo") {
+		t.Errorf("GET %s: %d %s", m[1], page.status, page.body)
+	}
+	s.end(t)
+}
+
+func TestTheBlocksFitTheDataDirectoryAndTLS(t *testing.T) {
+	// No demo workspace: somebody has made another before the first start. The directory's name
+	// needs quoting.
+	data := t.TempDir() + "/it's data"
+	apiToken(t, data, "acme")
+	cert, key := t.TempDir()+"/cert.pem", t.TempDir()+"/key.pem"
+	if err := writeCertificate(cert, key); err != nil {
+		t.Fatal(err)
+	}
+	s := serveIn(t, data, "--tls-cert", cert, "--tls-key", key, "--trusted-proxies", "127.0.0.1", "--proxy-protocol")
+	found := blocks(s.startup(t))
+	if len(found) != 2 {
+		t.Fatalf("start-up printed %d blocks, want 2:\n%s", len(found), s.stdout)
+	}
+	for _, block := range found {
+		if r := lastReply(t, paste(t, block)); r.status != 429 {
+			t.Errorf("the block ended with %d %s:\n%s", r.status, r.body, block)
+		}
+	}
+	s.end(t)
+}
+
+func TestTheBlocksFollowThePolicy(t *testing.T) {
+	policy := t.TempDir() + "/policy.yaml"
+	source := `limiters:
+  - name: leads
+    routes: [POST /api/v1/widget/leads]
+    windows: [5 per hour by session or ip]
+    cost: 2
+  - name: rest
+    routes: [/*]
+    windows: [100 per minute by ip]
+`
+	if err := os.WriteFile(policy, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveWeir(t, "--policy", policy)
+	out := paste(t, blocks(s.startup(t))[0])
+	if n := strings.Count(out, "201 "); n != 2 {
+		t.Errorf("%d leads went through, want 2 of cost 2 in 5:\n%s", n, out)
+	}
+	wantRefusal(t, lastReply(t, out), 5, time.Hour, widgetMessage)
+	s.end(t)
+}
+
+func TestBeforeAnUpstreamStartUpSaysWhatItCannotVerify(t *testing.T) {
+	s := serveWeir(t, "--upstream", "http://127.0.0.1:9")
+	said := s.startup(t)
+	if strings.Contains(said, "demo") {
+		t.Errorf("start-up names a demo page that this backend does not have:\n%s", said)
+	}
+	for _, want := range []string{
+		"sessions   not verified",
+		"API tokens not verified",
+		"counted by IP address and passed on",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("start-up does not say %q:\n%s", want, said)
+		}
+	}
+	if found := blocks(said); len(found) != 0 {
+		t.Errorf("start-up printed blocks for a backend that it does not know:\n%s", said)
+	}
+	s.end(t)
+}

@@ -1,0 +1,213 @@
+package weir
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// onePolicy is a policy of one window for everything.
+func onePolicy(limit int) string {
+	return fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per hour by ip]\n", limit)
+}
+
+// replaceFile renames a file with that text into the place of path, as editors do.
+func replaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A tallyman asks a server for the same thing all the time, and keeps what the answers say was
+// counted.
+type tallyman struct {
+	limits map[int]bool // that an answer may show
+
+	mu      sync.Mutex
+	counts  []int // Limit - Remaining of each admitted request
+	refused int
+	wrong   []string
+}
+
+func (c *tallyman) ask(client *http.Client, url string) {
+	// A GET the client would send again by itself.
+	response, err := client.Post(url, "text/plain", nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.wrong = append(c.wrong, err.Error())
+		return
+	}
+	defer response.Body.Close()
+	limit, noLimit := strconv.Atoi(response.Header.Get("X-RateLimit-Limit"))
+	remaining, noRemaining := strconv.Atoi(response.Header.Get("X-RateLimit-Remaining"))
+	switch {
+	case noLimit != nil || noRemaining != nil || !c.limits[limit]:
+		c.wrong = append(c.wrong, fmt.Sprintf("status %d with fields of no policy: %v", response.StatusCode, response.Header))
+	case response.StatusCode == http.StatusTooManyRequests && remaining == 0:
+		c.refused++
+	case response.StatusCode == http.StatusNoContent:
+		c.counts = append(c.counts, limit-remaining)
+	default:
+		c.wrong = append(c.wrong, fmt.Sprintf("status %d: %v", response.StatusCode, response.Header))
+	}
+}
+
+// check wants every admitted request to have been counted once: together they are told 1, 2, 3 and
+// so on.
+func (c *tallyman) check(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.wrong[:min(len(c.wrong), 5)] {
+		t.Error(w)
+	}
+	if len(c.wrong) > 0 {
+		t.Fatalf("%d requests failed", len(c.wrong))
+	}
+	slices.Sort(c.counts)
+	for i, n := range c.counts {
+		if n != i+1 {
+			t.Fatalf("of %d admitted requests the %dth is told that %d were counted", len(c.counts), i+1, n)
+		}
+	}
+}
+
+// nothingBehind is an upstream that answers 204.
+func nothingBehind(t *testing.T) string {
+	t.Helper()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	t.Cleanup(upstream.Close)
+	return upstream.URL
+}
+
+func TestAPolicyIsReplacedUnderLoadAndEveryCountIsKept(t *testing.T) {
+	const low, high, swaps = 1_000_000, 2_000_000, 50
+	upstream := nothingBehind(t)
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	replaceFile(t, policy, onePolicy(low))
+	s := serveWeir(t, "--access-log=off", "--policy", policy, "--upstream", upstream)
+
+	callers := &tallyman{limits: map[int]bool{low: true, high: true}}
+	var ended atomic.Bool
+	var asking sync.WaitGroup
+	for range 3 {
+		asking.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for !ended.Load() {
+				callers.ask(client, s.url+"/x")
+			}
+		})
+	}
+	hangUp := func(said string, times int) {
+		t.Helper()
+		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.stderr.await(regexp.MustCompile(fmt.Sprintf(`(?s)(?:%s.*){%d}`, said, times))); err != nil {
+			t.Fatalf("%v; it said:\n%s", err, s.stderr)
+		}
+	}
+	for n := range swaps {
+		replaceFile(t, policy, onePolicy([]int{high, low}[n%2]))
+		hangUp("was replaced; counts go on", n+1)
+	}
+	replaceFile(t, policy, "limiters:\n  - name: all\n    windows: [0 per hour by ip]\n")
+	hangUp("problem of the refused policy.*policy.yaml:3:15:", 1)
+	ended.Store(true)
+	asking.Wait()
+	callers.check(t)
+	if len(callers.counts) < swaps || callers.refused != 0 {
+		t.Fatalf("%d requests were admitted, %d refused", len(callers.counts), callers.refused)
+	}
+
+	// The watch finds the next one: a limit below the count refuses, and says 0.
+	callers.limits[1] = true
+	replaceFile(t, policy, onePolicy(1))
+	if _, err := s.stderr.await(regexp.MustCompile(`by="?watch`)); err != nil {
+		t.Fatal(err)
+	}
+	callers.ask(http.DefaultClient, s.url+"/x")
+	if callers.refused != 1 {
+		t.Errorf("a limit below the count admits")
+	}
+	// And after a restart with another one the count goes on.
+	s.end(t)
+	replaceFile(t, policy, onePolicy(high))
+	again := serveIn(t, s.data, "--access-log=off", "--policy", policy, "--upstream", upstream)
+	callers.ask(http.DefaultClient, again.url+"/x")
+	callers.check(t)
+	again.end(t)
+}
+
+func TestWhatWasReadFromNoFileIsNotReloaded(t *testing.T) {
+	s := serveWeir(t, "--upstream", nothingBehind(t))
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.stderr.await(regexp.MustCompile(`SIGHUP changes nothing.*built-in contract`)); err != nil {
+		t.Fatalf("%v: %s", err, s.stderr)
+	}
+	s.end(t)
+}
+
+// Each shell replaces the policy every second, in another way, for as long as the server runs.
+func TestAPolicyThatAShellReplacesEverySecondComesIntoForce(t *testing.T) {
+	const loop = `n=2; while :; do n=$((n+1))
+		text="limiters:
+  - name: all
+    routes: [/*]
+    windows: [$n per hour by ip]"
+		%s
+		sleep 1; done`
+	for name, step := range map[string]string{
+		"mv":               `echo "$text" >new; mv new policy.yaml`,
+		"in place":         `echo "$text" >policy.yaml`,
+		"cp":               `echo "$text" >new; cp new policy.yaml`,
+		"a swapped folder": `mkdir v$n; echo "$text" >v$n/policy.yaml; ln -s v$n ..new; mv -T ..new ..data; rm -rf v$((n-1))`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			policy := filepath.Join(dir, "policy.yaml")
+			replaceFile(t, policy, onePolicy(2))
+			if name == "a swapped folder" { // as Kubernetes mounts a ConfigMap
+				if err := errors.Join(os.Mkdir(filepath.Join(dir, "v2"), 0o700), os.Rename(policy, filepath.Join(dir, "v2", "policy.yaml")),
+					os.Symlink("v2", filepath.Join(dir, "..data")), os.Symlink("..data/policy.yaml", policy)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := serveWeir(t, "--access-log=off", "--policy", policy, "--upstream", nothingBehind(t))
+			shell := exec.Command("sh", "-ec", fmt.Sprintf(loop, step))
+			shell.Dir = dir
+			p, err := launch(shell)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.kill()
+			if _, err := s.stderr.await(regexp.MustCompile(`(?s)(the policy was replaced.*){3}`)); err != nil {
+				t.Fatal(err)
+			}
+			if said := s.stderr.String(); strings.Contains(said, "level=ERROR") {
+				t.Errorf("it complains:\n%s", said)
+			}
+		})
+	}
+}

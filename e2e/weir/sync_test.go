@@ -1,0 +1,83 @@
+package weir
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/cli"
+)
+
+// startSync starts the real weir sync.
+func startSync(t *testing.T, token string, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{"sync"}, args...)...)
+	cmd.Env = append(cleanEnv(), "WEIR_TOKEN="+token)
+	p, err := launch(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// Interrupted while it waits for its budget, a sync ends at once; the next one sends the rest, and
+// only that.
+func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
+	docs, data, policy := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "policy.yaml")
+	for i := range 1100 {
+		if err := os.WriteFile(filepath.Join(docs, fmt.Sprintf("p%04d.md", i)), []byte("# A page"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const threeAnHour = "limiters:\n  - name: wp-plugin\n    routes: [/v1/wp/*]\n    windows: [3 per hour by token or ip]\n"
+	if err := os.WriteFile(policy, []byte(threeAnHour), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := serveIn(t, data, "--policy", policy)
+	token := strings.TrimSpace(mintToken(t, data))
+	p := startSync(t, token, docs, "--to", s.url)
+	if _, err := p.stderr.await(regexp.MustCompile(`(?m)^(?:budget spent|refused), next window in (1 h 0 min|59 min \d+ s)$`)); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if code, err := p.signal(os.Interrupt); err != nil || code != cli.Failed {
+		t.Fatalf("interrupted it ended with status %d, %v:\n%s", code, err, p.stderr)
+	}
+	if took := time.Since(start); took > patience/2 {
+		t.Errorf("it ended after %v", took)
+	}
+	// A machine that is too busy to answer within a second is asked again, and may refuse that.
+	for _, want := range []string{`sent 1000 documents, .* (3 requests, 0 refused|4 requests, 1 refused); `, `error: interrupted; run the same command again to go on`} {
+		if !regexp.MustCompile(want).MatchString(p.stderr.String()) {
+			t.Errorf("it did not say %q:\n%s", want, p.stderr)
+		}
+	}
+	s.end(t)
+
+	_, address, _ := strings.Cut(s.url, "://")
+	s = serveIn(t, data, "--listen", address) // the contract's limits
+	p = startSync(t, token, docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
+	if code, err := p.wait(); err != nil || code != cli.Done || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
+		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
+	}
+}
+
+// mintToken mints a token in a data directory.
+func mintToken(t *testing.T, data string) string {
+	t.Helper()
+	stdout, stderr, code := weirCommand(t.Context(), t, "token", "create", "--workspace", "demo", "--data", data)
+	if code != cli.Done {
+		t.Fatalf("token create: status %d: %s", code, stderr)
+	}
+	return stdout
+}

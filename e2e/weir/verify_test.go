@@ -1,0 +1,264 @@
+package weir
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/e2e/nginxtest"
+	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/verify"
+)
+
+// shortContract has the contract's limiters and routes, with windows that a test can wait for.
+const shortContract = `limiters:
+  - name: widget-init
+    routes: [POST /api/v1/widget/init]
+    windows: [40 per 5 seconds by ip+agent, 30000 per hour by ip]
+  - name: widget-session
+    routes: [POST /api/v1/widget/messages*, /api/v1/widget/events*, /api/v1/widget/conversations*]
+    windows: [30 per 5 seconds by session or ip]
+  - name: widget-leads
+    routes: [POST /api/v1/widget/leads]
+    windows: [10 per 5 seconds by session or ip]
+  - name: wp-plugin
+    routes: [/v1/wp/*]
+    windows: [20 per 5 seconds by token or ip]
+    message: bulk-sync
+  - name: widget-typing
+    routes: [POST /api/v1/widget/typing]
+    windows: [30 per 5 seconds by ip]
+  - name: widget-satisfaction
+    routes: [POST /api/v1/widget/satisfaction]
+    windows: [12 per 5 seconds by ip]
+  - name: widget-coupon
+    routes: [POST /api/v1/widget/coupon/apply]
+    windows: [15 per 5 seconds by ip]
+  - name: widget-other
+    routes: [/api/v1/widget/*]
+    windows: [60 per 5 seconds by ip]
+`
+
+// A verification is what weir verify --json has printed.
+type verification struct {
+	verify.Report
+	Done  bool
+	Error string
+}
+
+// verifyAt runs the real weir verify with credentials.
+func verifyAt(t *testing.T, url, tokens string, args ...string) (v verification, stderr string, code int) {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{"verify", url, "--json"}, args...)...)
+	cmd.Env = append(cleanEnv(), "WEIR_TOKEN="+tokens)
+	p, err := launch(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	if code, err = p.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(p.stdout.String()), &v); err != nil {
+		t.Fatalf("%v, status %d: it printed\n%s\n%s", err, code, p.stdout, p.stderr)
+	}
+	return v, p.stderr.String(), code
+}
+
+// An exception is a clause that cannot be tested, for some limiters, and part of the reason.
+type exception struct{ clause, limiters, why string }
+
+// wantKept wants every clause kept for every limiter, but for the exceptions, which are untested
+// and nothing else.
+func wantKept(t *testing.T, v verification, code int, exceptions []exception) {
+	t.Helper()
+	if code != cli.Done || !v.Done || v.Error != "" {
+		t.Errorf("status %d, done %v: %s", code, v.Done, v.Error)
+	}
+	seen := map[string]bool{}
+	for _, x := range v.Results {
+		seen[x.Clause] = true
+		i := slices.IndexFunc(exceptions, func(e exception) bool {
+			return e.clause == x.Clause && slices.Contains(strings.Fields(e.limiters), x.Limiter)
+		})
+		switch {
+		case x.Verdict == verify.Broken:
+			t.Errorf("%s, %s: broken: %s", x.Clause, x.Limiter, x.Detail)
+			if x.Exchange != nil {
+				t.Logf("%s\n%s\nat %s", x.Exchange.Request, x.Exchange.Response, x.Exchange.At)
+			}
+		case x.Verdict == verify.Untested && i < 0:
+			t.Errorf("%s, %s: untested: %s", x.Clause, x.Limiter, x.Detail)
+		case x.Verdict == verify.Untested && !strings.Contains(x.Detail, exceptions[i].why):
+			t.Errorf("%s, %s: untested, since %s; want since %s", x.Clause, x.Limiter, x.Detail, exceptions[i].why)
+		case x.Verdict == verify.Kept && i >= 0:
+			t.Errorf("%s, %s: kept, and it was thought that it could not be tested", x.Clause, x.Limiter)
+		}
+	}
+	for _, c := range verify.Clauses {
+		if !seen[c.ID] {
+			t.Errorf("%s: there is no verdict", c.ID)
+		}
+	}
+	if v.Sent == 0 || v.Sent > v.Planned {
+		t.Errorf("%d requests were sent, %d planned", v.Sent, v.Planned)
+	}
+}
+
+// twoTokens mints two API tokens in a data directory.
+func twoTokens(t *testing.T, data string) string {
+	t.Helper()
+	return strings.TrimSpace(mintToken(t, data)) + " " + strings.TrimSpace(mintToken(t, data))
+}
+
+// Every clause is kept by ours, whatever stands before it and whatever counts.
+func TestOursKeepsEveryClause(t *testing.T) {
+	policy := policyFile(t, shortContract)
+	serving := []string{"--policy", policy, "--access-log=off", patient}
+	verifying := []string{"--policy", policy}
+	t.Run("on the embedded store", func(t *testing.T) {
+		t.Parallel()
+		s := serveWeir(t, serving...)
+		v, _, code := verifyAt(t, s.url, twoTokens(t, s.data), verifying...)
+		wantKept(t, v, code, cannotBeSeen)
+		s.end(t)
+	})
+	t.Run("with valid bodies", func(t *testing.T) {
+		t.Parallel()
+		s := serveWeir(t, serving...)
+		v, _, code := verifyAt(t, s.url, twoTokens(t, s.data), append(verifying, "--real")...)
+		wantKept(t, v, code, cannotBeSeen)
+		s.end(t)
+	})
+	t.Run("on Redis", func(t *testing.T) {
+		t.Parallel()
+		s := serveWeir(t, append(serving, "--store", redistest.Start(t).URL())...)
+		v, _, code := verifyAt(t, s.url, twoTokens(t, s.data), verifying...)
+		wantKept(t, v, code, cannotBeSeen)
+		s.end(t)
+	})
+	t.Run("two of them on Redis, behind nginx", func(t *testing.T) {
+		t.Parallel()
+		store, data := redistest.Start(t), t.TempDir()
+		args := append(serving, "--store", store.URL(), "--trusted-proxies", theProxy)
+		one, two := serveIn(t, data, args...), serveIn(t, data, args...)
+		addr := nginxtest.Start(t, fmt.Sprintf(`
+upstream nodes { server %s; server %s; }
+server { listen LISTEN; %s }`, strings.TrimPrefix(one.url, "http://"), strings.TrimPrefix(two.url, "http://"), passingOn("http://nodes"))).Addr
+		v, _, code := verifyAt(t, "http://"+addr, twoTokens(t, data), verifying...)
+		wantKept(t, v, code, cannotBeSeen)
+		one.end(t)
+		two.end(t)
+	})
+	t.Run("behind nginx", func(t *testing.T) {
+		t.Parallel()
+		s := serveWeir(t, append(serving, "--trusted-proxies", theProxy)...)
+		addr := nginxtest.Start(t, "server { listen LISTEN; "+passingOn(s.url)+" }").Addr
+		v, _, code := verifyAt(t, "http://"+addr, twoTokens(t, s.data), verifying...)
+		wantKept(t, v, code, cannotBeSeen)
+		s.end(t)
+	})
+	t.Run("over TLS, by HTTP/2", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+		if err := writeCertificate(cert, key); err != nil {
+			t.Fatal(err)
+		}
+		s := serveWeir(t, "--policy", policy, "--tls-cert", cert, "--tls-key", key)
+		v, _, code := verifyAt(t, s.url, twoTokens(t, s.data), append(verifying, "--ca", cert)...)
+		wantKept(t, v, code, cannotBeSeen)
+		s.end(t)
+		if log := s.stderr.String(); !strings.Contains(log, "HTTP/2.0") || strings.Contains(log, "HTTP/1.1") {
+			t.Errorf("not all was HTTP/2:\n%.2000s", log)
+		}
+	})
+}
+
+const byAddress = "widget-typing widget-satisfaction widget-coupon widget-other"
+
+// cannotBeSeen are the clauses that one caller at one address cannot test of the contract's
+// limiters.
+var cannotBeSeen = []exception{
+	{"separate", byAddress, "it counts by address, and the verifier has one address"},
+	{"fields-5xx", allLimiters, "no server error was answered"},
+	{"unverified", "widget-init " + byAddress, "it counts by no credential"},
+	{"fields-preflight", "widget-other", "preflights are counted by this limiter"},
+	{"preflight-free", "widget-other", "preflights are counted by this limiter"},
+	{"exposed", "wp-plugin", "answers allow no other origin"}, // widget only (D22)
+}
+
+const allLimiters = "widget-init widget-session widget-leads wp-plugin " + byAddress
+
+// notQuick are the clauses that need a wait.
+var notQuick = []exception{{"restored", allLimiters, "(quick)"}, {"refused-free", allLimiters, "(quick)"}, {"fixed-window", allLimiters, "(quick)"}, {"retry-after", allLimiters, "(quick)"}}
+
+// theProxy is an address of this machine that only the proxy has: a client at a trusted address is
+// believed what it says (D12).
+const theProxy = "127.0.0.9"
+
+// passingOn is an nginx location that passes everything on, and says for whom.
+func passingOn(to string) string {
+	return fmt.Sprintf(`location / {
+	proxy_pass %s;
+	proxy_bind %s;
+	proxy_http_version 1.1;
+	proxy_set_header Connection "";
+	proxy_set_header Host $http_host;
+	proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+}`, to, theProxy)
+}
+
+// Without waiting for any window, the whole contract is looked at in seconds; what that leaves out
+// is said.
+func TestTheContractIsLookedAtQuickly(t *testing.T) {
+	s := serveWeir(t, "--access-log=off", patient)
+	v, stderr, code := verifyAt(t, s.url, twoTokens(t, s.data), "--quick")
+	wantKept(t, v, code, append(slices.Clone(cannotBeSeen), notQuick...))
+	if !strings.Contains(stderr, "and nothing is waited for") {
+		t.Errorf("it did not say that it is quick:\n%s", stderr)
+	}
+	s.end(t)
+}
+
+// nextWindow is the line that says that it waits.
+var nextWindow = regexp.MustCompile(`, next window in `)
+
+// Interrupted, it says what it has found so far.
+func TestAnInterruptedVerificationSaysWhatItHasFound(t *testing.T) {
+	s := serveWeir(t, "--access-log=off", patient)
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "verify", s.url, "--limiter", "widget-leads", "--json")
+	cmd.Env = cleanEnv()
+	p, err := launch(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	if _, err := p.stderr.await(nextWindow); err != nil {
+		t.Fatal(err)
+	}
+	code, err := p.signal(os.Interrupt)
+	if err != nil || code != cli.Failed {
+		t.Fatalf("status %d, %v:\n%s", code, err, p.stderr)
+	}
+	var v verification
+	if err := json.Unmarshal([]byte(p.stdout.String()), &v); err != nil || !strings.HasPrefix(v.Error, "interrupted after ") || len(v.Results) == 0 || v.Done {
+		t.Errorf("%v: %+v", err, v)
+	}
+	s.end(t)
+}
