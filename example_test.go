@@ -39,10 +39,10 @@ func ExampleNew() {
 			fmt.Println(p.Message)
 		}
 	}
-	// Output: name "Refunds": lower-case letters, digits and dashes are allowed, a letter first, at
-	// most 64 characters no windows: at least one is needed, such as: 60 per minute by ip route
-	// "POST /orders*" is unreachable: limiter "orders" has "POST /orders*" already (letter case and
-	// trailing slashes make no difference)
+	// Output:
+	// name "Refunds": lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters
+	// no windows: at least one is needed, such as: 60 per minute by ip
+	// route "POST /orders*" is unreachable: limiter "orders" has "POST /orders*" already (letter case and trailing slashes make no difference)
 }
 
 func ExampleDecider_Decide() {

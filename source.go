@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A SourceKind says how far the value of a key source can be trusted, and so what a count by it
-// bounds.
+// A SourceKind is how far the value of a key source can be trusted, which decides what a count by
+// it bounds.
 type SourceKind uint8
 
 const (
@@ -44,15 +44,16 @@ type Source struct {
 	// in header:X-Api-Key; it is the placeholder for that name in documentation.
 	Field string
 	Kind  SourceKind
-	// Optional says that a request may have no value of it. Then the next alternative of the Part
+	// Optional means that a request may have no value of it. Then the next alternative of the Part
 	// is counted, in the end the address.
 	Optional bool
-	// Public says that the value may be shown to operators: it names the caller, and is no secret.
+	// Public means that the value may be shown to operators: it identifies the caller, and is no
+	// secret.
 	Public bool
-	// About says in a few words what one budget of it belongs to, such as "one address".
+	// About describes the owner of one budget, such as "one address".
 	About string
-	// Counts says in a sentence what a window counts by, for help and documentation. It may be empty
-	// for a source of an embedding service's own.
+	// Counts says in a sentence what a window counts by, for help and documentation. It may be
+	// empty for a source of an embedding service's own.
 	Counts string
 }
 

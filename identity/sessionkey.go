@@ -131,7 +131,7 @@ func parseKey(b []byte) (SessionKey, error) {
 	return NewPublicKey("", key)
 }
 
-// isOtherKey reports whether b is a key in a format that is not supported.
+// isOtherKey reports whether b is a key in a format that Weir cannot use.
 func isOtherKey(b []byte) bool {
 	for _, prefix := range []string{"ssh-", "ecdsa-sha2-", "sk-"} {
 		if bytes.HasPrefix(b, []byte(prefix)) && bytes.ContainsRune(b, ' ') {

@@ -53,7 +53,7 @@ func knownSources(extra []Source) ([]knownSource, error) {
 			return nil, fmt.Errorf("key source %q has no function", s.Name)
 		}
 		if !isSourceName(s.Name) {
-			return nil, fmt.Errorf("key source %q: want lower-case letters, digits and dashes, a letter first", s.Name)
+			return nil, fmt.Errorf("key source %q: expected lower-case letters, digits and dashes, a letter first", s.Name)
 		}
 		for _, known := range all {
 			if known.Name == s.Name {
@@ -71,8 +71,8 @@ func knownSources(extra []Source) ([]knownSource, error) {
 	return all, nil
 }
 
-// isSourceName reports whether a policy can name a source so. A name with a colon would be that of one
-// field of another source, such as header:X-Api-Key, and would replace its value.
+// isSourceName reports whether a policy can name a source so. A name with a colon would be that of
+// one field of another source, such as header:X-Api-Key, and would replace its value.
 func isSourceName(name string) bool {
 	key, err := weir.ParseKey(name)
 	return err == nil && len(key) == 1 && slices.Equal(key[0], weir.Part{name}) && !strings.Contains(name, ":")

@@ -2,5 +2,5 @@
 
 package memstore
 
-// raceEnabled says that the race detector watches, which does not see mapped memory.
+// raceEnabled is true under the race detector, which does not see mapped memory.
 const raceEnabled = false

@@ -233,8 +233,8 @@ func (s *Store) transport(reply rueidis.RedisResult) error {
 	return nil
 }
 
-// noteTroubleBy is noteTrouble unless err only says that the caller has given up, which says
-// nothing about the server.
+// noteTroubleBy is noteTrouble, unless err only means that the caller gave up. That does not show
+// anything about the server.
 func (s *Store) noteTroubleBy(err error) {
 	if !errors.Is(err, context.Canceled) {
 		s.noteTrouble()

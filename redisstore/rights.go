@@ -41,8 +41,8 @@ func (e *RightsError) Error() string {
 // Is reports whether target is ErrDenied.
 func (e *RightsError) Is(target error) bool { return target == ErrDenied }
 
-// ACLRules returns the rules of ACL SETUSER that give a user every right that is needed under a prefix;
-// an empty prefix means "weir".
+// ACLRules returns the rules of ACL SETUSER that give a user every right that is needed under a
+// prefix; an empty prefix means "weir".
 func ACLRules(prefix string) string {
 	if prefix == "" {
 		prefix = "weir"
@@ -57,7 +57,8 @@ func ACLRules(prefix string) string {
 }
 
 // rights are the commands that nodes and scripts need, each with arguments that are harmless on a
-// key of no caller. The last four of ACLRules are optional: a client of one server works without them.
+// key of no caller. The last four of ACLRules are optional: a client of one server works without
+// them.
 var rights = []struct {
 	command string
 	keyless bool

@@ -343,7 +343,8 @@ func TestWhatStartsAProcessIsInE2E(t *testing.T) {
 }
 
 func TestNoFileOutgrowsAScreenful(t *testing.T) {
-	const maxLines, maxTestLines = 500, 600 // lines of a file; the aim is 400, tables of cases may run on
+	// Lines of a file; the aim is 400, tables of cases may run on.
+	const maxLines, maxTestLines = 500, 600
 	for _, p := range packages(t) {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 			files := token.NewFileSet()

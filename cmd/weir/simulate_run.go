@@ -199,8 +199,8 @@ type simulationJSON struct {
 	Gates   []reports.Verdict `json:"gates"`
 }
 
-// conclude prints the report and returns the failure to end with. ended says why only a part was
-// read; nil: all was.
+// conclude prints the report and returns the failure to end with. ended is the reason that only a
+// part was read, or nil.
 func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error) error {
 	if strict, ok := errors.AsType[*replay.MalformedError](ended); ok {
 		return cli.Fail(fmt.Errorf("%s:%d: %s: \"%s\"", reports.Shown(reports.FileName(strict.File), 200), strict.Line, reports.Shown(strict.Reason, 200), reports.Shown(strict.Text, 200)),

@@ -12,7 +12,8 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// Whoever names the files of a machine does not thereby write on the terminal of whoever reads them.
+// Whoever names the files of a machine does not thereby write on the terminal of whoever reads
+// them.
 func TestNamesOfFilesMoveNoCursor(t *testing.T) {
 	const name = "a\x1b[2J\u202eb"
 	dir := t.TempDir()

@@ -62,7 +62,7 @@ func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
 		want          string
 	}{
 		{"a web server", web.Listener.Addr().String(), nil, true, `is no Redis: it answered PING with "HTTP/1.1 400`},
-		{"a web server, by TLS", web.Listener.Addr().String(), &tls.Config{}, true, "does not speak TLS: want redis://"},
+		{"a web server, by TLS", web.Listener.Addr().String(), &tls.Config{}, true, "does not speak TLS: expected redis://"},
 		{"an SSH server", speaker(t, "SSH-2.0-OpenSSH_9.2\r\n", ""), nil, true, `is no Redis: it answered PING with "SSH-2.0-OpenSSH_9.2\r\n"`},
 		{"a mail server", speaker(t, "220 mail.example.com ESMTP\r\n", "500 what?\r\n"), nil, true, "is no Redis: it answered PING with \"220 mail"},
 		{"a memcached", speaker(t, "", "ERROR\r\n"), nil, true, "is no Redis"},

@@ -1,2 +1,3 @@
-// Package verify holds tests alone: the verifier against servers in other languages, Node and nginx.
+// Package verify holds tests alone: the verifier against servers in other languages, Node and
+// nginx.
 package verify

@@ -28,7 +28,8 @@ func (s *server) operate(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// What is done on one node holds on the other within two seconds, and after both have been restarted.
+// What is done on one node holds on the other within two seconds, and after both have been
+// restarted.
 func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
 	const limit = 6
 	args := []string{"--store", redistest.Start(t).URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), patient}
@@ -39,7 +40,8 @@ func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
 			t.Fatalf("%d are admitted, want %d", n, want)
 		}
 	}
-	// Until two seconds have passed the other node may answer as before; a request that it refuses spends nothing.
+	// Until two seconds have passed the other node may answer as before; a request that it refuses
+	// spends nothing.
 	eventually := func(s *server) {
 		t.Helper()
 		deadline := time.After(2*time.Second + patience/10) // the rest is for this machine
@@ -111,7 +113,8 @@ func TestATerminalIsShownNoControlCharacters(t *testing.T) {
 	check(ask("key", "show", "--ip", "192.0.2.7"), 2)
 }
 
-// Whoever holds a token of another server, or none, is told so, and a file that others can read is not used.
+// Whoever holds a token of another server, or none, is told so, and a file that others can read is
+// not used.
 func TestAnOperatorsTokenIsItsOwnersAlone(t *testing.T) {
 	s := serveWeir(t, "--upstream", accepting(t))
 	if err := os.Chmod(s.data+"/admin.token", 0o644); err != nil {

@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
-// runTests builds the binary, runs the tests, and removes what they leave: the binary and the browser.
+// runTests builds the binary, runs the tests, and removes what they leave: the binary and the
+// browser.
 func runTests(m *testing.M) int {
 	defer os.RemoveAll(binDir)
 	defer chromium.close()
@@ -239,7 +240,8 @@ func (s *server) end(t *testing.T) {
 	}
 }
 
-// run runs the real binary to its end, with env added to a clean environment, and returns its exit status; -1 if it did not start.
+// run runs the real binary to its end, with env added to a clean environment, and returns its exit
+// status; -1 if it did not start.
 func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	path, err := binary()
 	if err != nil {

@@ -46,8 +46,10 @@ func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })                    // it has ended, or the test has failed
-	if _, err := io.WriteString(in, later(0, 20_000)); err != nil { // more than a pipe holds: it is reading
+	// It has ended, or the test has failed.
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	// More than a pipe holds: it is reading.
+	if _, err := io.WriteString(in, later(0, 20_000)); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -124,7 +126,8 @@ func TestAReplayThatWaitsForAQuietPipeIsInterruptedAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever may not read the log shall not read it in the page: the umask says who may, and for a page that is there its own mode.
+// Whoever may not read the log shall not read it in the page: the umask says who may, and for a
+// page that is there its own mode.
 func TestAPageIsForThoseWhomItsOwnerAllows(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "access.log")

@@ -30,7 +30,8 @@ func startSync(t *testing.T, token string, args ...string) *process {
 	return p
 }
 
-// Interrupted while it waits for its budget, a sync ends at once; the next one sends the rest, and only that.
+// Interrupted while it waits for its budget, a sync ends at once; the next one sends the rest, and
+// only that.
 func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 	docs, data, policy := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "policy.yaml")
 	for i := range 1100 {

@@ -26,7 +26,8 @@ const (
 	// maxPlain bounds the plaintext, in bytes. The longest id has 1,527 characters.
 	maxPlain = 1104
 	maxText  = 160 // bytes of a limiter's name, a window's text or a policy's version
-	maxName  = 127 // bytes of a key source's name, which may be followed by a field's: header:X-Api-Key
+	// Bytes of a key source's name, which may be followed by a field's: header:X-Api-Key.
+	maxName  = 127
 	maxValue = 256 // bytes of a value; a longer one is replaced by its SHA-256
 )
 

@@ -12,7 +12,7 @@ import (
 type Door interface {
 	// Serve accepts connections until ctx ends. Then it drains: it accepts no more, and returns
 	// when the requests in flight have ended or were cut off. The error is nil after a drain, and
-	// says why the door could not serve otherwise.
+	// otherwise the reason that the door could not serve.
 	Serve(ctx context.Context) error
 	// Addr returns the address at which clients connect.
 	Addr() net.Addr

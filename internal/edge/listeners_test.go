@@ -34,7 +34,7 @@ func TestASocketIsTakenForWhatItsNameSays(t *testing.T) {
 		{"admin", false, `none is named "http"`},
 		{"http http", false, `two sockets are named "http"`},
 		{"http metrics", false, `of 2 sockets one is named "metrics": the names are http and admin`},
-		{"unix:http", false, "want TCP"},
+		{"unix:http", false, "expected TCP"},
 	} {
 		names := strings.Fields(test.names)
 		var files []*os.File

@@ -56,8 +56,8 @@ func (c *Caller) is(w weir.Who) bool {
 }
 
 // value returns what the caller is counted by under a key source; ok is false if the caller has no
-// value of it. A value that every caller has and that is not known is a placeholder. So is the value
-// of an HTTP field, which may be a secret.
+// value of it. A value that every caller has and that is not known is a placeholder. So is the
+// value of an HTTP field, which may be a secret.
 func (c *Caller) value(source string) (value string, ok bool) {
 	row, value := weir.SourceOf(source), c.values[source]
 	switch {

@@ -37,7 +37,8 @@ func (p Party) bounds(k weir.Key) bool {
 // fixes reports whether a part of a key has one value for all requests of the party: it counts by
 // what they have in common, or by what all callers share. It does not if it could count by anything
 // else, because a caller can change its address, choose its agent and HTTP fields, and have any
-// number of sessions and tokens. A request carries one credential, so a caller with a session sends no token.
+// number of sessions and tokens. A request carries one credential, so a caller with a session sends
+// no token.
 func (p Party) fixes(part weir.Part) bool {
 	for _, source := range part {
 		switch {
@@ -49,7 +50,8 @@ func (p Party) fixes(part weir.Part) bool {
 			return false
 		}
 	}
-	return kind(p.Source) == weir.Address // the address is counted instead of a missing credential (D16)
+	// The address is counted instead of a missing credential (D16).
+	return kind(p.Source) == weir.Address
 }
 
 // Served reports whether a limiter admits requests of the party at all, if credentials are

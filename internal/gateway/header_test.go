@@ -79,8 +79,8 @@ func TestNoSpellingOfAFieldIsANewBudget(t *testing.T) {
 			t.Errorf("%q: status %d", same, res.StatusCode)
 		}
 	}
-	// A line that continues on the next one (obs-fold) is rejected, or is the value that it is without
-	// the fold.
+	// A line that continues on the next one (obs-fold) is rejected, or is the value that it is
+	// without the fold.
 	for _, folded := range []string{"X-Api-Key: k\r\n ", "X-Api-Key:\r\n k", "X-Api-Key : k", "X-Api-Key: k\r\n\t"} {
 		if res := e.ask("GET /", folded, from); res.StatusCode != http.StatusBadRequest && res.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("%q: status %d", folded, res.StatusCode)

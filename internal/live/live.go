@@ -84,8 +84,8 @@ type Options struct {
 	// the change.
 	Before func(Change) error
 
-	// OnState, if set, is called with the State of the policy in force after every attempt to replace
-	// it. It must not block.
+	// OnState, if set, is called with the State of the policy in force after every attempt to
+	// replace it. It must not block.
 	OnState func(State)
 
 	Now func() time.Time // nil means time.Now

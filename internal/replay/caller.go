@@ -32,7 +32,8 @@ type caller struct {
 
 // sources map key sources to fields of the log.
 type sources struct {
-	all       []string      // the address, the agent, then every other source that a limiter counts by
+	// The address, the agent, then every other source that a limiter counts by.
+	all       []string
 	rows      []weir.Source // for each, its row in the table of sources
 	mapped    []int         // for each, the field that holds it; -1: none
 	alike     []uint64      // for each, the places of the sources in the same field
@@ -189,9 +190,9 @@ func (c *caller) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(c.sources.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// counted returns the counted form of a field that holds a source: of an HTTP field the value without
-// the blanks around it, of an API token its public id, as in a policy. It drops the scheme of an
-// Authorization field.
+// counted returns the counted form of a field that holds a source: of an HTTP field the value
+// without the blanks around it, of an API token its public id, as in a policy. It drops the scheme
+// of an Authorization field.
 func counted(row *weir.Source, v []byte) []byte {
 	switch {
 	case row.Field != "":

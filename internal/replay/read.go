@@ -62,8 +62,8 @@ type MalformedError struct{ BadLine }
 
 func (e *MalformedError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }
 
-// Run puts every line through the engine. An error says why not all of them were: the report is
-// then about a part of the log. Its text may repeat what the log says.
+// Run passes every line to the engine. If it returns an error, the report is about a part of the
+// log. The text of the error may repeat text of the log.
 func (s *Reading) Run(ctx context.Context) error {
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
 	if !s.o.Since.IsZero() {

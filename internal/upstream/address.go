@@ -221,7 +221,7 @@ func isOurs(err error) bool {
 	})
 }
 
-// pop takes the kept connection that was used last; nil where there is none. The mutex is held.
+// pop takes the kept connection that was used last, or returns nil. The caller holds the mutex.
 func (a *address) pop() *Conn {
 	last := len(a.kept) - 1
 	if last < 0 {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Three clocks tell when a window ends: Date, which Reset is compared with; Retry-After, which
-// counts elapsed time and needs no clock; and the verifier's own. Each of them may be wrong. If two
-// agree, the third is wrong: if Date agrees with the verifier's clock, Reset is wrong, and if
-// Retry-After agrees with the verifier's clock and with Reset, Date is wrong.
+// The end of a window is read from three clocks: Date, which Reset is compared with; Retry-After,
+// which counts elapsed time and needs no clock; and the verifier's own. Each of them may be wrong.
+// If two agree, the third is wrong: if Date agrees with the verifier's clock, Reset is wrong, and
+// if Retry-After agrees with the verifier's clock and with Reset, Date is wrong.
 //
 // Most judgements about time go by Date. It need not be the clock that decides: a proxy may write
 // its own Date, or a cached one. So what Date alone contradicts is a suspicion until Date has been
@@ -23,7 +23,7 @@ const (
 	usualDoubt = 1 // seconds that Date and Retry-After differ by if they are of one clock
 	usualSkew  = 5 // seconds that the clock of a well-kept machine may be off
 
-	// If the brackets are this narrow, clocks that differ by a fraction of a second are told apart.
+	// Brackets this narrow distinguish clocks that differ by a fraction of a second.
 	sharp = 100 * time.Millisecond
 )
 

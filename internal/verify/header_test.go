@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// verifiedByField verifies a server that limits by policy, behind what changes its requests (nil: nothing).
+// verifiedByField verifies a server that limits by policy, behind what changes its requests (nil:
+// nothing).
 func verifiedByField(t *testing.T, policy string, change func(*http.Request), given http.Header) (report *Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

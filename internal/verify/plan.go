@@ -168,8 +168,8 @@ func withDefaults(o Options) (Options, error) {
 	return o, nil
 }
 
-// madeUp returns the HTTP fields that a limiter counts by and that were not given: the verifier makes
-// their values up.
+// madeUp returns the HTTP fields that a limiter counts by and that were not given: the verifier
+// makes their values up.
 func (o *Options) madeUp(l *weir.Limiter) []string {
 	return slices.DeleteFunc(fieldsOf(l), func(field string) bool { return len(o.Header.Values(field)) > 0 })
 }

@@ -16,7 +16,8 @@ func TestTheValueOfAFieldIsNotShown(t *testing.T) {
 	r := newRecorder(t, c.now)
 	desk := newDesk(t, c.now, weir.Limiter{Name: "ask", Windows: []weir.Window{window(t, 1, "minute", "header:X-Api-Key or ip")}})
 	for range 3 {
-		r.Observe(desk.of("ask", keys{"header:X-Api-Key": "abcdefgh27", "ip": "192.0.2.7"}, 0)) // has the form of a token's id
+		// Has the form of a token's id.
+		r.Observe(desk.of("ask", keys{"header:X-Api-Key": "abcdefgh27", "ip": "192.0.2.7"}, 0))
 		r.Observe(desk.of("ask", keys{"ip": "192.0.2.7"}, 0))
 	}
 	s := r.Snapshot(watch.Query{Top: 100})
