@@ -87,8 +87,8 @@ func (c *Caller) count(part weir.Part) Counted {
 	return Counted{identity.IP, address, without(missing)}
 }
 
-// without returns in words that a caller lacks key sources: "no verified session or token, no header
-// X-Api-Key".
+// without returns in words that a caller lacks key sources: "no verified session or token, no
+// header X-Api-Key".
 func without(sources []string) string {
 	var credentials, all []string
 	for _, source := range sources {
