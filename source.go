@@ -3,6 +3,7 @@ package weir
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // A SourceKind is how far the value of a key source can be trusted, which decides what a count by
@@ -175,7 +176,8 @@ func canonicalField(s string) (string, error) {
 			out[i] = c - 'A' + 'a'
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-':
 		default:
-			return "", fmt.Errorf("a field's name has letters, digits and dashes, as in header:X-Api-Key, and not %q", c)
+			r, _ := utf8.DecodeRuneInString(s[i:])
+			return "", fmt.Errorf("a field's name has letters, digits and dashes, as in header:X-Api-Key, and not %q", r)
 		}
 		start = c == '-'
 	}

@@ -43,6 +43,7 @@ func TestAFieldHasOneSpellingInAPolicy(t *testing.T) {
 		"header":           `key source "header" is unknown`,
 		"ip:X-Api-Key":     `key source "ip:X-Api-Key" is unknown`,
 		"header:Host":      "names no caller",
+		"header:Ä":         `and not 'Ä'`,
 		"header:a b":       "letters, digits and dashes",
 		"header:" + strings.Repeat("A", maxField+1): "1 to 64 characters",
 	} {

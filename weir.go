@@ -22,6 +22,7 @@
 // The rest prepares a policy or serves operators:
 //
 //	policy.go     the policy as a document
+//	source.go     the table of key sources
 //	parse.go      its spelling
 //	compile.go    what New makes of it
 //	problems.go   what can be wrong with it

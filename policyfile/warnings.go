@@ -56,7 +56,7 @@ func (w *warner) limiter(i int) {
 		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(i, "windows", j))
 		if source := w.chosenAlone(window.Key); source != "" && !bounded {
 			w.warn(at, source, "count by ip+"+source+", or add a window by ip",
-				"%q counts by %s alone: the caller chooses it, so it can take a new budget, or spend another's", window, source)
+				"%q is divided by %s, and no other window bounds the caller: it chooses the value, so it can take a new budget, or spend another's", window, source)
 		}
 		for _, other := range l.Windows[:j] {
 			w.pair(at, other, window)

@@ -1,4 +1,4 @@
-// Command middleware is a net/http service with a rate limit, as shown in the README.
+// Command middleware is a whole net/http service with a rate limit, all errors handled.
 package main
 
 import (
