@@ -26,7 +26,7 @@ func TestAServicesOwnSourcesHaveAKind(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 			continue
 		}
-		got := len(f.Warnings) == 1 && strings.Contains(f.Warnings[0].Message, "the caller chooses it")
+		got := len(f.Warnings) == 1 && strings.Contains(f.Warnings[0].Message, "it chooses the value")
 		if got != warned || len(f.Warnings) > 1 {
 			t.Errorf("%s: warnings %v, want one: %v", key, f.Warnings, warned)
 		}
@@ -36,7 +36,7 @@ func TestAServicesOwnSourcesHaveAKind(t *testing.T) {
 			continue
 		}
 		for _, w := range f.Warnings {
-			if strings.Contains(w.Message, "the caller chooses it") {
+			if strings.Contains(w.Message, "it chooses the value") {
 				t.Errorf("%s beside a window by ip: %v", key, w)
 			}
 		}
