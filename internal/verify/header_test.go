@@ -63,7 +63,8 @@ func TestAServerThatCountsAnotherFieldIsFound(t *testing.T) {
 		t.Errorf("all values share a budget, and separate is %s: %s\n%s", got.Verdict, got.Detail, table(r))
 	}
 	r = verifiedByField(t, onePolicy(window), func(r *http.Request) { r.Header.Set("X-Api-Key", r.Header.Get("X-Api-Key")+r.RemoteAddr) }, nil)
-	if got := verdictOf(t, r, "shared"); got.Verdict != Broken {
+	// The window may end before shared is tested: then another clause shows the defect.
+	if got := verdictOf(t, r, "shared"); got.Verdict == Kept || !r.Broken() {
 		t.Errorf("each connection has a budget, and shared is %s: %s\n%s", got.Verdict, got.Detail, table(r))
 	}
 }
