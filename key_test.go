@@ -112,9 +112,11 @@ func TestSpellingsRoundTrip(t *testing.T) {
 	}
 	for in, want := range map[string]string{"5 per 1 minutes by ip": "5 per minute by ip", "5 per 60 seconds by ip": "5 per minute by ip", "5 per 24 hours by  ip + agent": "5 per day by ip+agent",
 		"5 per day by header:x-aPI-key or ip": "5 per day by header:X-Api-Key or ip"} {
-		if w, err := ParseWindow(in); err != nil || w.String() != want {
-			t.Errorf("window %q reads as %q, %v; want %q", in, w, err, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if w, err := ParseWindow(in); err != nil || w.String() != want {
+				t.Errorf("window %q reads as %q, %v; want %q", in, w, err, want)
+			}
+		})
 	}
 	for _, s := range []string{"POST /api/v1/widget/messages*", "/v1/wp/*", "/*", "GET /"} {
 		if r, err := ParseRoute(s); err != nil || r.String() != s {
@@ -145,9 +147,11 @@ func TestMistakesAreExplained(t *testing.T) {
 		"5 per minute by header:X_Api_Key":   "letters, digits and dashes, as in header:X-Api-Key, and not '_'",
 		"5 per minute by header:host":        "the field Host is about the connection",
 	} {
-		if _, err := ParseWindow(in); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("window %q: error %v does not say %q", in, err, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if _, err := ParseWindow(in); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("window %q: error %v does not say %q", in, err, want)
+			}
+		})
 	}
 	for in, want := range map[string]string{
 		"":              "a route is [METHOD] /path",
@@ -162,9 +166,11 @@ func TestMistakesAreExplained(t *testing.T) {
 		"/a\u0085b":     "not in capital letters",
 		"example.com/a": "does not begin with a slash",
 	} {
-		if _, err := ParseRoute(in); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("route %q: error %v does not say %q", in, err, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if _, err := ParseRoute(in); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("route %q: error %v does not say %q", in, err, want)
+			}
+		})
 	}
 }
 

@@ -29,18 +29,20 @@ func TestMemoryThatIsUsedAgainForgets(t *testing.T) {
 		want string
 		n    int
 	}{{"four", "allowed 6 5 86400 0", 4}, {"two", "allowed 5 4 60 0", 2}, {"one", "refused 1 0 60 60", 1}, {"two", "allowed 5 3 60 0", 2}} {
-		if err := ask(step.name); err != nil {
-			t.Fatal(err)
-		}
-		b.want(out, step.want)
-		if n := len(out.Standings()); n != step.n {
-			t.Errorf("%s: %d standings, want %d", step.name, n, step.n)
-		}
-		for _, s := range out.Standings() {
-			if s.Refused != (step.name == "one") {
-				t.Errorf("%s: a standing of %q says refused %v", step.name, s.Window, s.Refused)
+		t.Run(step.name, func(t *testing.T) {
+			if err := ask(step.name); err != nil {
+				t.Fatal(err)
 			}
-		}
+			b.want(out, step.want)
+			if n := len(out.Standings()); n != step.n {
+				t.Errorf("%s: %d standings, want %d", step.name, n, step.n)
+			}
+			for _, s := range out.Standings() {
+				if s.Refused != (step.name == "one") {
+					t.Errorf("%s: a standing of %q says refused %v", step.name, s.Window, s.Refused)
+				}
+			}
+		})
 	}
 	if err := ask("unknown"); err == nil || len(out.Standings()) != 0 || out.Allowed {
 		t.Errorf("after the error %v the decision is %+v", err, out)

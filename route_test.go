@@ -153,9 +153,11 @@ func TestTheFallbackIsTheLeastSpecificRoute(t *testing.T) {
 		"/v1/wp/documents":          "wp-plugin",
 		"/elsewhere":                "",
 	} {
-		if got := name(d.CatchAll(path)); got != want {
-			t.Errorf("the catch-all of %s is %q, want %q", path, got, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := name(d.CatchAll(path)); got != want {
+				t.Errorf("the catch-all of %s is %q, want %q", path, got, want)
+			}
+		})
 	}
 	only := deciderFor(t, map[string][]string{"only": {"POST /only"}})
 	if got := name(only.CatchAll("/only/x")); got != "only" {

@@ -207,13 +207,15 @@ func TestShadowRoutesThatCollide(t *testing.T) {
 		{"five over one another", policyOf(s("a"), s("b"), s("c"), s("d"), shadowOf(routed(limiter("e", "1 per minute by ip"), "POST /a/x"))), "5 limiters in mode shadow"},
 		{"five, apart", policyOf(s("a"), s("b"), s("c"), s("d"), shadowOf(routed(limiter("e", "1 per minute by ip"), "POST /b/x"))), ""},
 	} {
-		var said []string
-		for _, p := range c.policy.Problems(nil) {
-			said = append(said, p.Message)
-		}
-		if got := strings.Join(said, "\n"); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			var said []string
+			for _, p := range c.policy.Problems(nil) {
+				said = append(said, p.Message)
+			}
+			if got := strings.Join(said, "\n"); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			}
+		})
 	}
 }
 

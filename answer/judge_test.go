@@ -140,9 +140,11 @@ func TestAnAnswerOwnsItsFieldsInAnySpelling(t *testing.T) {
 		"X-RateLimit-Limit": true, "x-ratelimit-limit": true, "X-Ratelimit-Remaining": true, "X-RATELIMIT-RESET": true, "Retry-after": true, "DATE": true,
 		"X-RateLimit-Policy": false, "RateLimit": false, "RateLimit-Policy": false, "": false, "Etag": false, "X-RateLimit-Used1": false, "Content-Type": false,
 	} {
-		if got := a.Owns(name); got != want {
-			t.Errorf("Owns(%q) is %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := a.Owns(name); got != want {
+				t.Errorf("Owns(%q) is %v", name, got)
+			}
+		})
 	}
 	d = open(t, limiters(t, contract), answer.Options{IETF: true})
 	if a, _ = d.ask(fromHome, post("typing")); !a.Owns("ratelimit") || !a.Owns("RATELIMIT-POLICY") {

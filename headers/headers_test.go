@@ -98,11 +98,13 @@ func TestRetryAfterMayBeADate(t *testing.T) {
 		"9223372036854775807":             math.MaxInt64,
 		"0000000000000000000000000000042": 42,
 	} {
-		h := received(t, "X-RateLimit-Limit: 1\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 1\r\nDate: Fri, 15 Jan 2027 08:00:18 GMT\r\nRetry-After: "+value)
-		got, err := headers.Parse(h.Values)
-		if err != nil || got.RetryAfter != want {
-			t.Errorf("Retry-After %q is %d, %v; want %d", value, got.RetryAfter, err, want)
-		}
+		t.Run(value, func(t *testing.T) {
+			h := received(t, "X-RateLimit-Limit: 1\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 1\r\nDate: Fri, 15 Jan 2027 08:00:18 GMT\r\nRetry-After: "+value)
+			got, err := headers.Parse(h.Values)
+			if err != nil || got.RetryAfter != want {
+				t.Errorf("Retry-After %q is %d, %v; want %d", value, got.RetryAfter, err, want)
+			}
+		})
 	}
 }
 

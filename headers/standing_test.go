@@ -57,11 +57,13 @@ func TestAResetIsToldApartByItsForm(t *testing.T) {
 		"20ms":                           {After: 20 * time.Millisecond},
 		"1h2m3.5s":                       {After: time.Hour + 2*time.Minute + 3500*time.Millisecond},
 	} {
-		want.Limit, want.Remaining = 60, 7
-		got, err := headers.Read(values(three(reset)...), headers.Hint{Date: madeAt})
-		if err != nil || got != want {
-			t.Errorf("a Reset of %q is read as %+v, %v; want %+v", reset, got, err, want)
-		}
+		t.Run(reset, func(t *testing.T) {
+			want.Limit, want.Remaining = 60, 7
+			got, err := headers.Read(values(three(reset)...), headers.Hint{Date: madeAt})
+			if err != nil || got != want {
+				t.Errorf("a Reset of %q is read as %+v, %v; want %+v", reset, got, err, want)
+			}
+		})
 	}
 }
 
@@ -93,10 +95,12 @@ func TestMillisecondsLeftAreReadWhereTheResponseProvesThem(t *testing.T) {
 		"Retry-After is as long as the Reset":  {"60", headers.Hint{RetryAfter: 59873 * time.Second}, 59873 * time.Second, true},
 		"the clock of the server is not known": {"60", headers.Hint{}, 59873 * time.Second, true},
 	} {
-		got, err := headers.Read(values("X-RateLimit-Limit: "+c.limit, "X-RateLimit-Remaining: 7", "X-RateLimit-Reset: 59873"), c.hint)
-		if err != nil || got.After != c.want || got.Plain != c.plain || got.Limit != 60 {
-			t.Errorf("%s: 59873 is read as %+v, %v; want %v", name, got, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := headers.Read(values("X-RateLimit-Limit: "+c.limit, "X-RateLimit-Remaining: 7", "X-RateLimit-Reset: 59873"), c.hint)
+			if err != nil || got.After != c.want || got.Plain != c.plain || got.Limit != 60 {
+				t.Errorf("%s: 59873 is read as %+v, %v; want %v", name, got, err, c.want)
+			}
+		})
 	}
 }
 
@@ -140,9 +144,11 @@ func TestTheDialectsThatServersSpeak(t *testing.T) {
 		"Weir's, both": {[]string{`RateLimit: "a 60s by ip";r=5;t=60`, `RateLimit-Policy: "a 60s by ip";q=30;w=60`, "X-RateLimit-Limit: 30", "X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 1795321645"},
 			headers.Standing{Name: "a 60s by ip", Limit: 30, Remaining: 5, After: time.Minute}},
 	} {
-		if got, err := headers.Read(values(c.lines...), headers.Hint{Date: madeAt}); err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v\nwant %+v", name, got, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := headers.Read(values(c.lines...), headers.Hint{Date: madeAt}); err != nil || got != c.want {
+				t.Errorf("%s: %+v, %v\nwant %+v", name, got, err, c.want)
+			}
+		})
 	}
 }
 
@@ -153,9 +159,11 @@ func TestAResponseThatSpeaksNoDialect(t *testing.T) {
 		"two of three":  {"RateLimit-Remaining: 0", "RateLimit-Reset: 60"},
 		"an empty list": {"RateLimit: "},
 	} {
-		if got, err := headers.Read(values(lines...), headers.Hint{}); got != (headers.Standing{}) || err == nil {
-			t.Errorf("%s is read as %+v, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := headers.Read(values(lines...), headers.Hint{}); got != (headers.Standing{}) || err == nil {
+				t.Errorf("%s is read as %+v, %v", name, got, err)
+			}
+		})
 	}
 	for name, lines := range map[string][]string{
 		"a field twice":        append(three("60"), "X-RateLimit-Reset: 60"),
@@ -165,10 +173,12 @@ func TestAResponseThatSpeaksNoDialect(t *testing.T) {
 		"a dictionary of two":  {"RateLimit: limit=100, remaining=50"},
 		"an open string":       {`RateLimit: "a;r=5;t=60`},
 	} {
-		var field *headers.FieldError
-		if got, err := headers.Read(values(lines...), headers.Hint{}); !errors.As(err, &field) {
-			t.Errorf("%s is read as %+v, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			var field *headers.FieldError
+			if got, err := headers.Read(values(lines...), headers.Hint{}); !errors.As(err, &field) {
+				t.Errorf("%s is read as %+v, %v", name, got, err)
+			}
+		})
 	}
 }
 
@@ -178,9 +188,11 @@ func TestRetryAfterMayHaveAFractionAndBeADate(t *testing.T) {
 		"7": 7 * time.Second, "1.5": 1500 * time.Millisecond, "0.001": time.Millisecond, "0": 0, "120.0": 2 * time.Minute,
 		"Sun, 22 Nov 2026 04:27:25 GMT": time.Minute, "Sun, 22 Nov 2026 04:25:25 GMT": 0, "2026-11-22T04:26:32Z": 7 * time.Second,
 	} {
-		if got, err := headers.ReadRetryAfter(values(date, "Retry-After: "+value)); err != nil || got != want {
-			t.Errorf("Retry-After: %s is read as %v, %v; want %v", value, got, err, want)
-		}
+		t.Run(value, func(t *testing.T) {
+			if got, err := headers.ReadRetryAfter(values(date, "Retry-After: "+value)); err != nil || got != want {
+				t.Errorf("Retry-After: %s is read as %v, %v; want %v", value, got, err, want)
+			}
+		})
 	}
 	for _, value := range []string{"", "soon", "-7", "+7", "1.", ".5", "1e2", "99999999999", "99999999999999999999"} {
 		if got, err := headers.ReadRetryAfter(values(date, "Retry-After: "+value)); err == nil {

@@ -152,11 +152,13 @@ func TestOnlyTheConfiguredFieldIsRead(t *testing.T) {
 	for header, want := range map[string]string{
 		"": "198.51.100.1", "x-forwarded-for": "198.51.100.1", "FORWARDED": "198.51.100.2", "X-Real-IP": "198.51.100.3", "X-Real-Ip": "198.51.100.3",
 	} {
-		r := resolver(t, identity.Options{TrustedProxies: trusted, ClientIPHeader: header})
-		req := request("10.0.0.1:1", "X-Forwarded-For", "198.51.100.1", "Forwarded", "for=198.51.100.2", "X-Real-Ip", "198.51.100.3")
-		if got := caller(r, req).Addr().String(); got != want {
-			t.Errorf("client IP header %q: the client is %s, want %s", header, got, want)
-		}
+		t.Run(header, func(t *testing.T) {
+			r := resolver(t, identity.Options{TrustedProxies: trusted, ClientIPHeader: header})
+			req := request("10.0.0.1:1", "X-Forwarded-For", "198.51.100.1", "Forwarded", "for=198.51.100.2", "X-Real-Ip", "198.51.100.3")
+			if got := caller(r, req).Addr().String(); got != want {
+				t.Errorf("client IP header %q: the client is %s, want %s", header, got, want)
+			}
+		})
 	}
 }
 

@@ -107,9 +107,11 @@ func TestTheAgentOfABody(t *testing.T) {
 		{"a byte order mark", "\ufeff" + `{"agent_id":"a"}`, ""},
 		{"a second document", `{"agent_id":"a"}{"agent_id":"b"}`, "a"},
 	} {
-		if got := identity.AgentInJSON([]byte(c.body)); got != c.want {
-			t.Errorf("%s: %s has the agent %q, want %q", c.name, c.body, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := identity.AgentInJSON([]byte(c.body)); got != c.want {
+				t.Errorf("%s: %s has the agent %q, want %q", c.name, c.body, got, c.want)
+			}
+		})
 	}
 }
 

@@ -36,10 +36,12 @@ func TestWhatTwoTokensShareIsTheirSession(t *testing.T) {
 		{"two keys without an issuer", hs256(claims("sid", "s")), es256(claims("sid", "s")), false},
 		{"an issuer named like a key", hs256(claims("sid", "s", "iss", "hs")), hs256(claims("sid", "s")), false},
 	} {
-		r, _ := verifier(t, identity.SessionsOptions{})
-		if a, b := budget(t, r, c.a), budget(t, r, c.b); (a == b) != c.same {
-			t.Errorf("%s: one budget: %v, want %v", c.name, a == b, c.same)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			r, _ := verifier(t, identity.SessionsOptions{})
+			if a, b := budget(t, r, c.a), budget(t, r, c.b); (a == b) != c.same {
+				t.Errorf("%s: one budget: %v, want %v", c.name, a == b, c.same)
+			}
+		})
 	}
 }
 
@@ -108,9 +110,11 @@ func TestTheCacheKnowsTheWholeToken(t *testing.T) {
 		"only its end":                  good[1:],
 		"another case of its signature": good[:cut] + strings.ToUpper(good[cut:]),
 	} {
-		if _, err := caller(r, bearing(token)).Session(); err == nil {
-			t.Errorf("%s: a session", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := caller(r, bearing(token)).Session(); err == nil {
+				t.Errorf("%s: a session", name)
+			}
+		})
 	}
 	budget(t, r, good)
 }

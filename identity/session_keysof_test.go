@@ -20,20 +20,22 @@ func TestTheKeysOfASessionsIDHoldTheKeyOfItsToken(t *testing.T) {
 		"no issuer, RS256":  {identity.SessionsOptions{}, rs256(claims("jti", "visit-1")), "", 2 * len(allKeys())},
 		"any issuer, named": {identity.SessionsOptions{}, rs256(claims("iss", "a", "sid", "visit-1")), "a", 2},
 	} {
-		r, _ := verifier(t, c.options)
-		s, err := caller(r, bearing(c.token)).Session()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		c.options.Keys = allKeys()
-		sessions, err := identity.NewSessions(c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys, err := sessions.KeysOf(c.issuer, "visit-1")
-		if err != nil || len(keys) != c.keys || !slices.Contains(keys, s.Key) {
-			t.Errorf("%s: %q, %v; the token's is %q", name, keys, err, s.Key)
-		}
+		t.Run(name, func(t *testing.T) {
+			r, _ := verifier(t, c.options)
+			s, err := caller(r, bearing(c.token)).Session()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			c.options.Keys = allKeys()
+			sessions, err := identity.NewSessions(c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys, err := sessions.KeysOf(c.issuer, "visit-1")
+			if err != nil || len(keys) != c.keys || !slices.Contains(keys, s.Key) {
+				t.Errorf("%s: %q, %v; the token's is %q", name, keys, err, s.Key)
+			}
+		})
 	}
 }
 

@@ -23,14 +23,16 @@ import (
 func TestASessionSaysWhatItsTokenSays(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
 	for name, mint := range map[string]func(any) string{"HS256": hs256, "RS256": rs256, "ES256": es256, "EdDSA": eddsa} {
-		got, err := caller(r, bearing(mint(claims("sid", "s1", "jti", "j1", "iss", "widget", "sub", "u1", "x", "y")))).Session()
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if got.ID != "s1" || got.Issuer != "widget" || got.Subject != "u1" || !got.Expires.Equal(noon.Add(time.Hour)) || got.Claims["x"] != "y" || got.Key == "" {
-			t.Errorf("%s: %+v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := caller(r, bearing(mint(claims("sid", "s1", "jti", "j1", "iss", "widget", "sub", "u1", "x", "y")))).Session()
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			if got.ID != "s1" || got.Issuer != "widget" || got.Subject != "u1" || !got.Expires.Equal(noon.Add(time.Hour)) || got.Claims["x"] != "y" || got.Key == "" {
+				t.Errorf("%s: %+v", name, got)
+			}
+		})
 	}
 }
 
@@ -178,11 +180,13 @@ func TestTheIssuerAndTheAudienceHold(t *testing.T) {
 		{"another audience", identity.SessionsOptions{Audience: "a"}, claims("aud", []string{"b"}), "audience"},
 		{"no audience", identity.SessionsOptions{Audience: "a"}, claims(), "required claim"},
 	} {
-		r, _ := verifier(t, c.o)
-		_, err := caller(r, bearing(hs256(c.c))).Session()
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			r, _ := verifier(t, c.o)
+			_, err := caller(r, bearing(hs256(c.c))).Session()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+		})
 	}
 }
 
@@ -208,13 +212,15 @@ func TestOneCredentialAndTheSchemeInAnyCase(t *testing.T) {
 		{"the scheme alone", []string{"Bearer"}, identity.ErrNone.Error()},
 		{"the scheme and blanks", []string{"Bearer   "}, identity.ErrNone.Error()},
 	} {
-		r, _ := verifier(t, identity.SessionsOptions{})
-		req := request("203.0.113.7:1")
-		req.Request.Header = http.Header{"Authorization": c.lines}
-		_, err := caller(r, req).Session()
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			r, _ := verifier(t, identity.SessionsOptions{})
+			req := request("203.0.113.7:1")
+			req.Request.Header = http.Header{"Authorization": c.lines}
+			_, err := caller(r, req).Session()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+		})
 	}
 }
 

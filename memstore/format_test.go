@@ -106,10 +106,12 @@ func TestSegmentsAreSettledByAge(t *testing.T) {
 		{"three quarters", []record{{0, scope{0, 0}, 1}, {1, scope{0, 2}, 2}}, []record{{1, scope{0, 2}, 2}}, []scope{{quarter, 2}, {half, 1}}},
 		{"splits without end", []record{{0, scope{0, 0}, 1}, {1, scope{0, 40}, 2}}, nil, nil},
 	} {
-		use, gaps, _, err := resolveRecords(test.records)
-		if (err == nil) != (test.want != nil) || err == nil && (!slices.Equal(use, test.want) || !slices.Equal(gaps, test.gaps)) {
-			t.Errorf("%s: %+v, gaps %+v, %v", test.name, use, gaps, err)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			use, gaps, _, err := resolveRecords(test.records)
+			if (err == nil) != (test.want != nil) || err == nil && (!slices.Equal(use, test.want) || !slices.Equal(gaps, test.gaps)) {
+				t.Errorf("%s: %+v, gaps %+v, %v", test.name, use, gaps, err)
+			}
+		})
 	}
 }
 

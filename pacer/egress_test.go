@@ -115,9 +115,11 @@ func TestRealAddresses(t *testing.T) {
 	}
 	asWait(t, send(signed)) // other addresses would not help
 	for key, want := range map[string]int{"v1 127.0.0.1": 9, "v1 127.0.0.2": 9, "v1 127.0.0.3": 9, "wp 127.0.0.1": 9} {
-		if from[key] != want {
-			t.Errorf("%s sent %d requests, want %d: %v", key, from[key], want, from)
-		}
+		t.Run(key, func(t *testing.T) {
+			if from[key] != want {
+				t.Errorf("%s sent %d requests, want %d: %v", key, from[key], want, from)
+			}
+		})
 	}
 }
 

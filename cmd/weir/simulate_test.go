@@ -22,9 +22,11 @@ func TestNamesOfFilesMoveNoCursor(t *testing.T) {
 		{name + ".log", later(0, 5)}, {name + ".txt", "notes"}, {name + ".bad", "oops\n"}, {name + ".yaml", "limiters:\n  - name: all\n    routes: [/*]\n    windows: [5 per minute by ip]\n"},
 		{name + ".wrong", "limiters: 5\n"},
 	} {
-		if err := os.WriteFile(file.name, []byte(file.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(file.name, func(t *testing.T) {
+			if err := os.WriteFile(file.name, []byte(file.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	for _, args := range [][]string{
 		{name + ".log", "--html", name + ".txt"},
@@ -51,10 +53,12 @@ func TestNamesOfFilesMoveNoCursor(t *testing.T) {
 
 func TestASharePercentageIsExact(t *testing.T) {
 	for value, want := range map[string]string{"0.1%": "0.1%", "0%": "0%", "100%": "100%", "33.3%": "33.3%", "off": "off"} {
-		var p portion
-		if err := p.Set(value); err != nil || p.String() != want {
-			t.Errorf("%s is read as %s, %v", value, &p, err)
-		}
+		t.Run(value, func(t *testing.T) {
+			var p portion
+			if err := p.Set(value); err != nil || p.String() != want {
+				t.Errorf("%s is read as %s, %v", value, &p, err)
+			}
+		})
 	}
 	for _, value := range []string{"", "%", "0.1", "101%", "-1%", "1e-3%", "1/3%", "0x1%", "1_0%", "NaN%", "0.1%%"} {
 		var p portion

@@ -33,38 +33,40 @@ func TestWhatAVerificationEndsWith(t *testing.T) {
 		{"it was not reached", none, nil, errors.New("dial\x1b[2J"), `dial\x1b[2J`},
 		{"it was interrupted", kept, errors.New("canceled"), errors.New("canceled"), "interrupted after 1 request; 1 kept, 0 broken, 1 not testable"},
 	} {
-		err := verifyOutcome(c.report, c.interrupted, c.err)
-		if got := fmt.Sprint(err); got != c.want && (err != nil || c.want != "") {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-		var f *cli.Failure
-		if err != nil && (!errors.As(err, &f) || f.Exit != cli.Failed) {
-			t.Errorf("%s: %+v, want status %d", c.name, f, cli.Failed)
-		}
-		for _, machine := range []cli.OnOff{false, true} {
-			var out bytes.Buffer
-			cmd := &cobra.Command{}
-			cmd.SetOut(&out)
-			if got := (&verifyFlags{machine: machine}).conclude(cmd, c.report, c.interrupted, c.err, nil); (got == nil) != (err == nil) {
-				t.Errorf("%s: %v and %v", c.name, got, err)
+		t.Run(c.name, func(t *testing.T) {
+			err := verifyOutcome(c.report, c.interrupted, c.err)
+			if got := fmt.Sprint(err); got != c.want && (err != nil || c.want != "") {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
 			}
-			var said struct {
-				Done    bool
-				Error   string
-				Results []verify.Result
-				Clauses []reports.Clause
+			var f *cli.Failure
+			if err != nil && (!errors.As(err, &f) || f.Exit != cli.Failed) {
+				t.Errorf("%s: %+v, want status %d", c.name, f, cli.Failed)
 			}
-			if !machine {
-				continue
+			for _, machine := range []cli.OnOff{false, true} {
+				var out bytes.Buffer
+				cmd := &cobra.Command{}
+				cmd.SetOut(&out)
+				if got := (&verifyFlags{machine: machine}).conclude(cmd, c.report, c.interrupted, c.err, nil); (got == nil) != (err == nil) {
+					t.Errorf("%s: %v and %v", c.name, got, err)
+				}
+				var said struct {
+					Done    bool
+					Error   string
+					Results []verify.Result
+					Clauses []reports.Clause
+				}
+				if !machine {
+					continue
+				}
+				if err := json.Unmarshal(out.Bytes(), &said); err != nil || said.Done != (c.want == "") || said.Error != c.want ||
+					len(said.Results) != len(c.report.Results) || len(said.Clauses) != len(verify.Clauses) {
+					t.Errorf("%s: %v, %+v in\n%s", c.name, err, said, out.String())
+				}
+				if strings.ContainsAny(out.String(), "\x1b\u202e") {
+					t.Errorf("%s: JSON that a terminal acts on", c.name)
+				}
 			}
-			if err := json.Unmarshal(out.Bytes(), &said); err != nil || said.Done != (c.want == "") || said.Error != c.want ||
-				len(said.Results) != len(c.report.Results) || len(said.Clauses) != len(verify.Clauses) {
-				t.Errorf("%s: %v, %+v in\n%s", c.name, err, said, out.String())
-			}
-			if strings.ContainsAny(out.String(), "\x1b\u202e") {
-				t.Errorf("%s: JSON that a terminal acts on", c.name)
-			}
-		}
+		})
 	}
 }
 

@@ -95,19 +95,21 @@ func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) {
 		"http://127.0.0.1@issuer.example/": false, "file:///etc/passwd": false, "ftp://issuer.example/": false, "issuer.example": false,
 		"": false, "://": false, "https://issuer example/": false,
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := contextOf(t)
-			s, err := jwks.New(ctx, url, jwks.Options{Client: &http.Client{Transport: &endpoint{down: true}}})
-			if (err == nil) != want {
-				t.Errorf("%q: %v, want it taken: %v", url, err, want)
-			}
-			if err != nil && strings.Contains(err.Error(), "password@") {
-				t.Errorf("the password is in the error: %v", err)
-			}
-			cancel()
-			if s != nil {
-				s.Wait()
-			}
+		t.Run(url, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := contextOf(t)
+				s, err := jwks.New(ctx, url, jwks.Options{Client: &http.Client{Transport: &endpoint{down: true}}})
+				if (err == nil) != want {
+					t.Errorf("%q: %v, want it taken: %v", url, err, want)
+				}
+				if err != nil && strings.Contains(err.Error(), "password@") {
+					t.Errorf("the password is in the error: %v", err)
+				}
+				cancel()
+				if s != nil {
+					s.Wait()
+				}
+			})
 		})
 	}
 }

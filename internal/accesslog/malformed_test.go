@@ -108,14 +108,16 @@ func TestReasonsAreShortAndTellNothingThatTheTextDoesNot(t *testing.T) {
 			`{"a":"` + pad + `","` + secret + `":{"b":x}}`, `{"` + long + `":x}`},
 		"$msec|$request|$request_time|$status|": {`1.000|GET /` + pad + ` HTTP/1.1|` + secret + `|200|`, long + `|GET / HTTP/1.1|0.001|200|`},
 	} {
-		for _, line := range lines {
-			var reasons []string
-			readAll(t, accesslog.Options{Format: format, Stdin: strings.NewReader(good[format] + "\n" + line + "\n"),
-				Malformed: func(m accesslog.Malformed) { reasons = append(reasons, m.Reason) }})
-			if len(reasons) != 1 || len(reasons[0]) > 200 || strings.Contains(reasons[0], "SECRET") {
-				t.Errorf("%s: %.40s...: reported %.300q", format, line, reasons)
+		t.Run(format, func(t *testing.T) {
+			for _, line := range lines {
+				var reasons []string
+				readAll(t, accesslog.Options{Format: format, Stdin: strings.NewReader(good[format] + "\n" + line + "\n"),
+					Malformed: func(m accesslog.Malformed) { reasons = append(reasons, m.Reason) }})
+				if len(reasons) != 1 || len(reasons[0]) > 200 || strings.Contains(reasons[0], "SECRET") {
+					t.Errorf("%s: %.40s...: reported %.300q", format, line, reasons)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -151,22 +153,24 @@ func TestTimes(t *testing.T) {
 		`true`:                             "",
 		`{"a":1}`:                          "",
 	} {
-		first := `{"ts":1,"request":{"method":"GET","uri":"/"}}` + "\n"
-		var got []string
-		r, err := accesslog.Open(accesslog.Options{Format: "caddy", Reorder: -1,
-			Stdin: strings.NewReader(first + fmt.Sprintf(`{"ts":%s,"request":{"method":"GET","uri":"/"}}`, text))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var l accesslog.Line
-		for r.Next(&l) == nil {
-			got = append(got, time.Unix(0, l.Time).UTC().Format(time.RFC3339Nano))
-		}
-		if want == "" && len(got) != 1 || want != "" && (len(got) != 2 || got[1] != want) {
-			t.Errorf("%s is read as %v, want %q", text, got[1:], want)
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		t.Run(text, func(t *testing.T) {
+			first := `{"ts":1,"request":{"method":"GET","uri":"/"}}` + "\n"
+			var got []string
+			r, err := accesslog.Open(accesslog.Options{Format: "caddy", Reorder: -1,
+				Stdin: strings.NewReader(first + fmt.Sprintf(`{"ts":%s,"request":{"method":"GET","uri":"/"}}`, text))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var l accesslog.Line
+			for r.Next(&l) == nil {
+				got = append(got, time.Unix(0, l.Time).UTC().Format(time.RFC3339Nano))
+			}
+			if want == "" && len(got) != 1 || want != "" && (len(got) != 2 || got[1] != want) {
+				t.Errorf("%s is read as %v, want %q", text, got[1:], want)
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

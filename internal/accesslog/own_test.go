@@ -110,8 +110,10 @@ func TestALineTellsWhetherItsAgentIsMissingOrNone(t *testing.T) {
 		{"Weir's own has it of requests that were counted by it", "", ownText, "#0123456789ABCDEF ?"},
 		{"and as JSON", "", ownJSON, "#0123456789ABCDEF ?"},
 	} {
-		if got := strings.Join(tells(t, test.text, test.format), " "); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			if got := strings.Join(tells(t, test.text, test.format), " "); got != test.want {
+				t.Errorf("%s: %s, want %s", test.name, got, test.want)
+			}
+		})
 	}
 }

@@ -59,14 +59,16 @@ func TestOnlyNamesOfThisMachineMayStandInHost(t *testing.T) {
 		"evil.example.com": 421, "localhost.example.com": 421, "127.0.0.1.example.com": 421, "192.0.2.1:8081": 421, "0.0.0.0:8081": 421,
 		"localhost:": 421, "localhost:x": 421, "localhost:99999": 421, "127.0.0.2": 421,
 	} {
-		c := call{method: "GET", path: "/policy", host: host}
-		if want == 200 {
-			f.answered(c, nil)
-		} else {
-			f.refused(c, want, "misdirected")
-			// the page too
-			f.refused(call{method: "GET", path: "/", host: host}, want, "misdirected")
-		}
+		t.Run(host, func(t *testing.T) {
+			c := call{method: "GET", path: "/policy", host: host}
+			if want == 200 {
+				f.answered(c, nil)
+			} else {
+				f.refused(c, want, "misdirected")
+				// the page too
+				f.refused(call{method: "GET", path: "/", host: host}, want, "misdirected")
+			}
+		})
 	}
 }
 
@@ -93,9 +95,11 @@ func TestWrongTokensAreLimitedAndARightOneIsNot(t *testing.T) {
 	}
 	w := f.refused(wrong(20, "[2001:db8::ffff]:1000"), 429, "rate_limited") // of the same /64
 	for name, want := range map[string]string{"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": fmt.Sprint(start + 60), "Retry-After": "60"} {
-		if got := w.Header().Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := w.Header().Get(name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		})
 	}
 	f.answered(call{method: "GET", path: "/policy", from: "[2001:db8::1]:1000"}, nil)
 	f.refused(wrong(0, "[2001:db8:0:1::1]:1000"), 401, "unauthorized") // of another

@@ -209,7 +209,9 @@ func TestWhatIsWrongWithAGrantIsSaid(t *testing.T) {
 	}
 	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7","times":2,"why":"x"}`), 400, "invalid_body")
 	for query, code := range map[string]string{"": "no_caller", "?ip=": "no_caller", "?ip=1&ip=2": "invalid_query", "?who=x": "invalid_query", "?ip=nobody": "invalid_caller"} {
-		f.refused(call{method: "GET", path: "/keys" + query}, 400, code)
+		t.Run(query, func(t *testing.T) {
+			f.refused(call{method: "GET", path: "/keys" + query}, 400, code)
+		})
 	}
 }
 

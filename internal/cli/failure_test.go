@@ -38,13 +38,15 @@ func TestACommandChecksItsArguments(t *testing.T) {
 		`run: unexpected argument "c"`:     {"a", "b", "c"},
 		`run: unexpected argument "false"`: {"a", "b", "false"},
 	} {
-		got := ""
-		if err := Arguments("A", "B")(cmd, args); err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", args, got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			got := ""
+			if err := Arguments("A", "B")(cmd, args); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%q: %q, want %q", args, got, want)
+			}
+		})
 	}
 }
 

@@ -34,10 +34,12 @@ func FuzzValuesPrintWhatSetsThem(f *testing.F) {
 
 func TestASizeIsAWholeNumberOfAUnit(t *testing.T) {
 	for text, want := range map[string]Size{"1B": 1, "512KiB": 512 << 10, "256MiB": 256 << 20, "2GiB": 2 << 30, "8589934591GiB": 8589934591 << 30} {
-		var got Size
-		if err := got.Set(text); err != nil || got != want {
-			t.Errorf("%s is %d, %v; want %d", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			var got Size
+			if err := got.Set(text); err != nil || got != want {
+				t.Errorf("%s is %d, %v; want %d", text, got, err, want)
+			}
+		})
 	}
 	for _, text := range []string{"", "B", "1", "1M", "1mib", "1 MiB", "+1MiB", "-1MiB", "0B", "1.5GiB", "0x10B", "1_000B", "8589934592GiB", "9223372036854775808B"} {
 		var got Size

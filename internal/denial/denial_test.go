@@ -289,13 +289,15 @@ func TestTheErrorSaysWhyAnIDCannotBeOpened(t *testing.T) {
 		{"one of a process without a secret", private, stranger, errPrivate},
 		{"one of a later version", later, shared, errLater},
 	} {
-		f, err := c.by.Open(c.id)
-		if !errors.Is(err, c.want) || !reflect.DeepEqual(f, Facts{}) {
-			t.Errorf("%s: %+v, %v; want %v", c.what, f, err, c.want)
-		}
-		if err != nil && len(err.Error()) > 400 {
-			t.Errorf("%s: the error has %d bytes", c.what, len(err.Error()))
-		}
+		t.Run(c.what, func(t *testing.T) {
+			f, err := c.by.Open(c.id)
+			if !errors.Is(err, c.want) || !reflect.DeepEqual(f, Facts{}) {
+				t.Errorf("%s: %+v, %v; want %v", c.what, f, err, c.want)
+			}
+			if err != nil && len(err.Error()) > 400 {
+				t.Errorf("%s: the error has %d bytes", c.what, len(err.Error()))
+			}
+		})
 	}
 }
 

@@ -24,10 +24,12 @@ func TestAValueOfStoreMeansItsRow(t *testing.T) {
 		"redis-sentinel://:secret@h/m":         {"redis-sentinel://h:26379/m", true},
 		"rediss-sentinel://h:7/m":              {"rediss-sentinel://h:7/m", true},
 	} {
-		var s Store
-		if err := s.Set(value); err != nil || s.String() != want.name || s.Shared() != want.shared {
-			t.Errorf("%q is %v, shared %v, %v; want %+v", value, &s, s.Shared(), err, want)
-		}
+		t.Run(value, func(t *testing.T) {
+			var s Store
+			if err := s.Set(value); err != nil || s.String() != want.name || s.Shared() != want.shared {
+				t.Errorf("%q is %v, shared %v, %v; want %+v", value, &s, s.Shared(), err, want)
+			}
+		})
 	}
 	for _, value := range []string{"", "disk", "Memory", "memory://", "redis", "valkey://h", "redis://:secret@", "redis-sentinel://h"} {
 		s := new(Store)

@@ -192,21 +192,23 @@ func TestAWindowBoundsThoseItCountsTogether(t *testing.T) {
 		"session or everyone":      "-st-", // a token carries no session
 		"token or session+session": "-s--",
 	} {
-		k, err := weir.ParseKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for i, p := range Parties() {
-			if p.bounds(k) {
-				got += "aste"[i : i+1]
-			} else {
-				got += "-"
+		t.Run(key, func(t *testing.T) {
+			k, err := weir.ParseKey(key)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if got != bounded {
-			t.Errorf("%s bounds %s, want %s", key, got, bounded)
-		}
+			got := ""
+			for i, p := range Parties() {
+				if p.bounds(k) {
+					got += "aste"[i : i+1]
+				} else {
+					got += "-"
+				}
+			}
+			if got != bounded {
+				t.Errorf("%s bounds %s, want %s", key, got, bounded)
+			}
+		})
 	}
 }
 

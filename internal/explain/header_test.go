@@ -54,20 +54,22 @@ func TestAWindowByAFieldBoundsNobodyAlone(t *testing.T) {
 		"header:X-Api-Key or everyone": "----",
 		"everyone":                     "5555",
 	} {
-		got := ""
-		l := &policyBy(t, key).Limiters[0]
-		for _, p := range Parties() {
-			switch b := Exposure(l, p, 60); {
-			case !p.Served(l):
-				got += "."
-			case b == nil:
-				got += "-"
-			default:
-				got += fmt.Sprint(b.Requests / 2)
+		t.Run(key, func(t *testing.T) {
+			got := ""
+			l := &policyBy(t, key).Limiters[0]
+			for _, p := range Parties() {
+				switch b := Exposure(l, p, 60); {
+				case !p.Served(l):
+					got += "."
+				case b == nil:
+					got += "-"
+				default:
+					got += fmt.Sprint(b.Requests / 2)
+				}
 			}
-		}
-		if got != want {
-			t.Errorf("%s: %s, want %s of one address, session, token, everybody", key, got, want)
-		}
+			if got != want {
+				t.Errorf("%s: %s, want %s of one address, session, token, everybody", key, got, want)
+			}
+		})
 	}
 }

@@ -32,9 +32,11 @@ func TestMarkdownThatDrownsItsParserIsBad(t *testing.T) {
 		{"by tabs", strings.Repeat("\t", 100) + "- a", "or as far indented"},
 		{"brackets within each other", strings.Repeat("[", 1<<18) + strings.Repeat("]", 1<<18), "brackets (524288)"},
 	} {
-		if _, err := made(t, "a.md", c.source); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.what, err, c.want)
-		}
+		t.Run(c.what, func(t *testing.T) {
+			if _, err := made(t, "a.md", c.source); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", c.what, err, c.want)
+			}
+		})
 	}
 	for _, source := range []string{
 		table(20, 5000), deep(60), strings.Repeat("> ", 100) + "a", strings.Repeat(" ", 300) + "a", strings.Repeat("[a]: /b\n", 5000),
@@ -50,9 +52,11 @@ func TestEmptyLinesAreSqueezed(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "a": "a", "\n\n\na\n": "\na\n", "a\n\nb": "a\n\nb", "a\n \n\t\n\n  b\n\n\n": "a\n \n  b\n\n", "a\n\f\n\u00a0\nb": "a\n\f\n\u00a0\nb",
 	} {
-		if got := string(squeezed([]byte(in))); got != want {
-			t.Errorf("%q becomes %q, want %q", in, got, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if got := string(squeezed([]byte(in))); got != want {
+				t.Errorf("%q becomes %q, want %q", in, got, want)
+			}
+		})
 	}
 	d, err := made(t, "a.md", deep(40)+strings.Repeat("\n", 500_000)+"```\nx\n\n\n\ny\n```\n")
 	if err != nil || !strings.HasSuffix(d.Text, "a\nx\n\ny") {

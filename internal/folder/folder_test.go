@@ -62,10 +62,12 @@ func TestADocumentIsWhatAReaderSees(t *testing.T) {
 		{"nothing", "notes.txt", "", "notes", ""},
 		{"control characters", "notes.txt", "a\x0cb\x1b[31mc\u0085d", "notes", "a b [31mc d"},
 	} {
-		d, err := made(t, c.name, c.source)
-		if err != nil || d.Title != c.title || d.Text != c.text {
-			t.Errorf("%s: %v\n got %q: %q\nwant %q: %q", c.what, err, d.Title, d.Text, c.title, c.text)
-		}
+		t.Run(c.what, func(t *testing.T) {
+			d, err := made(t, c.name, c.source)
+			if err != nil || d.Title != c.title || d.Text != c.text {
+				t.Errorf("%s: %v\n got %q: %q\nwant %q: %q", c.what, err, d.Title, d.Text, c.title, c.text)
+			}
+		})
 	}
 }
 
@@ -94,17 +96,19 @@ func TestFrontMatterNamesADocument(t *testing.T) {
 		{"just words", "", "", "no list of fields"},
 		{"- a", "", "", "no list of fields"},
 	} {
-		d, err := made(t, "a.md", "---\n"+c.matter+"\n---\n# Heading\n")
-		link := c.link
-		if link == "" {
-			link = "https://example.org/help/a"
-		}
-		switch {
-		case c.problem == "" && (err != nil || d.Title != c.title || d.URL != link || d.Own != (c.link != "") || d.Text != "Heading"):
-			t.Errorf("%q is %+v, %v; want title %q and url %s", c.matter, d, err, c.title, link)
-		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):
-			t.Errorf("%q: problem %v, want %q", c.matter, err, c.problem)
-		}
+		t.Run(c.title, func(t *testing.T) {
+			d, err := made(t, "a.md", "---\n"+c.matter+"\n---\n# Heading\n")
+			link := c.link
+			if link == "" {
+				link = "https://example.org/help/a"
+			}
+			switch {
+			case c.problem == "" && (err != nil || d.Title != c.title || d.URL != link || d.Own != (c.link != "") || d.Text != "Heading"):
+				t.Errorf("%q is %+v, %v; want title %q and url %s", c.matter, d, err, c.title, link)
+			case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):
+				t.Errorf("%q: problem %v, want %q", c.matter, err, c.problem)
+			}
+		})
 	}
 	for own, want := range map[string]string{"/about/": "https://example.org/about/", "/a b?c#d": "https://example.org/a%20b?c#d", "/..": "https://example.org/"} {
 		if d, err := made(t, "a.md", "---\nurl: "+own+"\n---\n"); err != nil || d.URL != want || d.Own {
@@ -134,10 +138,12 @@ func TestALinkIsThePathWithoutItsExtension(t *testing.T) {
 		"ü?#%41/x;y.txt":        "https://example.org/help/%C3%BC%3F%23%2541/x;y",
 		"right\u202eto.left.md": "https://example.org/help/right%E2%80%AEto.left",
 	} {
-		d, err := made(t, name, "x")
-		if err != nil || d.URL != want || !linkable(d.URL) {
-			t.Errorf("%s is linked as %q, %v; want %s", name, d.URL, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			d, err := made(t, name, "x")
+			if err != nil || d.URL != want || !linkable(d.URL) {
+				t.Errorf("%s is linked as %q, %v; want %s", name, d.URL, err, want)
+			}
+		})
 	}
 }
 
@@ -229,9 +235,11 @@ func TestAFolderIsWalkedOverWhatIsNoDocument(t *testing.T) {
 		t.Error("a file was opened as a folder")
 	}
 	for path, want := range map[string]string{"link.md": "symbolic link", "gone.md": "it cannot be read", "../x.md": "it cannot be read", "a": "its extension"} {
-		if _, err := f.Read(context.Background(), path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("read %s: %v, want %q", path, err, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if _, err := f.Read(context.Background(), path); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("read %s: %v, want %q", path, err, want)
+			}
+		})
 	}
 }
 
@@ -249,12 +257,14 @@ func TestHostileFilesCostLittle(t *testing.T) {
 		{"a.html", "</p>"}, {"a.html", "<h1>"}, {"a.html", "&lt"}, {"a.html", "<textarea>"}, {"a.html", "<title>"}, {"a.html", "<![CDATA["}, {"a.html", "<p \x22"},
 		{"a.txt", " "}, {"a.txt", "\n"}, {"a.txt", "\t\n"},
 	} {
-		n := int(kindOf(c.name).max) / 4
-		start := time.Now()
-		_, _ = made(t, c.name, strings.Repeat(c.unit, n/len(c.unit)))
-		if took := time.Since(start); took > 30*time.Second {
-			t.Errorf("%d bytes of %.10q took %v", n, c.unit, took)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			n := int(kindOf(c.name).max) / 4
+			start := time.Now()
+			_, _ = made(t, c.name, strings.Repeat(c.unit, n/len(c.unit)))
+			if took := time.Since(start); took > 30*time.Second {
+				t.Errorf("%d bytes of %.10q took %v", n, c.unit, took)
+			}
+		})
 	}
 	for _, unit := range []string{"[", "{", "- ", "a: ", "? ", "&a ", "*a ", "!!x ", "\"", "'", "- - ", "a:\n ", "[a,", "<<: "} {
 		start := time.Now()

@@ -46,12 +46,14 @@ func TestWhatABaseHasEscapedStays(t *testing.T) {
 		"https://x.example/a%2F":    "https://x.example/a%2F/b/c%20d",
 		"https://x.example/%C3%BC/": "https://x.example/%C3%BC/b/c%20d",
 	} {
-		u, err := url.Parse(base)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, _, err := address(u, "b/c d.md", ""); err != nil || got != want {
-			t.Errorf("below %s: %s, %v; want %s", base, got, err, want)
-		}
+		t.Run(base, func(t *testing.T) {
+			u, err := url.Parse(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := address(u, "b/c d.md", ""); err != nil || got != want {
+				t.Errorf("below %s: %s, %v; want %s", base, got, err, want)
+			}
+		})
 	}
 }

@@ -301,38 +301,40 @@ func TestEveryStepHasItsTime(t *testing.T) {
 		{"a client that does not read", flood, func(l *Limits) { l.Stall = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "", true},
 		{"a kept connection without a request", nil, func(l *Limits) { l.Idle = short }, "GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", false},
 	} {
-		if test.upstream == nil {
-			test.upstream = func(s *served) {
-				for r := s.request(); r != nil; r = s.request() {
-					s.answers(ok200)
+		t.Run(test.name, func(t *testing.T) {
+			if test.upstream == nil {
+				test.upstream = func(s *served) {
+					for r := s.request(); r != nil; r = s.request() {
+						s.answers(ok200)
+					}
 				}
 			}
-		}
-		o := newOrigin(t, test.upstream)
-		e := open(t, nil, func(options *Options) { o.use(options); test.limit(&options.Limits) })
-		c := e.caller()
-		began := time.Now()
-		c.say("%s", test.say)
-		if test.unread {
-			eventually(t, "it is let go", func() bool { return o.conns.Load() == 1 && o.open.Load() == 0 && e.gateway.rules.Open.Load() == 0 })
-			continue
-		}
-		if test.status == "504" || test.name == "a small body that stalls" {
-			if status, h := c.head(); !strings.HasPrefix(status, test.status) || limitOf(http.Header(h)) != wpPlugin {
-				t.Errorf("%s: %s %v", test.name, status, h)
+			o := newOrigin(t, test.upstream)
+			e := open(t, nil, func(options *Options) { o.use(options); test.limit(&options.Limits) })
+			c := e.caller()
+			began := time.Now()
+			c.say("%s", test.say)
+			if test.unread {
+				eventually(t, "it is let go", func() bool { return o.conns.Load() == 1 && o.open.Load() == 0 && e.gateway.rules.Open.Load() == 0 })
+				return
 			}
-		} else {
-			b, err := io.ReadAll(c)
-			if len(b) == 0 && !e.gateway.Fast() && test.status == "200" {
-				// Net/http holds an answer's beginning back, and then has nothing to say.
-				test.status = ""
+			if test.status == "504" || test.name == "a small body that stalls" {
+				if status, h := c.head(); !strings.HasPrefix(status, test.status) || limitOf(http.Header(h)) != wpPlugin {
+					t.Errorf("%s: %s %v", test.name, status, h)
+				}
+			} else {
+				b, err := io.ReadAll(c)
+				if len(b) == 0 && !e.gateway.Fast() && test.status == "200" {
+					// Net/http holds an answer's beginning back, and then has nothing to say.
+					test.status = ""
+				}
+				if pace.IsTimeout(err) || !strings.HasPrefix(string(b), strings.TrimSuffix("HTTP/1.1 "+test.status, "HTTP/1.1 ")) {
+					t.Errorf("%s: %q, %v", test.name, b, err)
+				}
 			}
-			if pace.IsTimeout(err) || !strings.HasPrefix(string(b), strings.TrimSuffix("HTTP/1.1 "+test.status, "HTTP/1.1 ")) {
-				t.Errorf("%s: %q, %v", test.name, b, err)
+			if took := time.Since(began); took < short/2 {
+				t.Errorf("%s: over after %v, want %v", test.name, took, short)
 			}
-		}
-		if took := time.Since(began); took < short/2 {
-			t.Errorf("%s: over after %v, want %v", test.name, took, short)
-		}
+		})
 	}
 }

@@ -166,39 +166,41 @@ func TestUnaskedBytesAreNobodysAnswer(t *testing.T) {
 		"the second half of a head":         {"GET", ok200, "X-Evil: 1\r\nContent-Length: 4\r\n\r\nevil"},
 		"one byte":                          {"GET", ok200, "H"},
 	} {
-		came := make(chan bool)
-		o := newOrigin(t, func(s *served) {
-			for r := s.request(); r != nil; r = s.request() {
-				if r.URL.Path == "/v1/wp/victim" {
-					s.answers("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nvictim")
-					continue
+		t.Run(name, func(t *testing.T) {
+			came := make(chan bool)
+			o := newOrigin(t, func(s *served) {
+				for r := s.request(); r != nil; r = s.request() {
+					if r.URL.Path == "/v1/wp/victim" {
+						s.answers("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nvictim")
+						continue
+					}
+					s.answers("%s", test.answer)
+					if test.later != "" {
+						<-came
+						s.answers("%s", test.later)
+					}
+					came <- true
 				}
-				s.answers("%s", test.answer)
+			})
+			e := open(t, nil, o.use)
+			attacker, victim := e.caller(), e.caller()
+			for range 5 {
+				attacker.asks(test.method + " /v1/wp/evil")
+				attacker.hears(test.method)
 				if test.later != "" {
-					<-came
-					s.answers("%s", test.later)
+					came <- true // the answer has ended
 				}
-				came <- true
+				<-came
+				// Net/http's transport sees them when it gets to it: it is given that time.
+				if !e.gateway.Fast() {
+					eventually(t, "the transport sees what came", func() bool { return o.open.Load() == 0 })
+				}
+				victim.asks("GET /v1/wp/victim")
+				if res, body := victim.hears("GET"); body != "victim" || res.Header.Get("X-Evil") != "" {
+					t.Fatalf("%s: the next caller gets %d %q %v", name, res.StatusCode, body, res.Header)
+				}
 			}
 		})
-		e := open(t, nil, o.use)
-		attacker, victim := e.caller(), e.caller()
-		for range 5 {
-			attacker.asks(test.method + " /v1/wp/evil")
-			attacker.hears(test.method)
-			if test.later != "" {
-				came <- true // the answer has ended
-			}
-			<-came
-			// Net/http's transport sees them when it gets to it: it is given that time.
-			if !e.gateway.Fast() {
-				eventually(t, "the transport sees what came", func() bool { return o.open.Load() == 0 })
-			}
-			victim.asks("GET /v1/wp/victim")
-			if res, body := victim.hears("GET"); body != "victim" || res.Header.Get("X-Evil") != "" {
-				t.Fatalf("%s: the next caller gets %d %q %v", name, res.StatusCode, body, res.Header)
-			}
-		}
 	}
 }
 
@@ -250,28 +252,30 @@ func TestAnAnswerThatIsNoneIs502(t *testing.T) {
 		"a bomb of fields":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Evil: 1\r\n", 200<<10) + "\r\nevil",
 		"an endless head":    "HTTP/1.1 200 OK\r\nX-Evil: " + strings.Repeat("x", 1<<20),
 	} {
-		lax := map[string]bool{"both lengths": true, "bare line feeds": true, "obs-fold": true, "blank before colon": true}[name]
-		o := newOrigin(t, func(s *served) {
-			for r := s.request(); r != nil; r = s.request() {
-				s.answers("%s", answer)
+		t.Run(name, func(t *testing.T) {
+			lax := map[string]bool{"both lengths": true, "bare line feeds": true, "obs-fold": true, "blank before colon": true}[name]
+			o := newOrigin(t, func(s *served) {
+				for r := s.request(); r != nil; r = s.request() {
+					s.answers("%s", answer)
+				}
+			})
+			e := open(t, nil, o.use)
+			if lax && !e.gateway.Fast() {
+				return // net/http's reading of it; docs/engines.md
 			}
+			c := e.caller()
+			for range 2 {
+				c.asks("POST /v1/wp/status", "Content-Length: 0")
+				res, body := c.hears("POST")
+				if res.StatusCode != 502 || !strings.Contains(body, "upstream_unavailable") || strings.Contains(body, "evil") || limitOf(res.Header) != wpPlugin || res.Close {
+					t.Errorf("%s: %d %.200q, %.200v", name, res.StatusCode, body, res.Header)
+				}
+			}
+			if n := o.conns.Load(); n != 2 {
+				t.Errorf("%s: %d connections for two requests", name, n)
+			}
+			eventually(t, name+": nothing of it is under way any more", func() bool { return o.open.Load() == 0 && e.gateway.Upstreams()[0].Busy == 0 })
 		})
-		e := open(t, nil, o.use)
-		if lax && !e.gateway.Fast() {
-			continue // net/http's reading of it; docs/engines.md
-		}
-		c := e.caller()
-		for range 2 {
-			c.asks("POST /v1/wp/status", "Content-Length: 0")
-			res, body := c.hears("POST")
-			if res.StatusCode != 502 || !strings.Contains(body, "upstream_unavailable") || strings.Contains(body, "evil") || limitOf(res.Header) != wpPlugin || res.Close {
-				t.Errorf("%s: %d %.200q, %.200v", name, res.StatusCode, body, res.Header)
-			}
-		}
-		if n := o.conns.Load(); n != 2 {
-			t.Errorf("%s: %d connections for two requests", name, n)
-		}
-		eventually(t, name+": nothing of it is under way any more", func() bool { return o.open.Load() == 0 && e.gateway.Upstreams()[0].Busy == 0 })
 	}
 }
 

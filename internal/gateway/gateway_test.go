@@ -257,11 +257,13 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 		"base path are allowed":             func(o *Options) { o.Backend = nil; before(t, "http://u:secret@h/?q")(o) },
 		"escaped slash":                     func(o *Options) { o.Backend = nil; before(t, "http://h/a%2Fb")(o) },
 	} {
-		o := good()
-		change(&o)
-		_, err := New(o)
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%v, want it to say %q", err, says)
-		}
+		t.Run(says, func(t *testing.T) {
+			o := good()
+			change(&o)
+			_, err := New(o)
+			if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v, want it to say %q", err, says)
+			}
+		})
 	}
 }

@@ -79,9 +79,11 @@ func TestTheAccessLogHasTheHashOfAnAgentThatWasCountedBy(t *testing.T) {
 		"/by/agent/1": strings.Join([]string{hash("demo"), hash("demo"), hash("demo")}, " "),
 		"/by/agent/2": hash("curl"), "/by/agent/3": hash(""), "/by/address": "", "/nowhere": "", "/tried": hash("curl"),
 	} {
-		if strings.Join(got[path], " ") != want {
-			t.Errorf("%s: %q, want %s", path, got[path], want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if strings.Join(got[path], " ") != want {
+				t.Errorf("%s: %q, want %s", path, got[path], want)
+			}
+		})
 	}
 	if log := e.access.String(); strings.Contains(log, "demo") || strings.Contains(log, "curl") || !strings.Contains(log, "outcome=refused") {
 		t.Errorf("access log:\n%s", log)

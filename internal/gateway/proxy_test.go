@@ -80,16 +80,18 @@ func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
 		"GET / HTTP/1.0\r\nHost: a.test\r\n":                         "a.test",
 		"GET / HTTP/1.1\r\nHost: a.test:81\r\nConnection: close\r\n": "a.test:81",
 	} {
-		c := e.caller()
-		c.say("%s\r\n", request)
-		head := within(t, 10*time.Second, "the upstream is asked", heads)
-		if c.hears("GET"); strings.Count(head, "\r\nHost: ") != 1 || !strings.Contains(head, "\r\nHost: "+want+"\r\n") {
-			t.Errorf("%q: the upstream hears\n%swant Host: %s", request, head, want)
-		}
-		said := strings.Contains(head, "\r\nX-Forwarded-Host: "+want+"\r\n")
-		if strings.Contains(head, "X-Forwarded-Host") != said || said != (want != own) {
-			t.Errorf("%q: the upstream hears of another host\n%s", request, head)
-		}
+		t.Run(request, func(t *testing.T) {
+			c := e.caller()
+			c.say("%s\r\n", request)
+			head := within(t, 10*time.Second, "the upstream is asked", heads)
+			if c.hears("GET"); strings.Count(head, "\r\nHost: ") != 1 || !strings.Contains(head, "\r\nHost: "+want+"\r\n") {
+				t.Errorf("%q: the upstream hears\n%swant Host: %s", request, head, want)
+			}
+			said := strings.Contains(head, "\r\nX-Forwarded-Host: "+want+"\r\n")
+			if strings.Contains(head, "X-Forwarded-Host") != said || said != (want != own) {
+				t.Errorf("%q: the upstream hears of another host\n%s", request, head)
+			}
+		})
 	}
 }
 

@@ -79,16 +79,18 @@ func TestTheAddressesOfOneUpstreamDifferInHostAndPortAlone(t *testing.T) {
 		"ftp://127.0.0.1:2/base":        "an http or https URL",
 		"http://127.0.0.1:1/base/":      "twice",
 	} {
-		o := Options{Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/base"}}
-		more, err := url.Parse(bad)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.MoreUpstreams = []*url.URL{more}
-		g := Gateway{options: o, rules: new(rules.Rules)}
-		if _, err := g.newPool(); err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s beside %v: %v; want %q", bad, o.Upstream, err, why)
-		}
+		t.Run(bad, func(t *testing.T) {
+			o := Options{Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/base"}}
+			more, err := url.Parse(bad)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.MoreUpstreams = []*url.URL{more}
+			g := Gateway{options: o, rules: new(rules.Rules)}
+			if _, err := g.newPool(); err == nil || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s beside %v: %v; want %q", bad, o.Upstream, err, why)
+			}
+		})
 	}
 }
 

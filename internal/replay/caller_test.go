@@ -46,14 +46,16 @@ func TestAPeerIsReadAsTheGatewayReadsIt(t *testing.T) {
 		"[2001:db8::7]": "2001:db8::7", "::ffff:192.0.2.7": "192.0.2.7", "::1": "::1", "fe80::1%eth0": "fe80::1", "1::2:3": "1::2:3",
 		"unix:": "", "": "", "-": "", "192.0.2": "", "192.0.2.07": "", "a:b": "", "::g": "", "1:2:3": "", "@": "",
 	} {
-		c.start(resolver, &accesslog.Line{Peer: []byte(text)}, "")
-		var addr netip.Addr
-		if want != "" {
-			addr = netip.MustParseAddr(want)
-		}
-		if got := c.Addr(); got != addr {
-			t.Errorf("%q is %v, want %v", text, got, addr)
-		}
+		t.Run(text, func(t *testing.T) {
+			c.start(resolver, &accesslog.Line{Peer: []byte(text)}, "")
+			var addr netip.Addr
+			if want != "" {
+				addr = netip.MustParseAddr(want)
+			}
+			if got := c.Addr(); got != addr {
+				t.Errorf("%q is %v, want %v", text, got, addr)
+			}
+		})
 	}
 }
 

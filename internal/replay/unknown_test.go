@@ -104,24 +104,26 @@ func TestWhatDoesNotDependOnTheAgentIsKnown(t *testing.T) {
 		"who is exempt":                          {window: "2 per minute by ip+agent", limiter: func(l *weir.Limiter) { l.Exempt = []weir.Who{{Network: netip.MustParsePrefix("192.0.2.0/24")}} }},
 		"else it is unknown":                     {change: field, window: "2 per minute by session or agent", unknown: 4},
 	} {
-		l := limiterOf(t, "all", test.window)
-		if test.limiter != nil {
-			test.limiter(&l)
-		}
-		r := start(t, Options{Policy: policyOf(l)})
-		for i := range 4 {
-			line := lineAt(float64(i), "192.0.2.7")
-			line.HasAgent = false
-			if test.change != nil {
-				test.change(line)
+		t.Run(name, func(t *testing.T) {
+			l := limiterOf(t, "all", test.window)
+			if test.limiter != nil {
+				test.limiter(&l)
 			}
-			if err := r.Add(line); err != nil {
-				t.Fatal(err)
+			r := start(t, Options{Policy: policyOf(l)})
+			for i := range 4 {
+				line := lineAt(float64(i), "192.0.2.7")
+				line.HasAgent = false
+				if test.change != nil {
+					test.change(line)
+				}
+				if err := r.Add(line); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if o := report(t, r).Policy; o.Unknown != test.unknown || o.Limiters[0].Windows[0].Unknown != test.unknown {
-			t.Errorf("%s: %+v", name, o)
-		}
+			if o := report(t, r).Policy; o.Unknown != test.unknown || o.Limiters[0].Windows[0].Unknown != test.unknown {
+				t.Errorf("%s: %+v", name, o)
+			}
+		})
 	}
 }
 

@@ -262,11 +262,13 @@ func TestWhereNothingFitsItIsSaidInTheVisitorsLanguage(t *testing.T) {
 		"": "en", "de-AT,de;q=0.9,en;q=0.8": "de", "es": "es", "fr-CA": "fr", "it": "it", "ja": "ja", "nl": "nl", "pl": "pl", "pt-BR": "pt", "tr": "tr",
 		"uk": "uk", "zh-TW": "zh", "ar-EG": "ar", "tlh": "en", "de;q=0": "en", "\x00;;": "en",
 	} {
-		a := k.ask("zirconium", "Accept-Language", accept).wantSource("")
-		if got := a.header.Get("Content-Language"); got != want || a.header.Get("Vary") != "Accept-Language" {
-			t.Errorf("Accept-Language %q is answered in %q, Vary %q: want %q", accept, got, a.header.Get("Vary"), want)
-		}
-		said[a.text("reply.text")] = want
+		t.Run(accept, func(t *testing.T) {
+			a := k.ask("zirconium", "Accept-Language", accept).wantSource("")
+			if got := a.header.Get("Content-Language"); got != want || a.header.Get("Vary") != "Accept-Language" {
+				t.Errorf("Accept-Language %q is answered in %q, Vary %q: want %q", accept, got, a.header.Get("Vary"), want)
+			}
+			said[a.text("reply.text")] = want
+		})
 	}
 	if len(said) != 13 || said[""] != "" {
 		t.Errorf("there are %d different sentences, want 13: %v", len(said), said)
@@ -405,7 +407,9 @@ func TestFeedbackIsKeptAndItsChangesAreTold(t *testing.T) {
 		`{}`: `"helpful" is missing`, `{"helpful":1}`: "true or false", `{"helpful":"true"}`: "true or false", `{"helpful":null}`: `"helpful" is missing`,
 		`{"helpful":true,"score":5}`: `unknown field "score"`,
 	} {
-		send(answered, body).wantError(400, "invalid_request", want)
+		t.Run(body, func(t *testing.T) {
+			send(answered, body).wantError(400, "invalid_request", want)
+		})
 	}
 	k.widget("GET events?after=6", "").want(200).says("more", false).says("next", 6.0)
 }

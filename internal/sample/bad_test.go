@@ -210,10 +210,12 @@ func TestPathsAndMethodsThatAreNotThere(t *testing.T) {
 		"POST /v1/wp/coupons":                      "GET, HEAD, OPTIONS, PUT",
 		"TRACE /v1/wp/status":                      "GET, HEAD, OPTIONS",
 	} {
-		a := k.send(target, "", "").wantError(405, "method_not_allowed", allow)
-		if got := a.header.Get("Allow"); got != allow {
-			t.Errorf("%s: Allow is %q, want %q", target, got, allow)
-		}
+		t.Run(target, func(t *testing.T) {
+			a := k.send(target, "", "").wantError(405, "method_not_allowed", allow)
+			if got := a.header.Get("Allow"); got != allow {
+				t.Errorf("%s: Allow is %q, want %q", target, got, allow)
+			}
+		})
 	}
 	if a := k.send("OPTIONS /v1/wp/documents", "", "").want(204); a.header.Get("Allow") != "DELETE, GET, HEAD, OPTIONS, PUT" {
 		t.Errorf("OPTIONS: Allow is %q", a.header.Get("Allow"))

@@ -18,9 +18,11 @@ func TestAStreamTellsThePastAndThenThePresent(t *testing.T) {
 	url := k.live()
 	p := k.listen(url, k.session, "")
 	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff", "Vary": "Accept"} {
-		if got := p.res.Header.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := p.res.Header.Get(name); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		})
 	}
 	all := k.widget("GET events", "").want(200)
 	conversation := all.text("conversation_id")
@@ -73,10 +75,12 @@ func TestAStreamIsAskedForByName(t *testing.T) {
 		"text/event-stream;charset=utf-8":                   stream,
 		`text/html;x="text/event-stream", application/json`: plain,
 	} {
-		a := k.send("HEAD /api/v1/widget/events", k.session, "", "Accept", accept).want(200)
-		if got := a.header.Get("Content-Type"); got != want {
-			t.Errorf("Accept: %s is answered with %s, want %s", accept, got, want)
-		}
+		t.Run(accept, func(t *testing.T) {
+			a := k.send("HEAD /api/v1/widget/events", k.session, "", "Accept", accept).want(200)
+			if got := a.header.Get("Content-Type"); got != want {
+				t.Errorf("Accept: %s is answered with %s, want %s", accept, got, want)
+			}
+		})
 	}
 }
 

@@ -46,10 +46,12 @@ func TestAPathHasOneForm(t *testing.T) {
 		"/a%21%24":                    "/a%21%24",
 		"/api/v1/widget/leads;jid=1/": "/api/v1/widget/leads;jid=1/",
 	} {
-		got, err := Canonical(path)
-		if err != nil || got != want {
-			t.Errorf("Canonical(%q) = %q, %v; want %q", path, got, err, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			got, err := Canonical(path)
+			if err != nil || got != want {
+				t.Errorf("Canonical(%q) = %q, %v; want %q", path, got, err, want)
+			}
+		})
 	}
 }
 
@@ -93,11 +95,13 @@ func TestAPathWithNoSafeReadingIsRefused(t *testing.T) {
 		"/a/%20../b":        "dot segment",
 		"/x/%2e%2e%2fleads": "escaped slash",
 	} {
-		got, err := Canonical(path)
-		var e *PathError
-		if !errors.As(err, &e) || !strings.Contains(err.Error(), reason) {
-			t.Errorf("Canonical(%q) = %q, %v; want a PathError with %q", path, got, err, reason)
-		}
+		t.Run(path, func(t *testing.T) {
+			got, err := Canonical(path)
+			var e *PathError
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), reason) {
+				t.Errorf("Canonical(%q) = %q, %v; want a PathError with %q", path, got, err, reason)
+			}
+		})
 	}
 }
 
@@ -114,9 +118,11 @@ func TestAGuessFindsTheSurface(t *testing.T) {
 		"%2fv1%2fwp":                   "/v1/wp",
 		"/%25252525252525252525252576": "/%2525252576", // at most eight rounds of decoding
 	} {
-		if got := Guess(path); got != want {
-			t.Errorf("Guess(%q) = %q, want %q", path, got, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := Guess(path); got != want {
+				t.Errorf("Guess(%q) = %q, want %q", path, got, want)
+			}
+		})
 	}
 }
 

@@ -218,7 +218,9 @@ func TestTheStoreIsTold(t *testing.T) {
 		"weir_store_take_duration_seconds": 2, "weir_store_failures_total": 1, "weir_store_outages_total": 1, "weir_store_outage_seconds_total": 90,
 		"weir_store_local_decisions_total": 7, "weir_store_given_units_total": 5, "weir_store_lost_units_total": 2,
 	} {
-		want(t, m, series, value)
+		t.Run(series, func(t *testing.T) {
+			want(t, m, series, value)
+		})
 	}
 }
 

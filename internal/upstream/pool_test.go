@@ -307,13 +307,15 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"Idle":          func(o *Options) { o.Idle = 0 },
 		"zero, for the": func(o *Options) { o.MaxKept = -1 },
 	} {
-		o := options(Address{Host: "a:80"})
-		change(&o)
-		if p, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: want %q", err, want)
-			if p != nil {
-				p.Close()
+		t.Run(want, func(t *testing.T) {
+			o := options(Address{Host: "a:80"})
+			change(&o)
+			if p, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: want %q", err, want)
+				if p != nil {
+					p.Close()
+				}
 			}
-		}
+		})
 	}
 }

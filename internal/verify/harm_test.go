@@ -73,14 +73,16 @@ func TestAnotherAPIIsAskedForWhatItsPolicyNames(t *testing.T) {
 		"/*": "GET /weir-verify", "/api/*": "GET /api/weir-verify", "/v1/*": "GET /v1/weir-verify", "POST /api/items, /api/*": "POST /api/items",
 		"/api/v1/widget/*": "POST /api/v1/widget/init", "/v1/wp/*": "GET /v1/wp/status",
 	} {
-		o := newNetwork().options(policyOf(t, "limiters:\n  - {name: all, routes: ["+route+"], windows: [10 per minute by ip]}\n"))
-		plan, err := NewPlan(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := plan.parts[0].endpoints[0].String(); got != want {
-			t.Errorf("%s is verified by %s, want %s", route, got, want)
-		}
+		t.Run(route, func(t *testing.T) {
+			o := newNetwork().options(policyOf(t, "limiters:\n  - {name: all, routes: ["+route+"], windows: [10 per minute by ip]}\n"))
+			plan, err := NewPlan(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := plan.parts[0].endpoints[0].String(); got != want {
+				t.Errorf("%s is verified by %s, want %s", route, got, want)
+			}
+		})
 	}
 }
 

@@ -123,10 +123,12 @@ func TestWhatIsKeptOfACallerIsEnoughToActOnIt(t *testing.T) {
 	}
 	sum := sha256.Sum256([]byte(long))
 	for source, want := range map[string]string{"session": "s", "agent": string(sum[:]), "ip": "", "token": ""} {
-		value, ok := caller.AppendKey([]byte("before "), source)
-		if string(value) != "before "+want || ok != (want != "") || caller.Digested(source) != (source == "agent") {
-			t.Errorf("%s is %q, %v, digested %v", source, value, ok, caller.Digested(source))
-		}
+		t.Run(source, func(t *testing.T) {
+			value, ok := caller.AppendKey([]byte("before "), source)
+			if string(value) != "before "+want || ok != (want != "") || caller.Digested(source) != (source == "agent") {
+				t.Errorf("%s is %q, %v, digested %v", source, value, ok, caller.Digested(source))
+			}
+		})
 	}
 	if again := desk.of("ask", caller, 0).Decision.Binding(); again.Count != 2 {
 		t.Errorf("what is kept is counted as another caller: its first request is number %d of the window", again.Count)

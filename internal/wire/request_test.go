@@ -276,10 +276,12 @@ func TestAConnectionEndsWithAnExchangeOrNot(t *testing.T) {
 
 func TestExpectIsOfBodiesInHTTP11(t *testing.T) {
 	for lines, want := range map[string]bool{"Content-Length: 5": true, "Transfer-Encoding: chunked": true, "Content-Length: 0": false, "A: b": false} {
-		var r wire.Request
-		if err := r.Parse(head("Expect: 100-continue", lines)); err != nil || r.Expect != want {
-			t.Errorf("%s: %v, Expect is %v", lines, err, r.Expect)
-		}
+		t.Run(lines, func(t *testing.T) {
+			var r wire.Request
+			if err := r.Parse(head("Expect: 100-continue", lines)); err != nil || r.Expect != want {
+				t.Errorf("%s: %v, Expect is %v", lines, err, r.Expect)
+			}
+		})
 	}
 	var r wire.Request
 	if err := r.Parse("POST / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"); err != nil || r.Expect {

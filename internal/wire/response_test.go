@@ -62,12 +62,14 @@ func TestResponseHeadsThatAreRefused(t *testing.T) {
 		"two lengths of one without a body":     "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
 		"an empty value of a Transfer-Encoding": answer("Transfer-Encoding:"),
 	} {
-		for _, method := range []string{"GET", "HEAD"} {
-			var r wire.Response
-			if got := statusOf(t, r.Parse(head, method)); got != 502 {
-				t.Errorf("%s, to %s: %q is %d, want 502", what, method, head, got)
+		t.Run(what, func(t *testing.T) {
+			for _, method := range []string{"GET", "HEAD"} {
+				var r wire.Response
+				if got := statusOf(t, r.Parse(head, method)); got != 502 {
+					t.Errorf("%s, to %s: %q is %d, want 502", what, method, head, got)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -114,16 +116,18 @@ func TestResponsesHaveTheBodyThatTheStandardSays(t *testing.T) {
 
 func TestAResponseIsReadAsItCame(t *testing.T) {
 	for line, reason := range map[string]string{"200": "", "200 ": "", "200  x": " x", "200 É\tvoilà ": "É\tvoilà "} {
-		var r wire.Response
-		if err := r.Parse("HTTP/1.1 "+line+"\r\nSet-Cookie: a\r\nset-cookie: b\r\nConnection: X-Y\r\n\r\n", "GET"); err != nil || r.Reason != reason {
-			t.Errorf("%q: %v, the reason is %q, want %q", line, err, r.Reason, reason)
-		}
-		if !slices.Equal(r.Values("SET-COOKIE"), []string{"a", "b"}) || !r.Names("x-y") || r.Names("set-cookie") || r.Minor != 1 {
-			t.Errorf("read %+v", r)
-		}
-		if r.Reset(); r.Names("x-y") || len(r.Fields) != 0 || r.Reason != "" {
-			t.Errorf("a Reset leaves %+v", r)
-		}
+		t.Run(line, func(t *testing.T) {
+			var r wire.Response
+			if err := r.Parse("HTTP/1.1 "+line+"\r\nSet-Cookie: a\r\nset-cookie: b\r\nConnection: X-Y\r\n\r\n", "GET"); err != nil || r.Reason != reason {
+				t.Errorf("%q: %v, the reason is %q, want %q", line, err, r.Reason, reason)
+			}
+			if !slices.Equal(r.Values("SET-COOKIE"), []string{"a", "b"}) || !r.Names("x-y") || r.Names("set-cookie") || r.Minor != 1 {
+				t.Errorf("read %+v", r)
+			}
+			if r.Reset(); r.Names("x-y") || len(r.Fields) != 0 || r.Reason != "" {
+				t.Errorf("a Reset leaves %+v", r)
+			}
+		})
 	}
 }
 

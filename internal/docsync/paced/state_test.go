@@ -80,13 +80,15 @@ func TestAServerHasOneSpelling(t *testing.T) {
 		"http://weir.example/a%2F":       "http://weir.example/a%2F",
 		"http://weir.example/a b/%C3%BC": "http://weir.example/a%20b/%C3%BC",
 	} {
-		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		one := Normalize(u)
-		if one.String() != want || one.JoinPath("v1/wp").String() != want+"/v1/wp" || Normalize(one).String() != want {
-			t.Errorf("%q is spelled %q and %q, want %q", s, one, one.JoinPath("v1/wp"), want)
-		}
+		t.Run(s, func(t *testing.T) {
+			u, err := url.Parse(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := Normalize(u)
+			if one.String() != want || one.JoinPath("v1/wp").String() != want+"/v1/wp" || Normalize(one).String() != want {
+				t.Errorf("%q is spelled %q and %q, want %q", s, one, one.JoinPath("v1/wp"), want)
+			}
+		})
 	}
 }

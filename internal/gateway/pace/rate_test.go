@@ -21,19 +21,21 @@ func TestAnAllowanceIsEarnedByBytes(t *testing.T) {
 		"large pieces with long pauses":  {15 * time.Second, 20000, 0},
 		"above the rate, with no pauses": {time.Second, 600, 0},
 	} {
-		var a Allowance
-		a.Begin(&l)
-		var waited time.Duration
-		for ok := true; ok && waited < 30*time.Minute; {
-			if next := a.Next(&l); next > l.Grace || next <= 0 {
-				t.Fatalf("%s: the next wait may last %v after %v", name, next, waited)
+		t.Run(name, func(t *testing.T) {
+			var a Allowance
+			a.Begin(&l)
+			var waited time.Duration
+			for ok := true; ok && waited < 30*time.Minute; {
+				if next := a.Next(&l); next > l.Grace || next <= 0 {
+					t.Fatalf("%s: the next wait may last %v after %v", name, next, waited)
+				}
+				waited += test.wait
+				ok = a.Spend(&l, test.wait, test.piece)
 			}
-			waited += test.wait
-			ok = a.Spend(&l, test.wait, test.piece)
-		}
-		if test.ends == 0 && waited < 30*time.Minute || test.ends != 0 && (waited < test.ends-test.wait || waited > test.ends+test.wait) {
-			t.Errorf("%s: it ends after %v, want %v", name, waited, test.ends)
-		}
+			if test.ends == 0 && waited < 30*time.Minute || test.ends != 0 && (waited < test.ends-test.wait || waited > test.ends+test.wait) {
+				t.Errorf("%s: it ends after %v, want %v", name, waited, test.ends)
+			}
+		})
 	}
 	var a Allowance
 	a.Begin(&l)

@@ -100,9 +100,11 @@ func TestSecretsInAPathAreRedacted(t *testing.T) {
 		"/a/eyJhbGciOi":                 "/a/eyJhbGciOi",
 		"/a/b":                          "/a/b",
 	} {
-		if got := redacted(path); got != want {
-			t.Errorf("redacted(%q) = %q, want %q", path, got, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := redacted(path); got != want {
+				t.Errorf("redacted(%q) = %q, want %q", path, got, want)
+			}
+		})
 	}
 }
 

@@ -13,12 +13,14 @@ func TestAnUpstreamsOwnHostIsAsItsURLSays(t *testing.T) {
 		"http://[fe80::1%25eth0]:8080":      "[fe80::1]:8080",
 		"http://[fe80::1%25eth0]":           "[fe80::1]",
 	} {
-		u, err := url.Parse(upstream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := hostOf(u); got != want {
-			t.Errorf("%s is asked for as %q, want %q", upstream, got, want)
-		}
+		t.Run(upstream, func(t *testing.T) {
+			u, err := url.Parse(upstream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := hostOf(u); got != want {
+				t.Errorf("%s is asked for as %q, want %q", upstream, got, want)
+			}
+		})
 	}
 }

@@ -75,9 +75,11 @@ func TestEachMetricMeasuresWhatItsNameSays(t *testing.T) {
 		"malformed > 1%":                   "3 of 10,003 lines (0.029991%)",
 		"widget-leads.touched > 90%":       "3 of 1,234 callers (0.243112%) of 30 per minute by session or ip",
 	} {
-		if got := judge(t, text, r).Measured; got != want {
-			t.Errorf("%s measures %q, want %q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := judge(t, text, r).Measured; got != want {
+				t.Errorf("%s measures %q, want %q", text, got, want)
+			}
+		})
 	}
 	if len(Metrics()) != 10 {
 		t.Errorf("there are %d metrics, not those above", len(Metrics()))
@@ -106,10 +108,12 @@ func TestAnEstimateIsJudgedOnTheDoubtfulSide(t *testing.T) {
 		"touched > 1.06%": true, "touched > 1.07%": false, // 1,030 of 97,000 at most
 		"touched < 0.95%": true, "touched < 0.94%": false,
 	} {
-		v := judge(t, text, r)
-		if v.Holds != holds || !strings.Contains(v.Measured, "estimated") {
-			t.Errorf("%s: %+v, want %v, and that it is estimated", text, v, holds)
-		}
+		t.Run(text, func(t *testing.T) {
+			v := judge(t, text, r)
+			if v.Holds != holds || !strings.Contains(v.Measured, "estimated") {
+				t.Errorf("%s: %+v, want %v, and that it is estimated", text, v, holds)
+			}
+		})
 	}
 }
 
@@ -152,10 +156,12 @@ func TestAShadowIsJudgedByItsName(t *testing.T) {
 		"widget-other.refused > 25%":     {Measured: "247 of 988 requests (25%), if it were enforced"},
 		"widget-other.newly-refused > 1": {Holds: true, Measured: "it is in shadow and refuses nothing, so there is nothing to judge; refused and touched count what it would refuse"},
 	} {
-		want.Condition = text
-		if v := judge(t, text, r); v != want {
-			t.Errorf("%+v, want %+v", v, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			want.Condition = text
+			if v := judge(t, text, r); v != want {
+				t.Errorf("%+v, want %+v", v, want)
+			}
+		})
 	}
 }
 
@@ -200,9 +206,11 @@ func TestWhatIsNoConditionIsRefused(t *testing.T) {
 		"x.malformed > 1":       `malformed is only known of all limiters together: leave "x." out`,
 		"x.newly-touched > 1 %": "newly-touched is only known of all",
 	} {
-		if _, err := ParseCondition(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := ParseCondition(text); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %q", text, err, want)
+			}
+		})
 	}
 	c, err := ParseCondition("a.b.newly-refused >= 7")
 	if err != nil || c.Limiter() != "a.b" || !c.NeedsAgainst() || c.NeedsPaced() {

@@ -23,20 +23,22 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 		}
 	}
 	for name, allowed := range map[string]bool{"new.html": true, "empty.html": true, "link.html": true, "notes.html": false, "astray.html": false, "dangling.html": false, ".": false} {
-		page, err := CreatePage(at(name))
-		if (err == nil) != allowed {
-			t.Errorf("%s: %v, allowed is %v", name, err, allowed)
-		}
-		if err != nil {
-			continue
-		}
-		if err := page.Write(func(w io.Writer) error { _, err := io.WriteString(w, "<!doctype html>new"); return err }); err != nil {
-			t.Error(err)
-		}
-		page.Discard()
-		if text, err := os.ReadFile(at(name)); err != nil || string(text) != "<!doctype html>new" {
-			t.Errorf("%s holds %q, %v", name, text, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			page, err := CreatePage(at(name))
+			if (err == nil) != allowed {
+				t.Errorf("%s: %v, allowed is %v", name, err, allowed)
+			}
+			if err != nil {
+				return
+			}
+			if err := page.Write(func(w io.Writer) error { _, err := io.WriteString(w, "<!doctype html>new"); return err }); err != nil {
+				t.Error(err)
+			}
+			page.Discard()
+			if text, err := os.ReadFile(at(name)); err != nil || string(text) != "<!doctype html>new" {
+				t.Errorf("%s holds %q, %v", name, text, err)
+			}
+		})
 	}
 	if link, err := os.Readlink(at("link.html")); err != nil || link != "old.html" {
 		t.Errorf("the link is %q, %v", link, err)

@@ -46,11 +46,13 @@ func TestOneSentenceSummarizesTheResult(t *testing.T) {
 		{"requests missing", func(r *replay.Report) { r.Log.Dropped = 1 }, under + ", all by widget-leads; 1 request is missing in the log."},
 		{"hostile", func(r *replay.Report) { r.Policy.Name = "a\x1b[2Jb" }, strings.Replace(under, "policy.yaml", `a\x1b[2Jb`, 1) + ", all by widget-leads."},
 	} {
-		r := alone()
-		test.change(r)
-		if got := Sentence(r); got != test.want {
-			t.Errorf("%s: %s\nwant %s", test.name, got, test.want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			r := alone()
+			test.change(r)
+			if got := Sentence(r); got != test.want {
+				t.Errorf("%s: %s\nwant %s", test.name, got, test.want)
+			}
+		})
 	}
 	r := made()
 	want := "From policy.yaml to new.yaml 30 of 10,000 requests (0.30 %) would have been newly refused, all by widget-leads, and 10 would have been admitted that are refused now."
@@ -131,13 +133,15 @@ func TestNoGatePassesByAWindowThatIsUnknown(t *testing.T) {
 		"unasked.refused > 90%": true, "unlimited > 90%": true, "malformed > 90%": true,
 		"unasked.newly-refused > 90%": false, // its requests may have had the other limiter before
 	} {
-		v := judge(t, text, r)
-		if v.Holds == passes {
-			t.Errorf("%s: %v: %s", text, v.Holds, v.Measured)
-		}
-		if !passes && !strings.Contains(v.Measured, "a window is unknown") {
-			t.Errorf("%s: %s", text, v.Measured)
-		}
+		t.Run(text, func(t *testing.T) {
+			v := judge(t, text, r)
+			if v.Holds == passes {
+				t.Errorf("%s: %v: %s", text, v.Holds, v.Measured)
+			}
+			if !passes && !strings.Contains(v.Measured, "a window is unknown") {
+				t.Errorf("%s: %s", text, v.Measured)
+			}
+		})
 	}
 	if v := judge(t, "refused > 90%", made()); v.Holds {
 		t.Errorf("all is known: %s", v.Measured)

@@ -319,9 +319,11 @@ func TestAnOlderDatabaseIsIndexedAndMayBeUsedMeanwhile(t *testing.T) {
 	}
 	wantSound(t, d)
 	for question, want := range map[string]string{"brandnew": "new", "thing3x": "", "another": "p3", "thing4x": "", "thing499x": "", "thing20x": "p20"} {
-		if got := found(t, d, "demo", question); got != want {
-			t.Errorf("%q finds %q, want %q", question, got, want)
-		}
+		t.Run(question, func(t *testing.T) {
+			if got := found(t, d, "demo", question); got != want {
+				t.Errorf("%q finds %q, want %q", question, got, want)
+			}
+		})
 	}
 	if got := found(t, d, "acme", "thing499x"); got != "p499" {
 		t.Errorf("acme finds %q, want its own p499", got)

@@ -80,16 +80,18 @@ func TestWhatOneHolderCanTake(t *testing.T) {
 			return all
 		}, 79, 80},
 	} {
-		w := newWorld(most)
-		if got := float64(c.take(w)) / most * 100; got < c.least || got > c.last {
-			t.Errorf("%s takes %.2f %% of the visitors' share, want %v to %v", name, got, c.least, c.last)
-		}
-		if !w.stores(8<<10, "another", "", "newcomer", "newcomer") {
-			t.Errorf("when %s has taken all it can, a newcomer of another workspace has no room: %s", name, w.refused)
-		}
-		if name != "a workspace" && !w.stores(8<<10, "demo", "", "newcomer", "newcomer") {
-			t.Errorf("when %s has taken all it can, a newcomer has no room: %s", name, w.refused)
-		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(most)
+			if got := float64(c.take(w)) / most * 100; got < c.least || got > c.last {
+				t.Errorf("%s takes %.2f %% of the visitors' share, want %v to %v", name, got, c.least, c.last)
+			}
+			if !w.stores(8<<10, "another", "", "newcomer", "newcomer") {
+				t.Errorf("when %s has taken all it can, a newcomer of another workspace has no room: %s", name, w.refused)
+			}
+			if name != "a workspace" && !w.stores(8<<10, "demo", "", "newcomer", "newcomer") {
+				t.Errorf("when %s has taken all it can, a newcomer has no room: %s", name, w.refused)
+			}
+		})
 	}
 }
 

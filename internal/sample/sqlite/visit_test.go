@@ -180,32 +180,34 @@ func TestAChargeCoversThePagesThatARowTakes(t *testing.T) {
 			return d.StartSession(t.Context(), Session{ID: id("ses", i), Workspace: "demo", Created: noon, Expires: noon, Origin: o}, id("cnv", i))
 		},
 	} {
-		lengths := []int{1, 400, 860, 4000}
-		if kind == "conversation" || kind == "session" {
-			lengths = lengths[:1] // their rows are all alike
-		}
-		for _, length := range lengths {
-			d, _ := visited(t, Options{})
-			var all []Session
-			for range 10 {
-				all = append(all, started(t, d, "demo", noon, origin(1, 0)))
+		t.Run(kind, func(t *testing.T) {
+			lengths := []int{1, 400, 860, 4000}
+			if kind == "conversation" || kind == "session" {
+				lengths = lengths[:1] // their rows are all alike
 			}
-			account := func() (charged, used int64) {
-				b := wantBalance(t, d)
-				return b.workspaces, inUse(t, d) - b.others*pageSize
-			}
-			charged, used := account()
-			for i := range rows {
-				if err := store(d, all[rand.IntN(len(all))], i, strings.Repeat("x", length)); err != nil {
-					t.Fatal(err)
+			for _, length := range lengths {
+				d, _ := visited(t, Options{})
+				var all []Session
+				for range 10 {
+					all = append(all, started(t, d, "demo", noon, origin(1, 0)))
 				}
+				account := func() (charged, used int64) {
+					b := wantBalance(t, d)
+					return b.workspaces, inUse(t, d) - b.others*pageSize
+				}
+				charged, used := account()
+				for i := range rows {
+					if err := store(d, all[rand.IntN(len(all))], i, strings.Repeat("x", length)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				charged2, used2 := account()
+				if charged, used := charged2-charged, used2-used; charged < used || charged > 6*used+4*pageSize {
+					t.Errorf("%d rows of kind %s with %d bytes are charged %d and take %d", rows, kind, length, charged, used)
+				}
+				d.Close()
 			}
-			charged2, used2 := account()
-			if charged, used := charged2-charged, used2-used; charged < used || charged > 6*used+4*pageSize {
-				t.Errorf("%d rows of kind %s with %d bytes are charged %d and take %d", rows, kind, length, charged, used)
-			}
-			d.Close()
-		}
+		})
 	}
 }
 

@@ -68,9 +68,11 @@ func TestTextIsCutAsItsScriptIsWritten(t *testing.T) {
 		"x²":                      "x2",
 		"ﬁne":                     "fine",
 	} {
-		if got := strings.Join(terms(text), " "); got != want {
-			t.Errorf("%q has the terms %q, want %q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := strings.Join(terms(text), " "); got != want {
+				t.Errorf("%q has the terms %q, want %q", text, got, want)
+			}
+		})
 	}
 }
 

@@ -102,9 +102,11 @@ func TestAReportSaysNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, times := range map[string]int{"✗ limit, leads, typing": 1, "✗ limit": 1, "✗ window, leads": 1, "seen: Limit is 7": 1, "– every clause (init)": 1} {
-		if n := strings.Count(out.String(), want); n != times {
-			t.Errorf("%q %d times, want %d:\n%s", want, n, times, out.String())
-		}
+		t.Run(want, func(t *testing.T) {
+			if n := strings.Count(out.String(), want); n != times {
+				t.Errorf("%q %d times, want %d:\n%s", want, n, times, out.String())
+			}
+		})
 	}
 }
 
