@@ -42,7 +42,7 @@ func TestAnUpstreamThatIsASocketOfTheServiceManagerIsRefused(t *testing.T) {
 			cmd.ExtraFiles = append(cmd.ExtraFiles, socket)
 		}
 		out, _ := cmd.CombinedOutput()
-		want := `(?m)^error: --upstream http://localhost:` + port + ` is no backend: this server itself listens on 127\.0\.0\.1:` + port + ` \(a socket of the service manager\)\nhint: --upstream wants`
+		want := `(?m)^error: --upstream http://localhost:` + port + ` is no backend: this server itself listens on 127\.0\.0\.1:` + port + ` \(a socket of the service manager\)\nhint: --upstream takes the address of your backend`
 		if !regexp.MustCompile(want).Match(out) || cmd.ProcessState.ExitCode() != cli.Misused {
 			t.Errorf("status %d, and it says\n%s\nwant %s", cmd.ProcessState.ExitCode(), out, want)
 		}
