@@ -98,7 +98,7 @@ func TestABackendThatPausesIsNotHeldAgainstAnUpload(t *testing.T) {
 		t.Skip("-short: it takes seconds of real time")
 	}
 	slow := func(w http.ResponseWriter, r *http.Request) {
-		pause := time.NewTimer(700 * time.Millisecond)
+		pause := time.NewTimer(1500 * time.Millisecond)
 		defer pause.Stop()
 		<-pause.C
 		n, err := io.Copy(io.Discard, r.Body)
@@ -111,7 +111,7 @@ func TestABackendThatPausesIsNotHeldAgainstAnUpload(t *testing.T) {
 	for name, change := range map[string]func(*Options){"an upstream": behind(t, slow), "a backend": func(o *Options) { o.Limits.Body = -1 }} {
 		e := open(t, http.HandlerFunc(slow), func(o *Options) {
 			change(o)
-			o.Limits.Rate, o.Limits.Grace = 1000, 200*time.Millisecond
+			o.Limits.Rate, o.Limits.Grace = 1000, 600*time.Millisecond
 		})
 		for version, client := range map[string]*http.Client{"HTTP/1.1": {Transport: &http.Transport{DisableKeepAlives: true}}, "HTTP/2": h2c(t)} {
 			res, err := client.Post(e.url("/v1/wp/x"), "text/plain", bytes.NewReader(body))

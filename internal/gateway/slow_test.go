@@ -126,7 +126,7 @@ func TestAWindowThatABackendHoldsIsNotHeldAgainstOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
-	const grace, size = 300 * time.Millisecond, 3 << 20
+	const grace, size = 800 * time.Millisecond, 3 << 20
 	a, b := make(chan struct{}), make(chan struct{})
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/wp/a" {

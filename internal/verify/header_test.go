@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -72,8 +73,14 @@ func TestAServerThatCountsAnotherFieldIsFound(t *testing.T) {
 // A value that was given is used, and in no report.
 func TestAGivenFieldNamesTheCaller(t *testing.T) {
 	const key = "sk_live_27ab"
+	var mu sync.Mutex
 	seen := make(map[string]bool)
-	r := verifiedByField(t, onePolicy("20 per minute by header:X-Api-Key or ip"), func(r *http.Request) { seen[r.Header.Get("X-Api-Key")] = true }, http.Header{"X-Api-Key": {key}})
+	remember := func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[r.Header.Get("X-Api-Key")] = true
+	}
+	r := verifiedByField(t, onePolicy("20 per minute by header:X-Api-Key or ip"), remember, http.Header{"X-Api-Key": {key}})
 	if r.Broken() || !seen[key] || len(seen) != 2 {
 		t.Errorf("values %v, want the given one and one that is made up:\n%s", len(seen), table(r))
 	}
