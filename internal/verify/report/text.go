@@ -10,6 +10,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
 )
@@ -64,7 +65,7 @@ func (p *printer) print(r *verify.Report) error {
 		p.line("", "\nnote: %s", plaintext.Line(note, 1000))
 	}
 	took := r.Ended.Sub(r.Started)
-	p.line("", "\n%s; %s of at most %d, in %s", TallyOf(r), count(r.Sent, "request"), r.Planned, inWords(took))
+	p.line("", "\n%s; %s of at most %d, in %s", TallyOf(r), cli.Count(r.Sent, "request"), r.Planned, cli.TimeLeft(max(took, time.Second)))
 	return p.err
 }
 
@@ -202,7 +203,7 @@ func (p *printer) exchange(mark, text string) {
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
 	for i, line := range lines {
 		if i == maxLines {
-			p.line("  "+mark, "… and %s more; --json has them", count(len(lines)-i, "line"))
+			p.line("  "+mark, "… and %s more; --json has them", cli.Count(len(lines)-i, "line"))
 			return
 		}
 		for n, part := range wrap(plaintext.Line(line, 1000), Width-len(mark)-6) {
@@ -298,24 +299,4 @@ func wrap(text string, width int) (lines []string) {
 		lines = append(lines, line)
 	}
 	return lines
-}
-
-// count returns a number of things: 1 line, 2 lines.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// inWords returns a duration in whole seconds, at least one: 42 s, 3 min 5 s, 2 h 3 min.
-func inWords(d time.Duration) string {
-	s := int64((max(d, time.Second) + time.Second - 1) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%d s", s)
-	case s < 3600:
-		return fmt.Sprintf("%d min %d s", s/60, s%60)
-	}
-	return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
 }
