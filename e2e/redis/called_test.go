@@ -22,6 +22,20 @@ import (
 // receives. It returns the server's address.
 func speaker(t *testing.T, atOnce, eachLine string) string {
 	t.Helper()
+	return accepting(t, func(c net.Conn, _ *sync.WaitGroup) {
+		defer c.Close()
+		io.WriteString(c, atOnce)
+		for r := bufio.NewScanner(c); r.Scan(); {
+			io.WriteString(c, eachLine)
+		}
+	})
+}
+
+// accepting starts a server that serves each connection in a goroutine of its own, and returns its
+// address. At the end of the test it waits for these goroutines, and for those that serve adds to
+// all.
+func accepting(t *testing.T, serve func(c net.Conn, all *sync.WaitGroup)) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -33,13 +47,7 @@ func speaker(t *testing.T, atOnce, eachLine string) string {
 			if err != nil {
 				return
 			}
-			all.Go(func() {
-				defer c.Close()
-				io.WriteString(c, atOnce)
-				for r := bufio.NewScanner(c); r.Scan(); {
-					io.WriteString(c, eachLine)
-				}
-			})
+			all.Go(func() { serve(c, &all) })
 		}
 	})
 	t.Cleanup(func() {

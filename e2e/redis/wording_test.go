@@ -31,37 +31,18 @@ var newer = []wording{
 // reworded proxies clients to a server, and rewords the server's refusals.
 func reworded(t *testing.T, server *redistest.Server, wordings []wording) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", server.Addr())
-			if err != nil {
-				client.Close()
-				continue
-			}
-			all.Go(func() {
-				defer up.Close()
-				io.Copy(up, client)
-			})
-			all.Go(func() {
-				defer client.Close()
-				reword(client, up, wordings)
-			})
+	return accepting(t, func(client net.Conn, all *sync.WaitGroup) {
+		defer client.Close()
+		up, err := net.Dial("tcp", server.Addr())
+		if err != nil {
+			return
 		}
+		all.Go(func() {
+			defer up.Close()
+			io.Copy(up, client)
+		})
+		reword(client, up, wordings)
 	})
-	t.Cleanup(func() {
-		l.Close()
-		all.Wait()
-	})
-	return l.Addr().String()
 }
 
 func reword(to io.Writer, from io.Reader, wordings []wording) {

@@ -30,9 +30,15 @@ func startSync(t *testing.T, token string, args ...string) *process {
 	return p
 }
 
-// Interrupted while it waits for its budget, a sync ends at once; the next one sends the rest, and
-// only that.
-func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
+// A waitingSync is a sync that has sent 1000 of 1100 documents and waits for its budget.
+type waitingSync struct {
+	docs, data, token string
+	server            *server
+	first             *process
+}
+
+func startWaitingSync(t *testing.T) *waitingSync {
+	t.Helper()
 	docs, data, policy := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "policy.yaml")
 	for i := range 1100 {
 		if err := os.WriteFile(filepath.Join(docs, fmt.Sprintf("p%04d.md", i)), []byte("# A page"), 0o644); err != nil {
@@ -49,6 +55,28 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 	if _, err := p.stderr.await(regexp.MustCompile(`(?m)^(?:budget spent|refused), next window in (1 h 0 min|59 min \d+ s)$`)); err != nil {
 		t.Fatal(err)
 	}
+	return &waitingSync{docs, data, token, s, p}
+}
+
+// finish restarts the server with the contract's limits, once the first sync has ended. The next
+// sync sends the rest and only that.
+func (w *waitingSync) finish(t *testing.T) {
+	t.Helper()
+	w.server.end(t)
+
+	_, address, _ := strings.Cut(w.server.url, "://")
+	s := serveIn(t, w.data, "--listen", address)
+	p := startSync(t, w.token, w.docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
+	if code, err := p.wait(); err != nil || code != cli.Done || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
+		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
+	}
+}
+
+// Interrupted while it waits for its budget, a sync ends at once; the next one sends the rest, and
+// only that.
+func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
+	run := startWaitingSync(t)
+	p := run.first
 	start := time.Now()
 	if code, err := p.signal(os.Interrupt); err != nil || code != cli.Failed {
 		t.Fatalf("interrupted it ended with status %d, %v:\n%s", code, err, p.stderr)
@@ -62,14 +90,7 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("it did not say %q:\n%s", want, p.stderr)
 		}
 	}
-	s.end(t)
-
-	_, address, _ := strings.Cut(s.url, "://")
-	s = serveIn(t, data, "--listen", address) // the contract's limits
-	p = startSync(t, token, docs, "--to", s.url, "--share", filepath.Join(t.TempDir(), "view"))
-	if code, err := p.wait(); err != nil || code != cli.Done || !strings.Contains(p.stderr.String(), "sent 100 documents, deleted 0, 1000 unchanged; 1 request, 0 refused;") {
-		t.Errorf("the next ended with status %d, %v:\n%s", code, err, p.stderr)
-	}
+	run.finish(t)
 }
 
 // mintToken mints a token in a data directory.
