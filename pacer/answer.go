@@ -66,7 +66,7 @@ func (t *Transport) read(response *http.Response) answer {
 			return get(name)
 		})
 	}
-	if err != nil || f.Limit == 0 || f.Reset <= longestWindow || f.Reset >= tooFar {
+	if err != nil || f.Limit == 0 || f.Reset < tooNear || f.Reset >= tooFar {
 		return t.readDialect(response.Header, refused)
 	}
 	switch {
@@ -78,8 +78,11 @@ func (t *Transport) read(response *http.Response) answer {
 	return answer{kind: binding, fields: report{Fields: f, name: headers.BudgetName(get)}, refused: refused}
 }
 
-// tooFar is no Reset in Unix seconds: it is in the year 5138.
-const tooFar = 100_000_000_000
+// A Reset in Unix seconds is between these: the years 1973 and 5138. A smaller number is time left.
+const (
+	tooNear = 100_000_000
+	tooFar  = 100_000_000_000
+)
 
 // A dated is a Date and its parsed value.
 type dated struct {

@@ -70,7 +70,8 @@ type attemptError struct {
 	timeout time.Duration
 }
 
-// instead returns the error of an attempt: an attemptError if the attempt was too late, else err.
+// instead returns the error of an attempt: an attemptError for an attempt that was too late, else
+// err.
 func (e *attemptError) instead(ctx context.Context, err error) error {
 	if late := (*attemptError)(nil); errors.As(context.Cause(ctx), &late) {
 		return late

@@ -338,7 +338,7 @@ func (b *budget) observe(s sent, f report, refused bool) (until int64) {
 		return max(s.now, 1)
 	case b.phase != known:
 		if !newer { // it may not include what was answered since
-			f.Remaining = max(f.Remaining-b.charged, b.minRemaining-s.cost, 0)
+			f.Remaining = min(f.Remaining, max(f.Remaining-b.charged, b.minRemaining-s.cost, 0))
 		}
 		b.open(f, s.now)
 		b.upperBound = !newer

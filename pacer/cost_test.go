@@ -42,7 +42,7 @@ func TestPacingAllocatesLittle(t *testing.T) {
 		}
 	})
 	if n > 3 {
-		t.Errorf("a request that nothing holds up allocates %v times, more than 3", n)
+		t.Errorf("a request without a wait allocates %v times, more than 3", n)
 	}
 }
 

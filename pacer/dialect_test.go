@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A foreign server has limiters by path, each with one fixed window, and reports them in its own
-// dialect.
+// A foreign server has limiters by path, each with one fixed window, and reports
+// them in its own dialect.
 type foreign struct {
 	limits  map[string]*foreignLimit // by the prefix of a path
 	latency time.Duration
@@ -28,9 +28,9 @@ type foreign struct {
 }
 
 type foreignLimit struct {
-	limit int64
-	per   time.Duration
-	say   func(h http.Header, limit, left int64, reset time.Time)
+	limit  int64
+	per    time.Duration
+	report func(h http.Header, limit, left int64, reset time.Time)
 
 	spent int64
 	ends  time.Time
@@ -73,7 +73,7 @@ func (f *foreign) decide(r *http.Request) *http.Response {
 			l.spent++
 			f.at[r.URL.Path] = append(f.at[r.URL.Path], time.Now())
 		}
-		l.say(h, l.limit, l.limit-l.spent, l.ends)
+		l.report(h, l.limit, l.limit-l.spent, l.ends)
 	}
 	return response
 }
@@ -90,8 +90,8 @@ func classic(prefix string, reset func(time.Time) string) func(http.Header, int6
 func secondsLeft(at time.Time) string { return fmt.Sprint(math.Ceil(time.Until(at).Seconds())) }
 func unixUp(at time.Time) string      { return unix(at.Add(time.Second - 1)) }
 
-// foreignDialects are the ways in which servers report budgets. A caller that is paced by any of
-// them is not refused.
+// foreignDialects are the ways in which servers report budgets. If a caller is
+// paced with any of them, it is not refused.
 var foreignDialects = map[string]func(h http.Header, limit, left int64, reset time.Time){
 	"Unix seconds":        classic("X-RateLimit", unixUp),
 	"seconds left":        classic("X-RateLimit", secondsLeft),
@@ -167,12 +167,12 @@ func (f *foreign) serve(t *testing.T, p http.RoundTripper, n int, path string) {
 }
 
 func TestEveryDialectIsPaced(t *testing.T) {
-	for name, say := range foreignDialects {
+	for name, report := range foreignDialects {
 		for _, silent := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", no Date: ", silent), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					pass(345 * time.Millisecond) // windows begin within a second
-					f := &foreign{limits: map[string]*foreignLimit{"/": {limit: 20, per: 10 * time.Second, say: say}}, latency: 20 * time.Millisecond, silent: silent}
+					pass(345 * time.Millisecond) // windows start within a second
+					f := &foreign{limits: map[string]*foreignLimit{"/": {limit: 20, per: 10 * time.Second, report: report}}, latency: 20 * time.Millisecond, silent: silent}
 					p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0)})
 					f.serve(t, p, 1, "/api/x") // the first response shows that there is a limiter
 					began := time.Now()
@@ -189,7 +189,7 @@ func TestEveryDialectIsPaced(t *testing.T) {
 	}
 }
 
-// A spent budget of tokens stops requests although there are enough requests left.
+// A spent budget of tokens delays requests, although enough requests are left.
 func TestSpentTokensAreWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := map[string]string{"Date": "now", "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1s",

@@ -52,14 +52,15 @@ func TestRequestsCountedByAddressSpreadOverSeveral(t *testing.T) {
 		}
 		all.Wait()
 		if took := time.Since(began); took > 2*time.Second || w.refused != 0 {
-			t.Errorf("what three addresses have to spend took %v, with %d refusals", took, w.refused)
+			t.Errorf("the budgets of three addresses took %v, with %d refusals", took, w.refused)
 		}
 		for _, b := range p.Budgets() {
 			if b.Limit == 20 && b.Remaining != 20-int64(usable(20)) {
 				t.Errorf("%v has %d left: the addresses were not used evenly", b.Egress, b.Remaining)
 			}
 		}
-		// The hour, here a minute of 60, binds after three spent windows of 10 seconds.
+		// The hour, here a minute of 60, binds after three spent windows of 10
+		// seconds.
 		for range 3 * (usable(60) - usable(20)) {
 			all.Go(func() { w.do(p, unsigned(t, "POST", "http://api.example.com/api/v1/widget/init")) })
 		}
@@ -123,10 +124,10 @@ func TestRealAddresses(t *testing.T) {
 	}
 }
 
-func TestABaseThatCannotBeBoundIsAMistake(t *testing.T) {
+func TestABaseThatCannotBeBoundPanics(t *testing.T) {
 	defer func() {
 		if text, _ := recover().(string); !strings.Contains(text, "EgressTransport") {
-			t.Errorf("New said %q", text)
+			t.Errorf("New panicked with %q", text)
 		}
 	}()
 	pacer.New(&pacer.Options{Base: &script{}, Egress: addresses("127.0.0.1")})

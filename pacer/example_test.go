@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A pool of workers needs only the Transport: each worker waits its turn in it.
+// A pool of workers needs only the Transport: each worker waits for its turn in it.
 func Example_workerPool() {
 	client := &http.Client{Transport: pacer.New(nil)}
 	pool(client, "https://api.example.com", "TOKEN", []string{"one", "two", "three"})
@@ -53,8 +53,9 @@ func pool(client *http.Client, url, token string, documents []string) (accepted 
 	return int(done.Load())
 }
 
-// A cron job, such as a content management system's, has a few seconds at a time and must not sleep
-// through them: it sends what the budget allows, and asks to be run again when there is more.
+// A cron job, such as one of a content management system, has a few seconds at a
+// time and must not sleep: it sends what the budget allows, and asks to be run
+// again when there is more.
 func Example_cron() {
 	p := pacer.New(&pacer.Options{MaxWait: pacer.NoWait})
 	queue := []string{"post-1", "post-2", "post-3"}
@@ -78,7 +79,7 @@ func run(p *pacer.Transport, url, token string, queue []string) (rest []string, 
 		}
 		response, err := client.Do(r)
 		var wait *pacer.WaitError
-		if errors.As(err, &wait) { // another caller spent it meanwhile
+		if errors.As(err, &wait) { // another caller has spent it
 			return queue[i:], wait.Until
 		}
 		if err != nil {
@@ -171,9 +172,9 @@ func TestTheCron(t *testing.T) {
 	})
 }
 
-// A script in a browser may not see the Date of an answer. Then the first refusal reveals the
-// server's clock: Retry-After is Reset minus now.
-func TestACallerThatSeesNoDate(t *testing.T) {
+// If a script in a browser cannot read an answer's Date, the first refusal reveals
+// the server's clock: Retry-After is Reset minus now.
+func TestACallerWithoutDateLearnsTheClockFromARefusal(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"right": 0, "10 minutes slow": 10 * time.Minute, "10 minutes fast": -10 * time.Minute} {
 		t.Run("a local clock that is "+name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package pacer
 
-// ContractWindows returns the windows of the built-in table, each after its limiter's name.
+// ContractWindows returns the windows of the built-in table, each after its
+// limiter's name.
 func ContractWindows() (all []string) {
 	for _, row := range contractLimiters {
 		for _, w := range row.windows {
@@ -10,5 +11,6 @@ func ContractWindows() (all []string) {
 	return all
 }
 
-// Aliases returns how many distinct credentials are remembered as they were sent.
+// Aliases returns the number of distinct credentials that are remembered as they
+// were sent.
 func Aliases(t *Transport) int { return len(t.aliases) }

@@ -33,7 +33,7 @@ const (
 	maxPlaces = 1024 // of a family
 )
 
-// placeOf returns the place of a request. It allocates only if the path has identifiers.
+// placeOf returns the place of a request. It allocates only for a path with identifiers.
 func placeOf(r *http.Request) place {
 	path := r.URL.Path
 	for start := 0; start < len(path); {

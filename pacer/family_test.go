@@ -16,24 +16,24 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// twoLimits returns a server with a limit of a minute and one of an hour under one credential,
-// without routes for them.
+// twoLimits returns a server with a limit per minute and one per hour under one
+// credential, without routes for them.
 func twoLimits(minute, hour int64) *foreign {
-	say := foreignDialects["Unix seconds"]
+	report := foreignDialects["Unix seconds"]
 	return &foreign{latency: 10 * time.Millisecond, limits: map[string]*foreignLimit{
-		"/minute": {limit: minute, per: time.Minute, say: say},
-		"/hour":   {limit: hour, per: time.Hour, say: say},
+		"/minute": {limit: minute, per: time.Minute, report: report},
+		"/hour":   {limit: hour, per: time.Hour, report: report},
 	}}
 }
 
-// A 429's own Reset determines how long its call waits, whatever another limiter under the same
-// credential reports.
+// A 429's own Reset decides how long its call waits, even if another limiter under
+// the same credential reports a later one.
 func TestARefusalsOwnResetDeterminesTheWait(t *testing.T) {
 	for name, hour := range map[string]int64{"other limits": 50, "the same limits": 10} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := twoLimits(10, hour)
-				// spent by another caller
+				// another caller has spent it
 				f.limits["/minute"].spent, f.limits["/minute"].ends = 10, time.Now().Add(time.Minute)
 				f.limits["/hour"].spent, f.limits["/hour"].ends = hour, time.Now().Add(time.Hour)
 				p := pacer.New(&pacer.Options{Base: f, MaxWait: 2 * time.Hour})
@@ -53,7 +53,8 @@ func TestARefusalsOwnResetDeterminesTheWait(t *testing.T) {
 	}
 }
 
-// Two limiters under one credential are paced separately as soon as both have answered.
+// If two limiters share one credential, they are paced separately once both have
+// answered.
 func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
 	for name, hour := range map[string]int64{"other limits": 20, "the same limits": 10} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestTwoLimitsUnderOneCredentialDoNotStallEachOther(t *testing.T) {
 	}
 }
 
-// Processes that share a view share what one has learned of a path's own budget.
+// Processes that share a view share each other's knowledge of a path's own budget.
 func TestProcessesShareTheBudgetsOfPaths(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := twoLimits(10, 20)
@@ -110,8 +111,8 @@ func TestProcessesShareTheBudgetsOfPaths(t *testing.T) {
 	})
 }
 
-// Calls that wait in the line of another limiter leave it as soon as their path's own limiter is
-// known.
+// Calls that wait in another limiter's line leave it once their path's own limiter
+// is known.
 func TestCallsInAnotherLimitersLineLeaveIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := twoLimits(10, 200)
@@ -129,10 +130,10 @@ func TestCallsInAnotherLimitersLineLeaveIt(t *testing.T) {
 	})
 }
 
-// Paths of one limiter share its budget, with identifiers in them or without; so do the paths of a
-// limiter with a moving Reset.
+// Paths of one limiter share its budget, with or without identifiers in them, and
+// also if their limiter's Reset moves.
 func TestPathsOfOneLimiterStayTogether(t *testing.T) {
-	for name, say := range map[string]func(http.Header, int64, int64, time.Time){
+	for name, report := range map[string]func(http.Header, int64, int64, time.Time){
 		"a fixed window":   foreignDialects["Unix seconds"],
 		"seconds left":     foreignDialects["seconds left"],
 		"a moving Reset":   classic("RateLimit", func(time.Time) string { return "10" }),
@@ -142,7 +143,7 @@ func TestPathsOfOneLimiterStayTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				pass(789 * time.Millisecond)
-				f := &foreign{latency: 15 * time.Millisecond, limits: map[string]*foreignLimit{"/": {limit: 40, per: 10 * time.Second, say: say}}}
+				f := &foreign{latency: 15 * time.Millisecond, limits: map[string]*foreignLimit{"/": {limit: 40, per: 10 * time.Second, report: report}}}
 				p := pacer.New(&pacer.Options{Base: f, Threshold: pacer.Keep(0)})
 				f.serve(t, p, 1, "/first")
 				var all sync.WaitGroup
@@ -164,8 +165,8 @@ func TestPathsOfOneLimiterStayTogether(t *testing.T) {
 	}
 }
 
-// A limiter with two windows reports the one that binds; its path keeps one line. A raised limit is
-// no other limiter.
+// A limiter with two windows reports the binding one, and its path keeps one line.
+// A raised limit is not another limiter.
 func TestALimiterThatChangesKeepsItsLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}, {status: 200, header: fields("100", "40", "now+3600")},
@@ -182,7 +183,8 @@ func TestALimiterThatChangesKeepsItsLine(t *testing.T) {
 	})
 }
 
-// Both windows of a limiter are known: a 429 of the minute does not wait for the hour.
+// If both windows of a limiter are known, a 429 of the minute does not wait for the
+// hour.
 func TestTheMinutesRefusalDoesNotWaitForTheHour(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hour := fields("30000", "500", "now+3600")
@@ -273,7 +275,8 @@ func TestAViewInAFileHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// Two budgets that differ only by name are two, even with the same limit and the same Reset.
+// If two budgets differ only by name, they are separate, even with the same limit
+// and Reset.
 func TestTheServersNameSeparatesBudgets(t *testing.T) {
 	for _, name := range []string{"X-RateLimit-Resource", "X-RateLimit-Bucket"} {
 		t.Run(name, func(t *testing.T) {
@@ -285,8 +288,8 @@ func TestTheServersNameSeparatesBudgets(t *testing.T) {
 					}
 				}
 				f := &foreign{latency: 10 * time.Millisecond, limits: map[string]*foreignLimit{
-					"/repos":   {limit: 50, per: time.Hour, say: named("core")},
-					"/graphql": {limit: 50, per: time.Hour, say: named("graphql"), spent: 47, ends: time.Now().Add(time.Hour)},
+					"/repos":   {limit: 50, per: time.Hour, report: named("core")},
+					"/graphql": {limit: 50, per: time.Hour, report: named("graphql"), spent: 47, ends: time.Now().Add(time.Hour)},
 				}}
 				p := pacer.New(&pacer.Options{Base: f})
 				for _, path := range []string{"/repos", "/graphql", "/repos", "/repos/a"} {
@@ -300,19 +303,19 @@ func TestTheServersNameSeparatesBudgets(t *testing.T) {
 	}
 }
 
-// A path whose budget changes its name again and again takes no place from others.
+// If a path's budget often changes its name, it displaces no other budgets.
 func TestAPathWithManyBudgetNamesHasOneLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		turns := 0
-		say := foreignDialects["Discord"]
+		report := foreignDialects["Discord"]
 		f := &foreign{limits: map[string]*foreignLimit{
-			"/a": {limit: 1000, per: 10 * time.Minute, say: func(h http.Header, limit, left int64, reset time.Time) {
-				say(h, limit, left, reset)
+			"/a": {limit: 1000, per: 10 * time.Minute, report: func(h http.Header, limit, left int64, reset time.Time) {
+				report(h, limit, left, reset)
 				turns++
 				h.Set("X-RateLimit-Bucket", fmt.Sprint("b", turns%3))
 			}},
-			"/spent": {limit: 7, per: 10 * time.Minute, say: foreignDialects["Unix seconds"]},
-			"/free":  {limit: 500, per: 10 * time.Minute, say: foreignDialects["Unix seconds"]},
+			"/spent": {limit: 7, per: 10 * time.Minute, report: foreignDialects["Unix seconds"]},
+			"/free":  {limit: 500, per: 10 * time.Minute, report: foreignDialects["Unix seconds"]},
 		}}
 		p := pacer.New(&pacer.Options{Base: f, MaxWait: pacer.NoWait, Threshold: pacer.Keep(0)})
 		f.serve(t, p, 1, "/a")
@@ -332,14 +335,14 @@ func TestAPathWithManyBudgetNamesHasOneLine(t *testing.T) {
 	})
 }
 
-// The number of budgets of a server with very many limiters is bounded.
+// The number of budgets is bounded, even for a server with very many limiters.
 func TestManyLimitersUnderOneCredentialAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &foreign{limits: map[string]*foreignLimit{}}
 		var paths []string
 		for i := range 200 {
 			paths = append(paths, "/"+strings.Repeat("x", i/26+1)+string(rune('a'+i%26))+"/")
-			f.limits[paths[i]] = &foreignLimit{limit: int64(i + 10), per: time.Minute, say: foreignDialects["Unix seconds"]}
+			f.limits[paths[i]] = &foreignLimit{limit: int64(i + 10), per: time.Minute, report: foreignDialects["Unix seconds"]}
 		}
 		p := pacer.New(&pacer.Options{Base: f})
 		for _, path := range paths {

@@ -42,7 +42,7 @@ const (
 // owner only. A file of another kind is an error, and is not changed.
 func OpenFile(path string) (*File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("open shared view %q: it is no regular file: choose another path", path)
+		return nil, fmt.Errorf("open shared view %q: it is not a regular file: choose another path", path)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *File) prepare() error {
 	case err != nil && !errors.Is(err, io.EOF):
 		return err
 	case string(head[:n]) != fileMagic:
-		return fmt.Errorf("it begins with %q and is no shared view: choose another path", head[:n])
+		return fmt.Errorf("it begins with %q and is not a shared view: choose another path", head[:n])
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (f *File) locked(do func() error) error {
 	case f.busy <- struct{}{}:
 		defer func() { <-f.busy }()
 	case <-limit.C:
-		return fmt.Errorf("waited %v for the lock: another goroutine has it", lockWait)
+		return fmt.Errorf("waited %v for the lock: another goroutine holds it", lockWait)
 	}
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		ok, err := f.lock.TryLock()
@@ -100,7 +100,7 @@ func (f *File) locked(do func() error) error {
 		case <-again.C:
 		case <-limit.C:
 			again.Stop()
-			return fmt.Errorf("waited %v for %q: a process holds it that does not go on", lockWait, f.path+".lock")
+			return fmt.Errorf("waited %v for %q: a process holds the lock and does not continue", lockWait, f.path+".lock")
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// TestMain makes the test binary another process of the same view, if the environment says so.
+// If the environment requests it, TestMain runs the test binary as another process
+// of the view.
 func TestMain(m *testing.M) {
 	path, role, _ := strings.Cut(os.Getenv("PACER_TEST_PROCESS"), "|")
 	if path == "" {
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	switch role {
 	case "count":
 		for range updates {
-			// other processes had the lock for a quarter of a second
+			// other processes have held the lock for a quarter of a second
 			for increment(f, counterKey) != nil {
 			}
 		}
@@ -140,7 +141,7 @@ func TestAProcessThatHoldsTheFileDelaysNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held\n" {
-		t.Fatalf("the other process said %q, %v", line, err)
+		t.Fatalf("the other process printed %q, %v", line, err)
 	}
 	if err := increment(f, counterKey); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("while another process holds the lock: %v", err)
@@ -154,7 +155,7 @@ func TestAProcessThatHoldsTheFileDelaysNoOther(t *testing.T) {
 	_, err = p.RoundTrip(get(t))
 	asWait(t, err) // this process paces itself
 	if len(reported) == 0 {
-		t.Error("OnSharedFailure was told nothing")
+		t.Error("OnSharedFailure was not called")
 	}
 	if err := holder.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestAFileOutlivesItsProcesses(t *testing.T) {
 	})
 }
 
-func TestFilesThatAreNoView(t *testing.T) {
+func TestInvalidViewFilesAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -193,8 +194,8 @@ func TestFilesThatAreNoView(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		write("text", "dear diary"): "is no shared view", write("short", "weir"): "is no shared view", dir: "no regular file",
-		link: "no regular file", filepath.Join(dir, "missing", "view"): "no such file",
+		write("text", "dear diary"): "is not a shared view", write("short", "weir"): "is not a shared view", dir: "not a regular file",
+		link: "not a regular file", filepath.Join(dir, "missing", "view"): "no such file",
 	} {
 		if f, err := pacer.OpenFile(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("open %s: %v, %v, want an error with %q", path, f, err, want)
@@ -205,7 +206,7 @@ func TestFilesThatAreNoView(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsNotBelieved(t *testing.T) {
+func TestADamagedFileIsIgnored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "view")
 	f := openFile(t, path)
 	for range 3 {
@@ -227,7 +228,7 @@ func TestADamagedFileIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := number(t, f, counterKey); n != 0 {
-		t.Errorf("of a damaged page %d was believed", n)
+		t.Errorf("%d was read from a damaged page", n)
 	}
 	if err := increment(f, counterKey); err != nil || number(t, f, counterKey) != 1 {
 		t.Errorf("and it cannot be written again: %v", err)
@@ -250,7 +251,7 @@ func TestAPageKeepsTheLatest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if had && i < 11 {
-			t.Errorf("state %d is still there beside later ones", i)
+			t.Errorf("state %d is still there after later ones", i)
 		}
 	}
 	if err := f.Update("short", func(old []byte) []byte { return old }); err == nil {
@@ -261,7 +262,7 @@ func TestAPageKeepsTheLatest(t *testing.T) {
 	}
 }
 
-func TestASharedViewThatFailsIsLeftForASecond(t *testing.T) {
+func TestAFailedSharedViewIsRetriedAfterASecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}
 		m := &memory{states: map[string][]byte{}, fails: errors.New("disk full")}
@@ -278,13 +279,13 @@ func TestASharedViewThatFailsIsLeftForASecond(t *testing.T) {
 		m.fails = nil
 		pass(time.Second)
 		if _, err := p.RoundTrip(get(t)); err != nil || len(m.states) != 1 {
-			t.Errorf("%v; %d states: the view was not asked again", err, len(m.states))
+			t.Errorf("%v; %d states: the view was not used again", err, len(m.states))
 		}
 	})
 }
 
-// Garbage in a shared view is ignored: the next request probes.
-func TestStatesThatAreNone(t *testing.T) {
+// Garbage in a shared view is ignored: the next request is a probe.
+func TestInvalidStatesAreIgnored(t *testing.T) {
 	for _, garbage := range []string{"x", strings.Repeat("\xff", 185), "\x01" + strings.Repeat("\xff", 184), strings.Repeat("\x01", 185+24)} {
 		bubble(t, func(t *testing.T) {
 			s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}

@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir/headers"
 )
 
-// With any state in a shared view and any response, the arithmetic terminates, and a call knows
-// when to ask again.
+// For any state in a shared view and any response, the arithmetic terminates, and a
+// call gets a time for its next attempt.
 func FuzzState(f *testing.F) {
 	for _, b := range []budget{{}, {phase: known, limit: 60, remaining: 3, reset: 1_800_000_060, ends: 1_800_000_061 * second, length: 60, seen: 1_800_000_000 * second,
 		flights: []flight{{process: 7, units: 2, waiting: 3, taken: 1, at: 1_800_000_000 * second}}}, {phase: silent}} {

@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A caller knows the value of a field as the server does: once, without the blanks around it, and
-// not empty.
-func TestTheValueOfAFieldIsTheServers(t *testing.T) {
+// A field's value is the same for caller and server: it occurs once, is trimmed,
+// and is not empty.
+func TestAFieldsValueIsTheSameAsTheServers(t *testing.T) {
 	for _, c := range []struct {
 		lines []string
 		want  string

@@ -408,8 +408,8 @@ func (w *way) bound(a answer, now int64) int {
 	return best
 }
 
-// checkWait returns an error if the call should not wait behind so many others, else nil. v is why
-// it cannot start now. A deadline counts as too soon only if that is certain.
+// checkWait returns an error for a call that should not wait behind so many others. v is why it
+// cannot start now. A deadline counts as too soon only if that is certain.
 func (c *call) checkWait(v verdict, now int64, ahead int) error {
 	n := int64(ahead) + 1
 	views := c.line.views(c.t)

@@ -45,6 +45,7 @@ func (t *Transport) line(r *http.Request) *line {
 // requestKey appends the parts of a request that it may be counted by, in the form of the request.
 func (t *Transport) requestKey(key []byte, r *http.Request) ([]byte, *weir.Limiter) {
 	limiter := t.routes.Match(r.Method, r.URL.Path).Limiter()
+	key = append(append(key, r.URL.Scheme...), 0)
 	key = append(append(key, origin(r)...), 0)
 	if limiter == nil {
 		for _, name := range t.options.Credentials {

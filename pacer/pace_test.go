@@ -13,7 +13,7 @@ import (
 // usable returns how many requests the default threshold admits in a window.
 func usable(limit int64) int { return int(limit - pacer.Threshold(limit) + 1) }
 
-func TestNobodyIsRefusedAndLittleIsLeft(t *testing.T) {
+func TestPacingAvoidsRefusalsAndUsesTheBudget(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{
 		"clocks agree": 0, "local clock 10 minutes slow": 10 * time.Minute, "local clock 10 minutes fast": -10 * time.Minute,
 		"local clock off by less than a second": 700 * time.Millisecond,
@@ -62,7 +62,7 @@ func TestProcessesThatShareAViewAreOneCaller(t *testing.T) {
 	})
 }
 
-// timed remembers its longest call.
+// timed records its longest call.
 type timed struct {
 	http.RoundTripper
 	mu      sync.Mutex
@@ -78,7 +78,8 @@ func (c *timed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Goroutines that read the clock in one order and use it in another make it seem to go back.
+// If goroutines read the clock in one order and use it in another, it seems to go
+// back.
 func TestAClockThatJumpsALittleCausesNoRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("60 per 10 seconds by token or ip"), 0)
@@ -98,7 +99,7 @@ func TestAClockThatJumpsALittleCausesNoRefusal(t *testing.T) {
 	})
 }
 
-func TestCallersThatShareNothingAreHardlyRefused(t *testing.T) {
+func TestUnsharedCallersAreRarelyRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const windows = 5
 		w := newWorld(t, policy("600 per 10 seconds by token or ip"), 0)

@@ -47,9 +47,9 @@ type Options struct {
 
 	// Routes define which requests share a budget: those of one limiter, host and credential. Nil
 	// means the contract's. The limits and lengths of windows may differ from the server's, because
-	// responses override them. They matter if a limiter has several windows: they show which window
-	// a response describes; if they differ from the server's, that is guessed. Requests that no
-	// route covers share one budget for each host and credential, as soon as a response has the
+	// responses override them. They matter for a limiter with several windows: they show which
+	// window a response describes; if they differ from the server's, that is guessed. Requests that
+	// no route covers share one budget for each host and credential, as soon as a response has the
 	// fields. If responses show that some of their paths have another limiter, those paths get a
 	// budget of their own.
 	Routes *weir.Routes
@@ -85,7 +85,7 @@ type Options struct {
 	// 10, a negative value none.
 	Retries int
 
-	// MaxBody bounds the bytes of a request's body that are kept for a retry, if the request has no
+	// MaxBody bounds the bytes of a request's body that are kept for a retry of a request without
 	// GetBody. If the body is longer, a 429 is returned. 0 means 1 MiB; a negative value keeps
 	// none.
 	MaxBody int64
@@ -108,20 +108,21 @@ type Options struct {
 	// Shared is the view that several processes share; nil means that this process has its own.
 	Shared Shared
 
-	// OnWait, if set, is called before a call begins to wait, in its goroutine, and again if it
-	// then waits for another reason. It may query the Transport, but must not send through it:
+	// OnWait is optional. It is called before a call begins to wait, in its goroutine, and again if
+	// it then waits for another reason. It may query the Transport, but must not send through it:
 	// other calls wait behind this one.
 	OnWait func(Wait)
 
-	// OnRefused, if set, is called for each 429, in its call's goroutine.
+	// OnRefused is optional. It is called for each 429, in its call's goroutine.
 	OnRefused func(Refusal)
 
-	// OnSharedFailure, if set, is called when Shared fails. Until Shared works again, a second
-	// later or more, this process uses only its own observations. The function must not block.
+	// OnSharedFailure is optional. It is called when Shared fails. Until Shared works again, a
+	// second later or more, this process uses only its own observations. The function must not
+	// block.
 	OnSharedFailure func(error)
 
-	// Now is the local clock; nil means time.Now. A server's clock is assumed to agree with it only
-	// if the server sends no Date.
+	// Now is the local clock; nil means time.Now. The clock of a server that sends no Date is
+	// assumed to agree with it.
 	Now func() time.Time
 }
 
@@ -151,7 +152,7 @@ const (
 // A Wait describes a wait before it begins.
 type Wait struct {
 	Host    string
-	Limiter string // empty if no route covers the request
+	Limiter string // empty for a request that no route covers
 	Reason  Reason
 	For     time.Duration // the expected duration
 	Until   time.Time     // its end, on the local clock
@@ -160,7 +161,7 @@ type Wait struct {
 // A Refusal is a 429 that was received.
 type Refusal struct {
 	Host       string
-	Limiter    string        // empty if no route covers the request
+	Limiter    string        // empty for a request that no route covers
 	Attempt    int           // how often the request has been sent: 1 at the first refusal
 	RetryAfter time.Duration // how long the server asked to wait; 0 if it did not
 	// whether the request will be sent again; if not, the call returns the 429 or a *WaitError
@@ -172,7 +173,7 @@ type Refusal struct {
 // if the deadline was the reason.
 type WaitError struct {
 	Host    string
-	Limiter string // empty if no route covers the request
+	Limiter string // empty for a request that no route covers
 	Reason  Reason
 	Wait    time.Duration // from the creation of the error, as far as is known
 	Until   time.Time     // when to try again, on the local clock
@@ -184,10 +185,10 @@ type WaitError struct {
 // A Budget is the state of a limiter's binding window, as far as this process knows.
 type Budget struct {
 	Host    string
-	Limiter string // empty if no route covers the request
+	Limiter string // empty for a request that no route covers
 	// what it is counted by, as "token 4f2k7q9x"; secrets are shown as a short hash
 	Key string
-	// the local address that it belongs to; the zero Addr if the address does not matter
+	// the local address that it belongs to; the zero Addr for any address
 	Egress netip.Addr
 	// whether Limit, Remaining and Reset are known, and Reset has not passed
 	Known     bool

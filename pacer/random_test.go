@@ -12,9 +12,10 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// With any limits, network and callers, a caller that is alone with a credential is never refused,
-// each request is served once, and the budget is used. Each case follows from its number.
-func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
+// For any limits, network and callers: if a caller is alone with a credential, it
+// is never refused, each request is served once, and the budget is used. Each case
+// follows from its number.
+func TestALoneCallerIsNeverRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -51,7 +52,7 @@ func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
 			if w.refused != 0 {
 				t.Errorf("case %d: limit %d per %d s, %d workers, %d clients: %d refusals", seed, limit, seconds, workers, len(clients), w.refused)
 			}
-			// Each window may slip by a second, and slow requests take their time.
+			// Each window may slip by a second, and slow requests take longer.
 			serial := time.Duration(n/workers+windows) * (2*w.latency + slow)
 			if bound := time.Duration(windows)*time.Duration(seconds+1)*time.Second + serial; took > bound {
 				t.Errorf("case %d: limit %d per %d s, %d workers, %d clients, %d requests took %v, more than %v", seed, limit, seconds, workers, len(clients), n, took, bound)
@@ -60,9 +61,9 @@ func TestWhoeverIsAloneIsNeverRefused(t *testing.T) {
 	}
 }
 
-// If requests get lost, others spend too and callers give up, this still holds: no call hangs, and
-// each request that was answered was served once.
-func TestNoCallHangsInTrouble(t *testing.T) {
+// Requests get lost, others spend the budget, and callers give up. Still, no call
+// hangs, and each answered request was served once.
+func TestNoCallHangsDuringFailures(t *testing.T) {
 	broken := errors.New("connection reset")
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ type reply struct {
 	err    error
 }
 
-// A script answers requests with its replies in order, then with the last one. It records when each
-// request came.
+// A script answers requests with its replies in order, then with the last one. It
+// records when each request came.
 type script struct {
 	mu      sync.Mutex
 	replies []reply
@@ -120,29 +120,29 @@ func without(h map[string]string, name string) map[string]string {
 	return out
 }
 
-// after reports whether a time is at another or as much later as jitter may add.
+// after reports whether got is want, or later by at most the jitter.
 func after(got, want time.Duration) bool { return got >= want && got <= want+150*time.Millisecond }
 
-func TestA429WaitsAsItAsks(t *testing.T) {
+func TestA429IsWaitedFor(t *testing.T) {
 	ok := reply{status: 204, header: fields("60", "59", "now+60")}
 	full := fields("60", "0", "now+60")
 	for name, c := range map[string]struct {
 		header map[string]string
 		want   time.Duration
 	}{
-		"seconds":                               {with(full, "Retry-After", "60"), 60 * time.Second},
-		"longer than until Reset":               {with(full, "Retry-After", "90"), 90 * time.Second},
-		"sooner than Reset, which holds then":   {with(full, "Retry-After", "5"), 60 * time.Second},
-		"a date":                                {with(full, "Retry-After", "in 7 s"), 60 * time.Second},
-		"a date alone":                          {map[string]string{"Date": "now", "Retry-After": "in 7 s"}, 7 * time.Second},
-		"seconds alone, no Date":                {map[string]string{"Retry-After": "7"}, 7 * time.Second},
-		"zero":                                  {map[string]string{"Retry-After": "0"}, time.Second},
-		"garbage beside a Reset":                {with(full, "Retry-After", "soon"), 60 * time.Second},
-		"none beside a Reset":                   {full, 60 * time.Second},
-		"10 years beside a Reset":               {with(full, "Retry-After", "315360000"), 60 * time.Second},
-		"seconds beside a Reset that is past":   {with(fields("60", "0", "now+-5"), "Retry-After", "7"), 7 * time.Second},
-		"seconds beside fields that are broken": {with(fields("sixty", "0", "now+60"), "Retry-After", "7"), 7 * time.Second},
-		"no Date, and Remaining not 0":          {without(with(fields("60", "9", "now+60"), "Retry-After", "60"), "Date"), 60 * time.Second},
+		"seconds":                             {with(full, "Retry-After", "60"), 60 * time.Second},
+		"longer than until Reset":             {with(full, "Retry-After", "90"), 90 * time.Second},
+		"sooner than Reset, which holds then": {with(full, "Retry-After", "5"), 60 * time.Second},
+		"a date":                              {with(full, "Retry-After", "in 7 s"), 60 * time.Second},
+		"a date alone":                        {map[string]string{"Date": "now", "Retry-After": "in 7 s"}, 7 * time.Second},
+		"seconds alone, no Date":              {map[string]string{"Retry-After": "7"}, 7 * time.Second},
+		"zero":                                {map[string]string{"Retry-After": "0"}, time.Second},
+		"garbage with a Reset":                {with(full, "Retry-After", "soon"), 60 * time.Second},
+		"none with a Reset":                   {full, 60 * time.Second},
+		"10 years with a Reset":               {with(full, "Retry-After", "315360000"), 60 * time.Second},
+		"seconds with a Reset that is past":   {with(fields("60", "0", "now+-5"), "Retry-After", "7"), 7 * time.Second},
+		"seconds with fields that are broken": {with(fields("sixty", "0", "now+60"), "Retry-After", "7"), 7 * time.Second},
+		"no Date, and Remaining not 0":        {without(with(fields("60", "9", "now+60"), "Retry-After", "60"), "Date"), 60 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -160,15 +160,16 @@ func TestA429WaitsAsItAsks(t *testing.T) {
 					t.Errorf("%d bodies of refusals were closed, want 1", s.closed)
 				}
 				if len(refusals) != 1 || !refusals[0].Again || refusals[0].Attempt != 1 || refusals[0].Limiter != "wp-plugin" {
-					t.Errorf("OnRefused was told %+v", refusals)
+					t.Errorf("OnRefused received %+v", refusals)
 				}
 			})
 		})
 	}
 }
 
-// A 429 that leaves enough of the reported budget comes from another limit, such as GitHub's
-// secondary one. All calls wait as it asks, and not until the Reset of that budget.
+// If a 429 leaves enough of the reported budget, it comes from another limit, such
+// as GitHub's secondary one. All calls wait for its Retry-After, and not until that
+// budget's Reset.
 func TestA429OfAnotherLimitLeavesTheBudgetOpen(t *testing.T) {
 	open := fields("5000", "4987", "now+3000")
 	for name, c := range map[string]struct {
@@ -204,8 +205,8 @@ func TestA429OfAnotherLimitLeavesTheBudgetOpen(t *testing.T) {
 	}
 }
 
-// Calls that come after such a 429 also wait.
-func TestOthersWaitForTheLimitThatRefused(t *testing.T) {
+// Later calls wait for such a 429, too.
+func TestLaterCallsWaitForAnotherLimitsRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{
 			{status: 429, header: with(fields("5000", "4987", "now+3000"), "Retry-After", "7")},
@@ -228,7 +229,7 @@ func TestOthersWaitForTheLimitThatRefused(t *testing.T) {
 	})
 }
 
-func TestA429WithoutAWordIsReturned(t *testing.T) {
+func TestA429WithoutAUsableWaitIsReturned(t *testing.T) {
 	for name, header := range map[string]map[string]string{
 		"nothing":                      {},
 		"garbage":                      {"Retry-After": "soon"},
@@ -238,6 +239,7 @@ func TestA429WithoutAWordIsReturned(t *testing.T) {
 		"beyond 63 bits":               {"Retry-After": "99999999999999999999"},
 		"Reset in the year 58858":      fields("60", "0", "1793417866937"),
 		"Reset in the past":            fields("60", "0", "now+-60"),
+		"Reset a year away":            fields("60", "0", "now+31536000"),
 		"Reset in the past, no Date":   without(fields("60", "0", "now+-60"), "Date"),
 		"a limit of 0":                 fields("0", "0", "now+60"),
 		"negative Remaining and Reset": fields("60", "-1", "-60"),
@@ -261,13 +263,14 @@ func TestA429WithoutAWordIsReturned(t *testing.T) {
 	}
 }
 
-func TestFieldsThatCannotBeTrueStallNobody(t *testing.T) {
+func TestImpossibleFieldsStallNoCall(t *testing.T) {
 	for name, header := range map[string]map[string]string{
 		"none":                           {},
 		"Reset in the past":              fields("60", "0", "now+-60"),
 		"Reset now":                      fields("60", "0", "now+0"),
 		"Reset in the year 58858":        fields("60", "0", "1793417866937"),
 		"Reset beyond any window":        fields("60", "0", "now+2678500"),
+		"Reset a year away":              fields("60", "0", "now+31536000"),
 		"negative Remaining":             fields("60", "-1", "now+60"),
 		"a limit of 0":                   fields("0", "0", "now+60"),
 		"one field alone":                {"Date": "now", "X-RateLimit-Remaining": "0"},
@@ -297,9 +300,9 @@ func TestFieldsThatCannotBeTrueStallNobody(t *testing.T) {
 	}
 }
 
-func TestAServerThatLies(t *testing.T) {
-	// It reports plenty and refuses anyway: each 429 is waited for, and after the last retry the
-	// caller gets it.
+func TestFalseFieldsCauseNoStall(t *testing.T) {
+	// The server reports plenty and refuses anyway. Each 429 is waited for, and
+	// after the last retry the caller gets it.
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 429, header: with(fields("60", "59", "now+60"), "Retry-After", "1")}}}
 		response, err := pacer.New(&pacer.Options{Base: s, Retries: 3}).RoundTrip(get(t))
@@ -307,8 +310,8 @@ func TestAServerThatLies(t *testing.T) {
 			t.Errorf("answered %v, %v after %d requests, want the 429 after 4", response, err, len(s.at))
 		}
 	})
-	// It reports that nothing is left although it serves: a call starts at each Reset, not earlier
-	// and not never.
+	// The server reports that nothing is left although it serves. A call starts at
+	// each Reset, and not earlier.
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+5")}}}
 		p := pacer.New(&pacer.Options{Base: s})
@@ -323,7 +326,7 @@ func TestAServerThatLies(t *testing.T) {
 	})
 }
 
-func TestOthersWaitWithTheOneThatWasRefused(t *testing.T) {
+func TestOtherCallsWaitForARefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{
 			{status: 429, header: with(fields("60", "0", "now+30"), "Retry-After", "30")},
@@ -350,7 +353,7 @@ func TestOthersWaitWithTheOneThatWasRefused(t *testing.T) {
 	})
 }
 
-func TestOnlyA429IsSentAgain(t *testing.T) {
+func TestOnlyA429IsRetried(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, answer := range []reply{
 		{status: 503, header: with(fields("60", "0", "now+1"), "Retry-After", "1")}, {status: 500}, {status: 401}, {err: broken},
@@ -365,7 +368,7 @@ func TestOnlyA429IsSentAgain(t *testing.T) {
 	}
 }
 
-func TestARefusalThatIsNotWorthItsWait(t *testing.T) {
+func TestARefusalWithTooLongAWaitIsReturned(t *testing.T) {
 	for name, c := range map[string]struct {
 		options  pacer.Options
 		deadline time.Duration
@@ -402,7 +405,7 @@ func TestARefusalThatIsNotWorthItsWait(t *testing.T) {
 	}
 }
 
-func TestAnswersThatSayNothingBetweenOthersCostNothing(t *testing.T) {
+func TestAnswersWithoutFieldsCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}, {status: 200}}}
 		p := pacer.New(&pacer.Options{Base: s})

@@ -174,7 +174,7 @@ func (t *tape) finish() {
 	t.close()
 }
 
-// close closes the source if it is not needed any more.
+// close closes a source that is no longer needed.
 func (t *tape) close() {
 	t.mu.Lock()
 	last := t.finished && t.open == 0 && !t.closed

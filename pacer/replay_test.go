@@ -43,10 +43,10 @@ func refuseOnce() *script {
 	}}
 }
 
-func TestABodyIsSentAgainExactly(t *testing.T) {
+func TestABodyIsRepeatedExactly(t *testing.T) {
 	text := strings.Repeat("all of it, byte by byte; ", 4000)
 	for name, body := range map[string]func() io.Reader{
-		"that can be made anew":   func() io.Reader { return strings.NewReader(text) },
+		"that can be recreated":   func() io.Reader { return strings.NewReader(text) },
 		"that can be read once":   func() io.Reader { return &source{Reader: strings.NewReader(text)} },
 		"that comes in pieces":    func() io.Reader { return &source{Reader: iotest.OneByteReader(strings.NewReader(text))} },
 		"that ends with its data": func() io.Reader { return &source{Reader: iotest.DataErrReader(strings.NewReader(text))} },
@@ -75,7 +75,7 @@ func TestABodyIsSentAgainExactly(t *testing.T) {
 	}
 }
 
-func TestABodyThatCannotBeSentAgain(t *testing.T) {
+func TestABodyThatCannotBeRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		maxBody int64
 		size    int
@@ -94,14 +94,14 @@ func TestABodyThatCannotBeSentAgain(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, func(t *testing.T) { // up to the bound it can
+	bubble(t, func(t *testing.T) { // up to the bound it can be repeated
 		s := refuseOnce()
 		in := &source{Reader: strings.NewReader(strings.Repeat("x", 10))}
 		if response, err := pacer.New(&pacer.Options{Base: s, MaxBody: 10}).RoundTrip(put(t, in)); err != nil || response.StatusCode != 204 {
 			t.Errorf("a body of exactly MaxBody: answered %v, %v", response, err)
 		}
 	})
-	bubble(t, func(t *testing.T) { // nor one whose GetBody fails
+	bubble(t, func(t *testing.T) { // not if its GetBody fails
 		s := refuseOnce()
 		broken := errors.New("the file is gone")
 		r := put(t, strings.NewReader("x"))
@@ -112,8 +112,8 @@ func TestABodyThatCannotBeSentAgain(t *testing.T) {
 	})
 }
 
-// early answers before it has read the body: as in net/http, the transport goes on reading the
-// body.
+// early answers before it has read the body. As in net/http, the transport
+// continues to read the body.
 type early struct {
 	t     *testing.T
 	sent  int
@@ -143,7 +143,7 @@ func (e *early) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 204, Header: h, Body: http.NoBody}, nil
 }
 
-func TestABodyThatIsStillWrittenWhenItIsRefused(t *testing.T) {
+func TestABodyRefusedWhileItIsWritten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		out, in := io.Pipe()
 		go func() {
@@ -161,7 +161,7 @@ func TestABodyThatIsStillWrittenWhenItIsRefused(t *testing.T) {
 	})
 }
 
-func TestABodyIsClosedThoughNothingIsSent(t *testing.T) {
+func TestABodyIsClosedIfNothingIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		in := &source{Reader: strings.NewReader("x")}
 		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}}}
@@ -177,9 +177,9 @@ func TestABodyIsClosedThoughNothingIsSent(t *testing.T) {
 	})
 }
 
-// HTTP/2 closes the body of a request that its server resets, and waits until no one reads it any
-// more.
-func TestAResetEndsACallWhoseBodyIsStillToCome(t *testing.T) {
+// HTTP/2 closes the body of a request that its server resets, and waits until the
+// body is no longer read.
+func TestAResetEndsACallWithAnUnfinishedBody(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.ReadFull(r.Body, make([]byte, 5))
 		panic(http.ErrAbortHandler)
@@ -195,7 +195,7 @@ func TestAResetEndsACallWhoseBodyIsStillToCome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.RoundTrip(r); err == nil { // the test's own time-out ends a call that hangs
+	if _, err := p.RoundTrip(r); err == nil { // the test's own timeout ends a call that hangs
 		t.Error("a request that the server reset was answered")
 	}
 	p.CloseIdleConnections()

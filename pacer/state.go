@@ -53,8 +53,8 @@ func (b *budget) recentFlights() []flight {
 	return b.flights[max(len(b.flights)-maxFlights, 0):]
 }
 
-// decode returns the budget of a state; ok is false if the state has another version or impossible
-// values.
+// decode returns the budget of a state; ok is false for a state of another version or with
+// impossible values.
 func decode(state []byte) (b budget, ok bool) {
 	const fixed = 1 + 8*(stateFields+2)
 	if len(state) < fixed || state[0] != stateVersion || (len(state)-fixed)%flightSize != 0 || (len(state)-fixed)/flightSize > maxFlights {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// limiterOf returns the limiter that a Transport assigns a request to.
+// limiterOf returns the limiter that a Transport assigns to a request.
 func limiterOf(t *testing.T, o pacer.Options, method, path string) string {
 	t.Helper()
 	o.Base = &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}
@@ -22,7 +22,7 @@ func limiterOf(t *testing.T, o pacer.Options, method, path string) string {
 	return pacer.New(&o).Budget(r).Limiter
 }
 
-func TestTheTableIsTheContracts(t *testing.T) {
+func TestTheBuiltInTableMatchesTheContract(t *testing.T) {
 	routes, err := weir.NewRoutes(policyfile.Contract())
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestTheTableIsTheContracts(t *testing.T) {
 			for _, path := range []string{r.Path, r.Path + "x", r.Path + "/42", strings.ToUpper(r.Path), "/" + r.Path, strings.TrimSuffix(r.Path, "/")} {
 				want := limiterOf(t, pacer.Options{Routes: routes}, method, path)
 				if got := limiterOf(t, pacer.Options{}, method, path); got != want {
-					t.Errorf("%s %s is under %q, the contract says %q", method, path, got, want)
+					t.Errorf("%s %s is under %q, the contract has %q", method, path, got, want)
 				}
 			}
 		}
@@ -57,7 +57,7 @@ func TestTheTableIsTheContracts(t *testing.T) {
 	}
 }
 
-func TestAPolicyOfOnesOwn(t *testing.T) {
+func TestRoutesFromAnotherPolicy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const own = "limiters:\n  - name: chat\n    routes: [POST /v1/chat*]\n    windows: [20 per 10 seconds by token or ip]\n    cost: 4\n"
 		file, err := policyfile.Parse("policy.yaml", []byte(own))
@@ -84,7 +84,7 @@ func TestAPolicyOfOnesOwn(t *testing.T) {
 	})
 }
 
-func TestRequestsThatNoRouteCoversArePacedOnceTheyAreLimited(t *testing.T) {
+func TestUncoveredRequestsArePacedOnceTheyAreLimited(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "limiters:\n  - name: api\n    routes: [/elsewhere*]\n    windows: [60 per 10 seconds by token or ip]\n", 0)
 		p := pacer.New(&pacer.Options{Base: w})
@@ -100,7 +100,7 @@ func TestRequestsThatNoRouteCoversArePacedOnceTheyAreLimited(t *testing.T) {
 	})
 }
 
-func TestAPolicyThatCannotBe(t *testing.T) {
+func TestAnInvalidPolicyIsAnError(t *testing.T) {
 	if _, err := weir.NewRoutes(weir.Policy{Limiters: []weir.Limiter{{Name: "Bad Name"}}}); err == nil {
 		t.Error("routes were made of a policy with problems")
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// http.Client.Timeout includes the wait, and nothing can extend it. The call fails at once with an
-// error that explains this, and http.Client does not replace it.
-func TestAClientTimeoutThatIsTooShortForTheWaitIsToldAtOnce(t *testing.T) {
+// http.Client.Timeout includes the wait, and cannot be extended. The call fails at
+// once with an error that explains this, and http.Client does not replace it.
+func TestATooShortClientTimeoutFailsAtOnce(t *testing.T) {
 	spentUp := map[string]string{"Date": "now", "X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "now+60"}
 	for name, replies := range map[string][]reply{
 		"a budget that is spent": {{status: 200, header: spentUp}},
@@ -43,17 +43,17 @@ func TestAClientTimeoutThatIsTooShortForTheWaitIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// wantTimeout checks an error of http.Client: it is still a *WaitError, and a time-out by every way
-// of asking.
+// wantTimeout checks an error of http.Client: it is still a *WaitError, and reports
+// a timeout by each method.
 func wantTimeout(t *testing.T, err error, deadline, until time.Duration) {
 	t.Helper()
 	wait := asWait(t, err)
 	var outer *url.Error
 	if !errors.As(err, &outer) || !outer.Timeout() {
-		t.Errorf("%v is %T, which says that it is a time-out: %v", err, err, outer != nil && outer.Timeout())
+		t.Errorf("%v is %T, and its Timeout returns %v", err, err, outer != nil && outer.Timeout())
 	}
 	if timeout, ok := error(wait).(net.Error); !ok || !timeout.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v is no time-out", err)
+		t.Errorf("%v is not a timeout", err)
 	}
 	if left := time.Until(wait.Deadline); left < 0 || left > deadline {
 		t.Errorf("the deadline is in %v, want at most %v", left, deadline)
@@ -61,15 +61,15 @@ func wantTimeout(t *testing.T, err error, deadline, until time.Duration) {
 	if left := time.Until(wait.Until); left > until+time.Second || left <= time.Until(wait.Deadline) {
 		t.Errorf("come back in %v, want about %v", left, until)
 	}
-	for _, said := range []string{"was not sent", "would wait", "http.Client.Timeout", "Options.AttemptTimeout", wait.Until.Format("15:04:05"), wait.Deadline.Format("15:04:05")} {
-		if !strings.Contains(err.Error(), said) {
-			t.Errorf("%q does not say %q", err, said)
+	for _, part := range []string{"was not sent", "would wait", "http.Client.Timeout", "Options.AttemptTimeout", wait.Until.Format("15:04:05"), wait.Deadline.Format("15:04:05")} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
 
-// If it was not known that the wait would be too long, the call fails before http.Client gives up
-// and replaces the error.
+// If it was not known that the wait would be too long, the call fails before
+// http.Client gives up and replaces the error.
 func TestAClientTimeoutDuringAWaitIsReportedAsSuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		never := make(chan struct{})
@@ -83,7 +83,7 @@ func TestAClientTimeoutDuringAWaitIsReportedAsSuch(t *testing.T) {
 			first <- err
 		}()
 		pass(time.Millisecond)
-		for range 2 { // the first of the queue, and one behind it
+		for range 2 { // the first of the queue, and one after it
 			go func() {
 				client := &http.Client{Transport: p, Timeout: 900 * time.Millisecond}
 				_, err := client.Do(get(t))
@@ -102,8 +102,8 @@ func TestAClientTimeoutDuringAWaitIsReportedAsSuch(t *testing.T) {
 	})
 }
 
-// AttemptTimeout bounds the attempt, not the wait.
-func TestAnAttemptTimeoutLeavesTheWaitOut(t *testing.T) {
+// AttemptTimeout bounds the attempt, but not the wait.
+func TestAnAttemptTimeoutExcludesTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("10 per minute by token or ip"), 0)
 		p := pacer.New(&pacer.Options{Base: w, AttemptTimeout: 2 * time.Second})
@@ -173,11 +173,11 @@ func wantLate(t *testing.T, err error) {
 	}
 	var wait *pacer.WaitError
 	if errors.As(err, &wait) {
-		t.Errorf("%v says that nothing was sent", err)
+		t.Errorf("%v claims that nothing was sent", err)
 	}
 }
 
-// A connection that has switched protocols outlives its attempt.
+// If a connection has switched protocols, it outlives its attempt.
 func TestAConnectionThatSwitchesProtocolsOutlivesItsAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var sent *http.Request

@@ -36,8 +36,8 @@ type Transport struct {
 	sweepAt int
 }
 
-// New returns a Transport. Nil means the zero Options. New panics if Options has Egress addresses
-// that Base cannot send from.
+// New returns a Transport. Nil means the zero Options. New panics for Egress addresses that Base
+// cannot send from.
 func New(o *Options) *Transport {
 	if o == nil {
 		o = new(Options)
@@ -154,7 +154,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // send sends a call that may start, and handles any answer except a 429.
 func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *http.Response, back answer, err error) {
-	back = answer{kind: lost} // also if Base panics
+	back = answer{kind: lost} // also after a panic of Base
 	defer func() {
 		if !back.refused {
 			c.finish(p, back)
@@ -195,7 +195,7 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, 
 	return wait, again, err
 }
 
-// checkRefusedWait returns an error if a call should not wait after a 429, else nil.
+// checkRefusedWait returns an error for a call that should not wait after a 429.
 func (c *call) checkRefusedWait(now int64, wait time.Duration) error {
 	until := now + int64(wait)
 	if deadline, ok := c.ctx.Deadline(); ok && wait > time.Until(deadline) {
@@ -288,7 +288,7 @@ func (e *WaitError) Error() string {
 	if e.Reason == Refused {
 		unsent = "was not sent again"
 	}
-	return fmt.Sprintf("%s: %s; the request %s, for it would wait %v, %s: come back at %s, or %s", of, e.Reason, unsent,
+	return fmt.Sprintf("%s: %s; the request %s, because it would wait %v, %s: come back at %s, or %s", of, e.Reason, unsent,
 		e.Wait.Round(time.Millisecond), bound, e.Until.Format(deadlineForm), hint)
 }
 

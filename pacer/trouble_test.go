@@ -35,7 +35,7 @@ func initAs(t *testing.T, agent int) *http.Request {
 	return r
 }
 
-func TestTwoWindowsCauseNoRefusalEither(t *testing.T) {
+func TestTwoWindowsCauseNoRefusal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -44,8 +44,8 @@ func TestTwoWindowsCauseNoRefusalEither(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 9))
 			minute, hour := 5+random.IntN(30), 10+random.IntN(100)
 			own := random.IntN(2) == 0
-			// the routes declare other windows than the server has: the first that binds is taken
-			// for the first
+			// the routes declare other windows than the server has: the first that
+			// binds is taken for the first
 			if !own {
 				hour += minute
 			}
@@ -156,14 +156,14 @@ func TestManyMoreProcessesThanAStateHolds(t *testing.T) {
 			w.do(p, w.request("GET", "/v1/wp/status", ""))
 		}
 		if took := time.Since(began); took > 9*time.Second {
-			t.Errorf("900 of 1000 took %v beside 40 that are in flight", took)
+			t.Errorf("900 of 1000 took %v with 40 in flight", took)
 		}
 		close(hang)
 		all.Wait()
 	})
 }
 
-// A full changes a state and then fails to keep it.
+// A full changes a state, and then fails to store it.
 type full struct{}
 
 func (full) Update(_ string, change func([]byte) []byte) error {
@@ -184,7 +184,7 @@ func TestAViewThatCannotBeWrittenCountsOnce(t *testing.T) {
 	})
 }
 
-func TestCallbacksMayAsk(t *testing.T) {
+func TestCallbacksMayCallTheTransport(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}}}
 		var p *pacer.Transport
@@ -207,12 +207,12 @@ func TestCallbacksMayAsk(t *testing.T) {
 	})
 }
 
-func TestAnyMaxWait(t *testing.T) {
+func TestEveryMaxWaitIsValid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, p := spent(t, pacer.Options{MaxWait: math.MaxInt64})
 		w.do(p, w.request("GET", "/v1/wp/status", ""))
 	})
-	// if a 429 asks for too long a wait, that is known at once, in whichever form
+	// if a 429 asks for too long a wait, that is known at once, in each form
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 429, header: with(fields("60", "0", "now+60"), "Retry-After", "20")}}}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -225,7 +225,7 @@ func TestAnyMaxWait(t *testing.T) {
 	})
 }
 
-func TestALieAboutAWindowsLengthIsForgotten(t *testing.T) {
+func TestAFalseWindowLengthIsCorrected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("60 per 10 seconds by token or ip"), 0)
 		first := true
@@ -233,7 +233,7 @@ func TestALieAboutAWindowsLengthIsForgotten(t *testing.T) {
 		w.alter = func(r *http.Response) {
 			mu.Lock()
 			defer mu.Unlock()
-			if first { // of a proxy whose clock is 20 minutes behind
+			if first { // from a proxy whose clock is 20 minutes behind
 				r.Header.Set("Date", time.Now().Add(-20*time.Minute).UTC().Format(http.TimeFormat))
 			}
 			first = false
@@ -277,7 +277,7 @@ func TestABaseThatPanicsLeavesNothingInFlight(t *testing.T) {
 	})
 }
 
-func TestKeysOfOtherKindsAreSecrets(t *testing.T) {
+func TestAPIKeysAreNotShown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}
 		p := pacer.New(&pacer.Options{Base: s, Source: func(r *http.Request, source string) (string, bool) {
@@ -307,7 +307,7 @@ func TestKeysOfOtherKindsAreSecrets(t *testing.T) {
 	})
 }
 
-func TestOneSessionThatRenewsItsTokenIsRememberedOnce(t *testing.T) {
+func TestASessionWithRenewedTokensIsRememberedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}
 		p := pacer.New(&pacer.Options{Base: s})
@@ -335,8 +335,8 @@ func TestATLSDialerCannotBeBound(t *testing.T) {
 	pacer.New(&pacer.Options{Base: base, Egress: addresses("127.0.0.2")})
 }
 
-// Over real connections, HTTP/1.1 and HTTP/2, with and without Expect, each body arrives whole
-// though each was refused once.
+// Over real connections, HTTP/1.1 and HTTP/2, with and without Expect, each body
+// arrives complete, though each was refused once.
 func TestBodiesOverRealConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -425,7 +425,7 @@ func TestRequestsThatHangDelayOthersByAtMostAWindow(t *testing.T) {
 			began := time.Now()
 			w.do(p, w.request("GET", "/v1/wp/status", ""))
 			if took := time.Since(began); took > 21*time.Second {
-				t.Errorf("beside %d requests that hang, one waited %v; a window is 10 s", limit, took)
+				t.Errorf("with %d hanging requests, another waited %v; a window is 10 s", limit, took)
 			}
 			close(hang)
 			all.Wait()
@@ -433,7 +433,7 @@ func TestRequestsThatHangDelayOthersByAtMostAWindow(t *testing.T) {
 	}
 }
 
-func TestAWindowThatHasNotBoundYetIsNotOverspent(t *testing.T) {
+func TestAWindowThatNeverBoundIsNotOverspent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const text = "limiters:\n  - name: widget-init\n    routes: [POST /api/v1/widget/init]\n    windows: [2 per 20 seconds by ip+agent, 5 per minute by ip]\n"
 		file, err := policyfile.Parse("policy.yaml", []byte(text))
@@ -461,11 +461,11 @@ func TestAWindowThatHasNotBoundYetIsNotOverspent(t *testing.T) {
 	})
 }
 
-func TestAStateThatCannotBeOfNowIsForgotten(t *testing.T) {
+func TestAStateFromTheFutureIsDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "0", "now+60")}}}
 		m := &memory{states: map[string][]byte{}}
-		// of a clock that was a day ahead
+		// from a clock that was a day ahead
 		now := func() time.Time { return time.Now().Add(24 * time.Hour) }
 		if _, err := pacer.New(&pacer.Options{Base: s, Shared: m, Now: now}).RoundTrip(get(t)); err != nil {
 			t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// spent returns a client whose budget of 10 is used up to the threshold of 1, at 10 ms after its
-// first request.
+// spent returns a client whose budget of 10 is used up to the threshold of 1, 10 ms
+// after its first request.
 func spent(t *testing.T, o pacer.Options) (*world, *pacer.Transport) {
 	t.Helper()
 	w := newWorld(t, policy("10 per minute by token or ip"), 0)
@@ -24,7 +24,7 @@ func spent(t *testing.T, o pacer.Options) (*world, *pacer.Transport) {
 	return w, p
 }
 
-func TestADeadlineIsHonouredUpFront(t *testing.T) {
+func TestADeadlineIsCheckedBeforeAWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, p := spent(t, pacer.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -41,12 +41,12 @@ func TestADeadlineIsHonouredUpFront(t *testing.T) {
 		pass(time.Until(wait.Until))
 		w.do(p, w.request("GET", "/v1/wp/status", ""))
 		if w.refused != 0 {
-			t.Error("who came back when it was told to was refused")
+			t.Error("a call at the reported time was refused")
 		}
 	})
 }
 
-func TestThoseBehindKnowThatTheirTurnComesTooLate(t *testing.T) {
+func TestQueuedCallsKnowThatTheirTurnIsTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, p := spent(t, pacer.Options{})
 		var all sync.WaitGroup
@@ -68,7 +68,7 @@ func TestThoseBehindKnowThatTheirTurnComesTooLate(t *testing.T) {
 	})
 }
 
-func TestNothingWaitsLongerThanMaxWait(t *testing.T) {
+func TestNoCallWaitsLongerThanMaxWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, p := spent(t, pacer.Options{MaxWait: 10 * time.Second})
 		_, err := p.RoundTrip(w.request("GET", "/v1/wp/status", ""))
@@ -83,7 +83,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		w, p := spent(t, pacer.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error)
-		for range 3 { // the first, and two behind it
+		for range 3 { // the first, and two after it
 			go func() {
 				_, err := p.RoundTrip(w.request("GET", "/v1/wp/status", "").WithContext(ctx))
 				errs <- err
@@ -100,11 +100,11 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		if time.Since(began) != 0 {
 			t.Errorf("they took %v to end", time.Since(began))
 		}
-		w.do(p, w.request("GET", "/v1/wp/status", "")) // no call is in the way
+		w.do(p, w.request("GET", "/v1/wp/status", "")) // no call blocks it
 	})
 }
 
-func TestCallersGoInTheirOrder(t *testing.T) {
+func TestCallsAreSentInTheirOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, p := spent(t, pacer.Options{})
 		var all sync.WaitGroup
@@ -138,7 +138,7 @@ func TestAFirstRequestProbes(t *testing.T) {
 		w := newWorld(t, policy("10 per minute by token or ip"), 0)
 		w.latency = 100 * time.Millisecond
 		others := pacer.New(&pacer.Options{Base: w})
-		w.spend(6, 1, others) // so 4 are left, which a new process cannot know
+		w.spend(6, 1, others) // so 4 are left, which a new process does not know
 		var waits []pacer.Wait
 		var mu sync.Mutex
 		newcomer := pacer.New(&pacer.Options{Base: w, OnWait: func(wait pacer.Wait) {
@@ -151,7 +151,7 @@ func TestAFirstRequestProbes(t *testing.T) {
 			t.Errorf("%d were refused", w.refused)
 		}
 		if len(waits) == 0 || waits[0].Reason != pacer.Probing {
-			t.Errorf("OnWait was told %+v", waits)
+			t.Errorf("OnWait received %+v", waits)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func TestASlowFirstRequestDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestARequestThatNeverArrivedCostsNothing(t *testing.T) {
+func TestAnUnsentRequestCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		down := errors.New("no route to host")
 		s := &script{replies: []reply{{err: down}}}
@@ -206,7 +206,7 @@ func TestManySessionsAreForgotten(t *testing.T) {
 	})
 }
 
-func TestBudgetsAreToldApart(t *testing.T) {
+func TestWhichRequestsShareABudget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &script{replies: []reply{{status: 200, header: fields("60", "7", "now+60")}}}
 		p := pacer.New(&pacer.Options{Base: s})
@@ -245,7 +245,7 @@ func TestBudgetsAreToldApart(t *testing.T) {
 	})
 }
 
-func TestADeadlineIsTooSoonOnlyWhereThatIsCertain(t *testing.T) {
+func TestADeadlineIsTooSoonOnlyIfThatIsCertain(t *testing.T) {
 	bubble(t, func(t *testing.T) { // a probe is in flight, and will return in time
 		w := newWorld(t, policy("60 per minute by token or ip"), 0)
 		w.latency = 100 * time.Millisecond
@@ -258,7 +258,7 @@ func TestADeadlineIsTooSoonOnlyWhereThatIsCertain(t *testing.T) {
 		}
 		all.Wait()
 	})
-	// units in flight have already been charged, though the answer is not here
+	// units in flight have already been charged, though their answers are missing
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, policy("60 per minute by token or ip"), 0)
 		p := pacer.New(&pacer.Options{Base: w})

@@ -61,9 +61,9 @@ func (g *ledger) update(w *window, change func(b *budget, now int64)) {
 			now := g.now()
 			if !ok || !b.plausible(now) {
 				b = budget{}
-			}
-			if b.phase == unknown && b.limit == 0 && w.declared == (declared{}) {
-				b.phase = silent
+				if w.declared == (declared{}) {
+					b.phase = silent
+				}
 			}
 			b.setFlight(g.process, w.flying, w.wanting, now)
 			change(&b, now)

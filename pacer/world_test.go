@@ -22,8 +22,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A world is a real limiter behind a network with latency. Tests run it in a bubble, where time
-// passes when all goroutines wait.
+// A world is a real limiter behind a network with latency. Tests run in a bubble,
+// where time passes when all goroutines wait.
 type world struct {
 	t       *testing.T
 	limit   http.Handler
@@ -36,10 +36,10 @@ type world struct {
 	served  map[string]int // requests that reached the backend, by their body
 	refused int
 	sent    int
-	at      []time.Time // of each that reached the backend
+	at      []time.Time // times of the requests that reached the backend
 }
 
-// tokens are the API tokens that a world's server knows.
+// tokens are the API tokens of a world's server.
 type tokens map[string]identity.StoredToken
 
 func (t tokens) Lookup(id string) (identity.StoredToken, error) {
@@ -49,7 +49,7 @@ func (t tokens) Lookup(id string) (identity.StoredToken, error) {
 	return identity.StoredToken{}, identity.ErrUnknownToken
 }
 
-// newWorld starts a server under a policy. Its clock is ahead of the bubble's.
+// newWorld starts a server with a policy. Its clock is ahead of the bubble's.
 func newWorld(t *testing.T, policy string, ahead time.Duration) *world {
 	t.Helper()
 	file, err := policyfile.Parse("policy.yaml", []byte(policy))
@@ -77,7 +77,7 @@ func newWorld(t *testing.T, policy string, ahead time.Duration) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit, err := httplimit.New(decider, httplimit.Options{Identity: callers, PassAnonymous: true})
+	limit, err := httplimit.New(decider, httplimit.Options{Identity: callers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (w *world) do(client http.RoundTripper, r *http.Request) {
 	}
 }
 
-// spend has workers send until n requests are done, and returns how long that took.
+// spend lets workers send n requests, and returns how long that took.
 func (w *world) spend(n, workers int, clients ...http.RoundTripper) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -228,8 +228,8 @@ func asWait(t *testing.T, err error) *pacer.WaitError {
 // bubble is synctest.Test under a shorter name.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 
-// A memory is a Shared view for the callers of one bubble. The lock of a File would stop the
-// bubble's time.
+// A memory is a Shared view for the callers of one bubble. A File's lock would stop
+// the bubble's time.
 type memory struct {
 	mu     sync.Mutex
 	states map[string][]byte
