@@ -1,0 +1,40 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Weir\Pacer;
+
+/**
+ * One window of one caller in this process.
+ *
+ * @internal
+ */
+final class Window
+{
+    /** With a store, as last read. */
+    public Budget $view;
+    /** Units in flight of this process. */
+    public int $flying = 0;
+    /** Waiting calls of this process. */
+    public int $wanting = 0;
+    /** Whether the store may say that more is in flight, because it failed when an answer came. */
+    public bool $untold = false;
+    /** Which paths have another budget; null if a route covers the window, or for such a path. */
+    public ?Family $family = null;
+
+    public function __construct(
+        /** Identifies it, with the credential as a hash. */
+        public readonly string $key,
+        /** What it is counted by, in a form for people. */
+        public readonly string $shown,
+        public readonly int $declaredLimit = 0,
+        public readonly int $declaredLength = 0,
+    ) {
+        $this->view = new Budget();
+    }
+
+    public function isDeclared(): bool
+    {
+        return $this->declaredLimit > 0;
+    }
+}

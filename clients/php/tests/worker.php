@@ -1,0 +1,45 @@
+<?php
+
+declare(strict_types=1);
+
+// A process of the tests: php worker.php ROLE ARGUMENT…
+
+use Weir\Pacer\FileStore;
+use Weir\Pacer\PdoStore;
+use Weir\Pacer\Store;
+
+require __DIR__.'/bootstrap.php';
+
+/** A store by its kind: file:PATH, sqlite:PATH, or a DSN of PDO. */
+function store(string $name): Store
+{
+    if (str_starts_with($name, 'file:')) {
+        return new FileStore(substr($name, 5), 5);
+    }
+
+    return new PdoStore(static fn () => new PDO($name, getenv('PDO_USER') ?: null, getenv('PDO_PASSWORD') ?: null), patience: 30);
+}
+
+[, $role, $name, $key] = $argv;
+$store = store($name);
+switch ($role) {
+    case 'count': // adds to a number
+        for ($i = 0; $i < (int) $argv[4]; $i++) {
+            $store->update($key, static fn (?string $s): string => (string) ((int) $s + 1));
+        }
+        break;
+    case 'die': // is killed inside of the step
+        $store->update($key, static function (): string {
+            posix_kill(getmypid(), SIGKILL);
+
+            return 'never';
+        });
+        // no break
+    case 'hold': // stays inside of the step until its input ends
+        $store->update($key, static function (?string $s): string {
+            echo "held\n";
+            fgets(STDIN);
+
+            return $s ?? '';
+        });
+}
