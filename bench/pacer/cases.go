@@ -13,14 +13,15 @@ import (
 	"github.com/weirlimit/weir/pacer"
 )
 
-// A scene is one case: its callers, in processes and goroutines, and its aims.
+// A scene is one case: its callers, in processes and calls at a time, and its aims.
 type scene struct {
 	name       string
 	who        string
-	processes  int
-	goroutines int // of each process
+	language   language
+	processes  int // or tabs of one browser
+	goroutines int // of each process: calls at a time
 	limit      int64
-	shared     bool          // one view for all processes
+	shared     bool          // one view for all processes; tabs of a browser always share one
 	shift      time.Duration // how far the callers' clocks are ahead
 	everything bool          // threshold 0
 	beside     bool          // whether it is in the table of the others
@@ -65,7 +66,43 @@ func scenes() []scene {
 			s.name, s.who, s.beside, s.mustUse = name, name, true, 0
 		}))
 	}
+	return append(append(all, scriptScenes()...), phpScenes()...)
+}
+
+// scriptScenes returns the cases in JavaScript.
+func scriptScenes() (all []scene) {
+	one := scene{name: "Node, 64 calls", who: jsName, language: javascript, processes: 1, goroutines: 64, limit: 60, mustUse: 97, beside: true}
+	fast, slow, tabs := one, one, one
+	fast.name, fast.shift, fast.beside = "Node, 64 calls, clock 10 minutes fast", 10*time.Minute, false
+	slow.name, slow.shift, slow.beside = "Node, 64 calls, clock 10 minutes slow", -10*time.Minute, false
+	tabs.name, tabs.language, tabs.processes, tabs.goroutines, tabs.mustUse, tabs.beside = "three tabs of 8 calls", browser, 3, 8, 95, false
+	all = append(all, one, fast, slow, tabs)
+	for _, name := range []string{fetchName, pRetryName, kyName, axiosName} {
+		other := one
+		other.name, other.who, other.mustUse = name, name, 0
+		all = append(all, other)
+	}
 	return all
+}
+
+// phpScenes returns the cases in PHP. A PHP process without an event loop sends one request at a
+// time, so some cases have 64 processes.
+func phpScenes() (all []scene) {
+	one := scene{name: "PHP, 8 processes of 8 calls (Guzzle), one state file", who: phpGuzzleName, language: php, processes: 8, goroutines: 8, limit: 60, shared: true, notFirst: true, mustUse: 97, beside: true}
+	single := one
+	single.name, single.who, single.processes, single.goroutines = "PHP, 64 processes of one call (PSR-18), one state file", phpName, 64, 1
+	fast, slow := one, one
+	fast.name, fast.shift, fast.beside = "PHP, 8 processes of 8 calls, clock 10 minutes fast", 10*time.Minute, false
+	slow.name, slow.shift, slow.beside = "PHP, 8 processes of 8 calls, clock 10 minutes slow", -10*time.Minute, false
+	all = append(all, one, single, fast, slow)
+	for _, name := range []string{guzzleName, guzzleRetryName} {
+		other := one
+		other.name, other.who, other.shared, other.mustUse = name, name, false, 0
+		all = append(all, other)
+	}
+	remote := single
+	remote.name, remote.who, remote.shared, remote.mustUse = wpRemoteName, wpRemoteName, false, 0
+	return append(all, remote)
 }
 
 // choose returns the cases whose names contain an element of a comma-separated list.
@@ -154,9 +191,16 @@ func (p plan) play(ctx context.Context, s scene, i int) (f figures, err error) {
 		if s.shared {
 			j.Shared = filepath.Join(dir, "view")
 		}
+		if s.language == browser {
+			j.Tabs = s.processes
+		}
 		jobs = append(jobs, j)
 	}
-	f.report, err = runAll(ctx, jobs)
+	if s.language == browser {
+		f.report, err = runTabs(ctx, server, jobs)
+	} else {
+		f.report, err = runAll(ctx, s.language, jobs)
+	}
 	f.missing, f.again, f.mangled = server.upstream.count(f.requests)
 	f.weigh(p.per)
 	return f, err

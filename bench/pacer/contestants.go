@@ -27,14 +27,44 @@ const (
 	gofriName     = "gofri/go-github-ratelimit"
 	rateName      = "x/time/rate, and plain retry"
 	plainName     = "plain retry"
+
+	// Callers in JavaScript: callers/caller.mjs.
+	jsName     = "clients/js"
+	fetchName  = "fetch"
+	pRetryName = "fetch, p-retry"
+	kyName     = "ky"
+	axiosName  = "axios-retry"
+
+	// Callers in PHP: callers/caller.php.
+	phpName         = "clients/php"
+	phpGuzzleName   = "clients/php, Guzzle"
+	guzzleName      = "Guzzle"
+	guzzleRetryName = "Guzzle, its retry middleware"
+	wpRemoteName    = "wp_remote_request"
 )
+
+// ours reports whether a contestant is one of this repository, which has aims.
+func ours(who string) bool {
+	return who == pacerName || who == jsName || who == phpName || who == phpGuzzleName
+}
 
 // notes describe the settings of the others.
 var notes = map[string]string{
-	retryableName: "v0.7.8, as it is but for RetryMax",
+	retryableName: "v0.7.8, unchanged except for RetryMax",
 	gofriName:     "v2.0.2; each call gets an error until the reset, sleeps until then and tries again. It requires X-RateLimit-Resource to see Weir's 429, so the base transport adds that here",
-	rateName:      "is given the limit, and has the credential alone: spread evenly, one at a time",
+	rateName:      "knows the limit and does not share the credential: requests spread evenly, one at a time",
 	plainName:     "sleeps Retry-After and sends again",
+
+	fetchName:  "a 429 is an answer like any other: what was refused is lost",
+	pRetryName: "7.1.1, as it is: 10 retries of an error, 1 s, 2 s, 4 s and so on apart; a 429 is made an error",
+	kyName:     "1.9.1, 10 retries of a 429 for every method; it waits Retry-After",
+	axiosName:  "4.5.0 over axios 1.21.1, 10 retries of a 429; it waits Retry-After",
+
+	phpName:         "PSR-18",
+	phpGuzzleName:   "middleware",
+	guzzleName:      "7.4, as it is: a 429 is an exception, what was refused is lost",
+	guzzleRetryName: "Middleware::retry of a 429, up to 10 times, with its delay: 1 s, 2 s, 4 s and so on",
+	wpRemoteName:    "WordPress 6.1: a 429 is no error, what was refused is lost; 64 processes of one call",
 }
 
 // open returns the client that sends a process's requests over the wire; end closes it when all are

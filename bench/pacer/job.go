@@ -31,6 +31,7 @@ type job struct {
 	Shift      time.Duration // how far this process's clock is ahead
 	Everything bool          // threshold 0
 	Within     time.Duration // after which it gives up
+	Tabs       int           // of the browser that the job's tab belongs to
 }
 
 // A report is the result of one or several jobs.
@@ -157,19 +158,20 @@ func child() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// A process is this program as callers.
+// A process is this program, or one of another language, as callers.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-func startProcess(ctx context.Context, j job) (*process, error) {
-	self, err := os.Executable()
+func startProcess(ctx context.Context, in language, j job) (*process, error) {
+	program, err := in.program()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, self, childFlag)} // ctx kills it by its process id
+	// ctx kills it by its process id.
+	p := &process{cmd: exec.CommandContext(ctx, program[0], program[1:]...)}
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -186,18 +188,18 @@ func startProcess(ctx context.Context, j job) (*process, error) {
 		return p, err
 	}
 	if line, err := p.out.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready" {
-		return p, fmt.Errorf("start a process of callers: it said %q: %w", line, err)
+		return p, fmt.Errorf("start a process of callers: it printed %q: %w", line, err)
 	}
 	return p, nil
 }
 
-// runAll runs the jobs, each in a process of its own; they start together.
-func runAll(ctx context.Context, jobs []job) (all report, err error) {
+// runAll runs the jobs, each in a process of its own in a language; they start together.
+func runAll(ctx context.Context, in language, jobs []job) (all report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobs[0].Within+20*time.Second)
 	defer cancel()
 	var processes []*process
 	for _, j := range jobs {
-		p, startErr := startProcess(ctx, j)
+		p, startErr := startProcess(ctx, in, j)
 		if p != nil {
 			processes = append(processes, p)
 		}

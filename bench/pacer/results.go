@@ -32,8 +32,8 @@ type figures struct {
 
 // formula explains what weigh computes.
 const formula = `Windows on the clock are 1 + T / length, where T runs from the whole second in which the first request was sent (that is when
-the first window opens) to the last answer. Usable is that times (limit - threshold + 1), and used is what was served of it: 100 % is
-who spends each window's budget in no time, at the very moment of the reset before it.`
+the first window opens) to the last answer. Usable is that times (limit - threshold + 1), and used is the share of it that was served. 100 %
+would be a caller that spends each window's budget at once, at the moment of the reset before it.`
 
 // weigh computes what follows from the report: the used share of what a caller without any delay
 // could have used.

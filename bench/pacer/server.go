@@ -55,7 +55,7 @@ func startServer(weir, dir string, limit int64, per time.Duration) (*server, err
 	if s.upstream, err = startUpstream(); err != nil {
 		return nil, err
 	}
-	s.cmd = exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", policy, "--data", data, "--upstream", s.upstream.url, "--access-log=off")
+	s.cmd = exec.Command(weir, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", policy, "--data", data, "--tokens", "--upstream", s.upstream.url, "--access-log=off")
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		s.upstream.stop()
@@ -75,7 +75,7 @@ func startServer(weir, dir string, limit int64, per time.Duration) (*server, err
 	}
 	if s.url == "" {
 		s.stop()
-		return nil, fmt.Errorf("start weir serve: it printed no address, but %q", printed)
+		return nil, fmt.Errorf("start weir serve: it printed %q instead of an address", printed)
 	}
 	go io.Copy(io.Discard, out) // so that its output does not block it; ends with the process
 	return s, nil

@@ -22,7 +22,11 @@ func (t table) String() string { return page.Table(t.head, t.rows) }
 func (r *results) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s.\n", r.machine)
-	for _, t := range []table{r.own(), r.others(), r.cost(), r.aims()} {
+	tables := []table{r.own()}
+	for _, l := range []language{golang, javascript, php} {
+		tables = append(tables, r.others(l))
+	}
+	for _, t := range append(tables, r.cost(), r.aims()) {
 		if len(t.rows) > 0 {
 			fmt.Fprintf(&b, "\n%s:\n\n%s", t.title, t)
 		}
@@ -31,7 +35,7 @@ func (r *results) String() string {
 		}
 	}
 	for _, f := range r.found {
-		if f.problem != "" || f.Failed > 0 || f.Unshared > 0 {
+		if f.problem != "" || ours(f.who) && (f.Failed > 0 || f.Unshared > 0) {
 			fmt.Fprintf(&b, "\nWrong with %s: %d calls failed, the first with %q; the shared view failed %d times. %s\n", f.name, f.Failed, f.First, f.Unshared, f.problem)
 		}
 	}
@@ -41,9 +45,9 @@ func (r *results) String() string {
 // own returns the table of the pacer in every case.
 func (r *results) own() table {
 	t := table{head: []string{"", "limit", "served", "exactly once", "refused", "after the first window", "windows opened", "on the clock", "most spent in one", "usable", "used", "took", "longest call"},
-		title: fmt.Sprintf("The pacer, one credential, windows of %v: as many requests as %d of them have usable budget", r.plan.per, r.plan.windows), note: formula}
+		title: fmt.Sprintf("The pacers, one credential, windows of %v: as many requests as %d of them have usable budget", r.plan.per, r.plan.windows), note: formula}
 	for _, f := range r.found {
-		if f.who == pacerName {
+		if ours(f.who) {
 			t.rows = append(t.rows, f.row())
 		}
 	}
@@ -57,27 +61,27 @@ func (f figures) row() []string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// others returns the table of other clients with the same work, beside the pacer.
-func (r *results) others() table {
-	t := table{head: []string{"", "served", "exactly once", "sent", "refused", "refused for each served", "took", "longest call", ""},
-		title: fmt.Sprintf("The same requests from 64 goroutines of one process with other clients, limit 60, windows of %v", r.plan.per)}
+// others returns the table of a language: the pacer, and other clients with the same work.
+func (r *results) others(in language) table {
+	t := table{head: []string{"", "served", "exactly once", "sent", "refused", "refused for each served", "left unused", "took", "longest call", ""},
+		title: fmt.Sprintf("The same requests from %s, with other clients, limit 60, windows of %v", in.callers(), r.plan.per)}
 	for _, f := range r.found {
-		if !f.beside {
+		if !f.beside || f.language != in {
 			continue
 		}
 		name := f.name
-		if f.who == pacerName {
+		if ours(f.who) {
 			name = "**" + f.who + "**"
 		}
 		t.rows = append(t.rows, []string{name, fmt.Sprintf("%d of %d", f.Served, f.requests), f.once(), fmt.Sprint(f.Sent), fmt.Sprint(f.Refused),
-			fmt.Sprintf("%.2f", float64(f.Refused)/float64(max(f.Served, 1))), seconds(f.took()), seconds(f.Longest), notes[f.who]})
+			fmt.Sprintf("%.2f", float64(f.Refused)/float64(max(f.Served, 1))), fmt.Sprintf("%.1f %%", max(100-f.used(), 0)), seconds(f.took()), seconds(f.Longest), notes[f.who]})
 	}
 	return t
 }
 
 // cost returns the table of the overhead while there is budget.
 func (r *results) cost() table {
-	t := table{head: []string{"", "ns a request", "allocations", "bytes", ""}, title: "What a request costs while there is budget, with a base transport in memory that does nothing"}
+	t := table{head: []string{"", "ns a request", "allocations", "bytes", ""}, title: "Cost of a request while there is budget, with a base transport in memory that does nothing"}
 	for _, o := range r.overheads {
 		ns, allocations := o.with.ns-o.without.ns, o.with.allocations-o.without.allocations
 		var over judgement
@@ -93,9 +97,9 @@ func (r *results) cost() table {
 
 // aims returns the table of aims and results.
 func (r *results) aims() table {
-	t := table{head: []string{"", "refused", "used", "most spent of a window", "exactly once", "refusals seen", ""}, title: "What is aimed at, and what was reached"}
+	t := table{head: []string{"", "refused", "used", "most spent of a window", "exactly once", "refusals seen", ""}, title: "Targets and results"}
 	for _, f := range r.found {
-		if f.who != pacerName {
+		if !ours(f.who) {
 			continue
 		}
 		var j judgement
@@ -111,7 +115,11 @@ func (r *results) aims() table {
 			j.is(fmt.Sprint(f.maxSpent), true)
 		}
 		j.is(f.once(), f.problem == "" && f.once() == "all")
-		j.is(fmt.Sprintf("%d of %d", f.Told, f.Refused), f.Told == f.Refused)
+		if f.language == php { // it has no event for that
+			j.is("", true)
+		} else {
+			j.is(fmt.Sprintf("%d of %d", f.Told, f.Refused), f.Told == f.Refused)
+		}
 		t.rows = append(t.rows, append(append([]string{f.name}, j.cells...), j.verdict()))
 	}
 	return t

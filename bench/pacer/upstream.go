@@ -23,8 +23,9 @@ type upstream struct {
 	http *http.Server
 
 	mu      sync.Mutex
-	served  map[int]int // how often, by number
-	mangled int         // requests with a body that does not match their number
+	tabs    http.Handler // serves paths below /bench/; nil: none
+	served  map[int]int  // how often, by number
+	mangled int          // requests with a body that does not match their number
 }
 
 func startUpstream() (*upstream, error) {
@@ -40,7 +41,21 @@ func startUpstream() (*upstream, error) {
 
 func (u *upstream) stop() { u.http.Close() }
 
+// page serves paths below /bench/, which are not counted.
+func (u *upstream) page(h http.Handler) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.tabs = h
+}
+
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.mu.Lock()
+	tabs := u.tabs
+	u.mu.Unlock()
+	if tabs != nil && strings.HasPrefix(r.URL.Path, "/bench/") {
+		tabs.ServeHTTP(w, r)
+		return
+	}
 	number, err := strconv.Atoi(r.URL.Query().Get("number"))
 	body, readErr := io.ReadAll(r.Body)
 	u.mu.Lock()
