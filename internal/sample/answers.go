@@ -44,7 +44,7 @@ func quote(passage, title string) string {
 	return "“" + passage + "”\n— " + strings.TrimSpace(title)
 }
 
-// nothingFits is the answer if no document fits, in the languages of the 429.
+// nothingFits is the answer to a question that no document fits, in the languages of the 429.
 var nothingFits = map[string]string{
 	"en": "I found nothing about that in our pages.",
 	"de": "Dazu habe ich auf unseren Seiten nichts gefunden.",

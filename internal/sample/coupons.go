@@ -128,9 +128,9 @@ type purchase struct {
 	currency string // empty if not given
 }
 
-// applyCoupon handles POST /api/v1/widget/coupon/apply. It answers the discount of the code, and
-// its amount if a total is given. A session uses a coupon once, however often it applies it, so a
-// reload of the page costs no second use.
+// applyCoupon handles POST /api/v1/widget/coupon/apply. It answers the discount of the code, and,
+// with a total, its amount. A session uses a coupon once, however often it applies it, so a reload
+// of the page costs no second use.
 func (b *Backend) applyCoupon(r *request) error {
 	f, err := r.form()
 	if err != nil {

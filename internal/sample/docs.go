@@ -65,7 +65,7 @@ type docsGroup struct {
 type docsOperation struct {
 	ID, Method, Path, Summary string
 	About                     template.HTML
-	Credential                string // empty if the operation requires no credential
+	Credential                string // empty for an operation without a credential
 	Limiter                   string
 	Windows                   []string
 	Parameters                []docsField

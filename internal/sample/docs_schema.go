@@ -54,7 +54,7 @@ func (n node) follow(value any) node {
 
 func (n node) missing() bool { return n.value == nil }
 
-// text returns a scalar as text, or "" if it is missing.
+// text returns a scalar as text, or "" for a missing one.
 func (n node) text() string {
 	if n.value == nil {
 		return ""

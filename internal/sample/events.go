@@ -17,7 +17,7 @@ var eventType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$`)
 // An event is the JSON of an event.
 type event struct {
 	ID int64 `json:"id"` // 1, 2, 3 … within the conversation
-	// Source is "visitor" if the event was reported through the API, otherwise "server".
+	// Source is "visitor" for an event reported through the API, otherwise "server".
 	Source  string          `json:"source"`
 	Type    string          `json:"type"`
 	Data    json.RawMessage `json:"data"`

@@ -132,7 +132,7 @@ func (f *form) integer(name string, min, max int64) (int64, bool) {
 // rfc3339 is the grammar of a time. time.Parse is less strict, but checks the calendar.
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// instant returns a time truncated to milliseconds, or zero if the field is absent. It refuses leap
+// instant returns a time truncated to milliseconds, or zero for an absent field. It refuses leap
 // seconds, years of five digits and the rarer spellings of RFC 3339.
 func (f *form) instant(name string) time.Time {
 	raw, ok := f.take(name)
@@ -166,15 +166,15 @@ func (f *form) flag(name string) (value, ok bool) {
 	return string(raw) == "true", ok
 }
 
-// require adds a problem if a field that is not a string is missing. It adds none if the field has
-// a problem already.
+// require adds a problem for a missing field that is not a string, unless the field has a problem
+// already.
 func (f *form) require(name string, want string) {
 	if raw, ok := f.values[name]; !ok || string(raw) == "null" {
 		f.problem("field %q is missing: expected %s", name, want)
 	}
 }
 
-// object returns an object of at most max bytes as compact JSON, or nil if it is absent.
+// object returns an object of at most max bytes as compact JSON, or nil for an absent one.
 func (f *form) object(name string, max int) json.RawMessage {
 	raw, ok := f.take(name)
 	if !ok {

@@ -37,11 +37,11 @@ func newHeld() *held {
 	}
 }
 
-// hold counts a request until release is called, or refuses it if a bound is reached.
+// hold counts a request until release is called, or refuses it at a bound.
 func (h *held) hold(session, address string) (release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	const instead = "end one of them, or ask without \"wait\" and without text/event-stream"
+	const instead = "end one of them, or send the request without \"wait\" and text/event-stream"
 	switch {
 	case h.sessions[session] >= h.perSession:
 		return nil, refuse(http.StatusConflict, "this session has %d streams and waits open, the maximum: %s", h.perSession, instead)
@@ -49,7 +49,7 @@ func (h *held) hold(session, address string) (release func(), err error) {
 		return nil, refuse(http.StatusConflict, "your address has %d streams and waits open, the maximum: %s", h.perAddress, instead)
 	case h.all >= h.inAll:
 		return nil, refuse(http.StatusServiceUnavailable, "the server has %d streams and waits open, the maximum: "+
-			"ask again later, or without \"wait\" and without text/event-stream", h.inAll)
+			"try again later, or without \"wait\" and text/event-stream", h.inAll)
 	}
 	h.sessions[session]++
 	h.addresses[address]++

@@ -19,7 +19,7 @@ const (
 	maxNested = 16 // levels of an object without a fixed schema
 )
 
-// grammar returns an error if body is not one JSON value in UTF-8.
+// grammar returns an error for a body that is not one JSON value in UTF-8.
 func grammar(body []byte) error {
 	if !utf8.Valid(body) {
 		return errors.New("is not valid UTF-8")

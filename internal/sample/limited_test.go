@@ -25,7 +25,13 @@ func (k *bench) behind(rows ...[3]string) func(target, credential, body string) 
 		if err != nil {
 			k.Fatal(err)
 		}
-		p.Limiters = append(p.Limiters, weir.Limiter{Name: row[0], Routes: []weir.Route{route}, Windows: []weir.Window{window}})
+		l := weir.Limiter{Name: row[0], Routes: []weir.Route{route}, Windows: []weir.Window{window}}
+		for _, credential := range weir.Credentials() {
+			if window.Key.Uses(credential) {
+				l.Requires = credential
+			}
+		}
+		p.Limiters = append(p.Limiters, l)
 	}
 	store, err := memstore.New(memstore.Options{Now: k.clock.now})
 	if err != nil {

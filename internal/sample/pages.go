@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/weirlimit/weir/clients/js"
 )
 
 // A webPage is a page for people. It is open to all, belongs to neither surface, is embedded in the
@@ -28,6 +30,15 @@ var pageTable = []webPage{
 	{"/demo/demo.css", "text/css; charset=utf-8", file("demo/demo.css")},
 	{"/demo/demo.js", "text/javascript; charset=utf-8", file("demo/demo.js")},
 	{"/demo/icon.svg", "image/svg+xml", file("demo/icon.svg")},
+	{"/demo/tabs", "text/html; charset=utf-8", file("demo/tabs.html")},
+	{"/demo/tabs.js", "text/javascript; charset=utf-8", file("demo/tabs.js")},
+	{"/demo/pace/pace.js", "text/javascript; charset=utf-8", module("pace.js")},
+	{"/demo/pace/budget.js", "text/javascript; charset=utf-8", module("budget.js")},
+	{"/demo/pace/fields.js", "text/javascript; charset=utf-8", module("fields.js")},
+	{"/demo/pace/routes.js", "text/javascript; charset=utf-8", module("routes.js")},
+	{"/demo/pace/tabs.js", "text/javascript; charset=utf-8", module("tabs.js")},
+	{"/demo/pace/families.js", "text/javascript; charset=utf-8", module("families.js")},
+	{"/demo/pace/dialects.js", "text/javascript; charset=utf-8", module("dialects.js")},
 }
 
 //go:embed demo docs/docs.css
@@ -35,6 +46,11 @@ var pageFiles embed.FS
 
 func file(name string) func() ([]byte, error) {
 	return func() ([]byte, error) { return pageFiles.ReadFile(name) }
+}
+
+// module reads a module of the client for JavaScript, which paces a page of the demo.
+func module(name string) func() ([]byte, error) {
+	return func() ([]byte, error) { return js.Files.ReadFile(name) }
 }
 
 const pageMethods = "GET, HEAD, OPTIONS"
@@ -45,7 +61,7 @@ const pageMethods = "GET, HEAD, OPTIONS"
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// findPage returns the page at a path, or nil if there is none.
+// findPage returns the page at a path, or nil for an unknown path.
 func findPage(path string) *webPage {
 	for i := range pageTable {
 		if pageTable[i].path == path {

@@ -24,8 +24,8 @@ type request struct {
 	now        time.Time // the time of everything that the request stores
 	route      *route
 	parameters []string             // of the path, in order
-	session    sqlite.Session       // if the route requires a session
-	token      identity.TokenClaims // if the route requires a token
+	session    sqlite.Session       // for a route that requires a session
+	token      identity.TokenClaims // for a route that requires a token
 	query      url.Values
 }
 
@@ -109,7 +109,7 @@ func (r *request) optionalForm() (*form, error) {
 	return f, nil
 }
 
-// check returns the problems of a form as one refusal, or nil if it has none.
+// check returns the problems of a form as one refusal, or nil for a form without any.
 func check(f *form) error {
 	if problems := f.done(); len(problems) > 0 {
 		return refuse(http.StatusBadRequest, "%s", strings.Join(problems, "; "))
@@ -118,7 +118,7 @@ func check(f *form) error {
 }
 
 // json reads the body, which must be uncompressed JSON in UTF-8 and no larger than the route
-// allows. It returns nil if the body is empty.
+// allows. It returns nil for an empty body.
 func (r *request) json() (json.RawMessage, error) {
 	if r.ContentLength > r.route.body {
 		return nil, tooLarge(r.route.body)

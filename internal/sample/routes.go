@@ -13,7 +13,7 @@ type route struct {
 	pattern string   // segments in braces are parameters
 	access  access   // the credential that it requires
 	query   []string // the query parameters that it accepts, besides agent_id
-	body    int64    // max bytes of the body; 0 if it reads none
+	body    int64    // max bytes of the body; 0 means that it reads none
 	serve   func(*Backend, *request) error
 }
 
@@ -114,7 +114,7 @@ func (res *resource) match(path []string) (parameters []string, ok bool) {
 	return parameters, true
 }
 
-// route returns the route for a method, or nil if there is none. HEAD is served as GET, and
+// route returns the route for a method, or nil for a method without one. HEAD is served as GET, and
 // net/http drops the body.
 func (res *resource) route(method string) *route {
 	if method == http.MethodHead {

@@ -97,8 +97,8 @@ const databaseFile = "sample.db"
 const demo = "demo"
 
 // Open opens the data directory, and creates workspace "demo" if there is no workspace yet. It
-// returns an error if the directory is not writable, or if a file in it is damaged, another
-// program's or made by a newer weir.
+// returns an error for a directory that is not writable, and for a file in it that is damaged,
+// another program's or made by a newer weir.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	tokens, err := OpenTokens(ctx, o)
 	if err != nil {
@@ -117,7 +117,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// positive returns d if it is positive, else fallback.
+// positive returns a positive d, else fallback.
 func positive(d, fallback time.Duration) time.Duration {
 	if d > 0 {
 		return d
@@ -158,7 +158,7 @@ func (b *Backend) prepare(ctx context.Context, o Options) error {
 	return err
 }
 
-// index indexes the pending documents. It can take minutes if a data directory has no index yet.
+// index indexes the pending documents. It can take minutes for a data directory without an index.
 func (b *Backend) index(ctx context.Context) error {
 	pending, err := b.db.Pending(ctx)
 	if err != nil || pending == 0 {

@@ -18,7 +18,7 @@ import (
 // --jwt-key` can read it too.
 const secretFile = "session.key"
 
-// sessionSecret returns the data directory's secret, and creates it if there is none. Concurrent
+// sessionSecret returns the data directory's secret, and creates a missing one. Concurrent
 // processes all get the same secret: it is created under the database's write lock and appears
 // atomically.
 func sessionSecret(ctx context.Context, db *sqlite.DB, dir string) (secret []byte, err error) {

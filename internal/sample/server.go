@@ -45,7 +45,7 @@ func (b *Backend) dispatch(r *request) error {
 	return r.route.serve(b, r)
 }
 
-// find returns the resource at a path and the path's parameters, or nil if there is none.
+// find returns the resource at a path and the path's parameters, or nil for an unknown path.
 func (b *Backend) find(path string) (*resource, []string) {
 	segments := strings.Split(path, "/")
 	for _, res := range b.resources {
@@ -97,14 +97,14 @@ func (b *Backend) tokenOf(r *request) (identity.TokenClaims, error) {
 // sessionOf returns the caller's session. Its token must be valid and the session must exist in
 // this data directory.
 func (b *Backend) sessionOf(r *request) (sqlite.Session, error) {
-	const how = "send Authorization: Bearer with the token that POST /api/v1/widget/init answers"
+	const how = "send Authorization: Bearer with the token that POST /api/v1/widget/init returns"
 	claims, err := b.caller(r).Session()
 	if err != nil {
 		return sqlite.Session{}, b.unauthenticated(r, "no valid session: %v; %s", err, how)
 	}
 	s, err := b.db.Session(r.Context(), claims.ID)
 	if errors.Is(err, sqlite.ErrNotFound) {
-		return s, b.unauthenticated(r, "the session is not known here any more; %s", how)
+		return s, b.unauthenticated(r, "the session no longer exists; %s", how)
 	}
 	return s, err
 }

@@ -115,7 +115,7 @@ func (k *bench) wantLetGo() {
 
 // A stream whose client does not read is ended, long before the edge's own time-out, and is no
 // longer held.
-func TestAReaderThatStallsIsLetGo(t *testing.T) {
+func TestAStalledReaderIsClosed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}

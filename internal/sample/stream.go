@@ -171,7 +171,7 @@ func (s *stream) run() error {
 // timers, so it is read at each heartbeat.
 func (s *stream) remaining() time.Duration { return s.request.session.Expires.Sub(s.now()) }
 
-// lastComment returns the comment that ends the stream, or "" if the stream goes on.
+// lastComment returns the comment that ends the stream, or "" for a stream that goes on.
 func (s *stream) lastComment() string {
 	select {
 	case <-s.feed.draining:
@@ -246,7 +246,7 @@ func (s *stream) flush() error {
 	return s.deadline(time.Time{})
 }
 
-// deadline sets the write deadline, if the connection supports one.
+// deadline sets the write deadline of a connection that supports one.
 func (s *stream) deadline(t time.Time) error {
 	if err := s.out.SetWriteDeadline(t); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err

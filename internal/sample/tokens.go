@@ -55,7 +55,7 @@ type TokenInfo struct {
 	ID        string
 	Workspace string
 	Created   time.Time
-	Revoked   time.Time // zero if it is valid
+	Revoked   time.Time // zero means valid
 }
 
 // ErrNoToken means that no token has the id.
@@ -94,7 +94,7 @@ func (t *Tokens) List(ctx context.Context) ([]TokenInfo, error) {
 }
 
 // Revoke revokes a token within a second in every process that uses the data directory. A token
-// that is revoked already stays revoked. Revoke returns ErrNoToken if there is no such token.
+// that is revoked already stays revoked. Revoke returns ErrNoToken for an unknown token.
 func (t *Tokens) Revoke(ctx context.Context, id string) error {
 	err := t.db.RevokeToken(ctx, id, t.now())
 	if errors.Is(err, sqlite.ErrNotFound) {

@@ -158,7 +158,7 @@ func TestTokensThatCannotBeReadAre500AndNot401(t *testing.T) {
 func TestASessionOfAnotherDatabaseIs401(t *testing.T) {
 	k := setUp(t)
 	k.exec("DELETE FROM sessions")
-	k.widget("GET conversations", "").wantError(401, "unauthenticated", "not known here")
+	k.widget("GET conversations", "").wantError(401, "unauthenticated", "no longer exists")
 	k.widget("POST leads", `{"email":"a@b.org"}`).wantError(401, "unauthenticated")
 }
 

@@ -1,19 +1,19 @@
 "use strict";
 
 // The chat widget of Weir's sample backend: one page, no library. From top to bottom: budgets, the API and its session,
-// the event feed, the chat, the other forms, and what is drawn as time passes. All text of the server's or of people's
-// is set as text, never as markup.
+// the event feed, the chat, the other forms, and drawing. Text from the server or from users is set as text, never as
+// markup.
 
 const root = document.documentElement;
-const api = root.dataset.api ?? ""; // where the API is, when not on this page's own origin
+const api = root.dataset.api ?? ""; // the origin of the API, if it differs from that of this page
 const agent = root.dataset.agent || new URLSearchParams(location.search).get("agent") || "demo";
 const part = (id) => document.getElementById(id);
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// ---- Budgets: what every answer says of its window -----------------------------------------------------------------
+// ---- Budgets: the window of every answer ---------------------------------------------------------------------------
 
-// Endpoints of one family share a budget under the contract. Under a policy of the operator's own they may not; then
-// their limits differ, or holding back is more careful than it need be.
+// Under the contract, endpoints of one family share a budget. Under another policy they may not. Then their limits
+// differ, or the page waits longer than necessary.
 const endpoints = {
   messages: { label: "Messages", family: "session" },
   feedback: { label: "Feedback", family: "session" },
@@ -32,8 +32,8 @@ function whole(response, field) {
   return value !== null && /^[0-9]+$/.test(value) ? Number(value) : null;
 }
 
-// note keeps what an answer says of its budget. Reset − Date is by the server's clock alone, so a local clock that is
-// wrong does no harm; counted from the arrival it is never too short.
+// note stores the budget that an answer reports. Reset − Date uses the server's clock alone, so an incorrect local clock
+// has no effect. Counted from the arrival of the answer, the time is never too short.
 function note(endpoint, response) {
   const now = performance.now();
   const limit = whole(response, "X-RateLimit-Limit");
@@ -53,7 +53,7 @@ function note(endpoint, response) {
   }
 }
 
-// keep is careful with answers that overtake each other: of one window the lowest count and the nearest end are true.
+// keep handles answers that arrive out of order: for one window, the lowest count and the earliest end are correct.
 function keep(name, seen, now) {
   const known = budgets.get(name);
   const current = known !== undefined && known.limit === seen.limit && known.until > now;
@@ -64,20 +64,20 @@ function keep(name, seen, now) {
   budgets.set(name, seen);
 }
 
-// holder returns the 429 that keeps us from asking an endpoint, if there is one: its own or, where there is no session to
-// ask with, that of beginning one.
+// holder returns the 429 that blocks requests to an endpoint, if there is one: that of its family, or, if there is no
+// session yet, that of init.
 function holder(endpoint) {
   const own = refusals.get(endpoints[endpoint].family);
   const first = session === null ? refusals.get("init") : undefined;
   return [own, first].filter((each) => each?.until > performance.now()).sort((a, b) => b.until - a.until)[0];
 }
 
-// held returns for how many milliseconds nothing may be sent to an endpoint.
+// held returns for how many milliseconds requests to an endpoint must wait.
 function held(endpoint) {
   return (holder(endpoint)?.until ?? performance.now()) - performance.now();
 }
 
-// spent is held for what no visitor waits for: it does not ask where the answer can only be no.
+// spent is held for background requests. It also waits while the budget is known to be used up.
 function spent(endpoint) {
   const known = budgets.get(endpoint);
   const empty = known?.remaining === 0 ? known.until - performance.now() : 0;
@@ -86,7 +86,7 @@ function spent(endpoint) {
 
 // ---- The API, and the visitor's session ----------------------------------------------------------------------------
 
-// A Refusal says why there is no good answer, in the server's words where it gave any. Status 0: it gave none.
+// A Refusal is an unsuccessful answer, with the server's message if it sent one. Status 0: there was no answer.
 class Refusal extends Error {
   constructor(status, message, language = "") {
     super(message);
@@ -97,10 +97,10 @@ class Refusal extends Error {
 
 async function ask(endpoint, path, options) {
   const last = holder(endpoint);
-  if (last) throw new Refusal(429, last.message, last.language); // without asking
+  if (last) throw new Refusal(429, last.message, last.language); // without a request
   let response;
   try {
-    // No cache mode: with one, browsers would ask leave anew before each request. The answers themselves say no-store.
+    // No cache mode, because with one browsers send a preflight before each request. The answers have no-store.
     response = await fetch(`${api}/api/v1/widget/${path}`, { credentials: "omit", ...options });
   } catch (err) {
     if (err.name === "AbortError") throw err;
@@ -120,7 +120,7 @@ function json(body) {
 }
 
 let session = null; // { token, conversation_id, … }
-let beginning = null; // the same, on its way
+let beginning = null; // the promise of a session that is being created
 
 function begin() {
   beginning ??= (async () => {
@@ -130,7 +130,7 @@ function begin() {
     feed.conversation = session.conversation_id;
     feed.after = 0;
     if (renewed) {
-      for (const name of budgets.keys()) if (name !== "init") budgets.delete(name); // they were another session's
+      for (const name of budgets.keys()) if (name !== "init") budgets.delete(name); // they belonged to another session
       divide("The session had ended. This is a new one.");
     }
     feed.wake();
@@ -139,7 +139,7 @@ function begin() {
   return beginning;
 }
 
-// call sends what make returns for the session, and once more with a new session where the old one has ended.
+// call sends the request that make returns for the session. If the session has ended, it sends it again with a new one.
 async function call(endpoint, make) {
   for (let tries = 1; ; tries++) {
     const mine = session ?? await begin();
@@ -159,12 +159,12 @@ async function call(endpoint, make) {
 const feed = {
   conversation: "", // empty: none yet
   after: 0, // the last event seen
-  streams: true, // false: something between here and the server holds streams back, so ask instead
-  retry: 2000, // milliseconds before the next try; the server may say
+  streams: true, // false: a proxy on the way buffers streams, so poll instead
+  retry: 2000, // milliseconds before the next try; the server can change it
   controller: null,
   wake: () => {},
 };
-const quiet = { first: 10000, later: 45000 }; // milliseconds of silence after which a stream is taken for dead
+const quiet = { first: 10000, later: 45000 }; // milliseconds of silence after which a stream counts as dead
 
 async function follow() {
   for (let failures = 0; ;) {
@@ -184,11 +184,11 @@ async function follow() {
     } catch (err) {
       if (document.hidden || spent("events") > 0) continue;
       failures++;
-      if (err.status === 400) feed.after = 0; // it knows less than we have seen: start again
+      if (err.status === 400) feed.after = 0; // the server has fewer events than this page has seen: start again
       tell(err instanceof Refusal ? err.message : "Connection lost", "");
       if (session === null && err.status >= 400 && err.status < 500 && err.status !== 429) {
         stuck(err);
-        await woken(); // no such agent: trying again by itself changes nothing
+        await woken(); // no such agent: a retry would not help
         continue;
       }
     }
@@ -196,12 +196,12 @@ async function follow() {
   }
 }
 
-// woken waits until the tab is looked at, or somebody asks for another try.
+// woken waits until the tab is visible again, or until the user retries.
 function woken() {
   return new Promise((done) => { feed.wake = done; });
 }
 
-// stream reads text/event-stream by hand: EventSource could not send the session.
+// stream parses text/event-stream itself, because EventSource cannot send the session.
 async function stream() {
   feed.controller = new AbortController();
   const { signal } = feed.controller;
@@ -227,7 +227,7 @@ async function stream() {
       tell("Live", "live");
       read(chunk.value);
     }
-    tell("Connecting again", "");
+    tell("Reconnecting", "");
   } catch (err) {
     if (err.name === "AbortError" && !heard && !document.hidden) feed.streams = false;
     throw err;
@@ -236,7 +236,7 @@ async function stream() {
   }
 }
 
-// lines calls take for every whole line of the text that it is given in pieces.
+// lines calls take for every complete line of a text that arrives in pieces.
 function lines(take) {
   let rest = "";
   return (text) => {
@@ -246,7 +246,7 @@ function lines(take) {
   };
 }
 
-// frame reads a stream's lines: an empty one ends an event. Its number is in its data too.
+// frame parses a stream's lines. An empty line ends an event. The event's number is also in its data.
 function frame() {
   let data = "";
   return (line) => {
@@ -259,11 +259,11 @@ function frame() {
   };
 }
 
-// poll asks once, and lets the server hold the answer back until there is one.
+// poll sends one request; the server waits with its answer until there is an event.
 async function poll() {
   feed.controller = new AbortController();
   const signal = AbortSignal.any([feed.controller.signal, AbortSignal.timeout(quiet.later)]);
-  tell("Asking now and then", "asking");
+  tell("Polling", "asking");
   const response = await call("events", (mine) =>
     [`events?conversation_id=${encodeURIComponent(mine.conversation_id)}&after=${feed.after}&wait=25`, { signal }]);
   (await response.json()).items.forEach(happened);
@@ -311,20 +311,20 @@ part("compose").addEventListener("submit", async (event) => {
   const text = draft.value;
   if (sending || text.trim() === "") return;
   if (held("messages") > 0) return announce(`Please wait ${seconds(held("messages"))}.`);
-  if (document.activeElement === part("send")) draft.focus(); // a button that is switched off loses the focus
+  if (document.activeElement === part("send")) draft.focus(); // a disabled button loses the focus
   sending = true;
   draw();
   try {
     const response = await call("messages", (mine) => ["messages", json({ text, conversation_id: mine.conversation_id })]);
     const { message, reply } = await response.json();
-    if (draft.value.startsWith(text)) draft.value = draft.value.slice(text.length); // more may have been typed meanwhile
+    if (draft.value.startsWith(text)) draft.value = draft.value.slice(text.length); // the user may have typed more meanwhile
     clearTimeout(stopped);
     if (typed > -Infinity) ping(false);
     part("notice").hidden = true;
     show(message, "visitor-template");
     answer(reply);
   } catch (err) {
-    if (!holder("messages")) refuse(err); // or draw does
+    if (!holder("messages")) refuse(err); // otherwise draw does
   } finally {
     sending = false;
     draw();
@@ -363,7 +363,7 @@ function answer(reply) {
   part("log").scrollTop = part("log").scrollHeight;
 }
 
-// link returns a source's title, as a link where its address is one of the web.
+// link returns a source's title, as a link if its address is an http or https URL.
 function link(source) {
   const web = /^https?:$/.test(URL.canParse(source.url) ? new URL(source.url).protocol : "");
   const title = document.createElement(web ? "a" : "span");
@@ -405,7 +405,7 @@ function refuse(err, more = "") {
   const log = part("log");
   const atEnd = log.scrollTop + log.clientHeight > log.scrollHeight - 8;
   part("notice").hidden = false;
-  if (atEnd) log.scrollTop = log.scrollHeight; // the notice has taken some of its height
+  if (atEnd) log.scrollTop = log.scrollHeight; // the notice takes some of its height
   announce(more, err);
 }
 
@@ -421,7 +421,7 @@ part("retry").addEventListener("click", () => {
   feed.wake();
 });
 
-// announce lets a screen reader say something: a refusal first, in its language.
+// announce sets the text for screen readers: first a refusal, in its language.
 function announce(text, err) {
   const said = document.createElement("span");
   said.textContent = err ? `${err.message} ` : "";
@@ -429,9 +429,9 @@ function announce(text, err) {
   part("announcer").replaceChildren(said, text);
 }
 
-let typed = -Infinity; // when the last ping went
+let typed = -Infinity; // when the last ping was sent
 let stopped = 0; // a timer
-let pinged = Promise.resolve(); // when the last ping has been answered
+let pinged = Promise.resolve(); // resolves when the last ping was answered
 
 draft.addEventListener("input", () => {
   clearTimeout(stopped);
@@ -440,8 +440,7 @@ draft.addEventListener("input", () => {
   if (!typing || performance.now() - typed > 3000) ping(typing);
 });
 
-// ping tells the other side that somebody is typing, or no longer: at most every three seconds, and in that order. No
-// visitor waits for it.
+// ping reports whether the visitor is typing, at most every three seconds and in order. It runs in the background.
 function ping(typing) {
   typed = typing ? performance.now() : -Infinity;
   if (session === null || spent("typing") > 0) return;
@@ -513,11 +512,11 @@ form("lead", "leads", "leads", (data) => {
   return () => body;
 }, () => "Thank you. We have your address.");
 
-// ---- What is drawn as time passes ----------------------------------------------------------------------------------
+// ---- Drawing -------------------------------------------------------------------------------------------------------
 
-let waiting = null; // while the chat waits: { next }, the milliseconds left at which to speak again
+let waiting = null; // while the chat waits: { next }, the milliseconds left at the next announcement
 
-// write changes an element only where there is something to change.
+// write changes an element only if its text differs.
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -527,7 +526,7 @@ function seconds(ms) {
   return s < 120 ? `${s} s` : `${Math.ceil(s / 60)} min`;
 }
 
-// standing is how a budget stands now. After its reset nothing is spent.
+// standing returns the current state of a budget. After its reset the whole budget is left.
 function standing(endpoint) {
   const known = budgets.get(endpoint);
   if (known === undefined) return { state: "unknown", limit: 0, left: 0, resets: 0 };

@@ -18,7 +18,7 @@ import (
 // reader needs it. Because reads are short, the log grows to 4 MiB and one transaction.
 // journal_size_limit truncates a log that was larger.
 type bound struct {
-	pages    int64                     // 0 if there is no bound
+	pages    int64                     // 0 means no bound
 	visitors int64                     // max pages of visitors; set by check
 	near     func(Share, int64, int64) // Options.NearlyFull
 	warned   map[Share]bool            // shares for which near has been called
@@ -39,8 +39,8 @@ type usage struct {
 
 func (u usage) visitors() int64 { return u.all - u.others }
 
-// checkDocuments returns a *ShareError if the transaction leaves more pages in use by documents, or
-// in all, than are allowed.
+// checkDocuments returns a *ShareError for a transaction that leaves more pages in use by
+// documents, or in all, than are allowed.
 func (b *bound) checkDocuments(ctx context.Context, tx *sql.Tx) error {
 	if b.pages == 0 {
 		return nil
@@ -58,8 +58,8 @@ func (b *bound) checkDocuments(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// checkVisit returns an error if a visitor's transaction exceeds a share in h, or leaves more pages
-// in use than are allowed.
+// checkVisit returns an error for a visitor's transaction that exceeds a share in h, or leaves more
+// pages in use than are allowed.
 func (b *bound) checkVisit(u usage, h holdings, workspace string) error {
 	if b.pages == 0 {
 		return nil
@@ -92,8 +92,8 @@ func (b *bound) watch(u usage) {
 	}
 }
 
-// check divides the bound into shares. It returns ErrSmall if the schema does not fit the bound. It
-// reports a share that is nearly full already.
+// check divides the bound into shares. It returns ErrSmall for a bound that is too small for the
+// schema. It reports a share that is nearly full already.
 func (b *bound) check(ctx context.Context, tx *sql.Tx) error {
 	if b.pages == 0 {
 		return nil

@@ -12,9 +12,9 @@ type Coupon struct {
 	Percent  int64     // 1 to 100, or 0
 	Amount   int64     // minor units, or 0
 	Currency string    // of Amount and Minimum; may be empty
-	Starts   time.Time // valid from this time on; zero if there is no start
-	Ends     time.Time // invalid from this time on; zero if there is no end
-	Minimum  int64     // of the total, in minor units; 0 if there is none
+	Starts   time.Time // valid from this time on; zero means no start
+	Ends     time.Time // invalid from this time on; zero means no end
+	Minimum  int64     // of the total, in minor units; 0 means none
 	// MaxUses is the max number of sessions that use it. 0 means no limit, and uses are not
 	// counted.
 	MaxUses int64
@@ -23,7 +23,7 @@ type Coupon struct {
 }
 
 // PutCoupons creates or replaces every coupon by its code, or none. It is idempotent. A coupon that
-// is replaced keeps its uses, even if they exceed its new max.
+// is replaced keeps its uses, even beyond its new max.
 func (d *DB) PutCoupons(ctx context.Context, workspace string, coupons []Coupon, now time.Time) (s Synced, err error) {
 	err = d.write(ctx, func(tx *sql.Tx) error {
 		upsert, err := tx.PrepareContext(ctx, `

@@ -39,8 +39,8 @@ func (d *DB) Report(ctx context.Context, session, conversation string, e Event) 
 }
 
 // SetTyping records whether the visitor is typing in an open conversation of the session. An empty
-// conversation means the newest open one. SetTyping appends an event to the feed if the value
-// changes. It returns ErrNotFound, ErrClosed or ErrNoneOpen if the conversation cannot be used.
+// conversation means the newest open one. SetTyping appends an event to the feed when the value
+// changes. It returns ErrNotFound, ErrClosed or ErrNoneOpen for a conversation that cannot be used.
 func (d *DB) SetTyping(ctx context.Context, session, conversation string, typing bool, now time.Time) error {
 	var c Conversation
 	var before bool
@@ -79,7 +79,7 @@ type Rating struct {
 }
 
 // Rate stores a rating of an open or closed conversation of the session. An empty conversation
-// means the newest. Rate returns ErrNotFound if there is no such conversation.
+// means the newest. Rate returns ErrNotFound for an unknown conversation.
 func (d *DB) Rate(ctx context.Context, session, conversation string, r Rating) error {
 	data, err := json.Marshal(map[string]int{"score": r.Score})
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *DB) Rate(ctx context.Context, session, conversation string, r Rating) e
 
 // Events returns the id of a conversation of the session and up to limit events of its feed after
 // number after, oldest first, and whether there are more. An empty conversation means the newest.
-// Events returns ErrNotFound if there is no such conversation, and ErrFuture if after is beyond the
+// Events returns ErrNotFound for an unknown conversation, and ErrFuture for an after beyond the
 // newest event.
 func (d *DB) Events(ctx context.Context, session, conversation string, after int64, limit int) (id string, page []Event, more bool, err error) {
 	err = d.read(ctx, func(tx *sql.Tx) error {

@@ -38,7 +38,7 @@ type indexer struct {
 	text      strings.Builder
 }
 
-// newIndexer starts a change. It returns ErrReindexed if another version has built the index.
+// newIndexer starts a change. It returns ErrReindexed for an index that another version has built.
 func newIndexer(ctx context.Context, tx *sql.Tx, workspace string) (*indexer, error) {
 	if err := checkVersion(ctx, tx); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func newIndexer(ctx context.Context, tx *sql.Tx, workspace string) (*indexer, er
 // prefixOf returns the prefix of a workspace's tokens. Terms have no underscore.
 func prefixOf(workspace int64) string { return strconv.FormatInt(workspace, 36) + "_" }
 
-// checkVersion returns ErrReindexed if the index was built with another terms.Version. It
-// initializes an index that was never used.
+// checkVersion returns ErrReindexed for an index of another terms.Version. It initializes an index
+// that was never used.
 func checkVersion(ctx context.Context, tx *sql.Tx) error {
 	version, err := termsVersion(ctx, tx)
 	switch {

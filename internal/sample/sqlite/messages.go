@@ -71,8 +71,8 @@ func (d *DB) add(ctx context.Context, v *visit, conversation, n int64, m Message
 }
 
 // SetHelpful records whether an answer was helpful, in an open or closed conversation of the
-// session. It appends an event to the feed if the value changes. It returns ErrNotFound if the
-// session does not have the message, and ErrOwnMessage if the message is the visitor's.
+// session. It appends an event to the feed when the value changes. It returns ErrNotFound for a
+// message that the session does not have, and ErrOwnMessage for the visitor's own.
 func (d *DB) SetHelpful(ctx context.Context, session, message string, helpful bool, now time.Time) error {
 	data, err := json.Marshal(struct {
 		Message string `json:"message_id"`

@@ -81,8 +81,8 @@ func (d *DB) upgrade(ctx context.Context) error {
 	})
 }
 
-// version returns the version of the schema, which is 0 in a new file. It returns ErrForeign if a
-// database with tables lacks our application ID.
+// version returns the version of the schema, which is 0 in a new file. It returns ErrForeign for a
+// database with tables and without our application ID.
 func version(ctx context.Context, tx *sql.Tx) (int, error) {
 	var mark, version, tables int
 	err := tx.QueryRowContext(ctx, `

@@ -45,8 +45,8 @@ type term struct {
 
 // Search returns up to limit documents of the workspace that fit the question. The question is
 // plain text without syntax. The cost is bounded, whatever the length of the question, the
-// frequency of its words and the number of documents. Search returns ErrReindexed if another
-// version has built the index.
+// frequency of its words and the number of documents. Search returns ErrReindexed for an index that
+// another version has built.
 func (d *DB) Search(ctx context.Context, workspace, question string, limit int) (f Found, err error) {
 	asked := questionTerms(question)
 	if len(asked) == 0 {

@@ -18,23 +18,23 @@ type Session struct {
 // An Origin is the address from which a session was started, as keyed hashes of 16 bytes. No
 // address is stored.
 type Origin struct {
-	Address []byte // nil if unknown; then no address's share bounds the session
-	Network []byte // of the network of the address; nil if the address is counted alone
+	Address []byte // nil means unknown; then no address's share bounds the session
+	Network []byte // of the network of the address; nil means that the address is counted alone
 }
 
 // A Conversation is a conversation of one session.
 type Conversation struct {
 	ID       string
 	Created  time.Time
-	Closed   time.Time // zero if it is open
+	Closed   time.Time // zero means open
 	Messages int64     // number of messages
 
 	n      int64
 	events int64
 }
 
-// StartSession stores s and its first conversation. It returns ErrNotFound if the workspace does
-// not exist.
+// StartSession stores s and its first conversation. It returns ErrNotFound for an unknown
+// workspace.
 func (d *DB) StartSession(ctx context.Context, s Session, conversation string) error {
 	return d.visit(ctx, s.ID, func(v *visit) error {
 		origin, err := v.origin(ctx, s.Origin)
@@ -65,7 +65,7 @@ func (d *DB) Session(ctx context.Context, id string) (s Session, err error) {
 	return s, explain(err)
 }
 
-// origin returns the row number of an origin, or NULL if it is unknown. It adds a new origin.
+// origin returns the row number of an origin, or NULL for an unknown one. It adds a new origin.
 func (v *visit) origin(ctx context.Context, o Origin) (n sql.NullInt64, err error) {
 	var network sql.NullInt64
 	for _, hash := range [][]byte{o.Network, o.Address} {
@@ -115,7 +115,7 @@ func (d *DB) Conversation(ctx context.Context, session, id string) (Conversation
 
 // Conversations returns up to limit conversations of the session after the one with that id, oldest
 // first, and whether there are more. An empty id starts from the first. Conversations returns
-// ErrNotFound if the session does not have the conversation after.
+// ErrNotFound for a conversation after that the session does not have.
 func (d *DB) Conversations(ctx context.Context, session, after string, limit int) (page []Conversation, more bool, err error) {
 	err = d.read(ctx, func(tx *sql.Tx) error {
 		var from Conversation
@@ -137,7 +137,7 @@ func (d *DB) Conversations(ctx context.Context, session, after string, limit int
 }
 
 // CloseConversation closes a conversation of the session. A closed one stays unchanged. It returns
-// ErrNotFound if there is no such conversation.
+// ErrNotFound for an unknown conversation.
 func (d *DB) CloseConversation(ctx context.Context, session, id string, now time.Time) (c Conversation, err error) {
 	err = d.visit(ctx, session, func(v *visit) error {
 		if c, err = findConversation(ctx, v.Tx, session, id); err != nil || !c.Closed.IsZero() {

@@ -51,7 +51,7 @@ const (
 type holdings struct {
 	visitors  int64 // pages in use
 	workspace int64 // charges, like the fields below
-	network   int64 // 0 if the address is counted alone
+	network   int64 // 0 means that the address is counted alone
 	address   int64
 	session   int64
 }

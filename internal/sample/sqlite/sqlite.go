@@ -30,9 +30,9 @@ type Options struct {
 	// bound.
 	MaxBytes int64
 
-	// NearlyFull, if not nil, is called once for each of OfDocuments and OfVisitors, when more than
-	// four fifths of that share are in use. Open calls it if they are in use already. Both figures
-	// are in bytes, and used may exceed limit. NearlyFull must return at once.
+	// NearlyFull is optional. It is called once for each of OfDocuments and OfVisitors, when more
+	// than four fifths of that share are in use. Open calls it if they are in use already. Both
+	// figures are in bytes, and used may exceed limit. NearlyFull must return at once.
 	NearlyFull func(share Share, used, limit int64)
 }
 
@@ -144,8 +144,8 @@ func (d *DB) Ready(ctx context.Context) error {
 	return explain(err)
 }
 
-// WithWriteLock runs f while no other process or goroutine writes to the database. The lock is
-// released if the process dies.
+// WithWriteLock runs f while no other process or goroutine writes to the database. A process that
+// dies releases the lock.
 func (d *DB) WithWriteLock(ctx context.Context, f func() error) error {
 	return d.writeUnbounded(ctx, func(*sql.Tx) error { return f() })
 }

@@ -70,7 +70,7 @@ func (a *accounts) prepare(ctx context.Context, writer *sql.DB) (err error) {
 	return explain(err)
 }
 
-// admit returns an error if the transaction leaves any share of the session's storage over its
+// admit returns an error for a transaction that leaves any share of the session's storage over its
 // bound.
 func (d *DB) admit(ctx context.Context, tx *sql.Tx, session string) error {
 	if d.bound.pages == 0 {

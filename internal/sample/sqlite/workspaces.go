@@ -12,7 +12,7 @@ type Token struct {
 	Workspace string
 	Hash      [32]byte
 	Created   time.Time
-	Revoked   time.Time // zero if it is valid
+	Revoked   time.Time // zero means valid
 }
 
 // Counts are the numbers of synced rows of a workspace.
@@ -64,7 +64,7 @@ func (d *DB) AddToken(ctx context.Context, t Token) (newWorkspace bool, err erro
 
 const tokenColumns = `SELECT id, workspace_id, hash, created_at, revoked_at FROM tokens `
 
-// Token returns the token with that id, revoked or not. It returns ErrNotFound if there is no such
+// Token returns the token with that id, revoked or not. It returns ErrNotFound for an unknown
 // token.
 func (d *DB) Token(ctx context.Context, id string) (Token, error) {
 	t, err := scanToken(d.reader.QueryRowContext(ctx, tokenColumns+`WHERE id = ?`, id))
@@ -83,7 +83,7 @@ func (d *DB) Tokens(ctx context.Context) (all []Token, err error) {
 }
 
 // RevokeToken revokes the token with that id. A token that is revoked already keeps its date.
-// RevokeToken returns ErrNotFound if there is no such token.
+// RevokeToken returns ErrNotFound for an unknown token.
 func (d *DB) RevokeToken(ctx context.Context, id string, now time.Time) error {
 	return d.writeDurably(ctx, func(tx *sql.Tx) error {
 		there, err := changed(tx.ExecContext(ctx,

@@ -1,2 +1,2 @@
--- Old leads are found by their age alone; sessions have sessions_by_age.
+-- Old leads are found by their age; sessions have the index sessions_by_age.
 CREATE INDEX leads_by_age ON leads (created_at);

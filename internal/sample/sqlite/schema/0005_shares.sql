@@ -1,12 +1,12 @@
--- What visitors store, so that each holder of it can be held to a share. shares.go has the rules, visit.go the accounts.
+-- The storage that visitors use, so that each holder is limited to a share. shares.go has the rules, visit.go the accounts.
 --
--- bytes are charges: what a row takes in the file, rounded up. A session's and a lead's are given back when it is deleted.
+-- bytes are charges: the size of a row in the file, rounded up. Deleting a session or a lead releases its charges.
 
--- Where sessions were started: a client's address, or the IPv6 network that it is in. A row goes with the last of its bytes.
+-- Where sessions were started: a client's address, or its IPv6 network. A row is deleted with the last of its bytes.
 CREATE TABLE origins (
 	n       INTEGER PRIMARY KEY,
 	hash    BLOB    NOT NULL UNIQUE CHECK (length(hash) = 16), -- keyed; the address itself is not stored
-	network INTEGER,                                            -- the origin that this one is in; NULL: none
+	network INTEGER,                                            -- the origin that contains this one; NULL: none
 	bytes   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
@@ -34,7 +34,7 @@ CREATE TRIGGER leads_outlive AFTER UPDATE OF session_id ON leads WHEN new.sessio
 	UPDATE sessions SET lead_bytes = lead_bytes - old.bytes WHERE id = old.session_id;
 END;
 
--- What is there already is charged too, as its content and half as much again. No session of before has a known origin.
+-- Existing rows are charged too, with one and a half times their content. The origin of existing sessions is unknown.
 UPDATE leads SET bytes = 384 + (octet_length(email) + coalesce(octet_length(name), 0) + coalesce(octet_length(phone), 0) + coalesce(octet_length(note), 0)) * 3 / 2;
 UPDATE sessions SET
 	lead_bytes = (SELECT coalesce(sum(bytes), 0) FROM leads WHERE session_id = sessions.id),
@@ -50,14 +50,14 @@ UPDATE workspaces SET bytes =
 	(SELECT coalesce(sum(bytes), 0) FROM sessions WHERE workspace_id = workspaces.id) +
 	(SELECT coalesce(sum(bytes), 0) FROM leads WHERE workspace_id = workspaces.id);
 
--- A session's charges are its workspace's and its origin's as well.
+-- A session's charges also count for its workspace and its origin.
 CREATE TRIGGER sessions_charge AFTER UPDATE OF bytes, lead_bytes ON sessions WHEN new.bytes + new.lead_bytes > old.bytes + old.lead_bytes BEGIN
 	UPDATE workspaces SET bytes = bytes + new.bytes + new.lead_bytes - old.bytes - old.lead_bytes WHERE id = new.workspace_id;
 	UPDATE origins SET bytes = bytes + new.bytes + new.lead_bytes - old.bytes - old.lead_bytes
 		WHERE n IN (new.origin, (SELECT network FROM origins WHERE n = new.origin));
 END;
 
--- How many pages are in use for anything but what visitors store, one for each of their tables and indexes included. Each
--- transaction that changes them says by how many; whoever changes the schema counts them anew.
+-- The number of pages in use for everything but visitors' data, including one for each of the visitors' tables and indexes.
+-- Each transaction that changes the number records the difference. A change of the schema must count the pages again.
 CREATE TABLE storage (other_pages INTEGER NOT NULL) STRICT;
 INSERT INTO storage VALUES (0);
